@@ -1,0 +1,56 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Both install into .venv, from hashed locks.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check --quiet
+MEMBERS := libs/carico_core services/agent services/aggregator services/scheduler local cli
+
+# What each set was installed from; a changed lock or pyproject installs anew.
+LOCAL_PROJECTS := $(foreach m,$(MEMBERS),$(m)/pyproject.toml)
+
+.PHONY: demo test check bench install install-dev lock clean help
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+# PODS, NODES, WORKLOAD, ESTIMATOR and CEILING go to `carico demo --...`; ARGS takes any further flag.
+DEMO_FLAGS = $(if $(PODS),--pods $(PODS)) $(if $(NODES),--nodes $(NODES)) $(if $(WORKLOAD),--workload $(WORKLOAD)) \
+	$(if $(ESTIMATOR),--estimator $(ESTIMATOR)) $(if $(CEILING),--ceiling $(CEILING)) $(if $(NAME),--name $(NAME)) $(ARGS)
+
+demo: install ## a local cluster, a job on it, and a report (PODS= NODES= WORKLOAD=pi|train|mixed ESTIMATOR=vector|dual CEILING=)
+	@$(BIN)/carico demo $(strip $(DEMO_FLAGS))
+
+test: install-dev ## every test; CARICO_TEST_SYSTEM=1 allows tests that install system packages
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: install-dev ## ruff, mypy --strict, import contracts
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: install-dev ## the benchmarks' table; never part of a pass or fail
+	@$(BIN)/python -m bench $(ARGS)
+
+install: $(VENV)/.installed-demo ## what the demo needs, into .venv
+install-dev: $(VENV)/.installed-dev ## what the checks and tests need, into .venv
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"CARICO needs Python 3.11 or later; {sys.executable} is {v[0]}.{v[1]}. Name another: make PYTHON=/path/to/python3.12 ...")'
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-demo: requirements/demo.txt $(LOCAL_PROJECTS) | $(VENV)/bin/python
+	@echo "installing CARICO into $(VENV) (once)"
+	@$(PIP) install --require-hashes -r requirements/demo.txt
+	@$(PIP) install --no-deps --no-build-isolation $(foreach m,$(MEMBERS),-e $(m))
+	@touch $@
+
+$(VENV)/.installed-dev: requirements/dev.txt $(VENV)/.installed-demo
+	@echo "installing the development tools into $(VENV) (once)"
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+lock: ## write the hashed locks anew from requirements/*.in (needs uv)
+	@for set in demo dev; do uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes requirements/$$set.in -o requirements/$$set.txt; done
+
+clean: ## remove the environment and what runs left in the tree
+	@rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""CARICO's domain, numerics, wire format and runtime."""

@@ -1,0 +1,1 @@
+"""Pure functions and small estimators: inputs in, new values out."""

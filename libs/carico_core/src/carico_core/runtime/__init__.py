@@ -1,0 +1,1 @@
+"""What the services' shells share: bus, Kubernetes API, clock, settings, logs, metrics."""

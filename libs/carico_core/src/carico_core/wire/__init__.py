@@ -1,0 +1,1 @@
+"""Bytes to domain and back."""

@@ -1,0 +1,1 @@
+"""CARICO local cluster: control planes, emulated nodes, workloads."""

@@ -1,0 +1,1 @@
+"""CARICO agent: one node learns what its work costs and advertises its capacity."""

@@ -1,0 +1,1 @@
+"""Which Pods run on this node, one file per adapter."""

@@ -1,0 +1,1 @@
+"""CARICO aggregator: merges the nodes' subspaces into the model of the cluster."""

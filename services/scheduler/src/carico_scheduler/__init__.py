@@ -1,0 +1,1 @@
+"""CARICO scheduler: binds Pods by advertised capacity."""

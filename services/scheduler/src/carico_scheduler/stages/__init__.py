@@ -1,0 +1,1 @@
+"""The stages of a scheduling cycle, one file per filter or scorer."""
