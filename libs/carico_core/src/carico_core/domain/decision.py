@@ -1,0 +1,77 @@
+"""Decisions of the scheduler as records: what was chosen, what was refused, and why."""
+
+import dataclasses
+import enum
+
+
+class Outcome(enum.StrEnum):
+    """How one attempt to place a Pod ended."""
+
+    BOUND = "bound"
+    UNSCHEDULABLE = "unschedulable"
+    BIND_CONFLICT = "bind_conflict"
+    BIND_FAILED = "bind_failed"
+    DROPPED = "dropped"
+
+
+class Reason(enum.StrEnum):
+    """Why a node was not chosen; the label of the rejection counter."""
+
+    NODE_NAME = "node_name"
+    UNSCHEDULABLE = "unschedulable"
+    NOT_READY = "not_ready"
+    TAINT = "taint"
+    NODE_SELECTOR = "node_selector"
+    REQUESTS = "requests"
+    POD_LIMIT = "pod_limit"
+    NO_ADVERTISEMENT = "no_advertisement"
+    STALE = "stale"
+    SUSPECT = "suspect"
+    CAPACITY = "capacity"
+    UNSUPPORTED = "unsupported"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """One node refused at one stage, in words a person can act on."""
+
+    reason: Reason
+    detail: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A node as the decision saw it. Capacities in Pods, ages in seconds; None: nothing advertised."""
+
+    node: str
+    capacity: float | None
+    reserved: float
+    age_s: float | None
+    seq: int | None
+    score: float | None
+    rejection: Rejection | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One attempt to place one Pod: subject `carico.v1.decision.<namespace>.<pod>`."""
+
+    id: str
+    boot: str
+    seq: int
+    ts_ns: int
+    namespace: str
+    pod: str
+    uid: str
+    outcome: Outcome
+    node: str | None
+    # Capacity minus reserved on the chosen node before this Pod was added, and the threshold it had to reach.
+    free: float | None
+    threshold: float
+    attempt: int
+    waited_s: float
+    decided_us: float
+    # The chosen node first, then the best of the rest; `refused` counts all nodes by reason.
+    candidates: tuple[Candidate, ...]
+    refused: dict[str, int]
+    message: str
