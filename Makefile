@@ -50,7 +50,7 @@ $(VENV)/.installed-dev: requirements/dev.txt $(VENV)/.installed-demo
 	@touch $@
 
 lock: ## write the hashed locks anew from requirements/*.in (needs uv)
-	@for set in demo dev; do uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes requirements/$$set.in -o requirements/$$set.txt; done
+	@for set in demo dev go; do uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes requirements/$$set.in -o requirements/$$set.txt; done
 
 clean: ## remove the environment and what runs left in the tree
 	@rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

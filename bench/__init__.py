@@ -1,0 +1,1 @@
+"""Benchmarks: medians with the command that made them; never part of a pass or fail."""
