@@ -1,0 +1,114 @@
+"""A small HTTP server for /healthz, /readyz and /metrics.
+
+On asyncio streams and not on aiohttp: every agent of the fleet carries it, and aiohttp costs 9 MB a process.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+
+from carico_core.domain import errors
+from carico_core.runtime import metrics as metric
+
+# A probe sends one short GET; who sends more, or nothing, is cut off.
+REQUEST_LIMIT_BYTES = 8192
+REQUEST_TIMEOUT_S = 5.0
+OFF = -1
+
+Check = Callable[[], str | None]
+_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+
+
+class Health:
+    """Named checks: None is well, a text says why not. `checks` make it ready, `alive` keep it from a restart."""
+
+    def __init__(self, checks: Mapping[str, Check], *, alive: Mapping[str, Check] | None = None) -> None:
+        self._checks = dict(checks)
+        self._alive = dict(alive or {})
+
+    def not_ready(self) -> dict[str, str]:
+        """What keeps the service from being ready: check -> why."""
+        return _failing(self._checks)
+
+    def not_alive(self) -> dict[str, str]:
+        """What a restart should mend: check -> why."""
+        return _failing(self._alive)
+
+
+class Server:
+    """A running health server."""
+
+    def __init__(self, server: asyncio.Server | None, port: int) -> None:
+        self._server = server
+        self.port = port
+
+    async def close(self) -> None:
+        """Nothing; the port is free again."""
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+
+async def serve(health: Health, metrics: metric.Metrics, *, host: str, port: int) -> Server:
+    """A running server; `port` 0 takes a free one (`.port` tells which), -1 serves nothing.
+
+    Raises `EnvironmentUnfit` where the address cannot be used.
+    """
+    if port == OFF:
+        return Server(None, OFF)
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _exchange(health, metrics, reader, writer)
+
+    try:
+        server = await asyncio.start_server(handle, host, port, limit=REQUEST_LIMIT_BYTES)
+    except OSError as error:
+        raise errors.EnvironmentUnfit(
+            f"cannot listen on {host}:{port} for health and metrics ({error.strerror}): give --http-port another port, "
+            "0 for a free one or -1 for none"
+        ) from error
+    return Server(server, server.sockets[0].getsockname()[1])
+
+
+async def _exchange(
+    health: Health, metrics: metric.Metrics, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    with contextlib.suppress(OSError, TimeoutError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
+        async with asyncio.timeout(REQUEST_TIMEOUT_S):
+            head = await reader.readuntil(b"\r\n\r\n")
+            status, content_type, body = _answer(head, health, metrics)
+            writer.write(
+                f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {content_type}\r\n"
+                f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+            )
+            writer.write(body)
+            await writer.drain()
+    with contextlib.suppress(OSError):
+        writer.close()
+
+
+def _answer(head: bytes, health: Health, metrics: metric.Metrics) -> tuple[int, str, bytes]:
+    words = head.split(b"\r\n", 1)[0].split()
+    if len(words) != 3:
+        return 400, "text/plain", b"expected an HTTP request\n"
+    if words[0] != b"GET":
+        return 405, "text/plain", b"expected GET\n"
+    path = words[1].split(b"?", 1)[0]
+    if path == b"/metrics":
+        return 200, metric.CONTENT_TYPE, metrics.render()
+    if path == b"/healthz":
+        return _verdict(health.not_alive())
+    if path == b"/readyz":
+        return _verdict(health.not_ready())
+    return 404, "text/plain", b"expected /healthz, /readyz or /metrics\n"
+
+
+def _verdict(failing: Mapping[str, str]) -> tuple[int, str, bytes]:
+    if not failing:
+        return 200, "text/plain", b"ok\n"
+    return 503, "text/plain", "".join(f"{name}: {why}\n" for name, why in failing.items()).encode()
+
+
+def _failing(checks: Mapping[str, Check]) -> dict[str, str]:
+    verdicts = {name: check() for name, check in checks.items()}
+    return {name: why for name, why in verdicts.items() if why is not None}

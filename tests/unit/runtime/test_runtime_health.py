@@ -1,0 +1,69 @@
+"""The health server: verdicts, metrics, and requests nobody should send."""
+
+import asyncio
+
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime import health
+from carico_core.runtime import metrics as metric
+
+
+async def ask(port: int, request: bytes) -> tuple[int, str]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return (int(head.split()[1]) if head else 0), body.decode()
+
+
+def get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+
+async def test_ready_follows_the_checks_and_health_its_own() -> None:
+    why: list[str | None] = ["no bus yet"]
+    metrics = metric.Metrics("agent")
+    metrics.gauge("x", "x").set(1)
+    server = await health.serve(
+        health.Health({"bus": lambda: why[0], "samples": lambda: None}), metrics, host="127.0.0.1", port=0
+    )
+    try:
+        assert await ask(server.port, get("/healthz")) == (200, "ok\n")
+        assert await ask(server.port, get("/readyz")) == (503, "bus: no bus yet\n")
+        why[0] = None
+        assert await ask(server.port, get("/readyz?verbose")) == (200, "ok\n")
+        status, body = await ask(server.port, get("/metrics"))
+        assert status == 200
+        assert "carico_agent_x 1.0" in body
+    finally:
+        await server.close()
+
+
+async def test_what_should_not_be_asked() -> None:
+    server = await health.serve(
+        health.Health({}, alive={"loop": lambda: "stuck"}), metric.Metrics("agent"), host="127.0.0.1", port=0
+    )
+    try:
+        assert (await ask(server.port, get("/healthz")))[0] == 503
+        assert (await ask(server.port, get("/secret")))[0] == 404
+        assert (await ask(server.port, b"POST /metrics HTTP/1.1\r\n\r\n"))[0] == 405
+        assert (await ask(server.port, b"\r\n\r\n"))[0] == 400
+        assert (await ask(server.port, b"GET " + b"x" * 100_000))[0] == 0, "cut off, not served"
+        assert (await ask(server.port, get("/healthz")))[0] == 503, "and still answering"
+    finally:
+        await server.close()
+
+
+async def test_a_port_in_use_is_one_line_and_off_serves_nothing() -> None:
+    first = await health.serve(health.Health({}), metric.Metrics("agent"), host="127.0.0.1", port=0)
+    try:
+        with pytest.raises(errors.EnvironmentUnfit, match="--http-port"):
+            await health.serve(health.Health({}), metric.Metrics("agent"), host="127.0.0.1", port=first.port)
+    finally:
+        await first.close()
+    off = await health.serve(health.Health({}), metric.Metrics("agent"), host="127.0.0.1", port=health.OFF)
+    assert off.port == health.OFF
+    await off.close()
