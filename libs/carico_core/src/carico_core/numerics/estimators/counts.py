@@ -1,0 +1,70 @@
+"""The Pod count as telemetry shows it: late by the start lag, then through each dimension's own filter."""
+
+# Distinct starts that can be on their way at once: at 10 Hz and a lag of 0.2 s there are two. Later ones join the
+# last, so the state has a fixed size.
+SLOTS = 8
+
+
+class FilteredCount:
+    """x_i: the Pod count behind the same lag and gains as the usage of dimension i.
+
+    A Pod counts from its container's start, but uses nothing until its program runs (`start_lag_s` later); an end
+    shows at once. Without this a filtered usage meets a fresh count, and costs are learnt too low in every ramp.
+    """
+
+    __slots__ = ("_due_s", "_pods", "_started", "_values", "start_lag_s", "steady_s")
+
+    def __init__(self, dimensions: int, *, start_lag_s: float) -> None:
+        self.start_lag_s = start_lag_s
+        self._values = [0.0] * dimensions
+        self._pods = -1.0
+        # How long the count has stood still, to STEADY_LIMIT_S.
+        self.steady_s = 0.0
+        # Starts on their way: what is left of their lag, and how many Pods.
+        self._due_s = [0.0] * SLOTS
+        self._started = [0.0] * SLOTS
+
+    @property
+    def values(self) -> list[float]:
+        """x (d,); a copy."""
+        return list(self._values)
+
+    @property
+    def known(self) -> bool:
+        """Whether a count has been seen."""
+        return self._pods >= 0.0
+
+    def tick(self, gains: list[float], pods: float, dt_s: float) -> None:
+        """Move on by one sample with the filter's gains; the first count is taken as it is."""
+        if not self.known:
+            self._pods = pods
+            self._values = [pods] * len(self._values)
+            return
+        self.steady_s = 0.0 if pods != self._pods else min(self.steady_s + dt_s, STEADY_LIMIT_S)
+        visible = self._visible(pods, dt_s)
+        for index, gain in enumerate(gains):
+            # x_i <- x_i + alpha_i (n - x_i), alpha_i as the usage of dimension i used it
+            self._values[index] += min(max(gain, 0.0), 1.0) * (visible - self._values[index])
+
+    def _visible(self, pods: float, dt_s: float) -> float:
+        for slot in range(SLOTS):
+            self._due_s[slot] -= dt_s
+            if self._due_s[slot] <= DUE_EPSILON_S:
+                self._due_s[slot] = 0.0
+                self._started[slot] = 0.0
+        grown = pods - self._pods
+        self._pods = pods
+        if grown > 0.0 and self.start_lag_s > 0.0:
+            self._depart(grown)
+        return max(0.0, pods - sum(self._started))
+
+    def _depart(self, grown: float) -> None:
+        free = [slot for slot in range(SLOTS) if self._started[slot] == 0.0]
+        slot = free[0] if free else max(range(SLOTS), key=lambda one: self._due_s[one])
+        self._due_s[slot] = self.start_lag_s
+        self._started[slot] += grown
+
+
+STEADY_LIMIT_S = 60.0
+# Samples come every 0.1 s give or take: half a millisecond early is on time.
+DUE_EPSILON_S = 5e-4

@@ -1,0 +1,164 @@
+"""`vector`: the cost of a Pod in every dimension, in absolute units, one class for all Pods (ours).
+
+Costs per dimension in physical units are disturbed neither by a moving model nor by an unequal node, which is what
+no filter on the scalar signal can repair. The steps are those of the design, section 7.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from carico_core.numerics import arrays
+from carico_core.numerics.estimators import base, counts, resource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorConstants:
+    """Settings beside those of each resource (resource.ResourceConstants).
+
+    start_lag_s: from a container's start to the first usage its telemetry can show.
+    risk_sd: standard deviations added to a cost. growth: by which factor an unmeasured load may grow at once.
+    unknown_per_core: divided into the cores, it gives the Pods a node may always run (two on four cores).
+    """
+
+    start_lag_s: float = 0.2
+    risk_sd: float = 1.0
+    growth: float = 2.0
+    unknown_per_core: float = 1.7
+    resource: resource.ResourceConstants = field(default_factory=resource.ResourceConstants)
+
+
+DEFAULT = VectorConstants()
+# A filtered count that is this close below a whole Pod is that Pod: the filter only ever approaches it.
+NEARLY_ONE_POD = 0.1
+# Dimensions that a Pod holds rather than uses at a rate.
+STOCKS = frozenset({"memory", "gpu_memory"})
+# The count stands still when it has not changed for as long as the filters need (fast gain .2 at 10 Hz: e^-4 left
+# after 2 s), and telemetry shows it to within a tenth of a Pod or 2 %.
+SETTLED_S = 2.0
+SETTLED_PODS = 0.1
+SETTLED_SHARE = 0.02
+# Pods by which the count may run ahead of what telemetry shows before the estimate counts as predicted.
+AHEAD_PODS = 0.5
+
+
+class Vector:
+    """One resource model per dimension, behind one filtered Pod count."""
+
+    __slots__ = ("_config", "_constants", "_counts", "_peak_pods", "_resources", "_ticked")
+
+    def __init__(self, config: base.EstimatorConfig, constants: VectorConstants = DEFAULT) -> None:
+        self._config = config
+        self._constants = constants
+        self._counts = counts.FilteredCount(len(config.dims), start_lag_s=constants.start_lag_s)
+        self._resources = [resource.Resource(facts, constants.resource) for facts in resource.facts_of(config)]
+        self._ticked = False
+        self._peak_pods = 0.0
+
+    def tick(self, sample_y: arrays.Array, gains: arrays.Array, pods: int, dt_s: float) -> None:
+        """Step 1: take the Pod count through each dimension's filter, at the sample's own gains."""
+        steps: list[float] = gains.tolist()
+        if len(steps) == len(self._config.dims) and all(map(math.isfinite, steps)):
+            self._counts.tick(steps, float(max(pods, 0)), base.elapsed(dt_s))
+            self._ticked = True
+
+    def update(self, observation: base.Observation) -> base.CapacityEstimate:
+        """The estimate after learning baseline and cost from one more second."""
+        usages, whole = base.usage(observation.y)
+        if not self._ticked:
+            self.tick(observation.y, observation.gains, observation.pods, observation.dt_s)
+        self._ticked = False
+        pods = float(max(observation.pods, 0))
+        if whole and self._counts.known:
+            self._learn(usages, pods, base.elapsed(observation.dt_s))
+        return self.estimate(observation)
+
+    def estimate(self, observation: base.Observation) -> base.CapacityEstimate:
+        """Steps 7, 8, 11 and 12: what fits below every ceiling, and what an unmeasured load may grow to."""
+        usages, _ = base.usage(observation.y)
+        pods = float(max(observation.pods, 0))
+        shown = self._counts.values if self._counts.known else [pods] * len(usages)
+        views = [
+            model.view(usage, shown=count, pods=pods, risk_sd=self._constants.risk_sd)
+            for model, usage, count in zip(self._resources, usages, shown, strict=True)
+        ]
+        limit = self._limit(observation.peak_pods_per_core)
+        capacity, spread, index = self._admit(views, pods, limit, closed=self._guarded(usages))
+        dims = self._config.dims
+        return base.CapacityEstimate(
+            capacity=capacity,
+            capacity_sd=spread,
+            bottleneck=None if index is None else dims[index],
+            mode=self._mode(usages, pods - shown[0]),
+            baseline={dim: model.baseline_spread for dim, model in zip(dims, self._resources, strict=True)},
+            cost={dim: view.cost for dim, view in zip(dims, views, strict=True)},
+            filtered_pods=shown[0],
+            headroom={dim: view.headroom for dim, view in zip(dims, views, strict=True)},
+            cost_plus={base.ALL_PODS: {dim: view.cost_plus for dim, view in zip(dims, views, strict=True)}},
+            limit=limit,
+            evidence=self._evidence(),
+        )
+
+    def _learn(self, usages: list[float], pods: float, dt_s: float) -> None:
+        shown = self._counts.values
+        self._peak_pods = max(self._peak_pods, shown[0])
+        held = self._held(usages, shown)
+        for model, usage, count, idle in zip(self._resources, usages, shown, held, strict=True):
+            near = abs(pods - count) < max(SETTLED_PODS, SETTLED_SHARE * pods)
+            settled = near and self._counts.steady_s >= SETTLED_S
+            model.learn(usage, shown=count, settled=settled, held=idle, dt_s=dt_s)
+
+    def _held(self, usages: list[float], shown: list[float]) -> list[bool]:
+        # An idle CPU says nothing about the next Pod's (a server waits for work), a small memory does as long as
+        # the Pods are at work: pi holds none. So flows are judged together, and memory with all of them.
+        little = [
+            model.shows_little(usage, shown=count)
+            for model, usage, count in zip(self._resources, usages, shown, strict=True)
+        ]
+        flows = all(low for dim, low in zip(self._config.dims, little, strict=True) if dim not in STOCKS)
+        return [all(little) if dim in STOCKS else flows for dim in self._config.dims]
+
+    def _limit(self, peak_pods_per_core: float) -> int:
+        cores = self._config.cores
+        peak = peak_pods_per_core if math.isfinite(peak_pods_per_core) else 0.0
+        # n + new <= max(cores / 1.7, 2 x (largest filtered count per core seen in the cluster) x cores)
+        most = max(
+            cores / self._constants.unknown_per_core,
+            self._constants.growth * max(peak * cores, self._peak_pods),
+        )
+        return max(1, math.floor(min(most + NEARLY_ONE_POD, float(self._config.pod_limit))))
+
+    def _admit(
+        self, views: list[resource.View], pods: float, limit: int, *, closed: bool
+    ) -> tuple[float, float, int | None]:
+        # capacity = min_i H_i / c+_i, at most limit - n
+        rooms = [max(0.0, view.headroom) / view.cost_plus for view in views]
+        index: int | None = min(range(len(rooms)), key=rooms.__getitem__)
+        tightest = views[index if index is not None else 0]
+        capacity = min(rooms)
+        # To first order: sd(H / c+)^2 = (sd_H^2 + (H / c+)^2 sd_c^2) / c+^2
+        spread = math.hypot(tightest.noise, capacity * tightest.cost[1]) / tightest.cost_plus
+        if pods == 0.0 and not closed and capacity < 1.0:
+            # An empty node takes one, or work larger than every node would wait for ever.
+            capacity = 1.0
+        most = max(0.0, min(limit - pods, self._config.capacity_cap))
+        if capacity > most:
+            capacity, index = most, None
+        return capacity, min(spread, self._config.capacity_cap), index
+
+    def _guarded(self, usages: list[float]) -> bool:
+        return any(usage >= guard for usage, guard in zip(usages, self._config.guard.tolist(), strict=True))
+
+    def _mode(self, usages: list[float], ahead: float) -> base.Mode:
+        if any(usage >= base.CENSORED_FROM for usage in usages):
+            return "saturated"
+        if not any(model.measured for model in self._resources):
+            return "warming"
+        return "predicted" if abs(ahead) > AHEAD_PODS else "measured"
+
+    def _evidence(self) -> dict[str, dict[str, base.Evidence]] | None:
+        own = {
+            dim: evidence
+            for dim, model in zip(self._config.dims, self._resources, strict=True)
+            if (evidence := model.evidence) is not None
+        }
+        return {base.ALL_PODS: own} if own else None

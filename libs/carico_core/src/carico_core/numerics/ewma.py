@@ -1,0 +1,111 @@
+"""The dynamic EMA of dissertation 4.2.2: slow while a change is new, fast once it has lasted.
+
+A container's start and stop spike lasts about 200 ms, so at 10 Hz a change is real from the fourth sample on.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from carico_core.numerics import arrays
+
+# What moves with a filter that has nothing to filter (sample equal to the value) moves at this gain on first sight.
+TAKE_OVER = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmaConstants:
+    """Gains per sample, and the consecutive sample in one direction from which the fast one is used."""
+
+    up_slow: float = 0.09
+    up_fast: float = 0.333
+    down_slow: float = 0.0625
+    down_fast: float = 0.2
+    fast_from: int = 4
+
+    def __post_init__(self) -> None:
+        gains = (self.up_slow, self.up_fast, self.down_slow, self.down_fast)
+        if not all(0 < gain <= 1 for gain in gains) or self.fast_from < 1:
+            raise ValueError(f"ema: expected gains in (0, 1] and fast_from >= 1, got {gains} and {self.fast_from}")
+
+
+# The author's published agent log of 2025-05-21 shows these four gains and no other.
+LOGGED = EmaConstants()
+
+
+class DynamicEma:
+    """A filter per dimension, with gains that depend on how long the change has lasted.
+
+    One counter of consecutive samples per dimension; `shared_counter` has all dimensions count in one, in their
+    order, as the author's logged build did. Plain floats inside: at d = 2 numpy's call overhead costs more than the
+    arithmetic.
+    """
+
+    __slots__ = ("_constants", "_gains", "_runs", "_shared", "_values")
+
+    def __init__(self, constants: EmaConstants = LOGGED, shared_counter: bool = False) -> None:
+        self._constants = constants
+        self._shared = shared_counter
+        self._values: list[float] | None = None
+        self._gains: list[float] = []
+        # Consecutive samples in one direction: positive upwards, negative downwards, held at +-fast_from.
+        self._runs: list[int] = []
+
+    @property
+    def value(self) -> arrays.Array | None:
+        """The filtered values (d,); None before the first sample."""
+        return None if self._values is None else np.array(self._values)
+
+    @property
+    def last_gain(self) -> arrays.Array:
+        """The gain each dimension used in the last update (d,); all 1 for the first sample; empty before it."""
+        return np.array(self._gains)
+
+    def update(self, values: arrays.Array) -> arrays.Array:
+        """The filtered values (d,) after one more sample; the first sample is taken as it is."""
+        samples: list[float] = values.tolist()
+        held = self._values
+        if held is None:
+            self._start(samples)
+            return np.array(samples)
+        if len(samples) != len(held):
+            raise ValueError(f"ema: expected {len(held)} dimensions, got {len(samples)}")
+        for index, sample in enumerate(samples):
+            change = sample - held[index]
+            gain = self._gain(0 if self._shared else index, change)
+            self._gains[index] = gain
+            # y <- y + alpha (x - y)
+            held[index] += gain * change
+        return np.array(held)
+
+    def follow(self, values: arrays.Array, gain: arrays.Array) -> arrays.Array:
+        """The values (d,) of a filter that takes another filter's gains, for what must lag exactly as that one does.
+
+        The counters are not touched: one filter either measures its own direction or follows, never both.
+        """
+        if self._values is None:
+            self._start(values.tolist())
+            return np.array(self._values)
+        held = self._values
+        self._gains = gain.tolist()
+        for index, (sample, factor) in enumerate(zip(values.tolist(), self._gains, strict=True)):
+            held[index] += factor * (sample - held[index])
+        return np.array(held)
+
+    def _start(self, samples: list[float]) -> None:
+        self._values = list(samples)
+        self._gains = [TAKE_OVER] * len(samples)
+        self._runs = [0] * (1 if self._shared else len(samples))
+
+    def _gain(self, counter: int, change: float) -> float:
+        constants = self._constants
+        run = self._runs[counter]
+        if change > 0:
+            self._runs[counter] = run = min(run, constants.fast_from - 1) + 1 if run > 0 else 1
+            return constants.up_fast if run >= constants.fast_from else constants.up_slow
+        if change < 0:
+            self._runs[counter] = run = max(run, 1 - constants.fast_from) - 1 if run < 0 else -1
+            return constants.down_fast if -run >= constants.fast_from else constants.down_slow
+        # No change: neither direction is counted. The gain has no effect here, but what follows this filter (the
+        # Pod count) must not stand still because an idle node reads the same number twice.
+        return constants.up_fast

@@ -1,0 +1,62 @@
+"""Kalman steps in Joseph form, with the one-sided update of a measurement that only says "at least" or "at most".
+
+The Joseph form keeps a variance non-negative whatever rounding does to the gain.
+"""
+
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from carico_core.numerics import arrays
+
+Side: TypeAlias = Literal["at_least", "at_most"]
+
+
+class Belief(NamedTuple):
+    """A scalar state: its mean and its variance. A NamedTuple, since it is replaced several times a second."""
+
+    mean: float
+    variance: float
+
+
+def predict(belief: Belief, *, q: float) -> Belief:
+    """The belief after a random walk of variance `q`."""
+    # P <- P + Q
+    return Belief(belief.mean, belief.variance + q)
+
+
+def update(belief: Belief, *, innovation: float, h: float, r: float) -> Belief:
+    """The belief after a measurement z = h x + noise of variance `r`, given as its innovation z - h x."""
+    variance = h * h * belief.variance + r
+    if variance <= 0.0:
+        return belief
+    # K = P h / (h P h + R)
+    gain = belief.variance * h / variance
+    rest = 1.0 - gain * h
+    # x <- x + K e;   P <- (1 - K h)^2 P + K^2 R   (Joseph form)
+    return Belief(belief.mean + gain * innovation, rest * rest * belief.variance + gain * gain * r)
+
+
+def update_censored(belief: Belief, *, innovation: float, h: float, r: float, side: Side) -> Belief:
+    """The belief after a measurement that stopped at the end of its range.
+
+    `at_least`: the true value is at or above the reading; `at_most`: at or below it. Where the prediction already
+    lies there, the reading says nothing and the belief stays; otherwise it counts as a plain measurement.
+    """
+    informative = innovation > 0.0 if side == "at_least" else innovation < 0.0
+    return update(belief, innovation=innovation, h=h, r=r) if informative else belief
+
+
+def update_vector(
+    mean: arrays.Array, covariance: arrays.Array, *, innovation: float, h: arrays.Array, r: float
+) -> tuple[arrays.Array, arrays.Array]:
+    """Mean (k,) and covariance (k, k) after one scalar measurement z = h . x + noise of variance `r`."""
+    spread = covariance @ h
+    variance = float(h @ spread) + r
+    if variance <= 0.0:
+        return mean.copy(), covariance.copy()
+    # K = P h / (h' P h + R)
+    gain = spread / variance
+    rest = np.eye(mean.shape[0]) - np.outer(gain, h)
+    # x <- x + K e;   P <- (I - K h') P (I - K h')' + K R K'   (Joseph form)
+    return mean + gain * innovation, rest @ covariance @ rest.T + r * np.outer(gain, gain)

@@ -1,0 +1,62 @@
+"""The capacity signal of dissertation 3.4: how many more of recent work's footprints fit on a node."""
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from carico_core.numerics import arrays, subspace
+
+SignalMode: TypeAlias = Literal["sigma1u1", "trace"]
+
+# The author's agent reports 0 from this usage on (published source and logs).
+LOGGED_GUARD = 0.95
+
+
+def direction(gram: arrays.Array, mode: SignalMode) -> arrays.Array:
+    """The footprint w (d,) that the signal divides by, from a (d, d) Gram matrix.
+
+    `sigma1u1` is the paper's (it carries the size of recent work), `trace` what the published logs show was run
+    (free of scale). A model without any usage gives zeros.
+    """
+    if mode == "sigma1u1":
+        sigma_1, u_1 = subspace.principal(gram)
+        # w = sigma_1 u_1
+        return sigma_1 * u_1
+    if mode != "trace":
+        raise ValueError(f"signal mode: expected sigma1u1 or trace, got {mode!r}")
+    model = subspace.from_gram(gram)
+    return trace_direction(model.u, model.sigma)
+
+
+def trace_direction(u: arrays.Array, sigma: arrays.Array) -> arrays.Array:
+    """w (d,) of the `trace` signal from a basis (d, r) and its singular values (r,)."""
+    total = float(sigma.sum())
+    if total <= 0.0:
+        return np.zeros(u.shape[0])
+    # w_i = sum_j |U_ij| sigma_j / sum_j sigma_j
+    weights: arrays.Array = np.abs(u) @ sigma / total
+    return weights
+
+
+def capacity_signal(
+    y: arrays.Array, w: arrays.Array, *, ceiling: arrays.Array, guard: arrays.Array, cap: float
+) -> tuple[float, int | None]:
+    """(k, index of the dimension that sets it): 0 where a dimension is at its guard, never above `cap` (Pods).
+
+    The index is None where no dimension sets it: no recent work at all, or the cap.
+    The paper has ceiling 1 in every dimension, and the guard 0.95.
+    """
+    best = cap
+    bottleneck: int | None = None
+    for index, (usage, part, top, stop) in enumerate(
+        zip(y.tolist(), w.tolist(), ceiling.tolist(), guard.tolist(), strict=True)
+    ):
+        if usage >= stop:
+            return 0.0, index
+        # k = max(0, min_i (ceiling_i - y_i) / w_i) over w_i > 0; compared as products, so that a tiny w_i
+        # cannot overflow the division.
+        room = max(0.0, top - usage)
+        if part > 0.0 and room < best * part:
+            best = room / part
+            bottleneck = index
+    return best, bottleneck

@@ -1,0 +1,116 @@
+"""FSVD on data that is not mean-centred: Gram matrices, with the SVD path for r < d and as the tests' oracle.
+
+With r = d the weighted subspace merge is exactly a weighted sum of Gram matrices G = U S^2 U^T, so one small `eigh`
+replaces an SVD per message. Gram matrices are divided by the batch size: sigma_1 then does not grow with sqrt(b).
+Functions on Gram matrices take stacks (..., d, d) too. Source: dissertation 3.2, 3.3 and appendix A.
+"""
+
+import math
+
+import numpy as np
+
+from carico_core.domain import subspace
+from carico_core.numerics import arrays
+
+
+def gram(batch: arrays.Array) -> arrays.Array:
+    """The (d, d) Gram matrix of a (d, b) batch, or (..., d, d) of a stack (..., d, b).
+
+    >>> gram(np.array([[1.0, 1.0], [0.0, 2.0]])).tolist()
+    [[1.0, 1.0], [1.0, 2.0]]
+    """
+    if batch.ndim < 2 or batch.shape[-1] == 0:
+        raise ValueError(f"gram: expected a batch (..., d, b) with b >= 1, got {batch.shape}")
+    # G = A A^T / b
+    product: arrays.Array = batch @ batch.swapaxes(-1, -2) / batch.shape[-1]
+    return product
+
+
+def from_gram(matrix: arrays.Array) -> subspace.Subspace:
+    """The full-rank subspace of a (d, d) Gram matrix; rounding below zero counts as a singular value of 0."""
+    values, vectors = np.linalg.eigh(_single(matrix))
+    # G = U S^2 U^T; eigh lists the smallest first.
+    return subspace.Subspace(u=vectors[:, ::-1], sigma=np.sqrt(np.maximum(values[::-1], 0.0)))
+
+
+def to_gram(model: subspace.Subspace) -> arrays.Array:
+    """The (d, d) Gram matrix of a subspace."""
+    scaled = model.u * model.sigma
+    # G = (U S) (U S)^T
+    product: arrays.Array = scaled @ scaled.T
+    return product
+
+
+def stack_to_gram(u: arrays.Array, sigma: arrays.Array) -> arrays.Array:
+    """The (n, d, d) Gram matrices of n subspaces given as (n, d, r) and (n, r)."""
+    scaled = u * sigma[..., None, :]
+    product: arrays.Array = scaled @ scaled.swapaxes(-1, -2)
+    return product
+
+
+def svd_of_batch(batch: arrays.Array, rank: int | None = None) -> subspace.Subspace:
+    """The subspace of a (d, b) batch by SVD, divided by sqrt(b) as `gram` is by b, cut to `rank` if given."""
+    if batch.ndim != 2 or batch.shape[1] == 0:
+        raise ValueError(f"svd_of_batch: expected a batch (d, b) with b >= 1, got {batch.shape}")
+    # A / sqrt(b) = U S V^T
+    return _left(batch / math.sqrt(batch.shape[1]), rank)
+
+
+def merge_gram(a: arrays.Array, b: arrays.Array, *, weight_a: float) -> arrays.Array:
+    """The Gram matrix of the weighted merge; the weights are `weight_a` and 1 - `weight_a`."""
+    _check_weight(weight_a)
+    # G <- w_A G_A + w_B G_B
+    return weight_a * a + (1.0 - weight_a) * b
+
+
+def merge_svd(
+    a: subspace.Subspace, b: subspace.Subspace, *, weight_a: float, rank: int | None = None
+) -> subspace.Subspace:
+    """The weighted merge of two subspaces by SVD, cut to `rank` if given: the only path for r < d."""
+    _check_weight(weight_a)
+    # SVD of [sqrt(w_A) U_A S_A, sqrt(w_B) U_B S_B]
+    return _left(np.hstack([math.sqrt(weight_a) * (a.u * a.sigma), math.sqrt(1.0 - weight_a) * (b.u * b.sigma)]), rank)
+
+
+def principal(matrix: arrays.Array) -> tuple[float, arrays.Array]:
+    """(sigma_1, |u_1|) of a (d, d) Gram matrix: the size and the direction (d,) of recent work.
+
+    |u_1|: by Perron and Frobenius a non-negative Gram matrix has a leading eigenvector without negative components.
+    """
+    values, vectors = np.linalg.eigh(_single(matrix))
+    return math.sqrt(max(float(values[-1]), 0.0)), np.abs(vectors[:, -1])
+
+
+def principal_stack(matrices: arrays.Array) -> tuple[arrays.Array, arrays.Array]:
+    """sigma_1 (n,) and |u_1| (n, d) of n Gram matrices (n, d, d), in one call."""
+    values, vectors = np.linalg.eigh(arrays.square(matrices, name="principal_stack"))
+    return np.sqrt(np.maximum(values[..., -1], 0.0)), np.abs(vectors[..., -1])
+
+
+def distance(a: arrays.Array, b: arrays.Array) -> float:
+    """How far a model moved: ||A - B|| / ||A|| (Frobenius) of two Gram matrices; 0 for equal ones, at least 0.
+
+    This is what a node compares with epsilon to decide that its model is outdated (dissertation 4.1).
+    """
+    size = float(np.linalg.norm(a))
+    moved = float(np.linalg.norm(a - b))
+    if size == 0.0:
+        return 0.0 if moved == 0.0 else math.inf
+    return moved / size
+
+
+def _left(matrix: arrays.Array, rank: int | None) -> subspace.Subspace:
+    u, sigma, _ = np.linalg.svd(matrix, full_matrices=False)
+    keep = sigma.shape[0] if rank is None else min(rank, sigma.shape[0])
+    return subspace.Subspace(u=u[:, :keep], sigma=sigma[:keep])
+
+
+def _single(matrix: arrays.Array) -> arrays.Array:
+    if matrix.ndim != 2:
+        raise ValueError(f"gram matrix: expected shape (d, d), got {matrix.shape}")
+    return arrays.square(matrix, name="gram matrix")
+
+
+def _check_weight(weight_a: float) -> None:
+    if not 0.0 <= weight_a <= 1.0:
+        raise ValueError(f"merge: expected a weight from 0 to 1, got {weight_a}")
