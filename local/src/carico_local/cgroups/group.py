@@ -1,0 +1,166 @@
+"""One cgroup, by one path in every tree in use: made, limited, joined, read, emptied and removed."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import signal
+import time
+from collections.abc import Iterator
+
+from carico_local.cgroups import layout as layouts
+
+# An empty group may be busy for a moment while the kernel frees its last task: tried again for this long.
+_REMOVE_TRIES = 200
+_REMOVE_PAUSE_S = 0.01
+_V2_CONTROLLERS = ("cpu", "memory")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A cgroup named by `path`, relative to the mount point of every tree of `layout`."""
+
+    layout: layouts.Layout
+    path: str
+
+    def child(self, name: str) -> "Group":
+        """The group `name` below this one."""
+        return Group(layout=self.layout, path=f"{self.path}/{name}")
+
+    @property
+    def directories(self) -> tuple[pathlib.Path, ...]:
+        """The group's directory in each tree."""
+        return tuple(root / self.path for root in self.layout.roots)
+
+    @property
+    def procs_files(self) -> tuple[str, ...]:
+        """The files that take a process id to move it here."""
+        return tuple(str(directory / "cgroup.procs") for directory in self.directories)
+
+    def exists(self) -> bool:
+        """True where the group is there in any tree."""
+        return any(directory.is_dir() for directory in self.directories)
+
+    def create(self) -> None:
+        """Makes the group in every tree, with the v2 controllers passed down to it. Raises OSError."""
+        for directory in self.directories:
+            directory.mkdir(parents=True, exist_ok=True)
+        if self.layout.version is layouts.Version.V2:
+            self._delegate()
+
+    def _delegate(self) -> None:
+        """Passes cpu and memory down every level from the mount point: v2 grants nothing by itself."""
+        directory = self.layout.trees[layouts.UNIFIED]
+        for part in pathlib.PurePosixPath(self.path).parts:
+            enabled = (directory / "cgroup.subtree_control").read_text(encoding="ascii").split()
+            for controller in _V2_CONTROLLERS:
+                if controller not in enabled:
+                    (directory / "cgroup.subtree_control").write_text(f"+{controller}", encoding="ascii")
+            directory = directory / part
+
+    def set_cpu(self, *, cores: float, period_us: int) -> None:
+        """Bounds the group to `cores` real CPUs in every period (CFS quota, at least the kernel's 1 ms). Raises OSError."""
+        quota_us = max(1000, round(cores * period_us))
+        if "cpu" in self.layout.trees:
+            directory = self.layout.trees["cpu"] / self.path
+            (directory / "cpu.cfs_period_us").write_text(str(period_us), encoding="ascii")
+            (directory / "cpu.cfs_quota_us").write_text(str(quota_us), encoding="ascii")
+        elif layouts.UNIFIED in self.layout.trees:
+            (self.layout.trees[layouts.UNIFIED] / self.path / "cpu.max").write_text(
+                f"{quota_us} {period_us}", encoding="ascii"
+            )
+
+    def set_memory(self, limit_bytes: int) -> None:
+        """Bounds the group's memory. Raises OSError."""
+        if "memory" in self.layout.trees:
+            directory = self.layout.trees["memory"] / self.path
+            (directory / "memory.limit_in_bytes").write_text(str(limit_bytes), encoding="ascii")
+        elif layouts.UNIFIED in self.layout.trees:
+            (self.layout.trees[layouts.UNIFIED] / self.path / "memory.max").write_text(
+                str(limit_bytes), encoding="ascii"
+            )
+
+    def oom_kills(self) -> int:
+        """How many processes of this group the kernel has killed for want of memory; 0 where that is not told."""
+        if "memory" in self.layout.trees:
+            text = _read(self.layout.trees["memory"] / self.path / "memory.oom_control")
+        else:
+            text = _read(
+                self.layout.trees.get(layouts.UNIFIED, pathlib.Path("/nonexistent")) / self.path / "memory.events"
+            )
+        return int(parse_flat(text).get("oom_kill", 0))
+
+    def memory_used_bytes(self) -> int | None:
+        """Memory in use without cache that can be dropped at once: usage - inactive_file (spec 12); None if not told."""
+        tree = "memory" if "memory" in self.layout.trees else layouts.UNIFIED
+        if tree not in self.layout.trees:
+            return None
+        directory = self.layout.trees[tree] / self.path
+        usage = _read(directory / ("memory.usage_in_bytes" if tree == "memory" else "memory.current"))
+        stat = parse_flat(_read(directory / "memory.stat"))
+        if not usage.strip().isdigit():
+            return None
+        inactive = stat.get("total_inactive_file", stat.get("inactive_file", 0))
+        return max(0, int(usage) - inactive)
+
+    def pids(self) -> frozenset[int]:
+        """Processes in this group and in all below it, in any tree."""
+        found: set[int] = set()
+        for top in self.directories:
+            for directory in _walk(top):
+                found.update(int(word) for word in _read(directory / "cgroup.procs").split() if word != "0")
+        return frozenset(found)
+
+    def kill(self) -> None:
+        """Sends SIGKILL to every process in this group and below, those forked meanwhile included."""
+        if layouts.UNIFIED in self.layout.trees:
+            with contextlib.suppress(OSError):
+                # One write that no fork escapes (Linux 5.14, Documentation/admin-guide/cgroup-v2.rst).
+                (self.layout.trees[layouts.UNIFIED] / self.path / "cgroup.kill").write_text("1", encoding="ascii")
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to every process in this group and below."""
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def try_remove(self) -> bool:
+        """True where the group, with all below it, is gone from every tree; False while something is still in it."""
+        for top in self.directories:
+            for directory in _walk(top):
+                with contextlib.suppress(OSError):
+                    directory.rmdir()
+        return not self.exists()
+
+    def destroy(self) -> bool:
+        """True once every process here has been killed and the group removed; blocks for at most about 2 s."""
+        for _ in range(_REMOVE_TRIES):
+            self.kill()
+            if self.try_remove():
+                return True
+            time.sleep(_REMOVE_PAUSE_S)
+        return False
+
+
+def parse_flat(text: str) -> dict[str, int]:
+    """Keys and numbers of a flat keyed file such as memory.stat; lines of another form are passed over.
+
+    >>> parse_flat("oom_kill_disable 0\\noom_kill 2")
+    {'oom_kill_disable': 0, 'oom_kill': 2}
+    """
+    pairs = (line.split() for line in text.splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].lstrip("-").isdigit()}
+
+
+def _read(path: pathlib.Path) -> str:
+    try:
+        return path.read_text(encoding="ascii")
+    except OSError:
+        return ""
+
+
+def _walk(top: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Directories at and below `top`, deepest first, as rmdir needs them."""
+    for directory, _, _ in os.walk(top, topdown=False):
+        yield pathlib.Path(directory)

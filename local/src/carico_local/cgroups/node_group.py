@@ -1,0 +1,78 @@
+"""The cgroup of an emulated node: quota and memory limit, or the reason why there is none."""
+
+import dataclasses
+import pathlib
+
+from carico_local.cgroups import group as groups
+from carico_local.cgroups import layout as layouts
+
+FALLBACK = "process-accounting"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGroup:
+    """A node's cgroup; `group` is None under the fallback, and `reason` then says what stood in the way."""
+
+    group: groups.Group | None
+    reason: str = ""
+
+    @property
+    def fallback(self) -> str | None:
+        """The name of the fallback in use, or None."""
+        return FALLBACK if self.group is None else None
+
+
+def cluster_path(cluster: str) -> str:
+    """The path below which everything of a cluster is."""
+    return f"carico-{cluster}"
+
+
+def node_path(cluster: str, node: str) -> str:
+    """The path of a node's cgroup, the same in every tree."""
+    return f"{cluster_path(cluster)}/{node}"
+
+
+def runtime_group(layout: layouts.Layout, cluster: str, node: str) -> groups.Group:
+    """The unlimited group beside the node's for its runtime, so that a sweep by the cluster's name finds it too."""
+    return groups.Group(layout=layout, path=f"{cluster_path(cluster)}/{node}.runtime")
+
+
+def open_node(
+    layout: layouts.Layout, *, cluster: str, node: str, cores: float, memory_bytes: int, period_us: int
+) -> NodeGroup:
+    """The node's cgroup, made where absent and limited to `cores` real CPUs and `memory_bytes`; or the fallback.
+
+    All or nothing: what was made of a group that cannot be limited is removed again.
+    """
+    if layout.version is layouts.Version.NONE:
+        return NodeGroup(group=None, reason="no cgroup file system is mounted")
+    missing = [name for name in _needed(layout) if name not in layout.trees]
+    if missing:
+        return NodeGroup(group=None, reason=f"no cgroup tree with {', '.join(missing)} is mounted")
+    found = groups.Group(layout=layout, path=node_path(cluster, node))
+    try:
+        found.create()
+        found.set_cpu(cores=cores, period_us=period_us)
+        found.set_memory(memory_bytes)
+        if layout.version is layouts.Version.V2:
+            found.child("probe").create()
+            found.child("probe").try_remove()
+    except OSError as error:
+        found.try_remove()
+        remove_if_empty(layout, cluster)
+        return NodeGroup(group=None, reason=f"{error.strerror} at {error.filename or found.path}")
+    return NodeGroup(group=found)
+
+
+def remove_if_empty(layout: layouts.Layout, cluster: str) -> None:
+    """Removes the cluster's own directory in every tree where no node is left in it."""
+    for root in layout.roots:
+        directory: pathlib.Path = root / cluster_path(cluster)
+        try:
+            directory.rmdir()
+        except OSError:
+            continue
+
+
+def _needed(layout: layouts.Layout) -> tuple[str, ...]:
+    return () if layout.version is layouts.Version.V2 else ("cpu", "cpuacct", "memory")

@@ -1,0 +1,63 @@
+"""Removal of everything that a cluster left behind, found by its own name and never by another's."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+from collections.abc import Iterable
+
+from carico_local.cgroups import group as groups
+from carico_local.cgroups import layout as layouts
+from carico_local.cgroups import node_group
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What a sweep found: processes killed, and the cgroups that could not be removed."""
+
+    killed: int
+    remaining: tuple[str, ...]
+
+
+def sweep(cluster: str, *, state_dirs: Iterable[pathlib.Path] = ()) -> Swept:
+    """Kills every process in the cluster's cgroups, and those its nodes' records in `state_dirs` name; removes all.
+
+    For use after a kill -9 of everything. Nodes of the cluster that still run lose their Pods: stop them first.
+    """
+    layout = layouts.read_layout()
+    killed = sum(kill_recorded(directory) for directory in state_dirs)
+    top = groups.Group(layout=layout, path=node_group.cluster_path(cluster))
+    if not top.exists():
+        return Swept(killed=killed, remaining=())
+    killed += len(top.pids())
+    gone = top.destroy()
+    remaining = () if gone else tuple(str(directory) for directory in top.directories if directory.is_dir())
+    return Swept(killed=killed, remaining=remaining)
+
+
+def kill_recorded(state_dir: pathlib.Path) -> int:
+    """How many live processes were killed that a node's records name: the fallback's only trace of its Pods.
+
+    A record counts only while its process has the start time that was recorded, so that no reused id is hit.
+    """
+    killed = 0
+    for record in (*state_dir.glob("runtime.json"), *state_dir.glob("pods/*/*/*/started.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            entry = json.loads(record.read_bytes())
+            if start_ticks(entry["pid"]) == entry["start_ticks"]:
+                os.kill(entry["pid"], signal.SIGKILL)
+                killed += 1
+    return killed
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot (field 22 of /proc/<pid>/stat); None where there is none."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The command name may hold blanks and brackets: fields are counted from its last bracket. A zombie is no process.
+    fields = text[text.rindex(")") + 1 :].split()
+    return None if fields[0] in ("Z", "X") else int(fields[19])

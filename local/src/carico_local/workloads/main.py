@@ -1,0 +1,146 @@
+"""`carico-workload pi|train|server`: runs one workload and ends with one line of JSON that tells what it did."""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+from carico_core.domain import quantity
+from carico_core.runtime import clock as clocks
+from carico_local.workloads import pacing, pi, server, train
+
+# Set for every container by the emulated node: real CPU per emulated core, where the last line is read from, the
+# address that is the Pod's own.
+SCALE_VARIABLE = "CARICO_SCALE"
+MESSAGE_VARIABLE = "CARICO_TERMINATION_MESSAGE_PATH"
+ADDRESS_VARIABLE = "CARICO_POD_IP"
+# Spec 11: sklearn takes about 25 s alone and 0.75 GB, pi about 5 s.
+_TRAIN_BYTES = 750_000_000
+
+
+def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:
+    """The exit code of the workload: 0, or 2 for a mistake in its arguments."""
+    clock = clocks.SystemClock()
+    started_ns = clock.wall_ns()
+    # The console script's one look at the environment: a workload is a program like any other in a container.
+    variables = os.environ if environ is None else environ  # noqa: TID251
+    arguments = _parser(variables).parse_args(argv)
+    if not 0 < arguments.scale <= 1:
+        print(f"carico-workload: got scale {arguments.scale}, expected above 0 and at most 1", file=sys.stderr)
+        return 2
+    outcome = arguments.run(arguments)
+    line = {
+        "workload": arguments.workload,
+        "started_ns": started_ns,
+        "finished_ns": clock.wall_ns(),
+        "work_s": arguments.seconds,
+        **outcome,
+    }
+    _tell(json.dumps(line), variables.get(MESSAGE_VARIABLE))
+    return 0
+
+
+def _parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="carico-workload", description=__doc__)
+    parser.add_argument(
+        "--scale", type=float, default=float(variables.get(SCALE_VARIABLE, "1")), help="real CPUs per emulated core"
+    )
+    kinds = parser.add_subparsers(dest="workload", required=True)
+    pi_parser = kinds.add_parser("pi", help="single-threaded CPU: digits of pi")
+    pi_parser.set_defaults(run=_run_pi)
+    _add_seconds(pi_parser, 5.0)
+    train_parser = kinds.add_parser("train", help="memory-heavy: several passes over an array")
+    train_parser.set_defaults(run=_run_train)
+    _add_seconds(train_parser, 25.0)
+    train_parser.add_argument("--memory-bytes", type=_bytes, help="default: 0.75 GB x scale; 96Mi is understood")
+    train_parser.add_argument("--passes", type=_positive_int, default=4)
+    server_parser = kinds.add_parser("server", help="HTTP with a latency probe")
+    server_parser.set_defaults(run=_run_server)
+    _add_seconds(server_parser, 0.0)
+    server_parser.add_argument("--host", default=variables.get(ADDRESS_VARIABLE, "127.0.0.1"))
+    server_parser.add_argument("--port", type=int, default=0, help="0: a free one, told in the first line")
+    server_parser.add_argument("--work-ms", type=float, default=1.0, help="work of a request on one emulated core")
+    server_parser.add_argument("--probe-hz", type=float, default=20.0, help="probes a second; 0: none")
+    return parser
+
+
+def _add_seconds(parser: argparse.ArgumentParser, default: float) -> None:
+    parser.add_argument(
+        "--seconds", type=float, default=default, help="work on one emulated core that has nothing else to do"
+    )
+
+
+def _run_pi(arguments: argparse.Namespace) -> dict[str, Any]:
+    return dataclasses.asdict(pi.compute(seconds=arguments.seconds, scale=arguments.scale, timer=pacing.ThreadTimer()))
+
+
+def _run_train(arguments: argparse.Namespace) -> dict[str, Any]:
+    memory_bytes = arguments.memory_bytes
+    return dataclasses.asdict(
+        train.compute(
+            memory_bytes=round(_TRAIN_BYTES * arguments.scale) if memory_bytes is None else memory_bytes,
+            seconds=arguments.seconds,
+            passes=arguments.passes,
+            scale=arguments.scale,
+            timer=pacing.ThreadTimer(),
+        )
+    )
+
+
+def _run_server(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the probe saw until SIGTERM, SIGINT or `--seconds` (0: no end)."""
+    timer = pacing.ThreadTimer()
+    stopping = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    end_s = timer.monotonic_s() + arguments.seconds if arguments.seconds > 0 else None
+
+    def stopped(wait_s: float) -> bool:
+        left_s = wait_s if end_s is None else min(wait_s, max(0.0, end_s - timer.monotonic_s()))
+        return stopping.wait(left_s) or (end_s is not None and timer.monotonic_s() >= end_s)
+
+    running = server.Server(
+        host=arguments.host, port=arguments.port, work_s=arguments.work_ms / 1e3, scale=arguments.scale, timer=timer
+    )
+    running.start()
+    print(json.dumps({"listening": f"{arguments.host}:{running.port}"}), flush=True)
+    if arguments.probe_hz > 0:
+        server.probe(running, host=arguments.host, rate_hz=arguments.probe_hz, stopped=stopped, timer=timer)
+    else:
+        while not stopped(1.0):
+            pass
+    running.stop()
+    return {"answered": running.answered, **dataclasses.asdict(running.recorder.latency())}
+
+
+def _tell(line: str, message_path: str | None) -> None:
+    print(line, flush=True)
+    if message_path:
+        # The line is on stdout already: a message file that cannot be written costs the Pod nothing.
+        with contextlib.suppress(OSError):
+            pathlib.Path(message_path).write_text(line, encoding="utf-8")
+
+
+def _bytes(text: str) -> int:
+    try:
+        return round(quantity.parse_quantity(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _positive_int(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number of at least 1")
+    return int(text)

@@ -1,0 +1,70 @@
+"""The pace of one emulated core: at most `scale` of a real CPU in every short period, and never more to catch up."""
+
+import time
+from typing import Protocol
+
+# Spec 12: burn scale x 20 ms of thread time in every 20 ms. Twice the node's 10 ms quota period, so that a thread
+# that is alone is never throttled in the middle of what it may use.
+PERIOD_S = 0.02
+
+
+class Timer(Protocol):
+    """CPU seconds of the calling thread, monotonic seconds, and sleep."""
+
+    def cpu_s(self) -> float: ...
+
+    def monotonic_s(self) -> float: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class ThreadTimer:
+    """The machine's timers for the calling thread."""
+
+    __slots__ = ()
+
+    def cpu_s(self) -> float:
+        """CPU time of this thread (CLOCK_THREAD_CPUTIME_ID): stands still while throttled or waiting for a CPU."""
+        return time.thread_time()
+
+    def monotonic_s(self) -> float:
+        """Seconds that never go backwards."""
+        return time.monotonic_ns() / 1e9
+
+    def sleep(self, seconds: float) -> None:
+        """Nothing, `seconds` later."""
+        time.sleep(seconds)
+
+
+class Pacer:
+    """Holds a thread to `scale` of a real CPU: call `pace` between pieces of work far shorter than a period's share.
+
+    A period that was lost to throttling or waiting is lost: its share is not added to the next, as a real core's
+    lost time is not. A piece of work that overran its share is paid for in the periods that follow.
+    """
+
+    __slots__ = ("_mark_cpu_s", "_period_end_s", "_period_s", "_share_s", "_start_cpu_s", "_timer")
+
+    def __init__(self, *, scale: float, timer: Timer, period_s: float = PERIOD_S) -> None:
+        self._timer = timer
+        self._period_s = period_s
+        self._share_s = scale * period_s
+        self._start_cpu_s = timer.cpu_s()
+        self._mark_cpu_s = self._start_cpu_s + self._share_s
+        self._period_end_s = timer.monotonic_s() + period_s
+
+    @property
+    def cpu_s(self) -> float:
+        """Real CPU seconds that this thread has used since the pacer was made."""
+        return self._timer.cpu_s() - self._start_cpu_s
+
+    def pace(self) -> None:
+        """Nothing, at once while this period's share lasts, else at the start of the next period."""
+        while self._timer.cpu_s() >= self._mark_cpu_s:
+            now_s = self._timer.monotonic_s()
+            if now_s < self._period_end_s:
+                self._timer.sleep(self._period_end_s - now_s)
+                self._period_end_s += self._period_s
+            else:
+                self._period_end_s = now_s + self._period_s
+            self._mark_cpu_s += self._share_s
