@@ -24,7 +24,7 @@ class VectorConstants:
     risk_sd: float = 1.0
     growth: float = 2.0
     unknown_per_core: float = 1.7
-    resource: resource.ResourceConstants = field(default_factory=resource.ResourceConstants)
+    per_dimension: resource.ResourceConstants = field(default_factory=resource.ResourceConstants)
 
 
 DEFAULT = VectorConstants()
@@ -50,7 +50,7 @@ class Vector:
         self._config = config
         self._constants = constants
         self._counts = counts.FilteredCount(len(config.dims), start_lag_s=constants.start_lag_s)
-        self._resources = [resource.Resource(facts, constants.resource) for facts in resource.facts_of(config)]
+        self._resources = [resource.Resource(facts, constants.per_dimension) for facts in resource.facts_of(config)]
         self._ticked = False
         self._peak_pods = 0.0
 
