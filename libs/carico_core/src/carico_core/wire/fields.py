@@ -1,0 +1,221 @@
+"""The reader that takes fields out of a decoded object one by one, each checked; and the bounds that hold for all.
+
+The only exception that leaves this module is `MessageError`, with the path of the bad field.
+"""
+
+import math
+import struct
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
+
+import numpy as np
+
+from carico_core.domain import errors, messages
+
+INT64_MAX = 2**63 - 1
+# Beyond any physical quantity told on the bus (an exabyte is 1e18), and far from overflow when squared.
+QUANTITY_MAX = 1e18
+# More Pods than the largest cluster that Kubernetes supports (150,000): a bound of plausibility, not a policy.
+PODS_MAX = 1e6
+DIMS_MAX = 32
+NAME_MAX = 64
+# A class is named after its owner: kind, namespace and name, 253 characters each at most.
+CLASS_NAME_MAX = 800
+CLASSES_MAX = 512
+FLOAT64 = np.dtype("<f8")
+_MISSING = object()
+_TEXT_SHOWN = 60
+_T = TypeVar("_T")
+
+
+def shown(value: object) -> str:
+    """A short, printable form of what was got, safe for a log line."""
+    text = repr(value)
+    return text if len(text) <= _TEXT_SHOWN else text[:_TEXT_SHOWN] + "..."
+
+
+class Fields:
+    """One decoded object. Every method raises `MessageError` with the path of the field that is not as declared.
+
+    Exact types are compared (`type(x) is int`), because bool is an int to Python and must not pass for a number.
+    """
+
+    __slots__ = ("_path", "_values")
+
+    def __init__(self, values: object, path: str) -> None:
+        if type(values) is not dict:
+            raise errors.MessageError(errors.Drop.WRONG_TYPE, path, f"got {type(values).__name__}, expected an object")
+        self._values: dict[Any, Any] = values
+        self._path = path
+
+    def path(self, name: object) -> str:
+        """The path of a field of this object, for errors."""
+        last = name[:_TEXT_SHOWN] if isinstance(name, str) else shown(name)
+        return f"{self._path}.{last}" if self._path else last
+
+    def fail(self, reason: errors.Drop, name: object, detail: str) -> errors.MessageError:
+        """The error that says what is wrong with a field; the caller raises it."""
+        return errors.MessageError(reason, self.path(name), detail)
+
+    def has(self, name: str) -> bool:
+        """True where an optional field is present; null counts as absent."""
+        return self._values.get(name) is not None
+
+    def integer(self, name: str, *, maximum: int, minimum: int = 0) -> int:
+        """A whole number within bounds."""
+        value = self._get(name)
+        if type(value) is not int:
+            raise self._wrong_type(name, value, "a whole number")
+        if not minimum <= value <= maximum:
+            detail = f"got {shown(value)}, expected {minimum} to {maximum}"
+            raise self.fail(errors.Drop.OUT_OF_RANGE, name, detail)
+        return value
+
+    def number(self, name: str, *, maximum: float, minimum: float = 0.0) -> float:
+        """A finite number within bounds."""
+        return self._number(name, self._get(name), minimum, maximum)
+
+    def flag(self, name: str) -> bool:
+        """True or False."""
+        value = self._get(name)
+        if type(value) is not bool:
+            raise self._wrong_type(name, value, "true or false")
+        return value
+
+    def text(self, name: str, *, maximum: int, free: bool = False) -> str:
+        """A text of bounded length; printable and not empty unless `free`."""
+        return self._text(name, self._get(name), maximum, free)
+
+    def texts(self, name: str, *, maximum: int, count: int) -> tuple[str, ...]:
+        """A list of printable texts, at most `count`."""
+        value = self._list(name, count)
+        return tuple([self._text(name, item, maximum, False) for item in value])
+
+    def number_map(self, name: str, *, maximum: float, minimum: float = 0.0) -> dict[str, float]:
+        """Dimension name -> finite number within bounds."""
+        inner = self.fields(name)
+        inner._check_keys(DIMS_MAX, NAME_MAX)
+        return {key: inner._number(key, value, minimum, maximum) for key, value in inner._values.items()}
+
+    def count_map(self, name: str, *, maximum: int) -> dict[str, int]:
+        """Name -> whole number from 0 to `maximum`."""
+        inner = self.fields(name)
+        inner._check_keys(CLASSES_MAX, NAME_MAX)
+        return {key: inner.integer(key, maximum=maximum) for key in inner._values}
+
+    def estimates(self, name: str) -> dict[str, messages.Estimate]:
+        """Dimension name -> {mean, sd}."""
+        inner = self.fields(name)
+        inner._check_keys(DIMS_MAX, NAME_MAX)
+        return {key: inner.estimate(key) for key in inner._values}
+
+    def estimate(self, name: str) -> messages.Estimate:
+        """A mean and its standard deviation."""
+        inner = self.fields(name)
+        return messages.Estimate(
+            mean=inner.number("mean", minimum=-QUANTITY_MAX, maximum=QUANTITY_MAX),
+            sd=inner.number("sd", maximum=QUANTITY_MAX),
+        )
+
+    def fields(self, name: str) -> "Fields":
+        """An object inside this one."""
+        return Fields(self._get(name), self.path(name))
+
+    def members(self, name: str, read: "Callable[[Fields], _T]") -> dict[str, _T]:
+        """Class name -> what `read` makes of its object."""
+        inner = self.fields(name)
+        inner._check_keys(CLASSES_MAX, CLASS_NAME_MAX)
+        return {key: read(Fields(value, inner.path(key))) for key, value in inner._values.items()}
+
+    def objects(self, name: str, *, count: int) -> "list[Fields]":
+        """A list of objects, at most `count`."""
+        value = self._list(name, count)
+        return [Fields(item, f"{self.path(name)}[{index}]") for index, item in enumerate(value)]
+
+    def choice(self, name: str, choices: Collection[str]) -> str:
+        """One of the given texts."""
+        value = self.text(name, maximum=NAME_MAX)
+        if value not in choices:
+            detail = f"got {shown(value)}, expected one of {', '.join(sorted(choices))}"
+            raise self.fail(errors.Drop.OUT_OF_RANGE, name, detail)
+        return value
+
+    def dims(self, name: str = "dims") -> tuple[str, ...]:
+        """The names of the dimensions, in order, each once, at least one."""
+        dims = self.texts(name, maximum=NAME_MAX, count=DIMS_MAX)
+        if not dims or len(set(dims)) != len(dims):
+            raise self.fail(errors.Drop.OUT_OF_RANGE, name, f"got {len(dims)} names, expected 1 or more, each once")
+        return dims
+
+    def array(
+        self, name: str, shape: tuple[int | None, ...], *, maximum: float, minimum: float = 0.0
+    ) -> messages.Array:
+        """A read-only float64 array of the given shape (None: any length), finite and within bounds."""
+        inner = self.fields(name)
+        data, stated = inner._get("data"), inner._get("shape")
+        if type(data) is not bytes or type(stated) is not list:
+            raise self._wrong_type(name, data if type(data) is not bytes else stated, "a shape and raw bytes")
+        self._check_shape(name, stated, shape, len(data))
+        # For the few numbers of a subspace, plain Python is several times quicker than numpy's reductions; a sum is
+        # finite only where every term is (terms beyond 1e300 are out of range in any case).
+        numbers = struct.unpack(f"<{len(data) // 8}d", data)
+        if not math.isfinite(sum(numbers)):
+            raise self.fail(errors.Drop.NON_FINITE, name, "got a number that is not finite")
+        if numbers and (min(numbers) < minimum or max(numbers) > maximum):
+            detail = f"got {min(numbers):.4g} to {max(numbers):.4g}, expected {minimum:.4g} to {maximum:.4g}"
+            raise self.fail(errors.Drop.OUT_OF_RANGE, name, detail)
+        return np.frombuffer(data, dtype=FLOAT64).reshape(stated)
+
+    def _check_shape(self, name: str, stated: list[Any], shape: tuple[int | None, ...], size_bytes: int) -> None:
+        as_declared = len(stated) == len(shape) and all(
+            type(got) is int and 0 <= got <= DIMS_MAX and expected in (None, got)
+            for got, expected in zip(stated, shape, strict=True)
+        )
+        if not as_declared or math.prod(stated) * 8 != size_bytes:
+            detail = f"got {shown(stated)} in {size_bytes} bytes, expected {shape} of float64"
+            raise self.fail(errors.Drop.WRONG_SHAPE, name, detail)
+
+    def _get(self, name: object) -> Any:
+        value = self._values.get(name, _MISSING)
+        if value is _MISSING:
+            raise self.fail(errors.Drop.MISSING_FIELD, name, "expected a value")
+        return value
+
+    def _list(self, name: str, count: int) -> list[Any]:
+        value = self._get(name)
+        if type(value) is not list:
+            raise self._wrong_type(name, value, "a list")
+        if len(value) > count:
+            raise self.fail(errors.Drop.OUT_OF_RANGE, name, f"got {len(value)} items, expected at most {count}")
+        return value
+
+    def _number(self, name: str, value: object, minimum: float, maximum: float) -> float:
+        if type(value) is float:
+            number = value
+        elif type(value) is int:
+            number = float(value)
+        else:
+            raise self._wrong_type(name, value, "a number")
+        if minimum <= number <= maximum:
+            return number
+        if not math.isfinite(number):
+            raise self.fail(errors.Drop.NON_FINITE, name, f"got {number}, expected a finite number")
+        raise self.fail(errors.Drop.OUT_OF_RANGE, name, f"got {number:.4g}, expected {minimum:.4g} to {maximum:.4g}")
+
+    def _text(self, name: str, value: object, maximum: int, free: bool) -> str:
+        if type(value) is not str:
+            raise self._wrong_type(name, value, "a text")
+        if len(value) > maximum or not (free or (value and value.isprintable())):
+            detail = f"got {shown(value)}, expected at most {maximum} printable characters"
+            raise self.fail(errors.Drop.OUT_OF_RANGE, name, detail)
+        return value
+
+    def _check_keys(self, count: int, maximum: int) -> None:
+        if len(self._values) > count:
+            detail = f"got {len(self._values)} names, expected at most {count}"
+            raise errors.MessageError(errors.Drop.OUT_OF_RANGE, self._path, detail)
+        for key in self._values:
+            self._text(key, key, maximum, False)
+
+    def _wrong_type(self, name: object, value: object, expected: str) -> errors.MessageError:
+        return self.fail(errors.Drop.WRONG_TYPE, name, f"got {type(value).__name__}, expected {expected}")

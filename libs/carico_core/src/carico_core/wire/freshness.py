@@ -1,0 +1,113 @@
+"""Whether a message is newer than the last, and how old what it says is on a receiver whose clock differs."""
+
+import collections
+import dataclasses
+import enum
+
+from carico_core.domain import errors
+
+# messages.md, "Every message": an advertisement is fresh to 2.5 s, ageing to 5 s, stale to the lease, then absent.
+FRESH_S = 2.5
+AGEING_S = 5.0
+_WINDOW_BUCKETS = 10
+_BUCKET_NS = 30 * 1_000_000_000
+# A writer is forgotten after this many leases of silence: by then its old messages are refused by their age.
+_FORGET_LEASES = 60
+
+
+class Freshness(enum.StrEnum):
+    """What an age allows."""
+
+    FRESH = "fresh"
+    AGEING = "ageing"
+    STALE = "stale"
+    ABSENT = "absent"
+
+
+def classify(age_s: float, *, lease_s: float) -> Freshness:
+    """How far an advertisement of this age is to be believed.
+
+    >>> classify(3.0, lease_s=10.0).value
+    'ageing'
+    """
+    if age_s > lease_s:
+        return Freshness.ABSENT
+    if age_s > AGEING_S:
+        return Freshness.STALE
+    return Freshness.AGEING if age_s > FRESH_S else Freshness.FRESH
+
+
+@dataclasses.dataclass(slots=True)
+class _Newest:
+    boot: str
+    seq: int
+    heard_s: float
+
+
+class SequenceGuard:
+    """Refuses messages that are not newer than the last of the same writer.
+
+    A writer that restarts has a later boot, which is taken at once; an earlier boot is refused until the lease of the
+    later one has ended, so that what an old process left in a queue cannot undo what the new one said.
+    """
+
+    def __init__(self, lease_s: float) -> None:
+        self._lease_s = lease_s
+        self._newest: dict[str, _Newest] = {}
+        self._next_sweep_s = 0.0
+
+    def accept(self, node: str, boot: str, seq: int, now_s: float) -> errors.Drop | None:
+        """None where the message is new, and is noted; else why it is to be dropped. `now_s` is monotonic."""
+        if now_s >= self._next_sweep_s:
+            self._forget(now_s)
+        newest = self._newest.get(node)
+        if newest is not None:
+            if boot == newest.boot and seq <= newest.seq:
+                return errors.Drop.REPLAYED
+            if boot < newest.boot and now_s - newest.heard_s <= self._lease_s:
+                return errors.Drop.OLDER_BOOT
+        self._newest[node] = _Newest(boot, seq, now_s)
+        return None
+
+    def __len__(self) -> int:
+        return len(self._newest)
+
+    def _forget(self, now_s: float) -> None:
+        self._next_sweep_s = now_s + self._lease_s
+        oldest_s = now_s - _FORGET_LEASES * self._lease_s
+        self._newest = {node: newest for node, newest in self._newest.items() if newest.heard_s >= oldest_s}
+
+
+class AgeTracker:
+    """The age of what messages say, free of the difference between two clocks.
+
+    age = (ts - sampled_at) + (arrival - ts - the smallest such difference of the last 5 minutes) + time since arrival.
+    The smallest difference stands for the offset of the clocks plus the shortest way; what exceeds it is delay.
+    """
+
+    def __init__(self) -> None:
+        self._smallest: dict[str, collections.deque[tuple[int, int]]] = {}
+
+    def age_at_arrival_s(self, node: str, *, sampled_at_ns: int, ts_ns: int, arrival_ns: int) -> float:
+        """Seconds since what the message says was true, at its arrival; the receiver adds the time since then.
+
+        `arrival_ns` may be of any clock of the receiver that does not jump: only differences of it count.
+        """
+        difference_ns = arrival_ns - ts_ns
+        delay_ns = difference_ns - self._note(node, difference_ns, arrival_ns // _BUCKET_NS)
+        return (max(0, ts_ns - sampled_at_ns) + delay_ns) / 1e9
+
+    def forget(self, node: str) -> None:
+        """Drops what is known of a node that has left."""
+        self._smallest.pop(node, None)
+
+    def _note(self, node: str, difference_ns: int, bucket: int) -> int:
+        """The smallest difference of the window, this one included. One minimum per half minute bounds the memory."""
+        buckets = self._smallest.setdefault(node, collections.deque(maxlen=_WINDOW_BUCKETS))
+        while buckets and buckets[0][0] <= bucket - _WINDOW_BUCKETS:
+            buckets.popleft()
+        if buckets and buckets[-1][0] == bucket:
+            buckets[-1] = (bucket, min(buckets[-1][1], difference_ns))
+        else:
+            buckets.append((bucket, difference_ns))
+        return min(smallest for _, smallest in buckets)

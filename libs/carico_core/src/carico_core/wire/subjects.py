@@ -1,0 +1,93 @@
+"""The subjects of the bus: the one place that builds them and takes them apart.
+
+    carico.v1.capacity.<node>     carico.v1.subspace.<node>     carico.v1.partial.<replica>     carico.v1.model
+    carico.v1.decision.<namespace>.<pod>                        carico.v1.query.<service>[.<node>].<verb>
+
+Node and Pod names hold dots, which would split a token: they become `_` (`carico_core.domain.names`).
+"""
+
+import re
+
+from carico_core.domain import errors, names
+
+PREFIX = "carico.v1"
+_CAPACITY = f"{PREFIX}.capacity."
+_SUBSPACE = f"{PREFIX}.subspace."
+_PARTIAL = f"{PREFIX}.partial."
+_DECISION = f"{PREFIX}.decision."
+_QUERY = f"{PREFIX}.query."
+
+MODEL = f"{PREFIX}.model"
+CAPACITY_ALL = f"{_CAPACITY}*"
+SUBSPACE_ALL = f"{_SUBSPACE}*"
+PARTIAL_ALL = f"{_PARTIAL}*"
+DECISION_ALL = f"{_DECISION}*.*"
+
+_VERB = re.compile(r"[a-z]{1,32}(?:\.[a-z]{1,32}){0,3}")
+
+
+def capacity(node: str) -> str:
+    """The subject of a node's advertisements. Raises `BadName`.
+
+    >>> capacity("ip-10-0-0-1.ec2.internal")
+    'carico.v1.capacity.ip-10-0-0-1_ec2_internal'
+    """
+    return _CAPACITY + names.to_token(node)
+
+
+def subspace(node: str) -> str:
+    """The subject of a node's local subspaces. Raises `BadName`."""
+    return _SUBSPACE + names.to_token(node)
+
+
+def partial(replica: str) -> str:
+    """The subject on which one aggregator replica tells the others what it has. Raises `BadName`."""
+    return _PARTIAL + names.to_token(replica, kind="replica")
+
+
+def decision(namespace: str, pod: str) -> str:
+    """The subject of the decisions about one Pod. Raises `BadName`."""
+    return f"{_DECISION}{_namespace(namespace)}.{names.to_token(pod, kind='pod')}"
+
+
+def decisions(namespace: str | None, pod: str | None) -> str:
+    """The subject that matches the decisions of one Pod, one namespace or all (None: any). Raises `BadName`."""
+    first = "*" if namespace is None else _namespace(namespace)
+    second = "*" if pod is None else names.to_token(pod, kind="pod")
+    return f"{_DECISION}{first}.{second}"
+
+
+def query(service: str, verb: str, node: str | None = None) -> str:
+    """The subject of a question to a service; to the one of a node, where `node` is given. Raises `BadName`.
+
+    >>> query("agent", "state.get", "node-1")
+    'carico.v1.query.agent.node-1.state.get'
+    """
+    if not names.is_label(service):
+        raise errors.BadName("service", service)
+    if _VERB.fullmatch(verb) is None:
+        raise errors.BadName("verb", verb)
+    middle = "" if node is None else f".{names.to_token(node)}"
+    return f"{_QUERY}{service}{middle}.{verb}"
+
+
+def node_of(subject: str) -> str:
+    """The node (or replica) whose capacity, subspace or partial subject this is. Raises `BadName`."""
+    for prefix in (_CAPACITY, _SUBSPACE, _PARTIAL):
+        if subject.startswith(prefix):
+            return names.from_token(subject[len(prefix) :])
+    raise errors.BadName("subject", subject)
+
+
+def pod_of(subject: str) -> tuple[str, str]:
+    """The namespace and the name of the Pod whose decision subject this is. Raises `BadName`."""
+    tokens = subject[len(_DECISION) :].split(".") if subject.startswith(_DECISION) else []
+    if len(tokens) != 2 or not names.is_label(tokens[0]):
+        raise errors.BadName("subject", subject)
+    return tokens[0], names.from_token(tokens[1], kind="pod")
+
+
+def _namespace(namespace: str) -> str:
+    if not names.is_label(namespace):
+        raise errors.BadName("namespace", namespace)
+    return namespace

@@ -1,0 +1,71 @@
+"""Local subspaces on `carico.v1.subspace.<node>`: msgpack, arrays as raw little-endian float64."""
+
+from carico_core.domain import errors, messages
+from carico_core.wire import codec, evidence, fields, header
+
+# Columns of u have length 1.
+_UNIT_ROUNDING = 1e-6
+# Usage per dimension is at most 1, so sigma is at most sqrt(d) for a Gram matrix divided by its samples; a factor of
+# room for writers that do not divide.
+_SIGMA_MAX = 1e6
+_CORES_MAX = 1e6
+
+
+def encode_subspace(subspace: messages.LocalSubspace) -> bytes:
+    """The bytes of a local subspace."""
+    s = subspace
+    return codec.format_msgpack(
+        {
+            "node": s.node,
+            **header.format_header(boot=s.boot, seq=s.seq, ts_ns=s.ts_ns),
+            "sampled_at": s.sampled_at_ns,
+            "dims": list(s.dims),
+            "u": codec.pack_array(s.u),
+            "sigma": codec.pack_array(s.sigma),
+            "samples": int(s.samples),
+            "weight": float(s.weight),
+            "scale": codec.pack_array(s.scale),
+            "peak_pods_per_core": float(s.peak_pods_per_core),
+            "evidence": evidence.format_evidence(s.evidence),
+        }
+    )
+
+
+def decode_subspace(payload: bytes, *, subject: str) -> messages.LocalSubspace:
+    """The local subspace in `payload`; its arrays are read-only. Raises `MessageError` for whatever is wrong."""
+    message = codec.parse_msgpack(payload)
+    origin = header.parse_header(message)
+    dims = message.dims()
+    u = message.array("u", (len(dims), None), minimum=-1.0 - _UNIT_ROUNDING, maximum=1.0 + _UNIT_ROUNDING)
+    rank = u.shape[1]
+    if not 1 <= rank <= len(dims):
+        raise message.fail(errors.Drop.WRONG_SHAPE, "u", f"got rank {rank}, expected 1 to {len(dims)}")
+    return messages.LocalSubspace(
+        node=header.parse_writer(message, "node", subject),
+        boot=origin.boot,
+        seq=origin.seq,
+        ts_ns=origin.ts_ns,
+        sampled_at_ns=message.integer("sampled_at", maximum=fields.INT64_MAX),
+        dims=dims,
+        u=u,
+        sigma=message.array("sigma", (rank,), maximum=_SIGMA_MAX),
+        samples=message.integer("samples", maximum=fields.INT64_MAX),
+        weight=message.number("weight", maximum=_CORES_MAX),
+        scale=parse_scale(message, len(dims)),
+        evidence=evidence.parse_evidence(message),
+        peak_pods_per_core=parse_peak(message),
+    )
+
+
+def parse_scale(message: fields.Fields, count: int) -> messages.Array:
+    """What 1.0 is in each dimension: positive numbers. Raises `MessageError`."""
+    scale = message.array("scale", (count,), maximum=fields.QUANTITY_MAX)
+    if 0.0 in scale.tolist():
+        raise message.fail(errors.Drop.OUT_OF_RANGE, "scale", "got 0, expected positive numbers")
+    return scale
+
+
+def parse_peak(message: fields.Fields) -> float:
+    """`peak_pods_per_core`, 0 where it is not told. Raises `MessageError`."""
+    name = "peak_pods_per_core"
+    return message.number(name, maximum=fields.PODS_MAX) if message.has(name) else 0.0
