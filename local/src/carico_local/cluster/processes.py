@@ -1,0 +1,176 @@
+"""Child processes of a cluster: started so that none outlives its supervisor, known by pid and start time."""
+
+import asyncio
+import collections
+import ctypes
+import dataclasses
+import os
+import pathlib
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+# A log is cut when it grows past this; the newest part is kept beside it, so that a service costs 10 MiB at most.
+LOG_BOUND_BYTES = 5 * 2**20
+_TAIL_BYTES = 64 * 2**10
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessId:
+    """One process for good: a pid alone is given to another process later (starttime of proc_pid_stat(5))."""
+
+    pid: int
+    start_ticks: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """How a service is started. `environ` is the whole environment; output goes to `log`."""
+
+    name: str
+    argv: tuple[str, ...]
+    environ: Mapping[str, str]
+    log: pathlib.Path
+    directory: pathlib.Path
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Child:
+    """A started service."""
+
+    command: Command
+    process: asyncio.subprocess.Process
+    id: ProcessId
+
+
+async def start(command: Command) -> Child:
+    """The started child, which gets SIGTERM when the thread that calls this ends, however that comes about."""
+    with command.log.open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            *command.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=dict(command.environ),
+            cwd=command.directory,
+            preexec_fn=_end_with_parent(os.getpid()),
+        )
+    identity = identify(process.pid)
+    # Gone already: its start time is unknown, and nothing can be mistaken for it.
+    return Child(command=command, process=process, id=identity or ProcessId(pid=process.pid, start_ticks=-1))
+
+
+def _end_with_parent(parent_pid: int) -> Callable[[], None]:
+    def prepare() -> None:
+        # SIGTERM and not SIGKILL, so that a node still clears its Pods and their cgroups away.
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent_pid:  # the parent ended before the line above
+            os._exit(1)
+
+    return prepare
+
+
+async def stop(children: Iterable[Child], *, grace_s: float) -> None:
+    """Returns when all have ended: SIGTERM to each, then SIGKILL to what is left after the grace."""
+    living = [child for child in children if child.process.returncode is None]
+    for child in living:
+        _signal(child.process.pid, signal.SIGTERM)
+    waits = [asyncio.ensure_future(child.process.wait()) for child in living]
+    if not waits:
+        return
+    _, late = await asyncio.wait(waits, timeout=grace_s)
+    for child in living:
+        if child.process.returncode is None:
+            _signal(child.process.pid, signal.SIGKILL)
+    if late:
+        await asyncio.wait(late)
+
+
+def identify(pid: int) -> ProcessId | None:
+    """The identity of a living process; None where there is none or it is a zombie."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The name in parentheses may hold blanks and parentheses: fields count from the last one. State is field 3,
+    # starttime field 22.
+    fields = stat.rpartition(")")[2].split()
+    if fields[0] in "ZX":
+        return None
+    return ProcessId(pid=pid, start_ticks=int(fields[19]))
+
+
+def is_alive(process: ProcessId) -> bool:
+    """True where this very process still runs."""
+    return identify(process.pid) == process
+
+
+def marked(mark: str) -> list[ProcessId]:
+    """Living processes of this user whose environment holds the line `mark`: a cluster's, whoever started them."""
+    needle = mark.encode()
+    found = []
+    for directory in pathlib.Path("/proc").iterdir():
+        if not directory.name.isdigit() or int(directory.name) == os.getpid():
+            continue
+        try:
+            if needle not in (directory / "environ").read_bytes().split(b"\0"):
+                continue
+        except OSError:  # ended meanwhile, or another user's
+            continue
+        identity = identify(int(directory.name))
+        if identity is not None:
+            found.append(identity)
+    return found
+
+
+def kill(process: ProcessId, number: signal.Signals) -> bool:
+    """True where the signal was sent; a process that only bears the same pid is left alone."""
+    return is_alive(process) and _signal(process.pid, number)
+
+
+def _signal(pid: int, number: signal.Signals) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def exit_text(returncode: int) -> str:
+    """An exit code in words: "exit code 1", "killed by SIGKILL"."""
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    try:
+        return f"killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"killed by signal {-returncode}"
+
+
+def last_lines(log: pathlib.Path, count: int) -> list[str]:
+    """The last lines of a log, at most `count`; empty where there is none."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_BYTES))
+            text = file.read().decode("utf-8", errors="replace")
+    except OSError:
+        return []
+    return list(collections.deque((line for line in text.splitlines() if line.strip()), maxlen=count))
+
+
+def bound_log(log: pathlib.Path, bound_bytes: int = LOG_BOUND_BYTES) -> bool:
+    """True where the log had outgrown its bound: what it held is now in `<log>.1` and it starts anew.
+
+    The writer keeps its descriptor (opened for append), so the file is copied and cut, not renamed.
+    """
+    try:
+        if log.stat().st_size <= bound_bytes:
+            return False
+        log.with_name(log.name + ".1").write_bytes(log.read_bytes())
+        os.truncate(log, 0)
+    except OSError:  # swept away meanwhile, or the disk is full: the cluster goes on
+        return False
+    return True

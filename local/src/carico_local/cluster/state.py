@@ -1,0 +1,230 @@
+"""What is written about a cluster, so that other shells find it: one directory, one state.json, one lock."""
+
+import contextlib
+import dataclasses
+import enum
+import fcntl
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from carico_core.domain import errors
+from carico_local.cluster import plan as plans
+from carico_local.cluster import processes
+
+VERSION = 1
+
+
+class Phase(enum.StrEnum):
+    """Where a cluster is in its life."""
+
+    STARTING = "starting"
+    READY = "ready"
+    STOPPING = "stopping"
+    FAILED = "failed"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Crash:
+    """A service that ended by itself: when, how, and its last words."""
+
+    service: str
+    at_ns: int
+    how: str
+    last_lines: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceState:
+    """A service as its supervisor sees it; `process` is None while it waits to be restarted."""
+
+    name: str
+    process: processes.ProcessId | None
+    ready: bool
+    restarts: int
+    http_port: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """All that another shell needs to know of a cluster."""
+
+    plan: plans.Plan
+    phase: Phase
+    supervisor: processes.ProcessId
+    # The line in the environment of every process of this run.
+    mark: str
+    started_ns: int
+    nats_url: str
+    api_url: str
+    services: tuple[ServiceState, ...]
+    crashes: tuple[Crash, ...]
+    notes: tuple[str, ...]
+    failure: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Paths:
+    """Places in the directory of one cluster."""
+
+    root: pathlib.Path
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.root.name
+
+    @property
+    def state(self) -> pathlib.Path:
+        """Written by the supervisor alone."""
+        return self.root / "state.json"
+
+    @property
+    def plan(self) -> pathlib.Path:
+        """Read by the supervisor at its start."""
+        return self.root / "plan.json"
+
+    @property
+    def lock(self) -> pathlib.Path:
+        """Held by the supervisor for as long as it lives."""
+        return self.root / "lock"
+
+    @property
+    def kubeconfig(self) -> pathlib.Path:
+        """For kubectl and for every service."""
+        return self.root / "kubeconfig"
+
+    @property
+    def data(self) -> pathlib.Path:
+        """Stores of NATS, of the API and of the nodes."""
+        return self.root / "data"
+
+    @property
+    def run(self) -> pathlib.Path:
+        """Files by which services say that they are ready."""
+        return self.root / "run"
+
+    @property
+    def logs(self) -> pathlib.Path:
+        """One file a service."""
+        return self.root / "logs"
+
+    def log(self, service: str) -> pathlib.Path:
+        """The log of one service."""
+        return self.logs / f"{service}.log"
+
+
+def home(environ: Mapping[str, str]) -> pathlib.Path:
+    """The directory of all clusters: $XDG_STATE_HOME/carico, by default ~/.local/state/carico (XDG base directories)."""
+    base = environ.get("XDG_STATE_HOME", "")
+    # The specification: relative paths are invalid and ignored.
+    root = pathlib.Path(base) if base.startswith("/") else pathlib.Path(environ.get("HOME", "/root")) / ".local/state"
+    return root / "carico"
+
+
+def cluster_names(home_path: pathlib.Path) -> list[str]:
+    """Names of the clusters that have left or keep a state, in order."""
+    if not home_path.is_dir():
+        return []
+    return sorted(entry.name for entry in home_path.iterdir() if (entry / "plan.json").exists())
+
+
+def find(home_path: pathlib.Path, name: str) -> Paths:
+    """The places of an existing cluster. Raises `SettingsError` that names the ones there are."""
+    if name in cluster_names(home_path):
+        return Paths(home_path / name)
+    existing = ", ".join(cluster_names(home_path))
+    hint = f"there is {existing}" if existing else "there is none: start one with `carico up`"
+    raise errors.SettingsError(f"no cluster named {name!r}: {hint}")
+
+
+def is_running(paths: Paths) -> bool:
+    """True where a supervisor holds the cluster's lock."""
+    try:
+        with paths.lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+@contextlib.contextmanager
+def locked(paths: Paths) -> Iterator[None]:
+    """Holds the cluster's lock. Raises `SettingsError` where another supervisor has it."""
+    with paths.lock.open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise errors.SettingsError(
+                f"cluster {paths.name!r} runs already: `carico down --name {paths.name}`"
+            ) from None
+        yield
+
+
+def write(paths: Paths, state: ClusterState) -> None:
+    """Replaces state.json as a whole, so that a reader never sees a half of it."""
+    fresh = paths.state.with_suffix(".new")
+    fresh.write_bytes(orjson.dumps({"version": VERSION, **to_json(state)}, option=orjson.OPT_INDENT_2))
+    fresh.rename(paths.state)
+
+
+def read(paths: Paths) -> ClusterState | None:
+    """The state last written; None where there is none (yet). Raises `EnvironmentUnfit` for one it cannot read."""
+    try:
+        fields = orjson.loads(paths.state.read_bytes())
+    except FileNotFoundError:
+        return None
+    except orjson.JSONDecodeError:
+        fields = {}
+    if fields.get("version") != VERSION:
+        raise errors.EnvironmentUnfit(
+            f"{paths.state} was written by another version of carico: end that cluster with the carico that started it"
+        )
+    return from_json(fields)
+
+
+def to_json(state: ClusterState) -> dict[str, Any]:
+    """The state as JSON types."""
+    return {**dataclasses.asdict(state), "plan": plans.to_json(state.plan), "phase": state.phase.value}
+
+
+def from_json(fields: Mapping[str, Any]) -> ClusterState:
+    """The state that `to_json` wrote."""
+    return ClusterState(
+        plan=plans.from_json(fields["plan"]),
+        phase=Phase(fields["phase"]),
+        supervisor=processes.ProcessId(**fields["supervisor"]),
+        mark=fields["mark"],
+        started_ns=fields["started_ns"],
+        nats_url=fields["nats_url"],
+        api_url=fields["api_url"],
+        services=tuple(_service(service) for service in fields["services"]),
+        crashes=tuple(Crash(**{**crash, "last_lines": tuple(crash["last_lines"])}) for crash in fields["crashes"]),
+        notes=tuple(fields["notes"]),
+        failure=fields["failure"],
+    )
+
+
+def _service(fields: Mapping[str, Any]) -> ServiceState:
+    process = fields["process"]
+    return ServiceState(**{**fields, "process": None if process is None else processes.ProcessId(**process)})
+
+
+def remove(paths: Paths, *, keep_logs: bool) -> None:
+    """Deletes what was written about a cluster."""
+    if keep_logs:
+        for entry in paths.root.iterdir():
+            if entry != paths.logs:
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink(missing_ok=True)
+        return
+    # The plan first: without it the rest is no cluster any more, even where a deletion is cut short.
+    paths.plan.unlink(missing_ok=True)
+    shutil.rmtree(paths.root, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.rmdir(paths.root.parent)  # only when it was the last
