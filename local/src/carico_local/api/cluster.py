@@ -1,0 +1,66 @@
+"""One cluster's state with everything that acts on it, put together; what the HTTP layer talks to."""
+
+import asyncio
+import dataclasses
+import uuid
+
+from carico_core.runtime import clock as clocks
+from carico_local.api import deletion, listing, objects, resources, store, watch, writing
+
+_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+# How often the write-ahead log is moved into the database, if anything was written.
+_CHECKPOINT_S = 10.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cluster:
+    """The parts of one cluster's API."""
+
+    store: store.Store
+    clock: clocks.Clock
+    writer: writing.Writer
+    remover: deletion.Remover
+    lister: listing.Lister
+    hub: watch.Hub
+
+
+def assemble(kept: store.Store, clock: clocks.Clock) -> Cluster:
+    """The cluster that a store holds, with the namespaces that every cluster has."""
+    writer = writing.Writer(kept, clock)
+    with kept.batch():
+        for name in _NAMESPACES:
+            if kept.get("namespaces", ("", name)) is None:
+                writer.create(resources.NAMESPACES, "", {"metadata": {"name": name}})
+    cluster = Cluster(
+        store=kept,
+        clock=clock,
+        writer=writer,
+        remover=deletion.Remover(kept, clock),
+        lister=listing.Lister(kept),
+        hub=watch.Hub(kept),
+    )
+    for name in (home.data["metadata"]["name"] for home in kept.select("namespaces")):
+        give_service_account(kept, clock, name)
+    return cluster
+
+
+def give_service_account(kept: store.Store, clock: clocks.Clock, namespace: str) -> None:
+    """Nothing; the namespace has the account `default`, as the controller manager sees to."""
+    if kept.get("serviceaccounts", (namespace, "default")) is None:
+        metadata = {
+            "name": "default",
+            "namespace": namespace,
+            "uid": str(uuid.uuid4()),
+            "creationTimestamp": objects.timestamp(clock.wall_ns()),
+        }
+        kept.put("serviceaccounts", {"metadata": metadata})
+
+
+async def checkpoint_forever(kept: store.Store) -> None:
+    """Never; moves the log into the database while requests go on."""
+    moved = -1
+    while True:
+        await asyncio.sleep(_CHECKPOINT_S)
+        if kept.revision != moved:
+            moved = kept.revision
+            await asyncio.to_thread(kept.checkpoint)

@@ -1,0 +1,202 @@
+"""The verbs of the API: a request read, a cluster asked, an answer given."""
+
+import urllib.parse
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from carico_local.api import (
+    cluster,
+    deletion,
+    grouped_events,
+    objects,
+    patching,
+    pods,
+    queries,
+    representations,
+    resources,
+    schema,
+    statuses,
+    watching,
+    writing,
+)
+
+_DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+# Kinds whose delete answers with the object; the others answer with a Status.
+_RETURNED = (resources.PODS, resources.NAMESPACES, resources.SERVICE_ACCOUNTS)
+_MAX_WARNINGS = 10
+
+
+class Handlers:
+    """Answers to the requests on one cluster's objects."""
+
+    def __init__(self, state: cluster.Cluster) -> None:
+        self._state = state
+
+    async def get(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
+        """One object."""
+        stored = self._find(target)
+        return _answer(self._presenter(request, target).one(stored))
+
+    async def list(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
+        """A page of objects, or a watch of them."""
+        asked = dict(request.query)
+        if target.name:
+            asked["fieldSelector"] = f"metadata.name={target.name}"
+        if target.watch:
+            asked["watch"] = "true"
+        query = queries.parse_list(target.resource, asked)
+        presenter = self._presenter(request, target)
+        if query.watch:
+            return await watching.answer(request, state=self._state, target=target, query=query, presenter=presenter)
+        return _answer(presenter.page(self._state.lister.page(target.resource, target.namespace, query)))
+
+    async def create(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
+        """The new object."""
+        body = _incoming(target.resource, await read_json(request))
+        kind, mode = _stored_as(target.resource), _mode(request)
+        written = self._state.writer.create(kind, target.namespace, body, mode)
+        if kind is resources.NAMESPACES and not mode.dry_run:
+            name = written.stored.data["metadata"]["name"]
+            cluster.give_service_account(self._state.store, self._state.clock, name)
+        return self._written(request, target, written, code=201)
+
+    async def replace(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
+        """The object after a PUT."""
+        body = _incoming(target.resource, await read_json(request))
+        return self._updated(request, target, lambda _present: body)
+
+    async def patch(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
+        """The object after a PATCH."""
+        kind = request.content_type
+        if kind not in patching.PATCH_TYPES:
+            raise statuses.unsupported_media_type(kind, patching.PATCH_TYPES)
+        patch = await read_json(request, patch=True)
+        resource = target.resource
+
+        def edit(present: objects.Object) -> Any:
+            shown = grouped_events.from_core(present) if resource is resources.GROUPED_EVENTS else present
+            return _incoming(resource, patching.apply(kind, data=shown, patch=patch, definition=resource.definition))
+
+        return self._updated(request, target, edit)
+
+    async def delete(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
+        """The object that is going or gone, or a Status that says so."""
+        options = await _delete_options(request)
+        stored = self._find(target)
+        deleted = self._state.remover.delete(_stored_as(target.resource), stored, options)
+        if target.resource in _RETURNED:
+            return _answer(self._presenter(request, target).one(deleted.stored))
+        metadata = stored.data["metadata"]
+        details = {"name": metadata["name"], "kind": target.resource.plural, "uid": metadata["uid"]}
+        if target.resource.group:
+            details["group"] = target.resource.group
+        return _answer(orjson.dumps(statuses.success(details)))
+
+    async def delete_collection(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
+        """The list of what was deleted."""
+        options = await _delete_options(request)
+        query = queries.parse_list(target.resource, request.query)
+        page = self._state.lister.page(target.resource, target.namespace, query)
+        with self._state.store.batch():
+            for stored in page.items:
+                self._state.remover.delete(_stored_as(target.resource), stored, options)
+        return _answer(self._presenter(request, target).page(page))
+
+    async def bind(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
+        """A Status that tells that the Pod has its node now."""
+        binding = pods.parse_binding(await read_json(request))
+        named = (binding.get("metadata") or {}).get("name", "")
+        name = target.name or named
+        if named and named != name:
+            raise statuses.bad_request(f"the name of the Binding ({named}) is not that of the Pod ({name})")
+        dry_run = queries.dry_run(request.query)
+        pod = self._state.writer.find(resources.PODS, (target.namespace, name))
+        pods.bind(self._state.store, self._state.clock, pod, binding, dry_run=dry_run)
+        return _answer(orjson.dumps(statuses.success(code=201)), code=201)
+
+    async def evict(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
+        """A Status that tells that the Pod is being deleted. There are no disruption budgets to heed."""
+        eviction, _ = schema.decode(pods.EVICTION, await read_json(request))
+        options = deletion.parse_options(eviction.get("deleteOptions") or {}, request.query.get)
+        self._state.remover.delete(resources.PODS, self._find(target), options)
+        return _answer(orjson.dumps(statuses.success(code=201)), code=201)
+
+    def _find(self, target: resources.Target) -> objects.Stored:
+        return self._state.writer.find(target.resource, (target.namespace, target.name))
+
+    def _updated(self, request: web.Request, target: resources.Target, edit: writing.Edit) -> web.StreamResponse:
+        written = self._state.writer.update(
+            _stored_as(target.resource),
+            (target.namespace, target.name),
+            edit,
+            _mode(request, status=target.subresource == "status"),
+        )
+        return self._written(request, target, written)
+
+    def _written(
+        self, request: web.Request, target: resources.Target, written: writing.Written, *, code: int = 200
+    ) -> web.StreamResponse:
+        response = _answer(self._presenter(request, target).one(written.stored), code=code)
+        if request.query.get("fieldValidation", "Warn") == "Warn":
+            for path in written.unknown[:_MAX_WARNINGS]:
+                response.headers.add("Warning", f'299 - "unknown field {_header_quote(path)}"')
+        return response
+
+    def _presenter(self, request: web.Request, target: resources.Target) -> representations.Presenter:
+        return representations.Presenter(
+            resource=target.resource,
+            form=representations.negotiate(request.headers.get("Accept", "")),
+            clock=self._state.clock,
+            include_object=request.query.get("includeObject", "Metadata"),
+        )
+
+
+async def read_json(request: web.Request, *, patch: bool = False) -> object:
+    """The body of a request; raises RequestFailed (400, 413, 415)."""
+    if not patch and request.content_type not in ("application/json", "application/octet-stream", "*/*"):
+        raise statuses.unsupported_media_type(request.content_type, ("application/json",))
+    raw = await request.read()
+    try:
+        body: object = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise statuses.bad_request(f"the body is not JSON: {error}") from error
+    return body
+
+
+async def _delete_options(request: web.Request) -> deletion.Options:
+    body: objects.Object = {}
+    if request.can_read_body:
+        raw = await request.read()
+        if raw.strip():
+            body, _ = schema.decode(_DELETE_OPTIONS, await read_json(request))
+    return deletion.parse_options(body, request.query.get)
+
+
+def _answer(body: bytes, *, code: int = 200) -> web.Response:
+    return web.Response(body=body, status=code, headers={"Content-Type": "application/json"})
+
+
+def _stored_as(resource: resources.Resource) -> resources.Resource:
+    """The resource in whose form the objects are kept."""
+    return resources.EVENTS if resource is resources.GROUPED_EVENTS else resource
+
+
+def _incoming(resource: resources.Resource, body: object) -> object:
+    """A body in the form in which it is kept."""
+    if resource is resources.GROUPED_EVENTS and isinstance(body, dict):
+        # Checked in the form it came in, so that errors name the fields that the client wrote.
+        schema.decode(resource.definition, body)
+        return grouped_events.to_core(body)
+    return body
+
+
+def _mode(request: web.Request, *, status: bool = False) -> writing.Mode:
+    strict = request.query.get("fieldValidation") == "Strict"
+    return writing.Mode(status=status, strict=strict, dry_run=queries.dry_run(request.query))
+
+
+def _header_quote(path: str) -> str:
+    """A field path that is safe inside a quoted header value: it comes from the client's own body."""
+    return '\\"' + urllib.parse.quote(path, safe=".[]-_/ $") + '\\"'

@@ -1,0 +1,86 @@
+"""The process: settings, one cluster, one port, until it is told to stop."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import socket
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from carico_core.domain import errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import logs, settings, tasks
+from carico_local.api import cluster, server, store
+
+_PROGRAM = "carico-api"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of the embedded API: flags, or CARICO_API_... in the environment."""
+
+    data: pathlib.Path = settings.setting(help="directory that keeps the objects")
+    host: str = settings.setting("127.0.0.1", help="address to listen on", why="only this machine is to reach it")
+    port: int = settings.setting(0, help="port to listen on, 0 for a free one", minimum=0, maximum=65535)
+    port_file: pathlib.Path | None = settings.setting(None, help="file that gets the port once requests are answered")
+    token: str = settings.setting("", help="bearer token asked of every request", why="none: loopback is trusted")
+    node_grace_s: float = settings.setting(
+        40.0,
+        help="age of a Node's Lease at which the Node counts as unreachable",
+        unit="s",
+        why="kube-controller-manager's --node-monitor-grace-period until 1.31",
+        minimum=1.0,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of the process."""
+    try:
+        chosen = settings.load(Settings, prefix="API", argv=argv, program=_PROGRAM)
+    except errors.UserError as error:
+        return tasks.report(error, program=_PROGRAM)
+    logs.setup(service="api")
+    return tasks.run(lambda stop: serve(chosen, clocks.SystemClock(), stop), program=_PROGRAM)
+
+
+async def serve(chosen: Settings, clock: clocks.Clock, stop: tasks.Stop) -> None:
+    """Nothing, once the process was asked to end and every request has."""
+    kept = store.Store(chosen.data)
+    try:
+        state = cluster.assemble(kept, clock)
+        # A watch whose client has gone must not stay until something happens that it would be told.
+        runner = web.AppRunner(
+            server.build(state, token=chosen.token), access_log=None, handler_cancellation=True, shutdown_timeout=2.0
+        )
+        await runner.setup()
+        listener = _listen(chosen)
+        try:
+            await web.SockSite(runner, listener, backlog=1024).start()
+            _announce(chosen, listener)
+            await tasks.until(stop, checkpoint=cluster.checkpoint_forever(kept))
+        finally:
+            await runner.cleanup()
+    finally:
+        kept.close()
+
+
+def _listen(chosen: Settings) -> socket.socket:
+    try:
+        return socket.create_server((chosen.host, chosen.port), backlog=1024)
+    except OSError as error:
+        raise errors.EnvironmentUnfit(
+            f"cannot listen on {chosen.host}:{chosen.port} ({error.strerror}): "
+            "end what uses the port, or give --port 0 for a free one"
+        ) from error
+
+
+def _announce(chosen: Settings, listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    print(json.dumps({"event": "ready", "url": f"http://{chosen.host}:{port}", "port": port}), flush=True)
+    if chosen.port_file is not None:
+        # Renamed into place, so that whoever waits for the file never reads half a number.
+        partial = chosen.port_file.with_suffix(f".{os.getpid()}")
+        partial.write_text(f"{port}\n")
+        partial.replace(chosen.port_file)

@@ -1,0 +1,173 @@
+"""The resources that the API serves, and how a request path names one."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """One resource of one group and version."""
+
+    group: str
+    version: str
+    plural: str
+    singular: str
+    kind: str
+    namespaced: bool
+    # The definition of the kind in the schema.
+    definition: str
+    # Where the objects are kept. Both Event resources share one storage, as in kube-apiserver.
+    storage: str
+    subresources: tuple[str, ...] = ()
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    # Kinds whose spec a kubelet or controller acts on count their spec changes in metadata.generation.
+    counts_generations: bool = False
+
+    @property
+    def api_version(self) -> str:
+        """The `apiVersion` of the objects: v1, coordination.k8s.io/v1."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def has_status(self) -> bool:
+        """Whether status is written through its own subresource."""
+        return "status" in self.subresources
+
+
+PODS = Resource(
+    group="",
+    version="v1",
+    plural="pods",
+    singular="pod",
+    kind="Pod",
+    namespaced=True,
+    definition="io.k8s.api.core.v1.Pod",
+    storage="pods",
+    subresources=("status", "binding", "log", "eviction"),
+    short_names=("po",),
+    categories=("all",),
+    counts_generations=True,
+)
+NODES = Resource(
+    group="",
+    version="v1",
+    plural="nodes",
+    singular="node",
+    kind="Node",
+    namespaced=False,
+    definition="io.k8s.api.core.v1.Node",
+    storage="nodes",
+    subresources=("status",),
+    short_names=("no",),
+)
+NAMESPACES = Resource(
+    group="",
+    version="v1",
+    plural="namespaces",
+    singular="namespace",
+    kind="Namespace",
+    namespaced=False,
+    definition="io.k8s.api.core.v1.Namespace",
+    storage="namespaces",
+    subresources=("status",),
+    short_names=("ns",),
+)
+EVENTS = Resource(
+    group="",
+    version="v1",
+    plural="events",
+    singular="event",
+    kind="Event",
+    namespaced=True,
+    definition="io.k8s.api.core.v1.Event",
+    storage="events",
+    short_names=("ev",),
+)
+SERVICE_ACCOUNTS = Resource(
+    group="",
+    version="v1",
+    plural="serviceaccounts",
+    singular="serviceaccount",
+    kind="ServiceAccount",
+    namespaced=True,
+    definition="io.k8s.api.core.v1.ServiceAccount",
+    storage="serviceaccounts",
+    short_names=("sa",),
+)
+GROUPED_EVENTS = Resource(
+    group="events.k8s.io",
+    version="v1",
+    plural="events",
+    singular="event",
+    kind="Event",
+    namespaced=True,
+    definition="io.k8s.api.events.v1.Event",
+    storage="events",
+    short_names=("ev",),
+)
+LEASES = Resource(
+    group="coordination.k8s.io",
+    version="v1",
+    plural="leases",
+    singular="lease",
+    kind="Lease",
+    namespaced=True,
+    definition="io.k8s.api.coordination.v1.Lease",
+    storage="leases",
+)
+
+ALL = (PODS, NODES, NAMESPACES, EVENTS, SERVICE_ACCOUNTS, GROUPED_EVENTS, LEASES)
+STORAGES = tuple(dict.fromkeys(resource.storage for resource in ALL))
+# What goes with a namespace when it is deleted, Pods aside: those leave when their kubelets let go of them.
+CONTENTS = (EVENTS, LEASES, SERVICE_ACCOUNTS)
+
+_BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in ALL}
+GROUP_VERSIONS = tuple(dict.fromkeys((resource.group, resource.version) for resource in ALL))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a request path points at: a collection (no name), an object, or a subresource of it."""
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    watch: bool = False
+
+
+def parse_path(path: str) -> Target | None:
+    """The target of `/api/v1/...` or `/apis/GROUP/VERSION/...`; None where the API serves nothing.
+
+    >>> parse_path("/api/v1/namespaces/a/pods/b/binding").subresource
+    'binding'
+    """
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) >= 3:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) >= 4:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    # The deprecated /watch/ prefix is still what some clients use for a watch.
+    watch = rest[0] == "watch" and len(rest) > 1
+    if watch:
+        rest = rest[1:]
+    if rest[0] == "namespaces" and len(rest) >= 3 and (group or rest[2] != "status"):
+        if not group and rest[2:] == ["bindings"]:
+            # The older path for binding, which names the Pod in the body; the official Python client has both.
+            return Target(resource=PODS, namespace=rest[1], subresource="binding")
+        return _target(_BY_PATH.get((group, version, rest[2])), rest[3:], namespace=rest[1], watch=watch)
+    return _target(_BY_PATH.get((group, version, rest[0])), rest[1:], namespace="", watch=watch)
+
+
+def _target(resource: Resource | None, rest: list[str], *, namespace: str, watch: bool) -> Target | None:
+    if resource is None or len(rest) > 2 or (namespace and not resource.namespaced):
+        return None
+    name = rest[0] if rest else ""
+    subresource = rest[1] if len(rest) == 2 else ""
+    if subresource and subresource not in resource.subresources:
+        return None
+    if name and resource.namespaced and not namespace:
+        return None
+    return Target(resource=resource, namespace=namespace, name=name, subresource=subresource, watch=watch)

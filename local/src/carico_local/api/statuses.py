@@ -1,0 +1,180 @@
+"""Errors as metav1.Status objects, with the codes, reasons and messages of kube-apiserver.
+
+Source: k8s.io/apimachinery/pkg/api/errors, and
+https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from carico_core.domain import errors
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One reason why an object is invalid: `FieldValueRequired` at `spec.containers`, and so on."""
+
+    reason: str
+    message: str
+    field: str
+
+    def as_json(self) -> dict[str, str]:
+        """The cause as it stands in a Status."""
+        return {"reason": self.reason, "message": self.message, "field": self.field}
+
+
+class RequestFailed(errors.CaricoError):
+    """A request that is answered with a failure Status."""
+
+    def __init__(self, code: int, reason: str, message: str, details: Mapping[str, Any] | None = None) -> None:
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = dict(details or {})
+        # With a 410 for a paged list: where the client may go on, inconsistently.
+        self.continue_token = ""
+        super().__init__(message)
+
+    def as_json(self) -> dict[str, Any]:
+        """The metav1.Status of the failure."""
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {"continue": self.continue_token} if self.continue_token else {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        }
+        if self.details:
+            status["details"] = self.details
+        return status
+
+
+def success(details: Mapping[str, Any] | None = None, *, code: int = 200) -> dict[str, Any]:
+    """The Status of a request that succeeded and has no object to answer with."""
+    status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
+    if details is not None:
+        status["details"] = dict(details)
+    return status
+
+
+def not_found(resource: str, name: str, *, group: str = "") -> RequestFailed:
+    """404: no object of that name."""
+    details = _details(resource, name, group)
+    return RequestFailed(404, "NotFound", f"{_qualified(resource, group)} {_quote(name)} not found", details)
+
+
+def no_such_path() -> RequestFailed:
+    """404: the API has no such resource at all."""
+    return RequestFailed(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(resource: str, name: str, *, group: str = "") -> RequestFailed:
+    """409: a create meets an object of the same name."""
+    message = f"{_qualified(resource, group)} {_quote(name)} already exists"
+    return RequestFailed(409, "AlreadyExists", message, _details(resource, name, group))
+
+
+def conflict(resource: str, name: str, detail: str, *, group: str = "") -> RequestFailed:
+    """409: the object is not what the request assumed."""
+    message = f"Operation cannot be fulfilled on {_qualified(resource, group)} {_quote(name)}: {detail}"
+    return RequestFailed(409, "Conflict", message, _details(resource, name, group))
+
+
+STALE = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def uid_mismatch(expected: str, actual: str) -> str:
+    """The detail of a 409 for a UID precondition that does not hold."""
+    return f"Precondition failed: UID in precondition: {expected}, UID in object meta: {actual}"
+
+
+def version_mismatch(expected: str, actual: str) -> str:
+    """The detail of a 409 for a resourceVersion precondition that does not hold."""
+    return f"Precondition failed: ResourceVersion in precondition: {expected}, ResourceVersion in object meta: {actual}"
+
+
+def bad_request(message: str) -> RequestFailed:
+    """400: the request cannot be understood."""
+    return RequestFailed(400, "BadRequest", message)
+
+
+def forbidden(resource: str, name: str, detail: str, *, group: str = "") -> RequestFailed:
+    """403: understood, and not allowed."""
+    message = f"{_qualified(resource, group)} {_quote(name)} is forbidden: {detail}"
+    return RequestFailed(403, "Forbidden", message, _details(resource, name, group))
+
+
+def unauthorized() -> RequestFailed:
+    """401: no token, or a wrong one."""
+    return RequestFailed(401, "Unauthorized", "Unauthorized")
+
+
+def expired(message: str) -> RequestFailed:
+    """410: the resourceVersion or the continue token is too old."""
+    return RequestFailed(410, "Expired", message)
+
+
+def too_old(asked: int, oldest: int) -> RequestFailed:
+    """410: the history asked for is no longer kept."""
+    return expired(f"too old resource version: {asked} ({oldest})")
+
+
+def invalid(kind: str, name: str, causes: Iterable[Cause], *, group: str = "") -> RequestFailed:
+    """422: the object breaks a rule; one cause for each rule broken."""
+    listed = list(causes)
+    lines = [f"{cause.field}: {cause.message}" for cause in listed]
+    text = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
+    message = f"{_qualified(kind, group)} {_quote(name)} is invalid: {text}"
+    details = _details(kind, name, group) | {"causes": [cause.as_json() for cause in listed]}
+    return RequestFailed(422, "Invalid", message, details)
+
+
+def method_not_allowed() -> RequestFailed:
+    """405: the resource exists, and not with this verb."""
+    return RequestFailed(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+
+
+def unsupported_media_type(got: str, allowed: Iterable[str]) -> RequestFailed:
+    """415: the body is in a format that the API does not read."""
+    message = (
+        "the body of the request was in an unknown format - accepted media types include: "
+        f"{', '.join(allowed)} (got {got or 'none'})"
+    )
+    return RequestFailed(415, "UnsupportedMediaType", message)
+
+
+def not_acceptable(allowed: Iterable[str]) -> RequestFailed:
+    """406: the answer cannot be given in the format asked for."""
+    message = f"only the following media types are accepted: {', '.join(allowed)}"
+    return RequestFailed(406, "NotAcceptable", message)
+
+
+def too_large(limit_bytes: int) -> RequestFailed:
+    """413: the body is larger than the API reads."""
+    return RequestFailed(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit_bytes}")
+
+
+def unavailable(message: str) -> RequestFailed:
+    """503: the API, or what it needs for this request, is not there now."""
+    return RequestFailed(503, "ServiceUnavailable", message)
+
+
+def internal(message: str) -> RequestFailed:
+    """500: a fault of the API itself."""
+    return RequestFailed(500, "InternalError", f"Internal error occurred: {message}")
+
+
+def _qualified(resource: str, group: str) -> str:
+    return f"{resource}.{group}" if group else resource
+
+
+def _details(resource: str, name: str, group: str) -> dict[str, Any]:
+    details = {"name": name, "kind": resource}
+    return details | {"group": group} if group else details
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
