@@ -1,0 +1,42 @@
+"""The rules of a scheduling cycle that a person may set."""
+
+import dataclasses
+import enum
+
+from carico_core.wire import freshness
+
+
+class ScoreMode(enum.StrEnum):
+    """How nodes that have room are ranked."""
+
+    ABSOLUTE = "absolute"
+    RELATIVE = "relative"
+
+
+class Release(enum.StrEnum):
+    """When a reservation ends: as an advertisement covers the Pod, or (paper) as the Pod leaves Pending."""
+
+    COVERS = "covers"
+    PAPER = "paper"
+
+
+class Fallback(enum.StrEnum):
+    """What happens while no node has a usable advertisement."""
+
+    WAIT = "wait"
+    REQUESTS = "requests"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What the cycle goes by. Ages in seconds, threshold in Pods; the defaults are those of the settings."""
+
+    threshold: float = 1.0
+    score: ScoreMode = ScoreMode.ABSOLUTE
+    release: Release = Release.COVERS
+    fallback: Fallback = Fallback.WAIT
+    max_pods_per_core: float = 16.0
+    # An advertisement is used up to this age: while it is fresh or ageing.
+    ageing_s: float = freshness.AGEING_S
+    lease_s: float = 10.0
+    suspect_after_s: float = 30.0

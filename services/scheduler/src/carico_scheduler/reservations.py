@@ -1,0 +1,181 @@
+"""Which Pods count on which node, and which of them no advertisement covers yet.
+
+A Pod counts from the decision that chose its node (or from the moment the API shows it bound, whoever bound it)
+until it has ended. While the node's newest advertisement does not cover it, it is reserved: the node does not know
+it yet. An advertisement of a new boot decides again. Pods of the baseline (DaemonSets, static Pods) take room under
+the Pod limit and requests, but are never reserved.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Set
+from typing import TypeVar
+
+from carico_core.domain import cluster
+from carico_scheduler import policy as policies
+
+_V = TypeVar("_V")
+_NOTHING: frozenset[str] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A Pod's hold on a node. `since_s`: when it was placed, or became uncovered again (monotonic)."""
+
+    uid: str
+    key: str
+    node: str
+    cores: float
+    size_bytes: float
+    is_baseline: bool
+    # True until the API has shown the Pod as bound.
+    is_assumed: bool
+    is_pending: bool
+    since_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What the claims on one node add up to."""
+
+    placed: int = 0
+    workloads: int = 0
+    used_cores: float = 0.0
+    used_bytes: float = 0.0
+    reserved: int = 0
+    uncovered_since_s: float = math.inf
+
+
+def claim_of(pod: cluster.Pod, *, node: str, now_s: float, is_assumed: bool) -> Claim:
+    """The claim of `pod` on `node`."""
+    return Claim(
+        uid=pod.uid,
+        key=pod.key,
+        node=node,
+        cores=pod.request_cores,
+        size_bytes=pod.request_bytes,
+        is_baseline=pod.is_baseline,
+        is_assumed=is_assumed,
+        is_pending=pod.phase == "Pending",
+        since_s=now_s,
+    )
+
+
+class Ledger:
+    """The claims of all Pods that have not ended, by UID and by node."""
+
+    def __init__(self, release: policies.Release) -> None:
+        self._release = release
+        self._claims: dict[str, Claim] = {}
+        self._by_node: dict[str, dict[str, Claim]] = {}
+        self._covers: dict[str, Set[str]] = {}
+        self._reserved: dict[str, dict[str, float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    @property
+    def reserved_count(self) -> int:
+        """Reservations in all."""
+        return sum(map(len, self._reserved.values()))
+
+    def find(self, uid: str) -> Claim | None:
+        """The claim of a Pod, or None."""
+        return self._claims.get(uid)
+
+    def claims(self) -> Mapping[str, Claim]:
+        """All claims by UID (a live view)."""
+        return self._claims
+
+    def reserved_on(self, node: str) -> Mapping[str, float]:
+        """UID to since when it is uncovered, for the Pods reserved on `node`."""
+        return self._reserved.get(node, {})
+
+    def place(self, claim: Claim) -> tuple[str, ...]:
+        """The nodes whose load changed by this claim; one of the same UID is replaced and keeps its time."""
+        old = self._claims.get(claim.uid)
+        if old is not None and old.node == claim.node:
+            claim = dataclasses.replace(claim, since_s=old.since_s)
+            if claim == old:
+                return ()
+        elif old is not None:
+            self.remove(claim.uid)
+        self._claims[claim.uid] = claim
+        self._by_node.setdefault(claim.node, {})[claim.uid] = claim
+        self._mark(claim)
+        return (claim.node,) if old is None or old.node == claim.node else (old.node, claim.node)
+
+    def remove(self, uid: str) -> Claim | None:
+        """The claim that ended, or None where there was none."""
+        claim = self._claims.pop(uid, None)
+        if claim is None:
+            return None
+        _discard(self._by_node, claim.node, uid)
+        _discard(self._reserved, claim.node, uid)
+        return claim
+
+    def cover(self, node: str, covers: Set[str], now_s: float) -> bool:
+        """True where the newest advertisement of `node`, covering these UIDs, changed what is reserved there."""
+        self._covers[node] = covers
+        claims = self._by_node.get(node)
+        if not claims or self._release is policies.Release.PAPER:
+            return False
+        before = self._reserved.get(node)
+        uncovered = [uid for uid in claims if uid not in covers and not claims[uid].is_baseline]
+        if not uncovered and not before:
+            return False
+        # A Pod that was covered and no longer is (a new boot of the agent) is reserved as from now.
+        after = {uid: before[uid] if before and uid in before else now_s for uid in uncovered}
+        if after == before:
+            return False
+        if after:
+            self._reserved[node] = after
+        else:
+            self._reserved.pop(node, None)
+        return True
+
+    def forget_node(self, node: str) -> None:
+        """Drops what `node` advertised; the claims on it stay until their Pods end."""
+        self._covers.pop(node, None)
+        for claim in self._by_node.get(node, {}).values():
+            self._mark(claim)
+
+    def load(self, node: str) -> Load:
+        """What the claims on `node` add up to."""
+        claims = self._by_node.get(node)
+        if not claims:
+            return Load()
+        reserved = self._reserved.get(node)
+        values = claims.values()
+        return Load(
+            placed=len(claims),
+            workloads=sum(not claim.is_baseline for claim in values),
+            used_cores=sum(claim.cores for claim in values),
+            used_bytes=sum(claim.size_bytes for claim in values),
+            reserved=len(reserved) if reserved else 0,
+            uncovered_since_s=min(reserved.values()) if reserved else math.inf,
+        )
+
+    def missing(self, uids: Iterable[str]) -> list[str]:
+        """The UIDs with a claim that are not among `uids`."""
+        return list(self._claims.keys() - set(uids))
+
+    def _mark(self, claim: Claim) -> None:
+        """Files the claim as reserved or as covered."""
+        if self._release is policies.Release.PAPER:
+            is_reserved = claim.is_pending
+        else:
+            is_reserved = claim.uid not in self._covers.get(claim.node, _NOTHING)
+        if is_reserved and not claim.is_baseline:
+            self._reserved.setdefault(claim.node, {}).setdefault(claim.uid, claim.since_s)
+        else:
+            _discard(self._reserved, claim.node, claim.uid)
+
+
+def _discard(table: dict[str, dict[str, _V]], node: str, uid: str) -> None:
+    """Removes table[node][uid], and table[node] with its last."""
+    inner = table.get(node)
+    if inner is not None:
+        inner.pop(uid, None)
+        if not inner:
+            del table[node]

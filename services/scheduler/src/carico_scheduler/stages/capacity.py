@@ -1,0 +1,63 @@
+"""Refuses nodes whose advertised capacity, less what is reserved, is below the threshold; ranks the others by it."""
+
+from carico_core.domain import decision
+from carico_scheduler import demand as demands
+from carico_scheduler import policy as policies
+from carico_scheduler import snapshot
+
+
+class Capacity:
+    """capacity - reserved >= threshold, within the caps on what is believed (`headroom.believed`)."""
+
+    reason = decision.Reason.CAPACITY
+    by_facts = False
+
+    def feasible(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools | None:
+        """A mask over all slots; None where all pass."""
+        return view.free >= view.policy.threshold
+
+    def refuse(self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot) -> str | None:
+        """States what is free and the threshold."""
+        free = row.free(view.policy)
+        if free >= view.policy.threshold:
+            return None
+        if free == float("-inf"):
+            return "nothing advertised"
+        return f"{free:.2g} free of threshold {view.policy.threshold:g}, {row.reserved} reserved"
+
+
+class AbsoluteScore:
+    """capacity - reserved: the node with most room (paper)."""
+
+    def scores(self, view: snapshot.Snapshot) -> snapshot.Floats:
+        """A score for every slot."""
+        return view.free
+
+    def score(self, row: snapshot.NodeRow, view: snapshot.Snapshot) -> float:
+        """The score of one node."""
+        return row.free(view.policy)
+
+
+class RelativeScore:
+    """(capacity - reserved) / (capacity + pods): the emptiest node, so that big nodes are not filled first.
+
+    capacity = free + reserved: what the node is believed to take beside the `pods` it accounts for.
+    """
+
+    def scores(self, view: snapshot.Snapshot) -> snapshot.Floats:
+        """A score for every slot; -inf where nothing is advertised."""
+        whole = view.free + view.reserved + view.pods
+        whole[~(whole > 0)] = 1.0
+        scores: snapshot.Floats = view.free / whole
+        return scores
+
+    def score(self, row: snapshot.NodeRow, view: snapshot.Snapshot) -> float:
+        """The score of one node."""
+        free = row.free(view.policy)
+        whole = free + row.reserved + row.pods
+        return free / whole if whole > 0 else free
+
+
+def scorer_of(mode: policies.ScoreMode) -> AbsoluteScore | RelativeScore:
+    """The scorer of a mode."""
+    return RelativeScore() if mode is policies.ScoreMode.RELATIVE else AbsoluteScore()

@@ -1,0 +1,35 @@
+"""What a stage of the scheduling cycle is."""
+
+from typing import Protocol
+
+from carico_core.domain import decision
+from carico_scheduler import demand as demands
+from carico_scheduler import snapshot
+
+
+class Filter(Protocol):
+    """Refuses nodes for one reason. `feasible` and `refuse` agree on every node (tests/conformance)."""
+
+    @property
+    def reason(self) -> decision.Reason:
+        """Why it refuses."""
+
+    @property
+    def by_facts(self) -> bool:
+        """True where the answer depends on the Pod and the node's own facts only, so that it may be kept."""
+
+    def feasible(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools | None:
+        """A mask over all slots, True where the node passes; None where all pass."""
+
+    def refuse(self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot) -> str | None:
+        """Why this node is refused, in words a person can act on; None where it passes."""
+
+
+class Scorer(Protocol):
+    """Ranks nodes: the highest score is chosen."""
+
+    def scores(self, view: snapshot.Snapshot) -> snapshot.Floats:
+        """A score for every slot."""
+
+    def score(self, row: snapshot.NodeRow, view: snapshot.Snapshot) -> float:
+        """The score of one node; equal to its entry of `scores`."""

@@ -1,0 +1,52 @@
+"""The stages in their order: cheap and lasting reasons first, so that each node is refused for the plainest one."""
+
+import dataclasses
+
+from carico_scheduler import policy as policies
+from carico_scheduler.stages import (
+    by_requests,
+    capacity,
+    cordon,
+    freshness,
+    node_name,
+    node_selector,
+    pod_limit,
+    protocol,
+    requests,
+    taints,
+    trust,
+    unsupported,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """Filters in order, and the scorer."""
+
+    filters: tuple[protocol.Filter, ...]
+    scorer: protocol.Scorer
+
+
+def _hard() -> tuple[protocol.Filter, ...]:
+    """What the Pod and the node state themselves."""
+    return (
+        unsupported.Unsupported(),
+        node_name.NodeName(),
+        cordon.Ready(),
+        cordon.Schedulable(),
+        taints.Taints(),
+        node_selector.NodeSelector(),
+        requests.Requests(),
+        pod_limit.PodLimit(),
+    )
+
+
+def by_capacity(policy: policies.Policy) -> Stages:
+    """The stages that decide by advertised capacity."""
+    told = (freshness.Advertised(), freshness.Fresh(), trust.Trusted(), capacity.Capacity())
+    return Stages(filters=_hard() + told, scorer=capacity.scorer_of(policy.score))
+
+
+def without_capacity() -> Stages:
+    """The stages while nobody advertises and the policy says to go by requests."""
+    return Stages(filters=_hard(), scorer=by_requests.RequestsScore())
