@@ -137,6 +137,23 @@ def test_describe_lists_every_field_for_the_documentation() -> None:
     assert len(found) == 9
 
 
+def test_a_kubeconfig_is_named_as_everywhere() -> None:
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Kube:
+        kubeconfig: str = ""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class WithKube:
+        kube: Kube = dataclasses.field(default_factory=Kube)
+
+    def kubeconfig(*argv: str, **environ: str) -> str:
+        return settings.load(WithKube, prefix="AGENT", argv=argv, environ=environ, program="x").kube.kubeconfig
+
+    assert kubeconfig("--kubeconfig", "/a", KUBECONFIG="/b") == "/a"
+    assert kubeconfig(KUBECONFIG="/b") == "/b"
+    assert kubeconfig(KUBECONFIG="/b", CARICO_KUBE_KUBECONFIG="/c") == "/c"
+
+
 def test_a_type_that_settings_cannot_have_is_a_programming_error() -> None:
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Wrong:

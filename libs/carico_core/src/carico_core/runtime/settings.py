@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 # What other programs of the field already read; used where our own variable is not set.
 FOREIGN_VARIABLES = {"CARICO_BUS_URL": "NATS_URL", "CARICO_KUBE_KUBECONFIG": "KUBECONFIG"}
+# The flag under which every tool of the field takes it, in place of `--kube-kubeconfig`.
+FOREIGN_FLAGS = {"CARICO_KUBE_KUBECONFIG": "kubeconfig"}
 
 
 class _Required:
@@ -133,10 +135,12 @@ def _describe(cls: type[Any], *, group: str, path: tuple[str, ...]) -> Iterator[
             yield from _describe(typing.cast(type[Any], hint), group=field.name, path=(*path, field.name))
             continue
         meta = field.metadata
+        variable = f"CARICO_{group}_{field.name}".upper()
+        own_flag = meta.get("flag") or FOREIGN_FLAGS.get(variable)
         yield Setting(
             path=(*path, field.name),
-            flag="--" + (meta.get("flag") or "-".join((*path, field.name)).replace("_", "-")),
-            variable=f"CARICO_{group}_{field.name}".upper(),
+            flag="--" + (own_flag or "-".join((*path, field.name)).replace("_", "-")),
+            variable=variable,
             help=meta.get("help", field.name.replace("_", " ")),
             unit=meta.get("unit", ""),
             why=meta.get("why", ""),
