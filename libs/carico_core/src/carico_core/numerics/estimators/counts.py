@@ -1,8 +1,8 @@
 """The Pod count as telemetry shows it: late by the start lag, then through each dimension's own filter."""
 
-# Distinct starts that can be on their way at once: at 10 Hz and a lag of 0.2 s there are two. Later ones join the
-# last, so the state has a fixed size.
-SLOTS = 8
+# Distinct starts that can be on their way at once: at 10 Hz and a lag of 1.5 s there are fifteen. Later ones join
+# the last, so the state has a fixed size.
+SLOTS = 16
 
 
 class FilteredCount:
@@ -12,7 +12,7 @@ class FilteredCount:
     shows at once. Without this a filtered usage meets a fresh count, and costs are learnt too low in every ramp.
     """
 
-    __slots__ = ("_due_s", "_pods", "_started", "_values", "start_lag_s", "steady_s")
+    __slots__ = ("_due_s", "_pods", "_started", "_values", "_waiting", "start_lag_s", "steady_s")
 
     def __init__(self, dimensions: int, *, start_lag_s: float) -> None:
         self.start_lag_s = start_lag_s
@@ -23,6 +23,7 @@ class FilteredCount:
         # Starts on their way: what is left of their lag, and how many Pods.
         self._due_s = [0.0] * SLOTS
         self._started = [0.0] * SLOTS
+        self._waiting = False
 
     @property
     def values(self) -> list[float]:
@@ -47,22 +48,28 @@ class FilteredCount:
             self._values[index] += min(max(gain, 0.0), 1.0) * (visible - self._values[index])
 
     def _visible(self, pods: float, dt_s: float) -> float:
+        if self._waiting:
+            self._arrive(dt_s)
+        grown = pods - self._pods
+        self._pods = pods
+        if grown > 0.0 and self.start_lag_s > 0.0:
+            self._depart(grown)
+        return max(0.0, pods - sum(self._started)) if self._waiting else pods
+
+    def _arrive(self, dt_s: float) -> None:
         for slot in range(SLOTS):
             self._due_s[slot] -= dt_s
             if self._due_s[slot] <= DUE_EPSILON_S:
                 self._due_s[slot] = 0.0
                 self._started[slot] = 0.0
-        grown = pods - self._pods
-        self._pods = pods
-        if grown > 0.0 and self.start_lag_s > 0.0:
-            self._depart(grown)
-        return max(0.0, pods - sum(self._started))
+        self._waiting = any(self._started)
 
     def _depart(self, grown: float) -> None:
         free = [slot for slot in range(SLOTS) if self._started[slot] == 0.0]
         slot = free[0] if free else max(range(SLOTS), key=lambda one: self._due_s[one])
         self._due_s[slot] = self.start_lag_s
         self._started[slot] += grown
+        self._waiting = True
 
 
 STEADY_LIMIT_S = 60.0

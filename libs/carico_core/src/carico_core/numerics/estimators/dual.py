@@ -85,17 +85,31 @@ class Dual:
         pods = max(observation.pods, 0)
         level = self._level(observation.signal)
         mode = self._mode(level, observation.churning)
-        room = self._baseline.mean - self._cost.mean * pods if mode in ("predicted", "saturated") else level
+        baseline, cost = self._beliefs(level)
+        predicted = mode in ("predicted", "saturated")
+        room = baseline.mean - cost.mean * pods if predicted else level
         most = min(self._config.capacity_cap, float(max(0, self._config.pod_limit - pods)))
-        capacity, spread = self._divide(max(0.0, room), most, predicted=mode in ("predicted", "saturated"))
+        # The signal is the measurement itself: only the prediction carries the baseline's variance.
+        own = baseline.variance if predicted else 0.0
+        capacity, spread = divide(max(0.0, room), cost, most=most, variance=own)
         return base.CapacityEstimate(
             capacity=capacity,
             capacity_sd=spread,
             bottleneck=base.SIGNAL if capacity < most else None,
             mode=mode,
-            baseline={base.SIGNAL: (self._baseline.mean, math.sqrt(self._baseline.variance))},
-            cost={base.SIGNAL: (self._cost.mean, math.sqrt(self._cost.variance))},
+            baseline={base.SIGNAL: (baseline.mean, math.sqrt(baseline.variance))},
+            cost={base.SIGNAL: (cost.mean, math.sqrt(cost.variance))},
             filtered_pods=float(pods),
+        )
+
+    def _beliefs(self, level: float) -> tuple[kalman.Belief, kalman.Belief]:
+        if self._settled_scale or level <= 0.0:
+            return self._baseline, self._cost
+        # Asked before the first update: one Pod fills the node at whatever scale the signal has.
+        fitted = self._constants.scaled(level / LOGGED_IDLE_SIGNAL)
+        return (
+            kalman.Belief(fitted.baseline_start, fitted.baseline_variance),
+            kalman.Belief(fitted.cost_start, fitted.cost_variance),
         )
 
     def _level(self, signal: float) -> float:
@@ -146,14 +160,13 @@ class Dual:
             return "predicted"
         return "measured" if self._seen_pods else "warming"
 
-    def _divide(self, room: float, most: float, *, predicted: bool) -> tuple[float, float]:
-        cost = self._cost.mean
-        # A cost of nothing (or less: nothing in the paper's filter forbids it) would admit without end.
-        if cost <= 0.0 or room >= most * cost:
-            return (most if room > 0.0 else 0.0), most
-        capacity = room / cost
-        # To first order: sd(a / c)^2 = (sd_a^2 + (a/c)^2 sd_c^2) / c^2; as the signal is the measurement itself, only
-        # the prediction carries the baseline's variance.
-        own = self._baseline.variance if predicted else 0.0
-        spread = math.sqrt(own + capacity * capacity * self._cost.variance) / cost
-        return capacity, min(spread, most)
+
+def divide(room: float, cost: kalman.Belief, *, most: float, variance: float) -> tuple[float, float]:
+    """(room / cost, its standard deviation), both at most `most`; `variance` is the room's own."""
+    # A cost of nothing (or less: nothing in the paper's filter forbids it) would admit without end.
+    if cost.mean <= 0.0 or room >= most * cost.mean:
+        return (most if room > 0.0 else 0.0), most
+    capacity = room / cost.mean
+    # To first order: sd(a / c)^2 = (sd_a^2 + (a / c)^2 sd_c^2) / c^2
+    spread = math.sqrt(variance + capacity * capacity * cost.variance) / cost.mean
+    return capacity, min(spread, most)

@@ -82,6 +82,11 @@ class Resource:
         self.idle_pods = idle.IdlePods(least_cost=facts.least_cost)
 
     @property
+    def scale(self) -> float:
+        """What usage 1.0 is, in physical units."""
+        return self._facts.scale
+
+    @property
     def baseline_spread(self) -> base.Spread:
         """Usage without workload Pods, and its standard deviation; (0, S) while the node was never without."""
         if self._baseline is None:

@@ -8,19 +8,21 @@ import math
 from dataclasses import dataclass, field
 
 from carico_core.numerics import arrays
-from carico_core.numerics.estimators import base, counts, resource
+from carico_core.numerics.estimators import base, counts, resource, start_lag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorConstants:
     """Settings beside those of each resource (resource.ResourceConstants).
 
-    start_lag_s: from a container's start to the first usage its telemetry can show.
+    start_lag_s: from a container's start to the first usage its telemetry can show, until it has been measured;
+    measure_start_lag: False keeps it.
     risk_sd: standard deviations added to a cost. growth: by which factor an unmeasured load may grow at once.
     unknown_per_core: divided into the cores, it gives the Pods a node may always run (two on four cores).
     """
 
     start_lag_s: float = 0.2
+    measure_start_lag: bool = True
     risk_sd: float = 1.0
     growth: float = 2.0
     unknown_per_core: float = 1.7
@@ -44,12 +46,13 @@ AHEAD_PODS = 0.5
 class Vector:
     """One resource model per dimension, behind one filtered Pod count."""
 
-    __slots__ = ("_config", "_constants", "_counts", "_peak_pods", "_resources", "_ticked")
+    __slots__ = ("_config", "_constants", "_counts", "_lag", "_peak_pods", "_resources", "_ticked")
 
     def __init__(self, config: base.EstimatorConfig, constants: VectorConstants = DEFAULT) -> None:
         self._config = config
         self._constants = constants
         self._counts = counts.FilteredCount(len(config.dims), start_lag_s=constants.start_lag_s)
+        self._lag = start_lag.StartLag(constants.start_lag_s) if constants.measure_start_lag else None
         self._resources = [resource.Resource(facts, constants.per_dimension) for facts in resource.facts_of(config)]
         self._ticked = False
         self._peak_pods = 0.0
@@ -59,6 +62,8 @@ class Vector:
         steps: list[float] = gains.tolist()
         if len(steps) == len(self._config.dims) and all(map(math.isfinite, steps)):
             self._counts.tick(steps, float(max(pods, 0)), base.elapsed(dt_s))
+            if self._lag is not None:
+                self._lag.tick(steps[0], float(max(pods, 0)), base.elapsed(dt_s))
             self._ticked = True
 
     def update(self, observation: base.Observation) -> base.CapacityEstimate:
@@ -71,6 +76,11 @@ class Vector:
         if whole and self._counts.known:
             self._learn(usages, pods, base.elapsed(observation.dt_s))
         return self.estimate(observation)
+
+    @property
+    def start_lag_s(self) -> float:
+        """The start lag in use: as measured, or as set."""
+        return self._counts.start_lag_s
 
     def estimate(self, observation: base.Observation) -> base.CapacityEstimate:
         """Steps 7, 8, 11 and 12: what fits below every ceiling, and what an unmeasured load may grow to."""
@@ -99,6 +109,10 @@ class Vector:
         )
 
     def _learn(self, usages: list[float], pods: float, dt_s: float) -> None:
+        if self._lag is not None:
+            level = usages[0] * self._resources[0].scale
+            informative = usages[0] < base.CENSORED_FROM
+            self._counts.start_lag_s = self._lag.judge(level, informative=informative, dt_s=dt_s)
         shown = self._counts.values
         self._peak_pods = max(self._peak_pods, shown[0])
         held = self._held(usages, shown)

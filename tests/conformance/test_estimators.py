@@ -1,0 +1,247 @@
+"""What every estimator must keep to, whatever it is given. Run on all that the registry names."""
+
+import itertools
+import math
+import pickle
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carico_core.numerics import arrays, estimators
+from carico_core.numerics.estimators import base
+
+DIMS = ("cpu", "memory")
+NAMES = sorted(estimators.ESTIMATORS)
+# Whatever a float can hold, and what telemetry holds.
+ANY = st.floats(allow_nan=True, allow_infinity=True) | st.floats(-0.5, 1.5) | st.floats(0, 1)
+SEQUENCE = st.lists(
+    st.tuples(
+        ANY,
+        ANY,
+        ANY | st.floats(0, 1),
+        st.integers(-5, 10**9) | st.integers(0, 30),
+        ANY | st.floats(0, 50),
+        st.booleans(),
+        ANY | st.floats(0, 20),
+        ANY | st.just(1.0),
+    ),
+    min_size=1,
+    max_size=25,
+)
+Raw = tuple[float, float, float, int, float, bool, float, float]
+
+
+def test_all_estimators_are_found() -> None:
+    assert NAMES == ["dual", "vector"]
+
+
+def config(mode: str = "trace", cores: float = 4.0) -> base.EstimatorConfig:
+    return base.EstimatorConfig(
+        dims=DIMS,
+        scale=np.array([2.0 * cores, 8e9]),
+        cores=cores,
+        ceiling=base.default_ceiling(DIMS),
+        guard=base.default_guard(DIMS),
+        signal_mode="trace" if mode == "trace" else "sigma1u1",
+    )
+
+
+def observation(
+    pods: int = 0, usage: float = 0.1, *, signal: float = 1.0, churning: bool = False, peak: float = 0.0
+) -> base.Observation:
+    return base.Observation(
+        dt_s=1.0,
+        y=np.array([usage, 0.1]),
+        gains=np.array([0.2, 0.2]),
+        pods=pods,
+        signal=signal,
+        direction=np.array([0.5, 0.1]),
+        churning=churning,
+        peak_pods_per_core=peak,
+    )
+
+
+def odd(raw: Raw) -> base.Observation:
+    first, second, gain, pods, level, churning, peak, dt_s = raw
+    return base.Observation(
+        dt_s=dt_s,
+        y=np.array([first, second]),
+        gains=np.array([gain, gain]),
+        pods=pods,
+        signal=level,
+        direction=np.array([0.5, 0.1]),
+        churning=churning,
+        peak_pods_per_core=peak,
+    )
+
+
+def figures(estimate: base.CapacityEstimate) -> Iterator[float]:
+    """Every number of an estimate."""
+    yield from (estimate.capacity, estimate.capacity_sd, estimate.filtered_pods)
+    yield from itertools.chain(*estimate.baseline.values(), *estimate.cost.values())
+    yield from (estimate.headroom or {}).values()
+    for costs in (estimate.cost_plus or {}).values():
+        yield from costs.values()
+    for evidence in (estimate.evidence or {}).values():
+        yield from itertools.chain(*evidence.values())
+
+
+def run(estimator: base.Estimator, seconds: int, seed: int = 0) -> base.CapacityEstimate:
+    """A made-up run of `seconds`: waves of Pods of one core on four."""
+    rng = np.random.default_rng(seed)
+    for second in range(seconds):
+        pods = (0, 2, 5, 9, 3)[second // 7 % 5]
+        y: arrays.Array = np.clip([pods / 8 + 0.02 * rng.random(), 0.1 + 0.002 * pods + 0.001 * rng.random()], 0, 1)
+        for _ in range(10):
+            estimator.tick(y, np.array([0.2, 0.2]), pods, 0.1)
+        estimate = estimator.update(
+            base.Observation(
+                dt_s=1.0,
+                y=y,
+                gains=np.array([0.2, 0.2]),
+                pods=pods,
+                signal=float(max(0.0, 1 - y[0])),
+                direction=np.array([0.5, 0.1]),
+                churning=second % 7 == 0,
+            )
+        )
+    return estimate
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_usable_from_the_first_call(name: str) -> None:
+    for first in ("estimate", "update"):
+        for pods in (0, 3):
+            estimator = estimators.create(name, config())
+            estimate: base.CapacityEstimate = getattr(estimator, first)(observation(pods, signal=1.3))
+            assert estimate.mode == "warming" or first == "update"
+            assert all(map(math.isfinite, figures(estimate)))
+            assert pods > 0 or estimate.capacity >= 1.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("mode", ["trace", "sigma1u1"])
+@settings(max_examples=120, deadline=None)
+@given(sequence=SEQUENCE)
+def test_capacity_is_finite_and_never_negative_whatever_comes(name: str, mode: str, sequence: list[Raw]) -> None:
+    estimator = estimators.create(name, config(mode))
+    for raw in sequence:
+        given_now = odd(raw)
+        estimator.tick(given_now.y, given_now.gains, given_now.pods, given_now.dt_s)
+        for estimate in (estimator.estimate(given_now), estimator.update(given_now)):
+            assert all(map(math.isfinite, figures(estimate)))
+            assert 0.0 <= estimate.capacity <= config().capacity_cap
+            assert estimate.capacity_sd >= 0.0
+            assert estimate.limit is None or 0 <= estimate.limit <= config().pod_limit
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_full_node_and_one_that_cannot_be_read_offer_nothing(name: str) -> None:
+    estimator = estimators.create(name, config())
+    run(estimator, 40)
+    for usage in (1.0, math.nan):
+        full = observation(5, usage, signal=0.0 if usage == 1.0 else math.nan)
+        assert estimator.estimate(full).capacity < 1.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_node_offers_more_than_its_pod_limit(name: str) -> None:
+    estimator = estimators.create(name, config())
+    run(estimator, 40)
+    for pods in (100, 109, 110, 500):
+        estimate = estimator.estimate(observation(pods, 0.01, signal=500.0, peak=1e6))
+        assert estimate.capacity <= max(0, base.DEFAULT_POD_LIMIT - pods)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_input_is_left_alone_and_nothing_aliases_it(name: str) -> None:
+    seen, twin = estimators.create(name, config()), estimators.create(name, config())
+    for second in range(30):
+        now, same = observation(second % 4, 0.1 + 0.1 * (second % 4)), observation(second % 4, 0.1 + 0.1 * (second % 4))
+        before = (now.y.tobytes(), now.gains.tobytes(), now.direction.tobytes())
+        seen.tick(now.y, now.gains, now.pods, 0.1)
+        twin.tick(same.y, same.gains, same.pods, 0.1)
+        estimate, other = seen.update(now), twin.update(same)
+        assert before == (now.y.tobytes(), now.gains.tobytes(), now.direction.tobytes())
+        assert list(figures(estimate)) == list(figures(other))
+        # What the caller does to its arrays, or to an estimate it got, must not reach the next one.
+        now.y[:], now.gains[:], now.direction[:] = 9.0, 9.0, 9.0
+        estimate.baseline.clear()
+        estimate.cost.clear()
+        for part in (estimate.headroom, estimate.cost_plus, estimate.evidence):
+            if part is not None:
+                part.clear()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_config_is_copied(name: str) -> None:
+    scale = np.array([8.0, 8e9])
+    facts = base.EstimatorConfig(dims=DIMS, scale=scale, cores=4.0, ceiling=np.ones(2), guard=np.ones(2))
+    estimator = estimators.create(name, facts)
+    scale[:] = 1.0
+    assert facts.scale.tolist() == [8.0, 8e9]
+    with pytest.raises(ValueError, match="read-only"):
+        facts.ceiling[0] = 0.5
+    assert list(figures(run(estimator, 20))) == list(figures(run(estimators.create(name, config_ones()), 20)))
+
+
+def config_ones() -> base.EstimatorConfig:
+    return base.EstimatorConfig(dims=DIMS, scale=np.array([8.0, 8e9]), cores=4.0, ceiling=np.ones(2), guard=np.ones(2))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_estimating_learns_nothing(name: str) -> None:
+    asked, left = estimators.create(name, config()), estimators.create(name, config())
+    run(asked, 30)
+    run(left, 30)
+    for pods in (0, 3, 9, 50):
+        asked.estimate(observation(pods, 0.9, signal=0.1))
+    assert pickle.dumps(asked) == pickle.dumps(left)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_input_gives_the_same_numbers_and_a_pickled_one_goes_on_alike(name: str) -> None:
+    first, second = estimators.create(name, config()), estimators.create(name, config())
+    assert list(figures(run(first, 60))) == list(figures(run(second, 60)))
+    restored: base.Estimator = pickle.loads(pickle.dumps(first))
+    assert list(figures(run(restored, 30, seed=5))) == list(figures(run(first, 30, seed=5)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_state_does_not_grow(name: str) -> None:
+    estimator = estimators.create(name, config())
+    sizes = []
+    for count in (1_000, 9_000):
+        for second in range(count):
+            pods = (0, 2, 5, 9, 3)[second // 7 % 5]
+            now = observation(pods, pods / 10, signal=1 - pods / 10)
+            estimator.tick(now.y, now.gains, pods, 0.1)
+            estimator.update(now)
+        sizes.append(len(pickle.dumps(estimator)))
+    assert sizes[0] == sizes[1]
+
+
+def test_an_unknown_estimator_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="expected one of dual, vector, got 'magic'"):
+        estimators.create("magic", config())
+
+
+@pytest.mark.parametrize("change", [{"cores": 0.0}, {"cores": math.nan}, {"pod_limit": 0}, {"dims": ("cpu", "cpu")}])
+def test_a_config_that_makes_no_sense_is_refused(change: dict[str, object]) -> None:
+    facts: dict[str, object] = {
+        "dims": DIMS,
+        "scale": np.array([8.0, 8e9]),
+        "cores": 4.0,
+        "ceiling": np.ones(2),
+        "guard": np.ones(2),
+    }
+    with pytest.raises(ValueError, match="estimator"):
+        base.EstimatorConfig(**(facts | change))  # type: ignore[arg-type]  # the point is a wrong argument
+
+
+def test_arrays_of_another_shape_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"estimator.scale: expected shape \(2,\)"):
+        base.EstimatorConfig(dims=DIMS, scale=np.ones(3), cores=4.0, ceiling=np.ones(2), guard=np.ones(2))
