@@ -32,7 +32,6 @@ _FIELDS: dict[str, tuple[npt.DTypeLike, float, int]] = {
     "uncovered_since_s": (np.float64, math.inf, 1),
     "free": (np.float64, -math.inf, 1),
 }
-ADVERTISED = ("capacity", "pods", "limit", "seq", "headroom", "cost", "sampled_s", "free")
 _FIRST_SLOTS = 64
 
 
@@ -54,9 +53,9 @@ class Columns:
         self.count += 1
         return self.count - 1
 
-    def clear(self, slot: int, names: tuple[str, ...] = tuple(_FIELDS)) -> None:
-        """Empties these fields of a slot."""
-        for name in names:
+    def clear(self, slot: int) -> None:
+        """Empties a slot."""
+        for name in _FIELDS:
             self._arrays[name][slot] = _FIELDS[name][1]
 
     def views(self) -> dict[str, npt.NDArray[Any]]:

@@ -22,8 +22,8 @@ from carico_scheduler.stages import protocol, registry
 _REFUSED = -math.inf
 # Demands whose masks are kept; past this many, all are made anew.
 _KEPT_DEMANDS_MAX = 256
-# Nodes beside the chosen one that a decision record names.
-SEEN_MAX = 7
+# Nodes that a decision record names.
+SEEN_MAX = 8
 _SHORTLIST = 72
 
 
@@ -47,17 +47,19 @@ class Placement:
     score: float
     board: "Board"
     refused: dict[str, int]
-    # The best of the other nodes.
-    others: tuple["Seen", ...]
+    others: "Seen"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Seen:
-    """A node as it stood when a decision was made; `row` None: as in the snapshot. Score -inf: refused."""
+    """The best nodes as they stood when a decision was made, and their scores (-inf: refused), best first.
 
-    slot: int
-    score: float
-    row: snapshot.NodeRow | None
+    A row of None is as in the snapshot.
+    """
+
+    slots: list[int]
+    scores: list[float]
+    rows: list[snapshot.NodeRow | None]
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -107,39 +109,39 @@ class Board:
             return int(equals[0])
         return int(equals[zlib.crc32(uid.encode()) % len(equals)])
 
-    def seen(self, *, besides: int = snapshot.NO_NODE) -> tuple[Seen, ...]:
-        """The best SEEN_MAX nodes as they stand, those refused last, without `besides`."""
-        if self._shortlist is None or self._updates > _SHORTLIST - SEEN_MAX - 1:
+    def seen(self) -> Seen:
+        """The best SEEN_MAX nodes as they stand, those refused last."""
+        if self._shortlist is None or self._updates > _SHORTLIST - SEEN_MAX:
             self._shortlist, self._updates = self._best_slots(), 0
         slots = self._shortlist
         scores = self.scores[slots]
-        order = np.argsort(-scores, kind="stable")[: SEEN_MAX + 1]
-        best = [(slot, score) for slot, score in zip(slots[order].tolist(), scores[order].tolist(), strict=True)]
-        rows = self.draft.changed
-        return tuple(Seen(slot=slot, score=score, row=rows.get(slot)) for slot, score in best if slot != besides)[
-            :SEEN_MAX
-        ]
+        order = (-scores).argsort(kind="stable")[:SEEN_MAX]
+        best = slots[order].tolist()
+        changed = self.draft.changed
+        return Seen(slots=best, scores=scores[order].tolist(), rows=[changed.get(slot) for slot in best])
 
     def _best_slots(self) -> snapshot.Ints:
-        """Some of the best nodes. Scores only fall within a cycle, and one node's at a time: so long as fewer than
-        _SHORTLIST - SEEN_MAX have fallen, the best are still among these."""
-        feasible = (self.scores > _REFUSED).nonzero()[0]
-        if len(feasible) > _SHORTLIST:
-            return feasible[np.argpartition(-self.scores[feasible], _SHORTLIST)[:_SHORTLIST]]
-        missing = _SHORTLIST - len(feasible)
+        """Some of the best nodes, enough for several decisions.
+
+        Scores only fall within a cycle, and one node's at a time: so long as fewer than _SHORTLIST - SEEN_MAX have
+        fallen, the best are still among these.
+        """
+        slots = _highest(self.scores, _SHORTLIST)
+        feasible = slots[self.scores[slots] > _REFUSED]
+        if len(feasible) == _SHORTLIST:
+            return feasible
+        # Of those refused, the ones nearest to having room say most.
         refused = (self.view.present & (self.scores == _REFUSED)).nonzero()[0]
-        if len(refused) > missing:
-            # Of those refused, the ones nearest to having room say most.
-            refused = refused[np.argpartition(-self.view.free[refused], missing)[:missing]]
-        nearest = refused[np.argsort(-self.view.free[refused], kind="stable")]
-        return np.concatenate([feasible, nearest])
+        nearest = refused[_highest(self.view.free[refused], _SHORTLIST - len(feasible))]
+        return np.concatenate([feasible, nearest[(-self.view.free[nearest]).argsort(kind="stable")]])
 
     def update(self, slot: int, row: snapshot.NodeRow) -> None:
         """Brings one node up to date after a Pod was reserved on it."""
         self._updates += 1
         if self.scores[slot] == _REFUSED:
             return
-        rejection = self.rejection(row)
+        # A reservation changes no facts: only the other filters can refuse now what they let pass before.
+        rejection = _rejection(self.stages.by_columns, row, self.demand, self.view)
         if rejection is None:
             self.scores[slot] = self.stages.scorer.score(row, self.view)
             return
@@ -149,11 +151,7 @@ class Board:
 
     def rejection(self, row: snapshot.NodeRow) -> decision.Rejection | None:
         """Why the node is refused, by the first filter that does; None where it has room."""
-        for each in self.stages.filters:
-            detail = each.refuse(row, self.demand, self.view)
-            if detail is not None:
-                return decision.Rejection(reason=each.reason, detail=detail)
-        return None
+        return _rejection(self.stages.filters, row, self.demand, self.view)
 
 
 class Draft:
@@ -167,9 +165,9 @@ class Draft:
         """A node as it stands in this cycle."""
         return self.changed.get(slot) or self._view.row(slot)
 
-    def reserve(self, slot: int, demand: demands.Demand) -> snapshot.NodeRow:
+    def reserve(self, slot: int, demand: demands.Demand, policy: policies.Policy) -> snapshot.NodeRow:
         """The node with one more Pod."""
-        row = self.row(slot).with_pod(cores=demand.request_cores, size_bytes=demand.request_bytes)
+        row = self.row(slot).with_pod(cores=demand.request_cores, size_bytes=demand.request_bytes, policy=policy)
         self.changed[slot] = row
         return row
 
@@ -213,9 +211,7 @@ class Cycle:
         """The scores of every node for one demand; `masks` shares those that do not depend on the demand."""
         kept = self._by_facts(demand, view, stages)
         mask, refused = kept.mask, _count_by_facts(kept, stages)
-        for each in stages.filters:
-            if each.by_facts:
-                continue
+        for each in stages.by_columns:
             passes = self._mask(each, view, demand, masks)
             if passes is None:
                 continue
@@ -232,13 +228,13 @@ class Cycle:
     ) -> Placement:
         """Reserves the node in the draft and on every board of the cycle."""
         row = draft.row(slot)
-        others = board.seen(besides=slot)
+        others = board.seen()
         score = float(board.scores[slot])
         refused = board.refused
-        after = draft.reserve(slot, waiting.demand)
+        after = draft.reserve(slot, waiting.demand, self._policy)
         for each in boards.values():
             each.update(slot, after)
-        free = row.free(self._policy) if board.stages is self._by_capacity else None
+        free = row.free if board.stages is self._by_capacity else None
         return Placement(waiting=waiting, row=row, free=free, score=score, board=board, refused=refused, others=others)
 
     def _stages(self, view: snapshot.Snapshot) -> registry.Stages:
@@ -270,6 +266,24 @@ class Cycle:
         elif kept.version != view.facts_version:
             _mend(kept, demand, view, stages)
         return kept
+
+
+def _rejection(
+    filters: tuple[protocol.Filter, ...], row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot
+) -> decision.Rejection | None:
+    """The refusal of the first of these filters that refuses."""
+    for each in filters:
+        detail = each.refuse(row, demand, view)
+        if detail is not None:
+            return decision.Rejection(reason=each.reason, detail=detail)
+    return None
+
+
+def _highest(values: snapshot.Floats, most: int) -> snapshot.Ints:
+    """The indices of the `most` highest values, in no order."""
+    if len(values) <= most:
+        return np.arange(len(values))
+    return values.argpartition(len(values) - most)[len(values) - most :]
 
 
 def _whole(demand: demands.Demand, view: snapshot.Snapshot, stages: registry.Stages) -> _Kept:

@@ -91,13 +91,12 @@ class Fleet:
             self._write_load(slot, load)
             self._settle(slot)
 
-    def put_advertisement(self, advertisement: messages.Advertisement, sampled_s: float) -> bool:
-        """True where the node has room now and had none that could be used: Pods that wait should be tried again."""
+    def put_advertisement(self, advertisement: messages.Advertisement, sampled_s: float) -> None:
+        """Takes in what a node says it can take; `sampled_s` is when, on our monotonic clock."""
         slot = self._slots.get(advertisement.node)
         if slot is None:
-            return False
+            return
         c = self._columns
-        was_admitting = self.is_admitting(slot, sampled_s)
         slot_headroom, slot_cost = headroom.columns_of(advertisement)
         c["capacity"][slot] = advertisement.capacity
         c["pods"][slot] = advertisement.pods
@@ -107,17 +106,12 @@ class Fleet:
         c["cost"][slot] = slot_cost
         c["sampled_s"][slot] = sampled_s
         self._settle(slot)
-        return not was_admitting and self.is_admitting(slot, sampled_s)
 
-    def clear_advertisement(self, name: str) -> None:
-        """Forgets what a node advertised."""
-        slot = self._slots.get(name)
-        if slot is not None:
-            self._columns.clear(slot, columns.ADVERTISED)
-            self.version += 1
-
-    def is_admitting(self, slot: int, now_s: float) -> bool:
+    def is_admitting(self, name: str, now_s: float) -> bool:
         """True where the node can take a Pod, as far as advertisement and reservations go."""
+        slot = self._slots.get(name)
+        if slot is None:
+            return False
         c = self._columns
         return bool(
             c["free"][slot] >= self.policy.threshold

@@ -25,7 +25,15 @@ def pods_left(headroom: Sequence[float], cost: Sequence[float], reserved: int) -
     >>> pods_left([4.0, 8e9], [1.0, 1e9], 2)
     2.0
     """
-    return min(h / c - reserved if h < UNLIMITED else UNLIMITED for h, c in zip(headroom, cost, strict=True))
+    least = UNLIMITED
+    for h, c in zip(headroom, cost, strict=True):
+        # Dimensions that limit nothing come last (`columns_of`). In the hot path of every decision.
+        if h == UNLIMITED:
+            break
+        left = h / c
+        if left < least:
+            least = left
+    return least - reserved
 
 
 def believed(
@@ -43,7 +51,7 @@ def believed(
 
 
 def columns_of(advertisement: messages.Advertisement) -> tuple[list[float], list[float]]:
-    """(H, c+), padded to DIMENSIONS_MAX with dimensions that limit nothing; `capacity` and 1 where none is stated."""
+    """(H, c+), scarcest first, padded to DIMENSIONS_MAX with what limits nothing; `capacity` and 1 where none is stated."""
     pairs = _pairs(advertisement)
     padding = DIMENSIONS_MAX - len(pairs)
     return (

@@ -68,11 +68,10 @@ class Queue:
     def __iter__(self) -> Iterator[Waiting]:
         return iter(list(self._waiting.values()))
 
-    @property
-    def parked_count(self) -> int:
-        """Pods in lanes for which there was no node."""
-        parked = {lane.demand for lane in self._lanes.values() if lane.is_parked}
-        return sum(each.demand in parked for each in self._waiting.values()) if parked else 0
+    def parked(self) -> list[Waiting]:
+        """The Pods for which there was no node when they were last looked at, in no order."""
+        demands_parked = {lane.demand for lane in self._lanes.values() if lane.is_parked}
+        return [each for each in self._waiting.values() if each.demand in demands_parked] if demands_parked else []
 
     def offer(self, pod: cluster.Pod, now_s: float) -> bool:
         """True where the Pod was not waiting with this demand and priority yet; otherwise it is brought up to date."""
@@ -123,10 +122,6 @@ class Queue:
         heapq.heappush(self._resting, (now_s + rest_s, waiting.pod.uid))
         return rest_s
 
-    def give_back(self, waiting: Waiting) -> None:
-        """Gives a Pod back as it was: it was taken but not decided on."""
-        self._insert(waiting)
-
     def unpark(self) -> None:
         """Opens every lane: something has happened that could help."""
         for lane in list(self._lanes.values()):
@@ -141,10 +136,6 @@ class Queue:
         while self._resting and self._due.get(self._resting[0][1]) != self._resting[0][0]:
             heapq.heappop(self._resting)
         return self._resting[0][0] if self._resting else None
-
-    def lane_mates(self, demand: demands.Demand) -> list[Waiting]:
-        """All waiting Pods of this demand, in no order."""
-        return [each for each in self._waiting.values() if each.demand == demand]
 
     def _insert(self, waiting: Waiting) -> None:
         self._waiting[waiting.pod.uid] = waiting

@@ -8,7 +8,7 @@ the Pod limit and requests, but are never reserved.
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
 from typing import TypeVar
 
 from carico_core.domain import cluster
@@ -83,13 +83,9 @@ class Ledger:
         """The claim of a Pod, or None."""
         return self._claims.get(uid)
 
-    def claims(self) -> Mapping[str, Claim]:
-        """All claims by UID (a live view)."""
-        return self._claims
-
-    def reserved_on(self, node: str) -> Mapping[str, float]:
-        """UID to since when it is uncovered, for the Pods reserved on `node`."""
-        return self._reserved.get(node, {})
+    def reservations(self) -> list[tuple[Claim, float]]:
+        """Every reserved claim and since when it is uncovered."""
+        return [(self._claims[uid], since_s) for each in self._reserved.values() for uid, since_s in each.items()]
 
     def place(self, claim: Claim) -> tuple[str, ...]:
         """The nodes whose load changed by this claim; one of the same UID is replaced and keeps its time."""

@@ -9,6 +9,7 @@ would cost more than a decision.
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -82,17 +83,20 @@ class Snapshot:
             pods=self.pods.item(slot),
             limit=self.limit.item(slot),
             seq=self.seq.item(slot),
-            headroom=tuple(self.headroom[slot].tolist()),
-            cost=tuple(self.cost[slot].tolist()),
+            headroom=self.headroom[slot].tolist(),
+            cost=self.cost[slot].tolist(),
             sampled_s=self.sampled_s.item(slot),
             reserved=self.reserved.item(slot),
             uncovered_since_s=self.uncovered_since_s.item(slot),
+            free=self.free.item(slot),
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRow:
-    """One node of a snapshot; the fields are the snapshot's columns."""
+class NodeRow(NamedTuple):
+    """One node of a snapshot; the fields are the snapshot's columns.
+
+    A named tuple and not a dataclass: two are made for every decision, and a frozen dataclass takes five times as long.
+    """
 
     node: cluster.Node
     pod_limit: int
@@ -104,38 +108,38 @@ class NodeRow:
     pods: int
     limit: float
     seq: int
-    headroom: tuple[float, ...]
-    cost: tuple[float, ...]
+    headroom: list[float]
+    cost: list[float]
     sampled_s: float
     reserved: int
     uncovered_since_s: float
+    # Pods that the node is believed to take now, reservations subtracted; -inf where nothing is advertised.
+    free: float
 
     @property
     def is_advertised(self) -> bool:
         """True where an advertisement of the node is known, whatever its age."""
         return self.sampled_s > -math.inf
 
-    def free(self, policy: policies.Policy) -> float:
-        """Pods that the node is believed to take now, reservations subtracted; -inf where nothing is advertised."""
-        if not self.is_advertised:
-            return -math.inf
-        return headroom.believed(
-            headroom.pods_left(self.headroom, self.cost, self.reserved),
-            capacity=self.capacity,
-            pods=self.pods,
-            reserved=self.reserved,
-            pod_slots=self.pod_limit - self.placed,
-            core_slots=policy.max_pods_per_core * self.node.allocatable_cores - self.workloads,
-            limit=self.limit,
-        )
-
-    def with_pod(self, *, cores: float, size_bytes: float) -> "NodeRow":
+    def with_pod(self, *, cores: float, size_bytes: float, policy: policies.Policy) -> "NodeRow":
         """The row with one more reserved Pod of these requests."""
-        return dataclasses.replace(
-            self,
-            placed=self.placed + 1,
-            workloads=self.workloads + 1,
+        reserved, placed, workloads = self.reserved + 1, self.placed + 1, self.workloads + 1
+        free = self.free
+        if self.is_advertised:
+            free = headroom.believed(
+                headroom.pods_left(self.headroom, self.cost, reserved),
+                capacity=self.capacity,
+                pods=self.pods,
+                reserved=reserved,
+                pod_slots=self.pod_limit - placed,
+                core_slots=policy.max_pods_per_core * self.node.allocatable_cores - workloads,
+                limit=self.limit,
+            )
+        return self._replace(
+            placed=placed,
+            workloads=workloads,
             used_cores=self.used_cores + cores,
             used_bytes=self.used_bytes + size_bytes,
-            reserved=self.reserved + 1,
+            reserved=reserved,
+            free=free,
         )

@@ -18,7 +18,7 @@ class Capacity:
 
     def refuse(self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot) -> str | None:
         """States what is free and the threshold."""
-        free = row.free(view.policy)
+        free = row.free
         if free >= view.policy.threshold:
             return None
         if free == float("-inf"):
@@ -35,7 +35,7 @@ class AbsoluteScore:
 
     def score(self, row: snapshot.NodeRow, view: snapshot.Snapshot) -> float:
         """The score of one node."""
-        return row.free(view.policy)
+        return row.free
 
 
 class RelativeScore:
@@ -53,7 +53,7 @@ class RelativeScore:
 
     def score(self, row: snapshot.NodeRow, view: snapshot.Snapshot) -> float:
         """The score of one node."""
-        free = row.free(view.policy)
+        free = row.free
         whole = free + row.reserved + row.pods
         return free / whole if whole > 0 else free
 

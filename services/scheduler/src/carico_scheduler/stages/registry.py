@@ -21,9 +21,10 @@ from carico_scheduler.stages import (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """Filters in order, and the scorer."""
+    """Filters in order, those of them that go by more than facts, and the scorer."""
 
     filters: tuple[protocol.Filter, ...]
+    by_columns: tuple[protocol.Filter, ...]
     scorer: protocol.Scorer
 
 
@@ -44,9 +45,14 @@ def _hard() -> tuple[protocol.Filter, ...]:
 def by_capacity(policy: policies.Policy) -> Stages:
     """The stages that decide by advertised capacity."""
     told = (freshness.Advertised(), freshness.Fresh(), trust.Trusted(), capacity.Capacity())
-    return Stages(filters=_hard() + told, scorer=capacity.scorer_of(policy.score))
+    return _stages(_hard() + told, capacity.scorer_of(policy.score))
 
 
 def without_capacity() -> Stages:
     """The stages while nobody advertises and the policy says to go by requests."""
-    return Stages(filters=_hard(), scorer=by_requests.RequestsScore())
+    return _stages(_hard(), by_requests.RequestsScore())
+
+
+def _stages(filters: tuple[protocol.Filter, ...], scorer: protocol.Scorer) -> Stages:
+    by_columns = tuple(each for each in filters if not each.by_facts)
+    return Stages(filters=filters, by_columns=by_columns, scorer=scorer)

@@ -1,0 +1,181 @@
+"""Binds Pods to the nodes chosen for them: pipelined, each exactly once, and never in doubt for good.
+
+The API decides: a bind names the Pod's UID, and a second one is refused. Where an answer is missing or says conflict,
+the Pod itself is asked until it tells; meanwhile its reservation stays and no other node is tried. While the API does
+not answer, no new bind is begun.
+"""
+
+import asyncio
+import dataclasses
+import enum
+import random
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from carico_core.domain import cluster, errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube_actions, kube_watch
+from carico_core.wire import kubernetes
+
+ASK_FIRST_S = 0.1
+ASK_MOST_S = 2.0
+
+
+class Fate(enum.StrEnum):
+    """How a bind came out."""
+
+    BOUND = "bound"
+    # Bound by someone else; `Result.pod` is the Pod.
+    ELSEWHERE = "elsewhere"
+    # Not bound: it may wait again.
+    UNBOUND = "unbound"
+    # Deleted, or replaced by another Pod of its name.
+    GONE = "gone"
+    # The watch told before the API answered.
+    SETTLED = "settled"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The outcome of one bind. `pod` is the Pod where the API was asked for it."""
+
+    uid: str
+    node: str
+    fate: Fate
+    is_conflict: bool
+    detail: str
+    took_s: float
+    pod: cluster.Pod | None = None
+
+
+class Witness(Protocol):
+    """What the watch has told meanwhile."""
+
+    def is_settled(self, uid: str) -> bool:
+        """True where the Pod is known to be bound or gone."""
+
+
+class Binder:
+    """Up to `most` binds at a time; `on_result` gets every outcome, once per `start`."""
+
+    def __init__(
+        self,
+        api: kube_actions.Api,
+        *,
+        witness: Witness,
+        clock: clocks.Clock,
+        rng: random.Random,
+        most: int,
+        timeout_s: float,
+        on_result: Callable[[Result], None],
+    ) -> None:
+        self._api = api
+        self._witness = witness
+        self._clock = clock
+        self._rng = rng
+        self._most = most
+        self._timeout_s = timeout_s
+        self._on_result = on_result
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Pods whose outcome the API has not told for want of an answer.
+        self._doubtful: set[str] = set()
+
+    @property
+    def room(self) -> int:
+        """How many binds may be begun now: none while the API leaves an earlier one in doubt."""
+        return 0 if self._doubtful else self._most - len(self._tasks)
+
+    @property
+    def in_flight(self) -> int:
+        """Binds under way."""
+        return len(self._tasks)
+
+    @property
+    def doubtful_count(self) -> int:
+        """Binds whose outcome is not known because the API does not answer."""
+        return len(self._doubtful)
+
+    def start(self, pod: cluster.Pod, node: str) -> None:
+        """Begins to bind `pod` to `node`."""
+        task = asyncio.create_task(self._bind(pod, node), name=f"bind {pod.key}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def drain(self, timeout_s: float) -> int:
+        """How many binds were still in doubt after `timeout_s`, and were left to the next start's watch."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+        left = list(self._tasks)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        return len(left)
+
+    async def _bind(self, pod: cluster.Pod, node: str) -> None:
+        began_s = self._clock.monotonic_s()
+        try:
+            result = await self._attempt(pod, node)
+        except Exception as error:  # the boundary of one Pod: whatever happened, it is not lost
+            result = _result(pod, node, Fate.UNBOUND, detail=f"{type(error).__name__}: {error}")
+        finally:
+            self._doubtful.discard(pod.uid)
+        # Makes room before the outcome is told, so that whoever is told finds it.
+        current = asyncio.current_task()
+        if current is not None:
+            self._tasks.discard(current)
+        self._on_result(dataclasses.replace(result, took_s=self._clock.monotonic_s() - began_s))
+
+    async def _attempt(self, pod: cluster.Pod, node: str) -> Result:
+        try:
+            await kube_actions.bind(
+                self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node, timeout_s=self._timeout_s
+            )
+        except errors.NotFound as error:
+            return _result(pod, node, Fate.GONE, detail=str(error))
+        except errors.Conflict as error:
+            return await self._ask(pod, node, detail=str(error), is_conflict=True)
+        except errors.ApiUnavailable as error:
+            self._doubtful.add(pod.uid)
+            return await self._ask(pod, node, detail=str(error), is_conflict=False)
+        except errors.ApiError as error:
+            return _result(pod, node, Fate.UNBOUND, detail=str(error))
+        return _result(pod, node, Fate.BOUND, detail="")
+
+    async def _ask(self, pod: cluster.Pod, node: str, *, detail: str, is_conflict: bool) -> Result:
+        """What the API says has become of the Pod, asked until it answers or the watch tells."""
+        backoff = kube_watch.Backoff(first_s=ASK_FIRST_S, most_s=ASK_MOST_S, rng=self._rng)
+        while not self._witness.is_settled(pod.uid):
+            try:
+                found = await self._api.request("GET", kube_actions.pod_path(pod.namespace, pod.name))
+            except errors.NotFound:
+                return _result(pod, node, Fate.GONE, detail=detail, is_conflict=is_conflict)
+            except (errors.ApiError, errors.ApiUnavailable):
+                self._doubtful.add(pod.uid)
+                await asyncio.sleep(backoff.next_s())
+                continue
+            return _read(pod, node, found, detail=detail, is_conflict=is_conflict)
+        return _result(pod, node, Fate.SETTLED, detail=detail, is_conflict=is_conflict)
+
+
+def _read(pod: cluster.Pod, node: str, found: Any, *, detail: str, is_conflict: bool) -> Result:
+    """The outcome that the API's answer tells."""
+    now = kubernetes.parse_pod(found)
+    if now.uid != pod.uid:
+        return _result(pod, node, Fate.GONE, detail=detail, is_conflict=is_conflict)
+    if now.node_name == node:
+        fate = Fate.BOUND
+    else:
+        fate = Fate.UNBOUND if now.node_name is None else Fate.ELSEWHERE
+    return _result(pod, node, fate, detail=detail, is_conflict=is_conflict, found=now)
+
+
+def _result(
+    pod: cluster.Pod,
+    node: str,
+    fate: Fate,
+    *,
+    detail: str,
+    is_conflict: bool = False,
+    found: cluster.Pod | None = None,
+) -> Result:
+    return Result(uid=pod.uid, node=node, fate=fate, is_conflict=is_conflict, detail=detail, took_s=0.0, pod=found)

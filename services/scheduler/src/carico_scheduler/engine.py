@@ -1,0 +1,310 @@
+"""The scheduler at work: takes in what the API and the bus say, decides, binds, and tells what came of it.
+
+Event driven: whatever could let a Pod be placed wakes the decision loop at once. All state is changed on one event
+loop, between two awaits, so that a cycle sees it whole.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Protocol
+
+from carico_core.domain import decision
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube as kubes
+from carico_core.runtime import logs
+from carico_core.wire import freshness, kubernetes
+from carico_scheduler import binder as binders
+from carico_scheduler import cycle as cycles
+from carico_scheduler import decisions, events, explain, instruments, intake, reporter, snapshot, state
+from carico_scheduler import policy as policies
+
+PODS = "/api/v1/pods"
+NODES = "/api/v1/nodes"
+REPORT_EVERY_S = 0.5
+# The decision loop turns at least this often, idle or not, so that its heartbeat shows that it lives.
+BEAT_S = 1.0
+
+
+class Kube(binders.kube_actions.Api, Protocol):
+    """What is needed of the Kubernetes API."""
+
+    def mirror(self, path: str, *, params: Mapping[str, str] | None = None) -> AsyncGenerator[kubes.MirrorEvent, None]:
+        """List and watch for ever."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What an engine is put together from."""
+
+    policy: policies.Policy
+    kube: Kube
+    clock: clocks.Clock
+    rng: random.Random
+    log: decisions.Log
+    events: events.Writer
+    metrics: instruments.Instruments
+    binds_in_flight: int
+    bind_timeout_s: float
+    event_after_s: float
+
+
+class Engine:
+    """One scheduler: `follow_pods`, `follow_nodes`, `decide_forever` and `report_forever` run side by side."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._clock = parts.clock
+        self._metrics = parts.metrics
+        self._line = logs.get("scheduler")
+        self._drop_line = logs.RateLimited(self._line, clock=parts.clock)
+        self.state = state.State(parts.policy, parts.rng)
+        self.intake = intake.Intake(lease_s=parts.policy.lease_s, on_drop=self._on_drop)
+        self.binder = binders.Binder(
+            parts.kube,
+            witness=self.state,
+            clock=parts.clock,
+            rng=parts.rng,
+            most=parts.binds_in_flight,
+            timeout_s=parts.bind_timeout_s,
+            on_result=self._on_result,
+        )
+        self._cycle = cycles.Cycle(parts.policy)
+        self._reporter = reporter.Reporter(
+            cycle=self._cycle, log=parts.log, events=parts.events, event_after_s=parts.event_after_s
+        )
+        self._facts: dict[str, decisions.Facts] = {}
+        self._wake = asyncio.Event()
+        # What each mirror lacks; empty: decisions may be made.
+        self.away: dict[str, str] = {PODS: "Pods not listed yet", NODES: "Nodes not listed yet"}
+        self.beat_s = parts.clock.monotonic_s()
+
+    def on_advertisement(self, subject: str, payload: bytes) -> None:
+        """Takes in a message from the bus; nothing is decoded before the next cycle."""
+        self.intake.store(subject, payload, self._clock.monotonic_s())
+        self._wake.set()
+
+    def recall(self, stored: list[tuple[str, bytes]]) -> None:
+        """Takes in the advertisements that the bus had kept."""
+        now_s, wall_ns = self._clock.monotonic_s(), self._clock.wall_ns()
+        for subject, payload in stored:
+            heard = self.intake.recall(subject, payload, now_s=now_s, wall_ns=wall_ns)
+            if heard is not None:
+                self.state.put_advertisement(heard, now_s)
+
+    async def follow_pods(self) -> None:
+        """Never; keeps the state in step with the API's Pods."""
+        parse = self._parser("pod", kubernetes.parse_pod)
+        async with contextlib.aclosing(self._parts.kube.mirror(PODS)) as mirror:
+            async for event in mirror:
+                now_s = self._clock.monotonic_s()
+                match event:
+                    case kubes.Listed():
+                        self.state.put_pods(filter(None, map(parse, event.objects)), now_s)
+                    case kubes.Changed(type="DELETED"):
+                        self.state.remove_pod(str(event.object["metadata"].get("uid", "")))
+                    case kubes.Changed() if (pod := parse(event.object)) is not None:
+                        self.state.put_pod(pod, now_s)
+                self._note(PODS, event)
+
+    async def follow_nodes(self) -> None:
+        """Never; keeps the state in step with the API's Nodes."""
+        parse = self._parser("node", kubernetes.parse_node)
+        async with contextlib.aclosing(self._parts.kube.mirror(NODES)) as mirror:
+            async for event in mirror:
+                match event:
+                    case kubes.Listed():
+                        self.state.put_nodes(filter(None, map(parse, event.objects)))
+                    case kubes.Changed(type="DELETED"):
+                        self.state.remove_node(str(event.object["metadata"].get("name", "")))
+                    case kubes.Changed() if (node := parse(event.object)) is not None:
+                        self.state.put_node(node)
+                self._note(NODES, event)
+
+    async def decide_forever(self) -> None:
+        """Never; decides whenever something has happened."""
+        while True:
+            await self._until_woken()
+            self.beat_s = self._clock.monotonic_s()
+            self.step()
+            await asyncio.sleep(0)
+
+    async def report_forever(self) -> None:
+        """Never; tells about Pods that wait, and keeps the gauges."""
+        while True:
+            await asyncio.sleep(REPORT_EVERY_S)
+            self.report()
+
+    def step(self) -> int:
+        """How many Pods were placed: takes in what has come, and runs one cycle."""
+        now_s = self._clock.monotonic_s()
+        for heard in self.intake.drain():
+            self.state.put_advertisement(heard, now_s)
+            self._metrics.advertisements.inc()
+        room = self.binder.room
+        if self.away or room <= 0 or not len(self.state.queue):
+            return 0
+        view = self.state.fleet.snapshot(now_s)
+        outcome = self._cycle.run(view, self.state.queue, most=room)
+        if not outcome.placed and not outcome.unplaced:
+            return 0
+        took_s = self._clock.monotonic_s() - now_s
+        self._metrics.cycle_s.observe(took_s)
+        decided_us = took_s * 1e6 / (len(outcome.placed) + len(outcome.unplaced))
+        # All records first: they read the snapshot, which is good until the state changes.
+        facts = [_facts_of(placement, decided_us) for placement in outcome.placed]
+        for placement, each in zip(outcome.placed, facts, strict=True):
+            self._begin(placement, each, now_s)
+        self._metrics.decisions.labels("unschedulable").inc(len(outcome.unplaced))
+        self._log_cycle(view, outcome, took_s)
+        return len(outcome.placed)
+
+    def report(self) -> None:
+        """One round of telling why Pods wait; the gauges."""
+        now_s = self._clock.monotonic_s()
+        queue = self.state.queue
+        if not self.away and self._reporter.round(queue, self.state.fleet.snapshot(now_s)):
+            self._metrics.missed_wakes.inc()
+            queue.unpark()
+            self._wake.set()
+        self._metrics.waiting.set(len(queue))
+        self._metrics.parked.set(len(queue.parked()))
+        self._metrics.binding.set(self.binder.in_flight)
+        self._metrics.reserved.set(self.state.ledger.reserved_count)
+        self._count_nodes(self.state.fleet.snapshot(now_s))
+
+    def _begin(self, placement: cycles.Placement, facts: decisions.Facts, now_s: float) -> None:
+        """Reserves the node and begins the bind."""
+        waiting = placement.waiting
+        waiting.attempts += 1
+        self._facts[waiting.pod.uid] = facts
+        self.state.assume(waiting, placement.row.node.name, now_s)
+        self.binder.start(waiting.pod, placement.row.node.name)
+        if placement.row.is_advertised:
+            self._metrics.age_s.observe(max(now_s - placement.row.sampled_s, 0.0))
+        for reason, count in facts.refused.items():
+            self._metrics.rejections.labels(reason).inc(count)
+
+    def _on_result(self, result: binders.Result) -> None:
+        """Takes in how a bind came out."""
+        facts = self._facts.pop(result.uid)
+        waiting = self.state.binding(result.uid)
+        if result.pod is not None and self.state.pod(result.uid) is not None:
+            self.state.put_pod(result.pod, self._clock.monotonic_s())
+        fate = self._settled_fate(result) if result.fate is binders.Fate.SETTLED else result.fate
+        outcome, message = self._conclude(result, fate, facts)
+        self._metrics.binds.labels(fate.value).inc()
+        self._metrics.bind_s.observe(result.took_s)
+        self._metrics.decisions.labels(outcome.value).inc()
+        if waiting is not None:
+            is_bound = outcome is decision.Outcome.BOUND
+            node = facts.node if is_bound else None
+            self._parts.log.record(waiting, dataclasses.replace(facts, outcome=outcome, node=node, message=message))
+            if is_bound:
+                self._metrics.waited_s.observe(max(self._clock.monotonic_s() - waiting.since_s, 0.0))
+                self._parts.events.scheduled(waiting.pod, explain.event_text(waiting.pod, result.node))
+        self._wake.set()
+
+    def _conclude(
+        self, result: binders.Result, fate: binders.Fate, facts: decisions.Facts
+    ) -> tuple[decision.Outcome, str]:
+        """Brings the state up to date; the outcome and its message."""
+        match fate:
+            case binders.Fate.BOUND:
+                self.state.confirm(result.uid)
+                return decision.Outcome.BOUND, facts.message
+            case binders.Fate.ELSEWHERE:
+                self.state.confirm(result.uid)
+                return decision.Outcome.BIND_CONFLICT, f"bound elsewhere meanwhile: {result.detail}"
+            case binders.Fate.GONE:
+                self.state.remove_pod(result.uid)
+                return decision.Outcome.DROPPED, f"the Pod has gone: {result.detail}"
+        self.state.revoke(result.uid, self._clock.monotonic_s())
+        self._line.warning("bind failed", uid=result.uid, node=result.node, detail=result.detail)
+        outcome = decision.Outcome.BIND_CONFLICT if result.is_conflict else decision.Outcome.BIND_FAILED
+        return outcome, f"not bound to {result.node}: {result.detail}"
+
+    def _settled_fate(self, result: binders.Result) -> binders.Fate:
+        """What the watch has told of a Pod whose bind got no answer."""
+        claim = self.state.ledger.find(result.uid)
+        if claim is None:
+            return binders.Fate.GONE
+        return binders.Fate.BOUND if claim.node == result.node else binders.Fate.ELSEWHERE
+
+    def _note(self, path: str, event: kubes.MirrorEvent) -> None:
+        """Notes whether the mirror of `path` can be relied on."""
+        match event:
+            case kubes.Listed():
+                if self.away.pop(path, None) is not None:
+                    self._line.info("listed", path=path, objects=len(event.objects))
+            case kubes.Away():
+                self.away[path] = f"the API does not answer: {event.error}"
+                self._line.warning("API away", path=path, error=str(event.error))
+        self._wake.set()
+
+    def _parser(self, kind: str, parse: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
+        """`parse`, with None for what cannot be read: one odd object must not stop the scheduler."""
+
+        def parse_or_none(obj: Mapping[str, Any]) -> Any:
+            try:
+                return parse(obj)
+            except ValueError as error:
+                self._metrics.bad_objects.labels(kind).inc()
+                self._drop_line.warning((kind, str(error)), "object cannot be read", kind=kind, error=str(error))
+                return None
+
+        return parse_or_none
+
+    def _on_drop(self, subject: str, reason: str, detail: str) -> None:
+        self._metrics.drops.labels(reason).inc()
+        self._drop_line.warning((subject, reason), "message dropped", subject=subject, reason=reason, detail=detail)
+
+    async def _until_woken(self) -> None:
+        """Returns when something has happened, a resting Pod is due, or it is time for a heartbeat."""
+        if not len(self.intake):
+            due_s = self.state.queue.next_due_s()
+            rest_s = BEAT_S if due_s is None else min(max(due_s - self._clock.monotonic_s(), 0.0), BEAT_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(rest_s):
+                    await self._wake.wait()
+        self._wake.clear()
+
+    def _count_nodes(self, view: snapshot.Snapshot) -> None:
+        counts = dict.fromkeys(freshness.Freshness, 0)
+        for age_s in (view.now_s - view.sampled_s[view.present]).tolist():
+            counts[freshness.classify(age_s, lease_s=self._parts.policy.lease_s)] += 1
+        for each, count in counts.items():
+            self._metrics.nodes.labels(each.value).set(count)
+        suspect = view.present & (view.uncovered_since_s < view.now_s - self._parts.policy.suspect_after_s)
+        self._metrics.suspects.set(int(suspect.sum()))
+
+    def _log_cycle(self, view: snapshot.Snapshot, outcome: cycles.Outcome, took_s: float) -> None:
+        """One line a cycle; at debug where it placed nothing, as a full cluster runs many of those."""
+        write = self._line.info if outcome.placed else self._line.debug
+        write(
+            "cycle",
+            placed=len(outcome.placed),
+            unplaced=len(outcome.unplaced),
+            waiting=len(self.state.queue),
+            in_flight=self.binder.in_flight,
+            reserved=self.state.ledger.reserved_count,
+            nodes=view.count,
+            took_us=round(took_s * 1e6),
+        )
+
+
+def _facts_of(placement: cycles.Placement, decided_us: float) -> decisions.Facts:
+    """What the record will say of a placement."""
+    board, row = placement.board, placement.row
+    threshold = board.view.policy.threshold
+    return decisions.Facts(
+        outcome=decision.Outcome.BOUND,
+        node=row.node.name,
+        free=placement.free,
+        candidates=explain.candidates_of(board, placement.others, (row, placement.score)),
+        refused=placement.refused,
+        message=explain.why_placed(row.node.name, placement.free, threshold),
+        decided_us=decided_us,
+    )

@@ -1,0 +1,73 @@
+"""Kubernetes Events about Pods, written beside the binds and never in their way: bounded, paced, and lost if need be."""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from typing import Protocol
+
+from carico_core.domain import cluster, errors
+from carico_core.runtime import kube
+
+WAITING_MAX = 1024
+SCHEDULED = "Scheduled"
+FAILED = "FailedScheduling"
+
+
+class Recorder(Protocol):
+    """What writes an Event."""
+
+    async def record(self, pod: cluster.Pod, *, reason: str, action: str, note: str, warning: bool = False) -> None:
+        """Writes it, or raises `ApiError` or `ApiUnavailable`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """One Event to write."""
+
+    pod: cluster.Pod
+    reason: str
+    text: str
+    is_warning: bool
+
+
+class Writer:
+    """One Event at a time, at most so many a second; when the line is full the newest is dropped and counted."""
+
+    def __init__(self, recorder: Recorder, *, pace: kube.Pace, on_drop: Callable[[str], None]) -> None:
+        """`on_drop(why)` is told of each Event that is not written."""
+        self._recorder = recorder
+        self._pace = pace
+        self._on_drop = on_drop
+        self._notes: asyncio.Queue[Note] = asyncio.Queue(WAITING_MAX)
+
+    @property
+    def waiting_count(self) -> int:
+        """Events that wait to be written."""
+        return self._notes.qsize()
+
+    def scheduled(self, pod: cluster.Pod, text: str) -> None:
+        """Says where a Pod was put."""
+        self._put(Note(pod=pod, reason=SCHEDULED, text=text, is_warning=False))
+
+    def failed(self, pod: cluster.Pod, text: str) -> None:
+        """Says why a Pod waits."""
+        self._put(Note(pod=pod, reason=FAILED, text=text, is_warning=True))
+
+    async def write_forever(self) -> None:
+        """Never; writes Events in the order they were given."""
+        while True:
+            note = await self._notes.get()
+            await self._pace.wait()
+            try:
+                await self._recorder.record(
+                    note.pod, reason=note.reason, action="Binding" if note.reason == SCHEDULED else "Scheduling",
+                    note=note.text, warning=note.is_warning,
+                )  # fmt: skip
+            except errors.CaricoError as error:
+                self._on_drop(type(error).__name__)
+
+    def _put(self, note: Note) -> None:
+        try:
+            self._notes.put_nowait(note)
+        except asyncio.QueueFull:
+            self._on_drop("queue_full")

@@ -1,0 +1,78 @@
+"""Decisions in words and as records: why this node, and why not the others."""
+
+import math
+from collections.abc import Mapping
+
+from carico_core.domain import cluster, decision
+from carico_scheduler import cycle, snapshot
+
+_PHRASES = {
+    decision.Reason.NODE_NAME: "not the node that the Pod names",
+    decision.Reason.UNSCHEDULABLE: "cordoned or being deleted",
+    decision.Reason.NOT_READY: "not ready",
+    decision.Reason.TAINT: "tainted",
+    decision.Reason.NODE_SELECTOR: "without the labels wanted",
+    decision.Reason.REQUESTS: "short of requested resources",
+    decision.Reason.POD_LIMIT: "at the Pod limit",
+    decision.Reason.NO_ADVERTISEMENT: "without an advertisement",
+    decision.Reason.STALE: "with a stale advertisement",
+    decision.Reason.SUSPECT: "suspect",
+    decision.Reason.CAPACITY: "at capacity",
+    decision.Reason.UNSUPPORTED: "refused as the Pod's constraints are not supported",
+}
+# Events are at most 1 kB, and nobody reads more.
+_DETAIL_MAX = 160
+
+
+def why_unplaced(refused: Mapping[str, int], nodes: int, examples: tuple[decision.Candidate, ...]) -> str:
+    """One line in the manner of kube-scheduler: how many nodes fit, and by reason why the others do not.
+
+    >>> why_unplaced({"not_ready": 2}, 2, ())
+    '0/2 nodes fit: 2 not ready'
+    """
+    if nodes == 0:
+        return "0/0 nodes fit: the cluster has no nodes"
+    parts = []
+    for reason, count in sorted(refused.items(), key=lambda item: -item[1]):
+        example = next((each for each in examples if each.rejection and each.rejection.reason == reason), None)
+        detail = f" ({example.node}: {example.rejection.detail[:_DETAIL_MAX]})" if example and example.rejection else ""
+        parts.append(f"{count} {_PHRASES[decision.Reason(reason)]}{detail}")
+    return f"0/{nodes} nodes fit: {', '.join(parts)}"
+
+
+def why_placed(node: str, free: float | None, threshold: float) -> str:
+    """One line about the node chosen."""
+    if free is None:
+        return f"{node} chosen by requests: no node advertises"
+    return f"{node} had room for {free:.1f} Pods (threshold {threshold:g})"
+
+
+def candidates_of(
+    board: cycle.Board, seen: cycle.Seen, chosen: tuple[snapshot.NodeRow, float] | None = None
+) -> tuple[decision.Candidate, ...]:
+    """The chosen node first, then the best of the rest, as they stood when it was decided."""
+    found = [] if chosen is None else [candidate_of(board, *chosen)]
+    for slot, score, row in zip(seen.slots, seen.scores, seen.rows, strict=True):
+        row = row or board.view.row(slot)
+        if chosen is None or row.node.name != chosen[0].node.name:
+            found.append(candidate_of(board, row, score))
+    return tuple(found[: cycle.SEEN_MAX])
+
+
+def candidate_of(board: cycle.Board, row: snapshot.NodeRow, score: float) -> decision.Candidate:
+    """A node as a record. `capacity` is what it is believed to take, before reservations."""
+    free = row.free if row.is_advertised else None
+    return decision.Candidate(
+        node=row.node.name,
+        capacity=None if free is None else max(free + row.reserved, 0.0),
+        reserved=float(row.reserved),
+        age_s=max(board.view.now_s - row.sampled_s, 0.0) if row.is_advertised else None,
+        seq=row.seq if row.is_advertised else None,
+        score=score if math.isfinite(score) else None,
+        rejection=None if math.isfinite(score) else board.rejection(row),
+    )
+
+
+def event_text(pod: cluster.Pod, node: str) -> str:
+    """The note of a Scheduled Event, as kube-scheduler writes it."""
+    return f"Successfully assigned {pod.key} to {node}"

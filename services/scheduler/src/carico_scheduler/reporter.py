@@ -1,0 +1,99 @@
+"""Tells people why Pods wait: a decision record and an Event each, as seldom as will do.
+
+A record is written when the set of reasons for a Pod changes, and every RECORD_EVERY_S; an Event more seldom, and
+not for a Pod that has only just come: waiting for room is how CARICO works, not a failure.
+"""
+
+import dataclasses
+from typing import Protocol
+
+from carico_core.domain import cluster, decision
+from carico_scheduler import cycle as cycles
+from carico_scheduler import decisions, explain, snapshot
+from carico_scheduler import demand as demands
+from carico_scheduler import queue as queues
+
+RECORD_EVERY_S = 10.0
+EVENT_EVERY_S = 60.0
+# Pods told about in one round: with thousands waiting, the rounds take turns.
+PODS_A_ROUND = 64
+
+
+class Sink(Protocol):
+    """Where Events go."""
+
+    def failed(self, pod: cluster.Pod, text: str) -> None:
+        """Says why a Pod waits."""
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class _Told:
+    reasons: frozenset[str]
+    recorded_s: float
+    event_reasons: frozenset[str]
+    event_s: float
+
+
+class Reporter:
+    """Remembers what was said of each waiting Pod."""
+
+    def __init__(self, *, cycle: cycles.Cycle, log: decisions.Log, events: Sink, event_after_s: float) -> None:
+        self._cycle = cycle
+        self._log = log
+        self._events = events
+        self._event_after_s = event_after_s
+        self._told: dict[str, _Told] = {}
+
+    def round(self, queue: queues.Queue, view: snapshot.Snapshot) -> bool:
+        """True where a Pod that was thought to fit nowhere does: the caller opens the queue again.
+
+        Tells about waiting Pods whose turn it is.
+        """
+        self._told = {uid: told for uid, told in self._told.items() if uid in queue}
+        boards: dict[demands.Demand, tuple[cycles.Board, decisions.Facts]] = {}
+        told, fits = 0, False
+        for waiting in queue.parked():
+            if waiting.demand not in boards:
+                boards[waiting.demand] = self._facts(waiting.demand, view)
+            board, facts = boards[waiting.demand]
+            fits = fits or board.best(waiting.pod.uid) != snapshot.NO_NODE
+            if not fits and told < PODS_A_ROUND:
+                told += self._tell(waiting, facts, view.now_s)
+        return fits
+
+    def _facts(self, demand: demands.Demand, view: snapshot.Snapshot) -> tuple[cycles.Board, decisions.Facts]:
+        board = self._cycle.explain(view, demand)
+        candidates = explain.candidates_of(board, board.seen())
+        facts = decisions.Facts(
+            outcome=decision.Outcome.UNSCHEDULABLE,
+            node=None,
+            free=None,
+            candidates=candidates,
+            refused=board.refused,
+            message=explain.why_unplaced(board.refused, view.count, candidates),
+        )
+        return board, facts
+
+    def _tell(self, waiting: queues.Waiting, facts: decisions.Facts, now_s: float) -> bool:
+        """True where something was said."""
+        reasons = frozenset(facts.refused)
+        told = self._told.get(waiting.pod.uid)
+        if told is None:
+            told = _Told(
+                reasons=frozenset(), recorded_s=float("-inf"), event_reasons=frozenset(), event_s=float("-inf")
+            )
+            self._told[waiting.pod.uid] = told
+        is_due = now_s - told.recorded_s >= RECORD_EVERY_S or (told.reasons != reasons)
+        if is_due:
+            told.reasons, told.recorded_s = reasons, now_s
+            self._log.record(waiting, facts)
+        if now_s - waiting.since_s >= self._event_after_s and self._is_event_due(told, reasons, now_s):
+            told.event_reasons, told.event_s = reasons, now_s
+            self._events.failed(waiting.pod, facts.message)
+            return True
+        return is_due
+
+    @staticmethod
+    def _is_event_due(told: _Told, reasons: frozenset[str], now_s: float) -> bool:
+        every_s = EVENT_EVERY_S if told.event_reasons == reasons else RECORD_EVERY_S
+        return now_s - told.event_s >= every_s

@@ -1,0 +1,77 @@
+"""The settings of the scheduler."""
+
+import dataclasses
+
+from carico_core.runtime import bus as buses
+from carico_core.runtime import kube as kubes
+from carico_core.runtime import settings
+from carico_scheduler import policy as policies
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    """Read once in `main`: environment CARICO_SCHEDULER_..., flags --..."""
+
+    threshold: float = settings.setting(
+        1.0, help="least free capacity of a node that gets a Pod", unit="Pods", minimum=0.01, maximum=1000,
+        why="room for one whole Pod",
+    )  # fmt: skip
+    score: policies.ScoreMode = settings.setting(
+        policies.ScoreMode.ABSOLUTE, help="rank nodes by free capacity, absolute or relative to their size"
+    )
+    release: policies.Release = settings.setting(
+        policies.Release.COVERS,
+        help="a reservation ends when an advertisement covers the Pod, or (paper) when the Pod leaves Pending",
+        why="paper leaves a gap of up to a second through which a burst over-admits",
+    )
+    fallback: policies.Fallback = settings.setting(
+        policies.Fallback.WAIT, help="while no node has a usable advertisement: wait, or place by requests"
+    )
+    max_pods_per_core: float = settings.setting(
+        16.0, help="most Pods a core is believed to take, whatever is advertised", unit="Pods per core",
+        minimum=0.1, maximum=1000,
+        why="a node that lies harms only itself, up to this; OpenShift's podsPerCore is 10, idle servers need more",
+    )  # fmt: skip
+    suspect_after_s: float = settings.setting(
+        30.0, help="how long a Pod may stay out of its node's advertisements before the node gets no more",
+        unit="s", minimum=1.0, maximum=3600,
+    )  # fmt: skip
+    binds_in_flight: int = settings.setting(
+        32, help="most binds at a time", minimum=1, maximum=1024,
+        why="enough to hide the API's latency; more only makes decisions older",
+    )  # fmt: skip
+    bind_timeout_s: float = settings.setting(
+        5.0, help="how long a bind may take before the Pod is asked what became of it", unit="s",
+        minimum=0.1, maximum=60,
+    )  # fmt: skip
+    event_after_s: float = settings.setting(
+        3.0, help="how long a Pod waits before an Event says why", unit="s", minimum=0.0, maximum=3600,
+        why="waiting for room is usual; an Event for each moment of it would only load the API",
+    )  # fmt: skip
+    events_per_s: float = settings.setting(
+        20.0, help="most Events written", unit="1/s", minimum=0.1, maximum=10000, why="Events never crowd out binds"
+    )
+    seed: int = settings.setting(
+        -1, help="seed of the backoff's randomness; -1 takes one from the clock", minimum=-1, maximum=2**31
+    )
+    stop_timeout_s: float = settings.setting(
+        5.0, help="how long a stop waits for binds under way", unit="s", minimum=0.0, maximum=60
+    )
+    http_host: str = settings.setting("127.0.0.1", help="address of /healthz, /readyz and /metrics")
+    http_port: int = settings.setting(0, help="its port; 0 a free one, -1 none", minimum=-1, maximum=65535)
+    log_level: str = settings.setting("info", help="least level logged", choices=("debug", "info", "warning", "error"))
+    log_json: bool | None = settings.setting(None, help="JSON log lines", why="JSON unless stderr is a terminal")
+    bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
+    kube: kubes.KubeSettings = dataclasses.field(default_factory=kubes.KubeSettings)
+
+    def rules(self) -> policies.Policy:
+        """The rules of the cycle among these."""
+        return policies.Policy(
+            threshold=self.threshold,
+            score=self.score,
+            release=self.release,
+            fallback=self.fallback,
+            max_pods_per_core=self.max_pods_per_core,
+            lease_s=self.bus.lease_s,
+            suspect_after_s=self.suspect_after_s,
+        )

@@ -1,0 +1,192 @@
+"""What the scheduler knows, kept in step with the API and the advertisements: fleet, claims and queue together.
+
+Pure: events in, changed state out. Everything in it can be rebuilt from the API's lists of Pods and Nodes and the
+newest advertisements, which is what happens at a start.
+"""
+
+import dataclasses
+import random
+from collections.abc import Iterable
+
+from carico_core.domain import cluster, messages
+from carico_scheduler import demand as demands
+from carico_scheduler import fleet as fleets
+from carico_scheduler import policy as policies
+from carico_scheduler import queue as queues
+from carico_scheduler import reservations
+
+# Advertisements kept of nodes that the API has not shown yet: the lists may come in any order.
+_STRANGERS_MAX = 4096
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """The newest advertisement of a node, and when its newest sample was taken on our monotonic clock."""
+
+    advertisement: messages.Advertisement
+    sampled_s: float
+
+
+class State:
+    """Fleet, ledger and queue. A Pod is in the queue, or it is taken (being bound), or it has a claim on a node."""
+
+    def __init__(self, policy: policies.Policy, rng: random.Random) -> None:
+        self.fleet = fleets.Fleet(policy)
+        self.ledger = reservations.Ledger(policy.release)
+        self.queue = queues.Queue(rng)
+        self.heard: dict[str, Heard] = {}
+        # Every Pod of the API that has not ended, as last shown.
+        self._pods: dict[str, cluster.Pod] = {}
+        self._binding: dict[str, queues.Waiting] = {}
+        self._strangers: dict[str, None] = {}
+
+    def pod(self, uid: str) -> cluster.Pod | None:
+        """The Pod as the API last showed it; None once it has ended or gone."""
+        return self._pods.get(uid)
+
+    def binding(self, uid: str) -> queues.Waiting | None:
+        """The Pod whose bind is under way, as it was taken from the queue."""
+        return self._binding.get(uid)
+
+    def put_pods(self, pods: Iterable[cluster.Pod], now_s: float) -> None:
+        """Takes in the list of all Pods: those not in it are gone."""
+        listed = {pod.uid: pod for pod in pods}
+        for uid in [uid for uid in self._pods if uid not in listed]:
+            self.remove_pod(uid)
+        for uid in self.ledger.missing(listed):
+            self.remove_pod(uid)
+        for pod in listed.values():
+            self.put_pod(pod, now_s)
+
+    def put_pod(self, pod: cluster.Pod, now_s: float) -> None:
+        """Takes in a Pod as the API shows it."""
+        if pod.is_terminal:
+            self.remove_pod(pod.uid)
+            return
+        self._pods[pod.uid] = pod
+        if pod.node_name is not None:
+            self.queue.forget(pod.uid)
+            self._place(reservations.claim_of(pod, node=pod.node_name, now_s=now_s, is_assumed=False))
+        elif self.ledger.find(pod.uid) is None and pod.uid not in self._binding:
+            self._enqueue(pod, now_s)
+        # Else a bind is under way or done, and this is the Pod as it was before.
+
+    def remove_pod(self, uid: str) -> None:
+        """Forgets a Pod that has ended or gone; room may have come free."""
+        self._pods.pop(uid, None)
+        self._binding.pop(uid, None)
+        self.queue.forget(uid)
+        self._release(uid)
+
+    def put_nodes(self, nodes: Iterable[cluster.Node]) -> None:
+        """Takes in the list of all Nodes: those not in it are gone."""
+        listed = {node.name: node for node in nodes}
+        for name in [name for name in self.fleet.names() if name not in listed]:
+            self.remove_node(name)
+        for node in listed.values():
+            self.put_node(node)
+
+    def put_node(self, node: cluster.Node) -> None:
+        """Takes in a Node as the API shows it."""
+        is_new = self.fleet.slot_of(node.name) is None
+        if not self.fleet.put_node(node, self.ledger.load(node.name)):
+            return
+        self._strangers.pop(node.name, None)
+        heard = self.heard.get(node.name)
+        if is_new and heard is not None:
+            self.fleet.put_advertisement(heard.advertisement, heard.sampled_s)
+        self.queue.unpark()
+
+    def remove_node(self, name: str) -> None:
+        """Forgets a Node and what it advertised; Pods that the API still shows on it keep their claims."""
+        self.fleet.remove_node(name)
+        self.heard.pop(name, None)
+        self._strangers.pop(name, None)
+        self.ledger.forget_node(name)
+
+    def put_advertisement(self, heard: Heard, now_s: float) -> None:
+        """Takes in a newer advertisement of a node, and releases the reservations that it covers."""
+        node = heard.advertisement.node
+        self.heard[node] = heard
+        if self.fleet.slot_of(node) is None:
+            self._bound_strangers(node)
+            self.ledger.cover(node, heard.advertisement.covers, now_s)
+            return
+        was_admitting = self.fleet.is_admitting(node, now_s)
+        if self.ledger.cover(node, heard.advertisement.covers, now_s):
+            self.fleet.put_load(node, self.ledger.load(node))
+        self.fleet.put_advertisement(heard.advertisement, heard.sampled_s)
+        if not was_admitting and self.fleet.is_admitting(node, now_s):
+            self.queue.unpark()
+
+    def assume(self, waiting: queues.Waiting, node: str, now_s: float) -> None:
+        """Reserves `node` for a Pod taken from the queue, while its bind is under way."""
+        self._binding[waiting.pod.uid] = waiting
+        self._place(reservations.claim_of(waiting.pod, node=node, now_s=now_s, is_assumed=True))
+
+    def is_settled(self, uid: str) -> bool:
+        """True where the API has shown how the bind of this Pod came out: bound somewhere, or gone."""
+        claim = self.ledger.find(uid)
+        return uid not in self._pods or (claim is not None and not claim.is_assumed)
+
+    def confirm(self, uid: str) -> None:
+        """The bind was accepted; the claim stays until the Pod has ended."""
+        self._binding.pop(uid, None)
+        if uid not in self._pods:
+            self._release(uid)
+
+    def revoke(self, uid: str, now_s: float) -> bool:
+        """The Pod is not bound: its claim ends and it waits again, after a backoff.
+
+        False where there is nothing to wait for any more: it has gone, or the API has shown it bound meanwhile.
+        """
+        waiting = self._binding.pop(uid, None)
+        claim = self.ledger.find(uid)
+        if claim is not None and not claim.is_assumed:
+            return False
+        self._release(uid)
+        pod = self._pods.get(uid)
+        if waiting is None or pod is None or not _is_ours(pod):
+            return False
+        waiting.pod, waiting.demand = pod, demands.demand_of(pod)
+        self.queue.retry(waiting, now_s)
+        return True
+
+    def _enqueue(self, pod: cluster.Pod, now_s: float) -> None:
+        if _is_ours(pod):
+            self.queue.offer(pod, now_s)
+        else:
+            self.queue.forget(pod.uid)
+
+    def _place(self, claim: reservations.Claim) -> None:
+        changed = self.ledger.place(claim)
+        for node in changed:
+            self.fleet.put_load(node, self.ledger.load(node))
+        # A claim that changes once the Pod is bound gives room back: it moved, or (paper) it left Pending.
+        if changed and not claim.is_assumed:
+            self.queue.unpark()
+
+    def _release(self, uid: str) -> None:
+        claim = self.ledger.remove(uid)
+        if claim is not None:
+            self.fleet.put_load(claim.node, self.ledger.load(claim.node))
+            self.queue.unpark()
+
+    def _bound_strangers(self, node: str) -> None:
+        """Notes an advertisement of a node that the API has not shown; the oldest gives way."""
+        self._strangers[node] = None
+        if len(self._strangers) > _STRANGERS_MAX:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            self.heard.pop(oldest, None)
+            self.ledger.forget_node(oldest)
+
+
+def _is_ours(pod: cluster.Pod) -> bool:
+    """True where the Pod waits for us: it names us, has no gate before it, and is not being deleted."""
+    return (
+        pod.scheduler_name == cluster.SCHEDULER_NAME
+        and pod.node_name is None
+        and not pod.deleting
+        and not pod.scheduling_gates
+    )
