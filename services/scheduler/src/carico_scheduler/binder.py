@@ -162,10 +162,7 @@ def _read(pod: cluster.Pod, node: str, found: Any, *, detail: str, is_conflict: 
     now = kubernetes.parse_pod(found)
     if now.uid != pod.uid:
         return _result(pod, node, Fate.GONE, detail=detail, is_conflict=is_conflict)
-    if now.node_name == node:
-        fate = Fate.BOUND
-    else:
-        fate = Fate.UNBOUND if now.node_name is None else Fate.ELSEWHERE
+    fate = {None: Fate.UNBOUND, node: Fate.BOUND}.get(now.node_name, Fate.ELSEWHERE)
     return _result(pod, node, fate, detail=detail, is_conflict=is_conflict, found=now)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from carico_core.domain import decision
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube as kubes
-from carico_core.runtime import logs
+from carico_core.runtime import kube_actions, logs
 from carico_core.wire import freshness, kubernetes
 from carico_scheduler import binder as binders
 from carico_scheduler import cycle as cycles
@@ -28,7 +28,7 @@ REPORT_EVERY_S = 0.5
 BEAT_S = 1.0
 
 
-class Kube(binders.kube_actions.Api, Protocol):
+class Kube(kube_actions.Api, Protocol):
     """What is needed of the Kubernetes API."""
 
     def mirror(self, path: str, *, params: Mapping[str, str] | None = None) -> AsyncGenerator[kubes.MirrorEvent, None]:

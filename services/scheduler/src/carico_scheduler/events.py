@@ -1,4 +1,4 @@
-"""Kubernetes Events about Pods, written beside the binds and never in their way: bounded, paced, and lost if need be."""
+"""Kubernetes Events about Pods, written beside the binds and never in their way: bounded, paced, at worst lost."""
 
 import asyncio
 import dataclasses

@@ -51,7 +51,7 @@ def believed(
 
 
 def columns_of(advertisement: messages.Advertisement) -> tuple[list[float], list[float]]:
-    """(H, c+), scarcest first, padded to DIMENSIONS_MAX with what limits nothing; `capacity` and 1 where none is stated."""
+    """(H, c+), scarcest first, padded with what limits nothing; `capacity` and 1 where no headroom is stated."""
     pairs = _pairs(advertisement)
     padding = DIMENSIONS_MAX - len(pairs)
     return (

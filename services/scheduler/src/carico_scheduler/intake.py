@@ -38,7 +38,7 @@ class Intake:
 
     def drain(self, most: int = 1000) -> list[state.Heard]:
         """Up to `most` new advertisements, oldest arrival first."""
-        heard = []
+        heard: list[state.Heard] = []
         while self._pending and len(heard) < most:
             subject = next(iter(self._pending))
             payload, arrival_s = self._pending.pop(subject)

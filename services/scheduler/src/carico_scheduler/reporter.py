@@ -5,6 +5,7 @@ not for a Pod that has only just come: waiting for room is how CARICO works, not
 """
 
 import dataclasses
+import math
 from typing import Protocol
 
 from carico_core.domain import cluster, decision
@@ -28,10 +29,10 @@ class Sink(Protocol):
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class _Told:
-    reasons: frozenset[str]
-    recorded_s: float
-    event_reasons: frozenset[str]
-    event_s: float
+    reasons: frozenset[str] = frozenset()
+    recorded_s: float = -math.inf
+    event_reasons: frozenset[str] = frozenset()
+    event_s: float = -math.inf
 
 
 class Reporter:
@@ -79,10 +80,7 @@ class Reporter:
         reasons = frozenset(facts.refused)
         told = self._told.get(waiting.pod.uid)
         if told is None:
-            told = _Told(
-                reasons=frozenset(), recorded_s=float("-inf"), event_reasons=frozenset(), event_s=float("-inf")
-            )
-            self._told[waiting.pod.uid] = told
+            told = self._told[waiting.pod.uid] = _Told()
         is_due = now_s - told.recorded_s >= RECORD_EVERY_S or (told.reasons != reasons)
         if is_due:
             told.reasons, told.recorded_s = reasons, now_s
