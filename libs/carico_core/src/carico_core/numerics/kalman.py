@@ -3,11 +3,15 @@
 The Joseph form keeps a variance non-negative whatever rounding does to the gain.
 """
 
+import sys
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from carico_core.numerics import arrays
+
+# An innovation variance below the smallest normal number has lost its digits: dividing by it gives nonsense.
+LEAST_VARIANCE = sys.float_info.min
 
 Side: TypeAlias = Literal["at_least", "at_most"]
 
@@ -28,13 +32,13 @@ def predict(belief: Belief, *, q: float) -> Belief:
 def update(belief: Belief, *, innovation: float, h: float, r: float) -> Belief:
     """The belief after a measurement z = h x + noise of variance `r`, given as its innovation z - h x."""
     variance = h * h * belief.variance + r
-    if variance <= 0.0:
+    if variance < LEAST_VARIANCE:
         return belief
     # K = P h / (h P h + R)
     gain = belief.variance * h / variance
     rest = 1.0 - gain * h
     # x <- x + K e;   P <- (1 - K h)^2 P + K^2 R   (Joseph form)
-    return Belief(belief.mean + gain * innovation, rest * rest * belief.variance + gain * gain * r)
+    return Belief(belief.mean + gain * innovation, rest * rest * belief.variance + gain * r * gain)
 
 
 def update_censored(belief: Belief, *, innovation: float, h: float, r: float, side: Side) -> Belief:
@@ -53,7 +57,7 @@ def update_vector(
     """Mean (k,) and covariance (k, k) after one scalar measurement z = h . x + noise of variance `r`."""
     spread = covariance @ h
     variance = float(h @ spread) + r
-    if variance <= 0.0:
+    if variance < LEAST_VARIANCE:
         return mean.copy(), covariance.copy()
     # K = P h / (h' P h + R)
     gain = spread / variance

@@ -51,7 +51,10 @@ class IdlePods:
 
     def wait(self, shown: float, dt_s: float) -> None:
         """The count is moving: the point to compare with grows older."""
-        self.count = min(self.count, shown)
+        # Idle Pods that leave still count here until the change can be judged: whoever else is on the node must not
+        # pass for idle meanwhile.
+        if self._age_s > COMPARABLE_S:
+            self.count = min(self.count, shown)
         # Held just past the limit, so that the state does not grow with time.
         self._age_s = min(self._age_s + dt_s, 2.0 * COMPARABLE_S)
 

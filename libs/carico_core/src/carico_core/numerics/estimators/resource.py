@@ -100,20 +100,20 @@ class Resource:
             return None
         return self._hold_to_range(self._own.mean), self._own.variance
 
-    def shows_little(self, usage: float, *, shown: float) -> bool:
+    def shows_little(self, usage: float, *, shown: float, full: bool) -> bool:
         """Whether what the present Pods (or those that came or went last) use here is next to nothing."""
-        if usage >= base.CENSORED_FROM:
+        if full:
             return False
         level = usage * self._facts.scale
         return self.idle_pods.shows_little(
             level, above_baseline=level - self._floor(), shown=shown, few=self._constants.few_pods
         )
 
-    def learn(self, usage: float, *, shown: float, settled: bool, held: bool, dt_s: float) -> None:
+    def learn(self, usage: float, *, shown: float, full: bool, settled: bool, held: bool, dt_s: float) -> None:
         """Take in one second: usage in [0, 1], `shown` filtered Pods (x).
 
-        settled: the count stands still and telemetry shows all of it. held: these Pods are idle, so their cost is no
-        evidence of the next Pod's.
+        full: the reading may have ended short of the truth. settled: the count stands still and telemetry shows all
+        of it. held: these Pods are idle, so their cost is no evidence of the next Pod's.
         """
         level = usage * self._facts.scale
         if shown < self._constants.few_pods:
@@ -122,26 +122,25 @@ class Resource:
             return
         if self._cost is None:
             self._cost = self._unknown(level, shown)
-        censored = usage >= base.CENSORED_FROM
-        if settled and not censored:
+        if settled and not full:
             self._settle(level, shown, held=held)
         else:
             self.idle_pods.wait(shown, dt_s)
         busy = shown - self.idle_pods.count
-        if busy < self._constants.few_pods:
-            self._learn_baseline(level, dt_s)
-        elif not held:
-            self._learn_cost(level, busy, censored=censored, dt_s=dt_s)
+        if busy >= self._constants.few_pods and not held:
+            self._learn_cost(level, busy, censored=full, dt_s=dt_s)
             self._reached = self._reached or busy >= self._constants.entry_pods
+        elif busy < self._constants.few_pods and settled:
+            self._learn_baseline(level, dt_s)
 
-    def view(self, usage: float, *, shown: float, pods: float, risk_sd: float) -> View:
+    def view(self, usage: float, *, shown: float, pods: float, full: bool, risk_sd: float) -> View:
         """Steps 7 and 8: cost plus risk, and what is free below the ceiling once Pods not shown yet are added."""
         facts = self._facts
         level = usage * facts.scale
         cost = self._cost if self._cost is not None else self._unknown(level, shown)
         spread = math.sqrt(cost.variance)
         now = self._now(level, cost.mean, shown=shown, pods=pods)
-        if usage >= base.CENSORED_FROM:
+        if full:
             # A full node reads the same whatever is on it: the model knows better where it says more.
             now = max(now, self._floor() + cost.mean * max(0.0, pods - self.idle_pods.count))
         return View(

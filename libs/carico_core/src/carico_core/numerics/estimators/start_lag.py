@@ -9,9 +9,13 @@ from carico_core.numerics.estimators import counts
 CANDIDATES_S = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5)
 # Comings and goings forgotten with this time constant: some rounds of Pods, yet soon enough when an image changes.
 MEMORY_S = 120.0
-# Another lag is taken from this many squared Pods of change on, where it explains usage this much better.
-ENOUGH_CHANGE = 6.0
-BETTER = 0.8
+# Another lag is taken from this many squared Pods of change on (the first two Pods of a cold node: waiting for more
+# let a closed loop overshoot by half), where it leaves this share of what the present one leaves unexplained.
+ENOUGH_CHANGE = 1.5
+BETTER = 0.7
+
+# In squared Pods: less is a filter's tail, and dividing by it amplifies rounding.
+LEAST_CHANGE = 1e-9
 
 
 class StartLag:
@@ -59,6 +63,6 @@ class StartLag:
     def _unexplained(self, index: int) -> float:
         # sum (dY - c dx)^2 at the best c >= 0:  sum dY^2 - (sum dx dY)^2 / sum dx^2
         product = self._products[index]
-        if product <= 0.0:
+        if product <= 0.0 or self._squares[index] < LEAST_CHANGE:
             return self._usage_squares
         return self._usage_squares - product * product / self._squares[index]

@@ -46,12 +46,13 @@ AHEAD_PODS = 0.5
 class Vector:
     """One resource model per dimension, behind one filtered Pod count."""
 
-    __slots__ = ("_config", "_constants", "_counts", "_lag", "_peak_pods", "_resources", "_ticked")
+    __slots__ = ("_config", "_constants", "_counts", "_full", "_lag", "_peak_pods", "_resources", "_ticked")
 
     def __init__(self, config: base.EstimatorConfig, constants: VectorConstants = DEFAULT) -> None:
         self._config = config
         self._constants = constants
         self._counts = counts.FilteredCount(len(config.dims), start_lag_s=constants.start_lag_s)
+        self._full = counts.FullShare(len(config.dims), full_from=base.CENSORED_FROM)
         self._lag = start_lag.StartLag(constants.start_lag_s) if constants.measure_start_lag else None
         self._resources = [resource.Resource(facts, constants.per_dimension) for facts in resource.facts_of(config)]
         self._ticked = False
@@ -61,6 +62,7 @@ class Vector:
         """Step 1: take the Pod count through each dimension's filter, at the sample's own gains."""
         steps: list[float] = gains.tolist()
         if len(steps) == len(self._config.dims) and all(map(math.isfinite, steps)):
+            self._full.tick(sample_y.tolist(), steps)
             self._counts.tick(steps, float(max(pods, 0)), base.elapsed(dt_s))
             if self._lag is not None:
                 self._lag.tick(steps[0], float(max(pods, 0)), base.elapsed(dt_s))
@@ -87,9 +89,10 @@ class Vector:
         usages, _ = base.usage(observation.y)
         pods = float(max(observation.pods, 0))
         shown = self._counts.values if self._counts.known else [pods] * len(usages)
+        full = self._full.full(usages)
         views = [
-            model.view(usage, shown=count, pods=pods, risk_sd=self._constants.risk_sd)
-            for model, usage, count in zip(self._resources, usages, shown, strict=True)
+            model.view(usage, shown=count, pods=pods, full=end, risk_sd=self._constants.risk_sd)
+            for model, usage, count, end in zip(self._resources, usages, shown, full, strict=True)
         ]
         limit = self._limit(observation.peak_pods_per_core)
         capacity, spread, index = self._admit(views, pods, limit, closed=self._guarded(usages))
@@ -98,7 +101,7 @@ class Vector:
             capacity=capacity,
             capacity_sd=spread,
             bottleneck=None if index is None else dims[index],
-            mode=self._mode(usages, pods - shown[0]),
+            mode=self._mode(full, pods - shown[0]),
             baseline={dim: model.baseline_spread for dim, model in zip(dims, self._resources, strict=True)},
             cost={dim: view.cost for dim, view in zip(dims, views, strict=True)},
             filtered_pods=shown[0],
@@ -109,24 +112,24 @@ class Vector:
         )
 
     def _learn(self, usages: list[float], pods: float, dt_s: float) -> None:
+        full = self._full.full(usages)
         if self._lag is not None:
             level = usages[0] * self._resources[0].scale
-            informative = usages[0] < base.CENSORED_FROM
-            self._counts.start_lag_s = self._lag.judge(level, informative=informative, dt_s=dt_s)
+            self._counts.start_lag_s = self._lag.judge(level, informative=not full[0], dt_s=dt_s)
         shown = self._counts.values
         self._peak_pods = max(self._peak_pods, shown[0])
-        held = self._held(usages, shown)
-        for model, usage, count, idle in zip(self._resources, usages, shown, held, strict=True):
+        held = self._held(usages, shown, full)
+        for model, usage, count, end, idle in zip(self._resources, usages, shown, full, held, strict=True):
             near = abs(pods - count) < max(SETTLED_PODS, SETTLED_SHARE * pods)
             settled = near and self._counts.steady_s >= SETTLED_S
-            model.learn(usage, shown=count, settled=settled, held=idle, dt_s=dt_s)
+            model.learn(usage, shown=count, full=end, settled=settled, held=idle, dt_s=dt_s)
 
-    def _held(self, usages: list[float], shown: list[float]) -> list[bool]:
+    def _held(self, usages: list[float], shown: list[float], full: list[bool]) -> list[bool]:
         # An idle CPU says nothing about the next Pod's (a server waits for work), a small memory does as long as
         # the Pods are at work: pi holds none. So flows are judged together, and memory with all of them.
         little = [
-            model.shows_little(usage, shown=count)
-            for model, usage, count in zip(self._resources, usages, shown, strict=True)
+            model.shows_little(usage, shown=count, full=end)
+            for model, usage, count, end in zip(self._resources, usages, shown, full, strict=True)
         ]
         flows = all(low for dim, low in zip(self._config.dims, little, strict=True) if dim not in STOCKS)
         return [all(little) if dim in STOCKS else flows for dim in self._config.dims]
@@ -162,8 +165,8 @@ class Vector:
     def _guarded(self, usages: list[float]) -> bool:
         return any(usage >= guard for usage, guard in zip(usages, self._config.guard.tolist(), strict=True))
 
-    def _mode(self, usages: list[float], ahead: float) -> base.Mode:
-        if any(usage >= base.CENSORED_FROM for usage in usages):
+    def _mode(self, full: list[bool], ahead: float) -> base.Mode:
+        if any(full):
             return "saturated"
         if not any(model.measured for model in self._resources):
             return "warming"
