@@ -1,0 +1,101 @@
+"""The Pod count behind the telemetry's own lag and filter."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carico_core.numerics import ewma
+from carico_core.numerics.estimators import counts, start_lag
+
+steps = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.integers(0, 30)), min_size=1, max_size=60)
+
+
+@given(steps)
+def test_without_a_lag_it_is_a_filter_that_follows(samples: list[tuple[float, float, int]]) -> None:
+    measured, following = ewma.DynamicEma(), ewma.DynamicEma()
+    count = counts.FilteredCount(2, start_lag_s=0.0)
+    for first, second, pods in samples:
+        measured.update(np.array([first, second]))
+        expected = following.follow(np.full(2, float(pods)), measured.last_gain)
+        count.tick(measured.last_gain.tolist(), float(pods), 0.1)
+        np.testing.assert_allclose(count.values, expected, rtol=1e-12, atol=1e-12)
+
+
+@given(steps, st.floats(0, 2))
+def test_it_stays_between_nothing_and_the_most_pods(samples: list[tuple[float, float, int]], lag_s: float) -> None:
+    count = counts.FilteredCount(2, start_lag_s=lag_s)
+    for first, second, pods in samples:
+        count.tick([first, second], float(pods), 0.1)
+        assert all(0.0 <= value <= max(pods for *_, pods in samples) + 1e-9 for value in count.values)
+
+
+def test_a_start_shows_after_the_lag_and_an_end_at_once() -> None:
+    count = counts.FilteredCount(1, start_lag_s=0.2)
+    count.tick([1.0], 0.0, 0.1)
+    seen = []
+    for pods in (2.0, 2.0, 2.0, 5.0, 5.0, 3.0, 3.0, 3.0):
+        count.tick([1.0], pods, 0.1)
+        seen.append(count.values[0])
+    assert seen == [0.0, 0.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0]
+
+
+def test_pods_that_run_at_the_first_sight_count_in_full() -> None:
+    count = counts.FilteredCount(2, start_lag_s=0.2)
+    known = [count.known]
+    count.tick([0.1, 0.1], 7.0, 0.1)
+    assert [*known, count.known] == [False, True]
+    assert count.values == [7.0, 7.0]
+
+
+def test_more_starts_than_slots_lose_no_pod() -> None:
+    count = counts.FilteredCount(1, start_lag_s=5.0)
+    count.tick([1.0], 0.0, 0.1)
+    for pods in range(1, 41):
+        count.tick([1.0], float(pods), 0.1)
+    assert count.values == [0.0]
+    for _ in range(60):
+        count.tick([1.0], 40.0, 0.1)
+    assert count.values == [40.0]
+
+
+def test_the_values_are_a_copy() -> None:
+    count = counts.FilteredCount(1, start_lag_s=0.0)
+    count.tick([1.0], 3.0, 0.1)
+    count.values[0] = 99.0
+    assert count.values == [3.0]
+
+
+def test_readings_on_the_way_to_a_full_node_count_as_full() -> None:
+    share = counts.FullShare(2, full_from=0.97)
+    assert share.full([0.5, 0.97]) == [False, True]
+    for _ in range(2):
+        share.tick([1.0, 0.2], [0.09, 0.09])
+    # A container's start spike: two full samples.
+    assert share.full([0.6, 0.2]) == [False, False]
+    for gain in (0.09, 0.333):
+        share.tick([1.0, 0.2], [gain, 0.09])
+    assert share.full([0.7, 0.2]) == [True, False]
+
+
+def test_a_lag_is_not_changed_by_usage_that_has_nothing_to_do_with_pods() -> None:
+    rng = np.random.default_rng(4)
+    lag = start_lag.StartLag(0.2)
+    for second in range(600):
+        for _ in range(10):
+            lag.tick(0.3, 3.0, 0.1)
+        assert lag.judge(float(rng.random()), informative=second % 3 != 0, dt_s=1.0) == 0.2
+
+
+@pytest.mark.parametrize("true_lag_s", [0.0, 0.4, 1.0])
+def test_a_lag_is_found_through_noise(true_lag_s: float) -> None:
+    rng = np.random.default_rng(9)
+    lag, truth = start_lag.StartLag(0.2), counts.FilteredCount(1, start_lag_s=true_lag_s)
+    pods = 0
+    for second in range(120):
+        pods = int(np.clip(pods + rng.integers(-2, 3), 0, 7))
+        for _ in range(10):
+            lag.tick(0.25, float(pods), 0.1)
+            truth.tick([0.25], float(pods), 0.1)
+        lag.judge(truth.values[0] + 0.1 * float(rng.standard_normal()), informative=second % 7 != 0, dt_s=1.0)
+    assert lag.value_s == pytest.approx(true_lag_s, abs=0.21)
