@@ -1,0 +1,94 @@
+"""A pipeline's state as the two messages an agent publishes. Pure."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from carico_agent import pipeline
+from carico_core.domain import messages
+from carico_core.numerics import subspace
+from carico_core.numerics.estimators import base
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """Who says it, and when."""
+
+    node: str
+    boot: str
+    seq: int
+    ts_ns: int
+
+
+def capacity(
+    stamp: Stamp, state: pipeline.State, *, dims: tuple[str, ...], covers: frozenset[str]
+) -> messages.Advertisement:
+    """What the node tells the scheduler."""
+    estimate = state.estimate
+    return messages.Advertisement(
+        node=stamp.node,
+        boot=stamp.boot,
+        seq=stamp.seq,
+        ts_ns=stamp.ts_ns,
+        sampled_at_ns=state.sampled_at_ns,
+        capacity=estimate.capacity,
+        capacity_sd=estimate.capacity_sd,
+        bottleneck=estimate.bottleneck,
+        signal=state.signal,
+        baseline=_estimates(estimate.baseline),
+        cost=_estimates(estimate.cost),
+        pods=state.pods,
+        covers=covers,
+        mode=messages.Mode(estimate.mode),
+        usage=dict(zip(dims, np.clip(state.usage, 0.0, 1.0).tolist(), strict=True)),
+        parts=state.parts,
+        direction=dict(zip(dims, state.direction.tolist(), strict=True)),
+        headroom=estimate.headroom,
+        classes=_classes(estimate, state.pods),
+        limit=estimate.limit,
+    )
+
+
+def local_subspace(
+    stamp: Stamp, state: pipeline.State, source: pipeline.Pipeline, *, node: base.EstimatorConfig
+) -> messages.LocalSubspace | None:
+    """The node's own model and evidence for the aggregator; None before the first batch."""
+    if source.local_gram is None:
+        return None
+    model = subspace.from_gram(source.local_gram)
+    return messages.LocalSubspace(
+        node=stamp.node,
+        boot=stamp.boot,
+        seq=stamp.seq,
+        ts_ns=stamp.ts_ns,
+        sampled_at_ns=state.sampled_at_ns,
+        dims=node.dims,
+        u=model.u,
+        sigma=model.sigma,
+        samples=source.samples,
+        weight=node.cores,
+        scale=node.scale,
+        evidence=_evidence(state),
+        peak_pods_per_core=source.peak_pods_per_core,
+    )
+
+
+def _estimates(spreads: dict[str, base.Spread]) -> dict[str, messages.Estimate]:
+    return {name: messages.Estimate(mean=mean, sd=sd) for name, (mean, sd) in spreads.items()}
+
+
+def _classes(estimate: base.CapacityEstimate, pods: int) -> dict[str, messages.ClassCapacity] | None:
+    if estimate.cost_plus is None:
+        return None
+    return {name: messages.ClassCapacity(cost_plus=plus, pods=pods) for name, plus in estimate.cost_plus.items()}
+
+
+def _evidence(state: pipeline.State) -> dict[str, messages.ClassEvidence]:
+    return {
+        name: messages.ClassEvidence(
+            pods=state.pods,
+            cost={dim: messages.Estimate(mean=mean, sd=math.sqrt(variance)) for dim, (mean, variance) in costs.items()},
+        )
+        for name, costs in (state.estimate.evidence or {}).items()
+    }

@@ -1,0 +1,277 @@
+"""The agent: takes samples, learns, follows the cluster's model, and keeps what is to be published next.
+
+Everything here is synchronous and quick; `outlets` does the sending, `main` the wiring.
+"""
+
+import collections
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+from carico_agent import advertisement, configuration, instruments, pipeline, ports, settings, views
+from carico_agent.telemetry import panel, port
+from carico_core.domain import errors, messages
+from carico_core.numerics import subspace
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import logs
+from carico_core.runtime import metrics as metric
+from carico_core.wire import freshness
+from carico_core.wire import messages as wire
+
+# Seconds of history that a state query shows.
+HISTORY_S = 180
+# The canonical line comes each second at debug and each minute at info.
+INFO_EVERY = 60
+# Pods that ended stay covered this long, and at most this many beyond the Pod limit (messages.md).
+COVERS_MARGIN = 256
+# Readiness: without a sample for this long the node is not measured.
+SAMPLE_STALE_S = 3.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What an agent is made of."""
+
+    settings: settings.AgentSettings
+    panel: panel.Panel
+    pods: ports.PodEvents
+    clock: clocks.Clock
+    metrics: metric.Metrics
+    boot: str
+
+
+class Agent:
+    """One node's learning and what it has to say."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._settings = parts.settings
+        self._panel = parts.panel
+        self._pods = parts.pods
+        self._clock = parts.clock
+        self._boot = parts.boot
+        self._log = logs.get("agent", node=parts.settings.node)
+        self._limited = logs.RateLimited(self._log, clock=parts.clock)
+        self._instruments = instruments.Instruments(parts.metrics)
+        self._node = configuration.node_config(parts.settings, parts.panel.facts)
+        self.pipeline = pipeline.Pipeline(configuration.pipeline_config(parts.settings, self._node))
+        self.state: pipeline.State | None = None
+        self._guard = freshness.SequenceGuard(parts.settings.bus.lease_s)
+        self._history: collections.deque[tuple[Any, ...]] = collections.deque(maxlen=HISTORY_S)
+        self._model: messages.GlobalModel | None = None
+        self._last_sample_s: float | None = None
+        self._started_s = parts.clock.monotonic_s()
+        self._seqs = {"capacity": 0, "subspace": 0}
+        self._updates = 0
+        self._published_gram: messages.Array | None = None
+        self._published_at_s = -math.inf
+        self._counted: frozenset[str] = frozenset()
+        self._held = False
+        self._on_capacity: Callable[[], None] = _nothing
+        self._on_subspace: Callable[[], None] = _nothing
+        for note in parts.panel.facts.notes:
+            self._instruments.degraded.labels(note[:80]).set(1)
+            self._log.warning("degraded", note=note)
+        parts.pods.on_change(self.pods_changed)
+
+    def when_due(self, *, capacity: Callable[[], None], subspace: Callable[[], None]) -> None:
+        """Nothing; the callbacks are called when there is something to publish."""
+        self._on_capacity = capacity
+        self._on_subspace = subspace
+
+    def tick(self, late_s: float, missed: int) -> None:
+        """Nothing; takes one sample, and updates the model where it fills a batch."""
+        self._instruments.lateness_s.observe(late_s)
+        if missed:
+            self._instruments.samples_missed.inc(missed)
+        try:
+            reading = self._panel.read()
+        except port.Broken as error:
+            self._instruments.sources_broken.inc()
+            self._limited.warning(error.what, "source broken, sample skipped", error=str(error))
+            return
+        if reading is None:
+            self._instruments.samples_empty.inc()
+            self._last_sample_s = self._clock.monotonic_s() if self._last_sample_s is None else self._last_sample_s
+            return
+        if self._take(reading):
+            self.update()
+
+    def update(self) -> None:
+        """Nothing; learns from the batch and says what is due."""
+        begun_s = self._clock.monotonic_s()
+        now = self._pods.current()
+        state = self.pipeline.update(pods=len(now.running), churning=now.holding)
+        if state is None:
+            return
+        self.state = state
+        self._updates += 1
+        self._instruments.update_s.observe(self._clock.monotonic_s() - begun_s)
+        self._instruments.show(state, self._node.dims)
+        self._remember(state)
+        self._say(state)
+        self._on_capacity()
+        if self._outdated():
+            self._on_subspace()
+
+    def pods_changed(self) -> None:
+        """Nothing; estimates anew and publishes at once, in the paper's modes when the hold ends."""
+        now = self._pods.current()
+        counted, hold_ended = frozenset(now.running), self._held and not now.holding
+        changed = counted != self._counted
+        self._counted, self._held = counted, now.holding
+        if changed:
+            self._panel.pods_changed()
+        if hold_ended if self._settings.estimator == "dual" else changed:
+            state = self.pipeline.estimate(pods=len(counted), churning=now.holding)
+            if state is not None:
+                self.state = state
+                self._on_capacity()
+
+    def on_model(self, _subject: str, payload: bytes) -> None:
+        """Nothing; follows the cluster's model, or drops and counts a message that cannot be used."""
+        try:
+            model = wire.decode_model(payload)
+        except errors.MessageError as error:
+            self._drop_model(error.reason.value, str(error))
+            return
+        refused = self._guard.accept(model.replica, model.boot, model.seq, self._clock.monotonic_s())
+        if refused is not None:
+            self._drop_model(refused.value, f"replica {model.replica} seq {model.seq}")
+        elif not self.pipeline.follow(model, now_s=self._clock.monotonic_s()):
+            self._drop_model(errors.Drop.WRONG_SHAPE.value, f"dims {model.dims}, expected {self._node.dims} among them")
+        else:
+            self._model = model
+            self._instruments.models.inc()
+
+    def on_stored_model(self, payload: bytes | None) -> None:
+        """Nothing; follows the model kept for late joiners unless it is too old to say anything."""
+        if payload is None:
+            return
+        try:
+            age_s = (self._clock.wall_ns() - wire.decode_model(payload).ts_ns) / 1e9
+        except errors.MessageError as error:
+            self._drop_model(error.reason.value, str(error))
+            return
+        if abs(age_s) <= self.pipeline.config.model_max_age_s:
+            self.on_model("", payload)
+        else:
+            self._drop_model(errors.Drop.TOO_OLD.value, f"stored {age_s:.0f} s ago")
+
+    def next_capacity(self) -> bytes | None:
+        """The next advertisement; None before the first update."""
+        if self.state is None:
+            return None
+        self._instruments.published.labels("capacity").inc()
+        return wire.encode_advertisement(
+            advertisement.capacity(self._stamp("capacity"), self.state, dims=self._node.dims, covers=self._covers())
+        )
+
+    def next_subspace(self) -> tuple[bytes, str] | None:
+        """The next local subspace and its message id; None before the first batch."""
+        if self.state is None:
+            return None
+        stamp = self._stamp("subspace")
+        record = advertisement.local_subspace(stamp, self.state, self.pipeline, node=self._node)
+        if record is None:
+            return None
+        self._published_gram = self.pipeline.local_gram
+        self._published_at_s = self._clock.monotonic_s()
+        self._instruments.published.labels("subspace").inc()
+        return wire.encode_subspace(record), f"{stamp.node}-{stamp.boot}-{stamp.seq}"
+
+    def not_taken(self, kind: str, error: Exception) -> None:
+        """Nothing; counts a message that the bus did not take. The next one is newer: none is kept."""
+        self._instruments.publish_errors.labels(kind).inc()
+        self._limited.warning(("publish", kind), "not published", kind=kind, error=str(error))
+        if kind == "subspace":
+            self._published_gram = None
+
+    def not_sampling(self) -> str | None:
+        """Why the node is not measured at present; None where it is."""
+        if self.state is None:
+            return "no second of samples yet"
+        age_s = self._clock.monotonic_s() - (self._last_sample_s or self._started_s)
+        return None if age_s <= SAMPLE_STALE_S else f"no sample for {age_s:.1f} s"
+
+    def view(self) -> dict[str, Any]:
+        """The state as people ask for it: what is advertised, why, and the last minutes."""
+        model = self._model
+        return {
+            "node": self._settings.node,
+            "boot": self._boot,
+            "estimator": self._settings.estimator,
+            "model": None if model is None else {"replica": model.replica, "epoch": model.epoch},
+            **views.of_source(self._panel.facts, ceiling=self._node.ceiling.tolist()),
+            "samples": self.pipeline.samples,
+            "peak_pods_per_core": self.pipeline.peak_pods_per_core,
+            "now": None if self.state is None else views.of_state(self.state, self._panel.facts.dims),
+            "history": views.of_history(self._history, self._panel.facts.dims),
+        }
+
+    def _take(self, reading: panel.Reading) -> bool:
+        now_s = self._clock.monotonic_s()
+        dt_s = 1.0 / self._settings.sample_hz if self._last_sample_s is None else now_s - self._last_sample_s
+        self._last_sample_s = now_s
+        self._instruments.samples.inc()
+        return self.pipeline.sample(
+            pipeline.Sample(
+                values=reading.values,
+                parts=dict(reading.parts),
+                pods=len(self._pods.current().running),
+                dt_s=dt_s,
+                at_ns=self._clock.wall_ns(),
+                at_s=now_s,
+            )
+        )
+
+    def _covers(self) -> frozenset[str]:
+        now = self._pods.current()
+        most = self._settings.pod_limit + COVERS_MARGIN
+        covers = list(now.running)[:most]
+        # `ended` is in the order of ends where it has one: the newest are kept.
+        room = max(0, most - len(covers))
+        return frozenset(covers) | frozenset(list(now.ended)[-room:] if room else ())
+
+    def _outdated(self) -> bool:
+        gram = self.pipeline.local_gram
+        if gram is None:
+            return False
+        if self._published_gram is None:
+            return True
+        moved = subspace.distance(self._published_gram, gram)
+        aged_s = self._clock.monotonic_s() - self._published_at_s
+        return moved > self._settings.epsilon or aged_s >= self._settings.subspace_max_age_s
+
+    def _stamp(self, kind: str) -> advertisement.Stamp:
+        self._seqs[kind] += 1
+        return advertisement.Stamp(
+            node=self._settings.node, boot=self._boot, seq=self._seqs[kind], ts_ns=self._clock.wall_ns()
+        )
+
+    def _drop_model(self, reason: str, detail: str) -> None:
+        self._instruments.model_drops.labels(reason).inc()
+        self._limited.warning(("model", reason), "model dropped", reason=reason, detail=detail)
+
+    def _remember(self, state: pipeline.State) -> None:
+        estimate = state.estimate
+        row = (state.sampled_at_ns, estimate.capacity, estimate.capacity_sd, state.signal, state.pods)
+        self._history.append((*row, *(round(usage, 4) for usage in state.usage.tolist())))
+
+    def _say(self, state: pipeline.State) -> None:
+        say = self._log.info if self._updates % INFO_EVERY == 1 else self._log.debug
+        say(
+            "update",
+            capacity=round(state.estimate.capacity, 2),
+            sd=round(state.estimate.capacity_sd, 2),
+            mode=state.estimate.mode,
+            bottleneck=state.estimate.bottleneck,
+            signal=round(state.signal, 3),
+            pods=state.pods,
+            usage=[round(usage, 3) for usage in state.usage.tolist()],
+            federated=state.federated,
+        )
+
+
+def _nothing() -> None:
+    return None

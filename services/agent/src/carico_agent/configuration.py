@@ -1,0 +1,37 @@
+"""The settings and what telemetry found, as the numerics' configuration."""
+
+import numpy as np
+
+from carico_agent import pipeline, settings
+from carico_agent.telemetry import panel
+from carico_core.numerics.estimators import base
+
+# A model of the cluster that has not come for this many leases is no longer merged.
+MODEL_LEASES = 3.0
+
+
+def node_config(chosen: settings.AgentSettings, facts: panel.Facts) -> base.EstimatorConfig:
+    """What the estimator needs to know of the node."""
+    ceilings = {"cpu": chosen.ceiling_cpu, "memory": chosen.ceiling_memory}
+    return base.EstimatorConfig(
+        dims=facts.dims,
+        scale=np.array(facts.scale),
+        cores=facts.cores,
+        ceiling=np.array([ceilings[dim] for dim in facts.dims]),
+        guard=np.full(len(facts.dims), chosen.guard),
+        pod_limit=chosen.pod_limit,
+        capacity_cap=chosen.capacity_cap,
+        signal_mode="trace" if chosen.signal_mode == "trace" else "sigma1u1",
+    )
+
+
+def pipeline_config(chosen: settings.AgentSettings, node: base.EstimatorConfig) -> pipeline.PipelineConfig:
+    """The pipeline as the settings want it."""
+    return pipeline.PipelineConfig(
+        estimator=chosen.estimator,
+        node=node,
+        batch=chosen.batch,
+        local_weight=chosen.local_weight,
+        model_max_age_s=MODEL_LEASES * chosen.bus.lease_s,
+        peak_half_life_s=chosen.peak_half_life_s,
+    )

@@ -1,0 +1,197 @@
+"""From samples to an advertisement: filter, batch, local model, merge with the cluster's, signal, estimate.
+
+Pure: time, counts and the cluster's model come as arguments, records go out; nothing is read or sent here.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from carico_core.domain import messages
+from carico_core.numerics import ewma, signal, subspace
+from carico_core.numerics.estimators import base, registry
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineConfig:
+    """A node's facts and the user's choices; weights are shares of 1."""
+
+    estimator: str
+    node: base.EstimatorConfig
+    batch: int = 10
+    # Weight of the newest batch in the local model. The author's code halves both sides each second.
+    batch_weight: float = 0.5
+    # Weight of the local model where it is merged with the cluster's for the signal (logged: a half).
+    local_weight: float = 0.5
+    filter: ewma.EmaConstants = ewma.LOGGED
+    # A model of the cluster older than this is no longer merged: three leases.
+    model_max_age_s: float = 30.0
+    # The peak of Pods per core halves in this time without such a load.
+    peak_half_life_s: float = 600.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sample:
+    """One reading with when it was taken and how many Pods were counted then."""
+
+    values: messages.Array
+    parts: dict[str, float]
+    pods: int
+    dt_s: float
+    at_ns: int
+    at_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class State:
+    """What the pipeline knows after an update: the estimate and what it was made from."""
+
+    estimate: base.CapacityEstimate
+    usage: messages.Array
+    parts: dict[str, float]
+    direction: messages.Array
+    signal: float
+    pods: int
+    sampled_at_ns: int
+    # Whether the cluster's model was part of the signal.
+    federated: bool
+    # Filtered usage minus what baseline, cost and Pods predict, per dimension, in shares; the filters' surprise.
+    innovation: dict[str, float]
+
+
+class Pipeline:
+    """The learning half of an agent."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        """Raises `ValueError` where the estimator is not known."""
+        self._config = config
+        self._filter = ewma.DynamicEma(config.filter)
+        self._estimator = registry.create(config.estimator, config.node)
+        self._batch = np.zeros((len(config.node.dims), config.batch))
+        self._filled = 0
+        self._since_update_s = 0.0
+        self._local: messages.Array | None = None
+        self._cluster: messages.Array | None = None
+        self._cluster_at_s = -math.inf
+        self._cluster_peak = 0.0
+        self._last: Sample | None = None
+        self._usage: messages.Array | None = None
+        self._direction = np.zeros(len(config.node.dims))
+        self._federated = False
+        self._estimated: base.CapacityEstimate | None = None
+        self.peak_pods_per_core = 0.0
+        self.samples = 0
+
+    @property
+    def config(self) -> PipelineConfig:
+        """The configuration it runs with."""
+        return self._config
+
+    @property
+    def local_gram(self) -> messages.Array | None:
+        """The node's own model (d, d); None before the first batch."""
+        return self._local
+
+    def sample(self, sample: Sample) -> bool:
+        """True where this sample fills a batch, so that an update is due."""
+        self._usage = self._filter.update(sample.values)
+        self._estimator.tick(sample.values, self._filter.last_gain, sample.pods, sample.dt_s)
+        self._batch[:, self._filled] = self._usage
+        self._filled += 1
+        self._since_update_s += sample.dt_s
+        self._last = sample
+        self.samples += 1
+        return self._filled == self._config.batch
+
+    def follow(self, model: messages.GlobalModel, *, now_s: float) -> bool:
+        """True where the cluster's model covers this node's dimensions and is used from now on."""
+        dims = self._config.node.dims
+        if not set(dims) <= set(model.dims):
+            return False
+        places = [model.dims.index(dim) for dim in dims]
+        self._cluster = model.gram[np.ix_(places, places)]
+        self._cluster_at_s = now_s
+        self._cluster_peak = model.peak_pods_per_core
+        return True
+
+    def update(self, *, pods: int, churning: bool) -> State | None:
+        """The state after learning from the batch so far; None before the first sample."""
+        if self._last is None or self._filled == 0:
+            return None
+        # G <- (1 - w) G + w A A^T / b
+        newest = subspace.gram(self._batch[:, : self._filled])
+        weight = self._config.batch_weight
+        self._local = newest if self._local is None else subspace.merge_gram(self._local, newest, weight_a=1 - weight)
+        self._point(self._last.at_s)
+        observation = self._observe(pods, churning, dt_s=self._since_update_s)
+        self._estimated = self._estimator.update(observation)
+        self._decay_peak(self._estimated.filtered_pods)
+        self._filled = 0
+        self._since_update_s = 0.0
+        return self._state(observation, self._estimated)
+
+    def estimate(self, *, pods: int, churning: bool) -> State | None:
+        """The state for another Pod count, nothing learnt: for a publish at once. None before the first update."""
+        if self._last is None or self._estimated is None:
+            return None
+        observation = self._observe(pods, churning, dt_s=0.0)
+        return self._state(observation, self._estimator.estimate(observation))
+
+    def _point(self, now_s: float) -> None:
+        assert self._local is not None
+        config = self._config
+        self._federated = self._cluster is not None and now_s - self._cluster_at_s <= config.model_max_age_s
+        merged = self._local
+        if self._federated and self._cluster is not None:
+            merged = subspace.merge_gram(self._local, self._cluster, weight_a=config.local_weight)
+        self._direction = signal.direction(merged, config.node.signal_mode)
+
+    def _observe(self, pods: int, churning: bool, *, dt_s: float) -> base.Observation:
+        assert self._usage is not None
+        node = self._config.node
+        level, _ = signal.capacity_signal(
+            self._usage, self._direction, ceiling=node.ceiling, guard=node.guard, cap=node.capacity_cap
+        )
+        return base.Observation(
+            dt_s=dt_s,
+            y=self._usage,
+            gains=self._filter.last_gain,
+            pods=pods,
+            signal=level,
+            direction=self._direction,
+            churning=churning,
+            peak_pods_per_core=max(self._cluster_peak, self.peak_pods_per_core),
+        )
+
+    def _decay_peak(self, filtered_pods: float) -> None:
+        keep = 0.5 ** (self._since_update_s / self._config.peak_half_life_s)
+        self.peak_pods_per_core = max(filtered_pods / self._config.node.cores, self.peak_pods_per_core * keep)
+
+    def _state(self, seen: base.Observation, estimate: base.CapacityEstimate) -> State:
+        assert self._last is not None
+        return State(
+            estimate=estimate,
+            usage=seen.y,
+            parts=self._last.parts,
+            direction=self._direction,
+            signal=seen.signal,
+            pods=seen.pods,
+            sampled_at_ns=self._last.at_ns,
+            federated=self._federated,
+            innovation=_innovation(self._config.node, seen, estimate),
+        )
+
+
+def _innovation(
+    node: base.EstimatorConfig, seen: base.Observation, estimate: base.CapacityEstimate
+) -> dict[str, float]:
+    if base.SIGNAL in estimate.cost:
+        # e = signal - (baseline - cost n)
+        cost, baseline = estimate.cost[base.SIGNAL][0], estimate.baseline[base.SIGNAL][0]
+        return {base.SIGNAL: seen.signal - (baseline - cost * seen.pods)}
+    # e = (Y - b - c x) / S
+    return {
+        dim: usage - (estimate.baseline[dim][0] + estimate.cost[dim][0] * estimate.filtered_pods) / full
+        for dim, usage, full in zip(node.dims, seen.y.tolist(), node.scale.tolist(), strict=True)
+    }

@@ -1,0 +1,51 @@
+"""What the agent needs of others, as narrow ports."""
+
+from collections.abc import Callable, Set
+from typing import Protocol
+
+
+class PodSet(Protocol):
+    """The Pods of a node at one moment."""
+
+    @property
+    def running(self) -> Set[str]:
+        """UIDs of the workload Pods that count now."""
+        ...
+
+    @property
+    def ended(self) -> Set[str]:
+        """UIDs of those that ended within the last 60 s, a bounded number of the newest."""
+        ...
+
+    @property
+    def holding(self) -> bool:
+        """Whether a container is being created or taken down, so that telemetry shows the runtime's own work."""
+        ...
+
+
+class PodEvents(Protocol):
+    """Where starts and ends of Pods come from."""
+
+    def current(self) -> PodSet:
+        """The Pods now."""
+        ...
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Nothing; `callback` is called in the loop's thread after each change of `current`."""
+        ...
+
+    async def run(self) -> None:
+        """Never; keeps `current` up to date."""
+        ...
+
+
+class Publisher(Protocol):
+    """Where an agent's messages go."""
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        """Nothing. Raises `BusUnavailable`."""
+        ...
+
+    async def enqueue(self, subject: str, payload: bytes, *, msg_id: str) -> None:
+        """Nothing, once it is stored. Raises `BusUnavailable`."""
+        ...

@@ -1,0 +1,135 @@
+"""Every setting of an agent."""
+
+import dataclasses
+import pathlib
+
+from carico_agent.telemetry import meminfo, sources
+from carico_core.numerics.estimators import base
+from carico_core.runtime import bus
+from carico_core.runtime.settings import setting
+
+PREFIX = "AGENT"
+PROGRAM = "carico-agent"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """Flags `--node ...`, environment CARICO_AGENT_NODE and so on."""
+
+    node: str = setting(help="name of the Node this agent speaks for")
+    scope: sources.Scope = setting(
+        sources.Scope.HOST,
+        help="what is measured: the host, one cgroup, or the descendants of one process",
+        why="an agent of a real cluster measures its host",
+    )
+    cgroup: str = setting("", help="path of the node's cgroup below the cgroup roots; for scope host, of its Pods")
+    root_pid: int | None = setting(
+        None,
+        help="process whose descendants are the node, for scope process and where the cgroup cannot be read",
+        minimum=1,
+    )
+    cores: float | None = setting(
+        None, help="cores of the node", unit="cores", minimum=0.01, why="what the source says"
+    )
+    scale: float = setting(
+        1.0,
+        help="real CPUs per core of an emulated node",
+        unit="CPUs",
+        minimum=0.001,
+        maximum=1.0,
+        why="1: a real node",
+    )
+    memory_bytes: float | None = setting(
+        None,
+        help="memory that is really enforced",
+        unit="bytes",
+        minimum=1,
+        why="the limit found, or the host's memory",
+    )
+    memory_free_by: meminfo.FreeBy = setting(
+        meminfo.FreeBy.AVAILABLE,
+        help="what counts as free on the host: MemAvailable, or the paper's MemFree + Buffers + Cached",
+        why="the paper's sum counts tmpfs as free",
+    )
+    dims: tuple[str, ...] = setting(("cpu", "memory"), help="dimensions", choices=("cpu", "memory"))
+    pod_events: str = setting(
+        "cgroup",
+        help="where starts and ends of Pods come from",
+        choices=("cgroup", "kubernetes"),
+        why="pod cgroups appear and empty at once and need no rights at the API",
+    )
+    pod_limit: int = setting(110, help="most Pods of the node", minimum=1, why="the kubelet's own default")
+    estimator: str = setting(
+        "vector",
+        help="how capacity is estimated: `vector` (costs per dimension) or the paper's `dual` (spec section 7)",
+        choices=("vector", "dual"),
+        why="vector measured better in every scenario but the coldest",
+    )
+    signal_mode: str = setting(
+        "sigma1u1", help="the signal's direction: the paper's, or what its logs show", choices=("sigma1u1", "trace")
+    )
+    ceiling_cpu: float = setting(
+        base.DEFAULT_CEILING["cpu"],
+        help="usage of the CPU up to which Pods are taken; 1 is two runnable tasks a core",
+        minimum=0.05,
+        maximum=1.0,
+        why="packs without hurting Pod times on really running Pods; lower isolates more",
+    )
+    ceiling_memory: float = setting(
+        base.DEFAULT_CEILING["memory"],
+        help="usage of memory up to which Pods are taken",
+        minimum=0.05,
+        maximum=1.0,
+        why="memory cannot be squeezed",
+    )
+    guard: float = setting(
+        base.DEFAULT_GUARD, help="usage from which nothing is taken", minimum=0.05, maximum=1.0, why="the author's logs"
+    )
+    capacity_cap: float = setting(
+        base.DEFAULT_CAPACITY_CAP, help="most capacity ever advertised", unit="Pods", minimum=1
+    )
+    sample_hz: float = setting(10.0, help="samples", unit="Hz", minimum=1, maximum=100, why="spikes last 200 ms")
+    batch: int = setting(10, help="samples in one update of the model", minimum=1, maximum=1000, why="one a second")
+    local_weight: float = setting(
+        0.5, help="weight of the own model against the cluster's in the signal", minimum=0, maximum=1, why="logged"
+    )
+    epsilon: float = setting(
+        0.0, help="relative change of the own model from which it is published", minimum=0, why="logged: every change"
+    )
+    subspace_max_age_s: float = setting(
+        2.0, help="age at which an unmoved model is published again", unit="s", minimum=0.1, why="within the lease"
+    )
+    peak_half_life_s: float = setting(
+        600.0,
+        help="time in which the largest Pods per core seen lately counts for half",
+        unit="s",
+        minimum=1,
+        why="a night without load is a cold start, a pause between two jobs is not",
+    )
+    http_host: str = setting("127.0.0.1", help="address of /healthz, /readyz and /metrics")
+    http_port: int = setting(0, help="its port; 0: a free one (logged), -1: none", minimum=-1, maximum=65535)
+    log_level: str = setting("info", help="least level logged", choices=("debug", "info", "warning", "error"))
+    log_json: bool | None = setting(None, help="JSON log lines", why="JSON unless stderr is a terminal")
+    bus: bus.BusSettings = dataclasses.field(default_factory=bus.BusSettings)
+
+    def __post_init__(self) -> None:
+        if self.scope is sources.Scope.CGROUP and not self.cgroup:
+            raise ValueError("--scope cgroup needs the group's path: give --cgroup PATH")
+        if self.scope is sources.Scope.PROCESS and self.root_pid is None:
+            raise ValueError("--scope process needs the node's process: give --root-pid PID")
+        if self.pod_events == "cgroup" and self.scope is sources.Scope.PROCESS:
+            raise ValueError("--scope process has no cgroups to see Pods by: give --pod-events kubernetes")
+
+    def wanted(self, proc: pathlib.Path = pathlib.Path("/proc")) -> sources.Wanted:
+        """The node as telemetry is to find it."""
+        return sources.Wanted(
+            scope=self.scope,
+            dims=self.dims,
+            cgroup=self.cgroup,
+            cores=self.cores,
+            core_scale=self.scale,
+            memory_bytes=self.memory_bytes,
+            root_pid=self.root_pid,
+            free_by=self.memory_free_by,
+            proc=proc,
+        )

@@ -1,0 +1,73 @@
+"""The dimension "cpu": utilisation and pressure together, one straight line to twice the cores."""
+
+from carico_agent.telemetry import contention, pod_throttling, port
+from carico_core.runtime import clock as clocks
+
+
+class Cpu:
+    """cpu = (utilisation + pressure) / 2; utilisation alone where the kernel has no PSI."""
+
+    def __init__(
+        self,
+        utilisation: port.Utilisation,
+        pressure: port.Gauge | None,
+        *,
+        clock: clocks.Clock,
+        throttling: pod_throttling.PodThrottling | None = None,
+        cpus: float = 1.0,
+    ) -> None:
+        self._utilisation = utilisation
+        self._pressure = pressure
+        self._clock = clock
+        self._throttling = throttling
+        self._correction = contention.Correction(cpus=cpus)
+        self._last_s: float | None = None
+        self._scanned_s: float | None = None
+        self.parts: dict[str, float] = {}
+
+    @property
+    def has_pressure(self) -> bool:
+        """Whether pressure is part of it."""
+        return self._pressure is not None
+
+    @property
+    def tasks_per_core(self) -> float:
+        """Runnable tasks a core at a share of 1: two with pressure, one where utilisation alone is seen."""
+        return 2.0 if self.has_pressure else 1.0
+
+    def pods_changed(self) -> None:
+        """Nothing; limits are looked for at the next read."""
+        self._scanned_s = None
+
+    def read(self) -> float | None:
+        """The share since the last read; `parts` holds what it is made of."""
+        utilisation = self._utilisation.read()
+        pressure = None if self._pressure is None else self._pressure.read()
+        now_s = self._clock.monotonic_s()
+        elapsed_s = 0.0 if self._last_s is None else now_s - self._last_s
+        self._last_s = now_s
+        if utilisation is None or (self._pressure is not None and pressure is None):
+            return None
+        self.parts = {"cpu.utilisation": utilisation}
+        if pressure is None:
+            return utilisation
+        pressure = self._corrected(pressure, utilisation, elapsed_s, now_s)
+        self.parts["cpu.pressure"] = pressure
+        return (utilisation + pressure) / 2.0
+
+    def _corrected(self, pressure: float, utilisation: float, elapsed_s: float, now_s: float) -> float:
+        if self._throttling is None:
+            return pressure
+        if self._scanned_s is None or now_s - self._scanned_s >= pod_throttling.RESCAN_S:
+            self._throttling.rescan()
+            self._scanned_s = now_s
+        if not self._throttling.any_limit:
+            self._correction.clear()
+            return pressure
+        span = contention.Span(
+            elapsed_s=elapsed_s,
+            pressed_s=pressure * elapsed_s,
+            ran_s=utilisation * self._utilisation.cores * elapsed_s,
+            throttled_s=self._throttling.read(),
+        )
+        return self._correction.apply(pressure, span, in_progress_s=self._throttling.in_progress_s)

@@ -1,0 +1,77 @@
+"""A file of /proc or a cgroup, kept open: at 10 Hz opening costs more than reading."""
+
+import contextlib
+import errno
+import os
+import pathlib
+
+from carico_agent.telemetry import port
+
+# The kernel has the file but the feature is switched off: PSI with psi=0 reads so.
+_OFF = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
+
+
+class KernelFile:
+    """Reads a small file from its start; it is opened anew after it went away."""
+
+    __slots__ = ("_fd", "_size", "path")
+
+    def __init__(self, path: pathlib.Path, *, size: int = 4096) -> None:
+        """Opens it. Raises `Absent` where that is not possible."""
+        self.path = path
+        self._size = size
+        self._fd = self._open()
+
+    def read(self) -> bytes:
+        """What is in it now. Raises `Broken` where it went away, `Absent` where its feature is switched off."""
+        try:
+            if self._fd < 0:
+                self._fd = self._open()
+            return os.pread(self._fd, self._size, 0)
+        except port.Absent as error:
+            raise port.Broken(str(self.path), error.why) from None
+        except OSError as error:
+            if error.errno in _OFF:
+                raise port.Absent(str(self.path), error.strerror or "switched off") from None
+            # ENODEV: the cgroup was removed. The next read looks for a new one of that name.
+            self.close()
+            raise port.Broken(str(self.path), error.strerror or "cannot be read") from None
+
+    def close(self) -> None:
+        """Nothing; the file is closed until it is read again."""
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._fd)
+        self._fd = -1
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+    def _open(self) -> int:
+        try:
+            return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise port.Absent(str(self.path), error.strerror or "cannot be opened") from None
+
+
+def keyed(data: bytes, key: bytes, *, what: str) -> int:
+    """The number after `key` in a file of "key value" lines, such as cpu.stat.
+
+    >>> keyed(b"usage_usec 15\\nuser_usec 9\\n", b"user_usec", what="cpu.stat")
+    9
+
+    Raises `Broken` where it is not there.
+    """
+    start = 0 if data.startswith(key + b" ") else data.find(b"\n" + key + b" ") + 1
+    if start == 0 and not data.startswith(key + b" "):
+        raise port.Broken(what, data)
+    return whole(data[start + len(key) :].split(b"\n", 1)[0], what=what)
+
+
+def whole(data: bytes, *, what: str) -> int:
+    """The one whole number in `data`. Raises `Broken` where there is none."""
+    try:
+        return int(data)
+    except ValueError:
+        raise port.Broken(what, data) from None

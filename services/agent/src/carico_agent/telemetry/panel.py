@@ -1,0 +1,61 @@
+"""Every source of one node, read together: one reading per sample, or a reason why there is none."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from carico_agent.telemetry import cpu as cpus
+from carico_agent.telemetry import port
+from carico_core.domain import messages
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reading:
+    """One sample. values: (d,) shares in the order of the panel's dims; parts: what they are made of."""
+
+    values: messages.Array
+    parts: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the node is. scale: what a share of 1 is per dimension (tasks, bytes). notes: degradations, said once."""
+
+    dims: tuple[str, ...]
+    scale: tuple[float, ...]
+    cores: float
+    source: str
+    notes: tuple[str, ...] = ()
+
+
+class Panel:
+    """The gauges of a node. All are read at every sample, so that their intervals stay those of the samples."""
+
+    def __init__(self, facts: Facts, gauges: Mapping[str, port.Gauge]) -> None:
+        self.facts = facts
+        self._gauges = tuple(gauges[dim] for dim in facts.dims)
+        self._cpu = next((gauge for gauge in self._gauges if isinstance(gauge, cpus.Cpu)), None)
+
+    def pods_changed(self) -> None:
+        """Nothing; sources that depend on which Pods run look again."""
+        if self._cpu is not None:
+            self._cpu.pods_changed()
+
+    def read(self) -> Reading | None:
+        """One sample; None where a gauge has none yet. Raises `Broken` after all gauges were read."""
+        values: list[float] = []
+        broken: port.Broken | None = None
+        for gauge in self._gauges:
+            try:
+                value = gauge.read()
+            except port.Broken as error:
+                broken = error
+                continue
+            if value is not None:
+                values.append(value)
+        if broken is not None:
+            raise broken
+        if len(values) < len(self._gauges):
+            return None
+        return Reading(values=np.array(values), parts={} if self._cpu is None else self._cpu.parts)

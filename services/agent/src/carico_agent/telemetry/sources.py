@@ -1,0 +1,172 @@
+"""The panel of a node, from the settings: host, one cgroup, or the node's processes."""
+
+import dataclasses
+import enum
+import os
+import pathlib
+
+from carico_agent.telemetry import (
+    cgroup_cpu,
+    cgroup_memory,
+    cgroup_tree,
+    meminfo,
+    panel,
+    pod_throttling,
+    port,
+    pressure,
+    proc_stat,
+    process_accounting,
+)
+from carico_agent.telemetry import cpu as cpus
+from carico_core.runtime import clock as clocks
+
+PROCESS_FALLBACK = "process-accounting"
+
+
+class Scope(enum.StrEnum):
+    """What the node is: the host, one cgroup, or the descendants of one process."""
+
+    HOST = "host"
+    CGROUP = "cgroup"
+    PROCESS = "process"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The node as the settings describe it; None: take what the machine says."""
+
+    scope: Scope
+    dims: tuple[str, ...] = ("cpu", "memory")
+    cgroup: str = ""
+    cores: float | None = None
+    # Real CPUs per core of an emulated node; 1 for a real one.
+    core_scale: float = 1.0
+    memory_bytes: float | None = None
+    root_pid: int | None = None
+    free_by: meminfo.FreeBy = meminfo.FreeBy.AVAILABLE
+    proc: pathlib.Path = pathlib.Path("/proc")
+
+
+def open_panel(wanted: Wanted, *, clock: clocks.Clock) -> panel.Panel:
+    """The panel of a node. Raises `Absent` where what is needed is not there (yet).
+
+    A cgroup that cannot be read falls back to the node's processes where `root_pid` names them.
+    """
+    if wanted.scope is Scope.HOST:
+        return _host(wanted, clock)
+    if wanted.scope is Scope.PROCESS:
+        return _processes(wanted, clock, notes=())
+    try:
+        return _cgroup(wanted, clock)
+    except port.Absent as error:
+        if wanted.root_pid is None:
+            raise
+        return _processes(wanted, clock, notes=(f"{PROCESS_FALLBACK} in place of the cgroup: {error}",))
+
+
+def _host(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
+    notes: list[str] = []
+    utilisation = proc_stat.HostUtilisation(wanted.proc)
+    cpu = cpus.Cpu(
+        utilisation,
+        _pressure(wanted.proc / "pressure" / "cpu", clock, notes),
+        clock=clock,
+        throttling=_host_throttling(wanted),
+        cpus=utilisation.cores,
+    )
+    return _panel(
+        wanted,
+        cpu,
+        meminfo.HostMemory(wanted.proc, free_by=wanted.free_by),
+        cores=wanted.cores or utilisation.cores,
+        memory_bytes=wanted.memory_bytes or meminfo.total_bytes(wanted.proc),
+        source="host",
+        notes=notes,
+    )
+
+
+def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
+    notes: list[str] = []
+    group = cgroup_tree.discover(wanted.proc / "mounts").group(wanted.cgroup)
+    # The group's own quota or cpuset is the truth; the emulated size stands in where it has neither.
+    given = None
+    if wanted.cores is not None and cgroup_cpu.quota_cores(group) is None:
+        given = wanted.cores * wanted.core_scale
+    utilisation = cgroup_cpu.CgroupUtilisation(group, clock=clock, quota_cores=given)
+    cpu = cpus.Cpu(
+        utilisation,
+        _pressure(group.pressure, clock, notes),
+        clock=clock,
+        throttling=None if group.cpu is None else pod_throttling.PodThrottling(group.cpu),
+        cpus=float(os.cpu_count() or 1),
+    )
+    host_bytes = meminfo.total_bytes(wanted.proc)
+    memory_bytes = wanted.memory_bytes or cgroup_memory.limit_bytes(group, host_bytes=host_bytes)
+    return _panel(
+        wanted,
+        cpu,
+        cgroup_memory.CgroupMemory(group, limit_bytes=memory_bytes),
+        cores=wanted.cores or utilisation.cores / wanted.core_scale,
+        memory_bytes=memory_bytes,
+        source=f"cgroup-{group.layout}",
+        notes=notes,
+    )
+
+
+def _processes(wanted: Wanted, clock: clocks.Clock, notes: tuple[str, ...]) -> panel.Panel:
+    if wanted.root_pid is None:
+        raise port.Absent(PROCESS_FALLBACK, "no process is named as the node's root")
+    table = process_accounting.ProcessTable(wanted.root_pid, clock=clock, proc=wanted.proc)
+    cores = wanted.cores or float(os.cpu_count() or 1)
+    utilisation = process_accounting.ProcessUtilisation(table, quota_cores=cores * wanted.core_scale, clock=clock)
+    waiting = process_accounting.ProcessPressure(table, utilisation, cores=cores, clock=clock)
+    memory_bytes = wanted.memory_bytes or meminfo.total_bytes(wanted.proc)
+    return _panel(
+        wanted,
+        cpus.Cpu(utilisation, waiting, clock=clock),
+        process_accounting.ProcessMemory(table, limit_bytes=memory_bytes),
+        cores=cores,
+        memory_bytes=memory_bytes,
+        source=PROCESS_FALLBACK,
+        notes=list(notes),
+    )
+
+
+def _panel(
+    wanted: Wanted,
+    cpu: cpus.Cpu,
+    memory: port.Gauge,
+    *,
+    cores: float,
+    memory_bytes: float,
+    source: str,
+    notes: list[str],
+) -> panel.Panel:
+    full = {"cpu": cpu.tasks_per_core * cores, "memory": memory_bytes}
+    facts = panel.Facts(
+        dims=wanted.dims,
+        scale=tuple(full[dim] for dim in wanted.dims),
+        cores=cores,
+        source=source,
+        notes=tuple(notes),
+    )
+    return panel.Panel(facts, {"cpu": cpu, "memory": memory})
+
+
+def _pressure(path: pathlib.Path | None, clock: clocks.Clock, notes: list[str]) -> pressure.Pressure | None:
+    try:
+        if path is None:
+            raise port.Absent("cpu.pressure", "no unified cgroup hierarchy is mounted")
+        return pressure.Pressure(path, clock=clock)
+    except port.Absent as error:
+        notes.append(f"no CPU pressure, utilisation alone is used: {error}")
+        return None
+
+
+def _host_throttling(wanted: Wanted) -> pod_throttling.PodThrottling | None:
+    try:
+        tree = cgroup_tree.discover(wanted.proc / "mounts")
+        group = tree.group(wanted.cgroup or ".")
+    except port.Absent:
+        return None
+    return None if group.cpu is None else pod_throttling.PodThrottling(group.cpu)

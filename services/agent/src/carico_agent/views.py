@@ -1,0 +1,47 @@
+"""An agent's state as people see it when they ask a node. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from carico_agent import pipeline
+from carico_agent.telemetry import panel
+
+
+def of_source(facts: panel.Facts, *, ceiling: Sequence[float]) -> dict[str, Any]:
+    """What the node is and where its figures come from."""
+    return {
+        "source": facts.source,
+        "notes": list(facts.notes),
+        "cores": facts.cores,
+        "scale": dict(zip(facts.dims, facts.scale, strict=True)),
+        "ceiling": dict(zip(facts.dims, ceiling, strict=True)),
+    }
+
+
+def of_history(rows: Iterable[tuple[Any, ...]], dims: tuple[str, ...]) -> dict[str, Any]:
+    """The last minutes as a table."""
+    return {"columns": ["sampled_at_ns", "capacity", "sd", "signal", "pods", *dims], "rows": list(rows)}
+
+
+def of_state(state: pipeline.State, dims: tuple[str, ...]) -> dict[str, Any]:
+    """What is advertised now, and every number it rests on."""
+    estimate = state.estimate
+    return {
+        "capacity": estimate.capacity,
+        "capacity_sd": estimate.capacity_sd,
+        "mode": estimate.mode,
+        "bottleneck": estimate.bottleneck,
+        "limit": estimate.limit,
+        "headroom": estimate.headroom,
+        "cost_plus": estimate.cost_plus,
+        "baseline": estimate.baseline,
+        "cost": estimate.cost,
+        "pods": state.pods,
+        "filtered_pods": estimate.filtered_pods,
+        "usage": dict(zip(dims, state.usage.tolist(), strict=True)),
+        "parts": state.parts,
+        "innovation": state.innovation,
+        "signal": state.signal,
+        "direction": dict(zip(dims, state.direction.tolist(), strict=True)),
+        "federated": state.federated,
+    }
