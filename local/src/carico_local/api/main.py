@@ -12,7 +12,7 @@ from aiohttp import web
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs, settings, tasks
-from carico_local.api import cluster, server, store
+from carico_local.api import cluster, event_expiry, node_lifecycle, server, store
 
 _PROGRAM = "carico-api"
 
@@ -59,7 +59,12 @@ async def serve(chosen: Settings, clock: clocks.Clock, stop: tasks.Stop) -> None
         try:
             await web.SockSite(runner, listener, backlog=1024).start()
             _announce(chosen, listener)
-            await tasks.until(stop, checkpoint=cluster.checkpoint_forever(kept))
+            await tasks.until(
+                stop,
+                checkpoint=cluster.checkpoint_forever(kept),
+                nodes=node_lifecycle.NodeLifecycle(kept, clock, grace_s=chosen.node_grace_s).run(),
+                events=event_expiry.EventExpiry(kept, clock).run(),
+            )
         finally:
             await runner.cleanup()
     finally:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from carico_core.runtime import clock as clocks
-from carico_local.api import defaulting, objects, resources, schema, statuses, store, validation
+from carico_local.api import defaulting, node_lifecycle, objects, resources, schema, statuses, store, validation
 
 # k8s.io/apiserver/pkg/storage/names/generate.go: no vowels, so that no word appears by chance.
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -197,6 +197,8 @@ def _restore(data: objects.Object, old: objects.Object, fields: tuple[str, ...])
 
 def _prepare_new(resource: resources.Resource, data: objects.Object) -> None:
     defaulting.set_defaults(resource, data)
+    if resource is resources.NODES:
+        node_lifecycle.admit(data)
     if resource is resources.PODS:
         defaulting.admit_pod(data)
         data["status"] = {"phase": "Pending", "qosClass": defaulting.quality_of_service(data["spec"])}
