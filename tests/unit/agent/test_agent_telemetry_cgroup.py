@@ -199,13 +199,17 @@ def limited_pod(root: pathlib.Path, *, throttled_us: int, container_us: int = 0)
     return pod
 
 
+def limited(found: pod_throttling.PodThrottling) -> bool:
+    return found.any_limit
+
+
 def test_throttling_of_a_pod_and_its_container_is_counted_once(tmp_path: pathlib.Path) -> None:
     found = pod_throttling.PodThrottling(tmp_path)
     found.rescan()
-    assert not found.any_limit
+    assert limited(found) is False
     pod = limited_pod(tmp_path, throttled_us=100, container_us=100)
     found.rescan()
-    assert found.any_limit
+    assert limited(found) is True
     assert found.read() == 0.0, "the first look has no interval"
     limited_pod(tmp_path, throttled_us=80_100, container_us=80_100)
     found.rescan()
@@ -214,7 +218,7 @@ def test_throttling_of_a_pod_and_its_container_is_counted_once(tmp_path: pathlib
     (pod / "cpu.max").write_text("max 100000\n")
     (pod / "main" / "cpu.max").write_text("max 100000\n")
     found.rescan()
-    assert not found.any_limit, "a limit that was lifted"
+    assert limited(found) is False, "a limit that was lifted"
 
 
 def test_v1_counts_throttling_in_nanoseconds(tmp_path: pathlib.Path) -> None:

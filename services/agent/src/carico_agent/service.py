@@ -1,0 +1,173 @@
+"""The agent as a service: finds its node, samples at once, and talks to the bus whenever there is one."""
+
+import asyncio
+import importlib
+import random
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import orjson
+
+from carico_agent import app, outlets, ports, sampler, settings
+from carico_agent.telemetry import cgroup_tree, panel, port, sources
+from carico_core.domain import errors
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import health, logs, nats_bus, tasks
+from carico_core.runtime import metrics as metric
+from carico_core.wire import subjects
+
+SERVICE = "carico-agent"
+VERSION = "0.1.0"
+DESCRIPTION = "one node's telemetry, model and capacity"
+# How often a node that does not exist yet is looked for.
+LOOK_EVERY_S = 0.5
+
+
+class Bus(ports.Publisher, Protocol):
+    """What the agent needs of the bus."""
+
+    connected: bool
+
+    async def subscribe(self, subject: str, handler: buses.Handler) -> object: ...
+
+    async def get_model(self) -> bytes | None: ...
+
+    async def serve(self, service: buses.ServiceSpec) -> object: ...
+
+    def on_reconnect(self, callback: Callable[[], None]) -> None: ...
+
+    async def wait_closed(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Service:
+    """One agent with its health endpoint; the bus may come, go and come back."""
+
+    def __init__(self, chosen: settings.AgentSettings, *, clock: clocks.Clock) -> None:
+        self._chosen = chosen
+        self._clock = clock
+        self._boot = clocks.boot_id(clock)
+        self._metrics = metric.Metrics("agent")
+        self._log = logs.get("service", node=chosen.node)
+        self._agent: app.Agent | None = None
+        self._bus: Bus | None = None
+
+    async def run(self, stop: tasks.Stop) -> None:
+        """Nothing, once asked to stop. Raises `EnvironmentUnfit` where this machine cannot be measured."""
+        checks = health.Health({"samples": self._not_sampling, "bus": self._not_connected})
+        server = await health.serve(checks, self._metrics, host=self._chosen.http_host, port=self._chosen.http_port)
+        self._log.info("started", http_port=server.port, boot=self._boot, scope=self._chosen.scope.value)
+        try:
+            found = await self._find_node(stop)
+            if found is not None:
+                await self._work(found, stop)
+        finally:
+            await server.close()
+            self._log.info("stopped")
+
+    async def _work(self, found: panel.Panel, stop: tasks.Stop) -> None:
+        pods = open_pods(self._chosen, clock=self._clock)
+        agent = app.Agent(
+            app.Parts(
+                settings=self._chosen,
+                panel=found,
+                pods=pods,
+                clock=self._clock,
+                metrics=self._metrics,
+                boot=self._boot,
+            )
+        )
+        self._agent = agent
+        samples = sampler.Sampler(
+            agent.tick,
+            period_s=1.0 / self._chosen.sample_hz,
+            clock=self._clock,
+            rng=random.Random(self._boot),
+        )
+        await tasks.until(stop, sampler=samples.run(), pods=pods.run(), bus=self._talk(agent))
+
+    async def _talk(self, agent: app.Agent) -> None:
+        # Connecting waits for the server for ever; sampling and learning go on meanwhile.
+        bus: Bus = await nats_bus.connect(self._chosen.bus, name=f"{SERVICE}-{self._chosen.node}", clock=self._clock)
+        self._bus = bus
+        try:
+            await talk(agent, bus, node=self._chosen.node)
+        finally:
+            await bus.close()
+
+    async def _find_node(self, stop: tasks.Stop) -> panel.Panel | None:
+        said = False
+        while not stop.is_set:
+            try:
+                return sources.open_panel(self._chosen.wanted(), clock=self._clock)
+            except port.Absent as error:
+                if not _may_appear(self._chosen):
+                    raise errors.EnvironmentUnfit(
+                        f"this machine cannot be measured as scope {self._chosen.scope.value}: {error}; "
+                        "give another --scope, or --root-pid for process accounting"
+                    ) from error
+                if not said:
+                    self._log.warning("waiting for the node", why=str(error))
+                    said = True
+            await stop.sleep(LOOK_EVERY_S)
+        return None
+
+    def _not_sampling(self) -> str | None:
+        return "the node is not there yet" if self._agent is None else self._agent.not_sampling()
+
+    def _not_connected(self) -> str | None:
+        return None if self._bus is not None and self._bus.connected else "not connected to NATS"
+
+
+async def talk(agent: app.Agent, bus: Bus, *, node: str) -> None:
+    """Never; publishes, follows the cluster's model and answers questions. Raises `BusError` once it is closed."""
+    outlet = outlets.Outlets(agent, bus, node=node)
+    bus.on_reconnect(outlet.refresh)
+    await bus.subscribe(subjects.MODEL, agent.on_model)
+    await bus.serve(_questions(agent, node))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(outlet.send_capacities(), name="capacity")
+        group.create_task(outlet.send_subspaces(), name="subspace")
+        group.create_task(_catch_up(agent, bus), name="stored model")
+        outlet.refresh()
+        await bus.wait_closed()
+        raise errors.BusUnavailable("the connection to NATS is closed for good")
+
+
+def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> ports.PodEvents:
+    """Where starts and ends of Pods come from; only what is used is imported, so that a small agent stays small."""
+    module: Any = importlib.import_module(f"carico_agent.churn.{chosen.pod_events}")
+    pods: ports.PodEvents = module.open_pods(chosen, clock=clock)
+    return pods
+
+
+async def _catch_up(agent: app.Agent, bus: Bus) -> None:
+    try:
+        agent.on_stored_model(await bus.get_model())
+    except errors.BusError as error:
+        # The model is broadcast again within seconds.
+        agent.not_taken("stored model", error)
+
+
+def _questions(agent: app.Agent, node: str) -> buses.ServiceSpec:
+    async def state(_: bytes) -> bytes:
+        return orjson.dumps(agent.view(), option=orjson.OPT_SERIALIZE_NUMPY)
+
+    return buses.ServiceSpec(
+        name=SERVICE, version=VERSION, description=DESCRIPTION, endpoints={"state.get": state}, node=node
+    )
+
+
+def _may_appear(chosen: settings.AgentSettings) -> bool:
+    """Whether what is missing is only not there yet: a cgroup in a tree that exists, or a process."""
+    if chosen.scope is sources.Scope.HOST:
+        return False
+    if chosen.scope is sources.Scope.PROCESS:
+        return True
+    try:
+        cgroup_tree.discover()
+    except port.Absent:
+        return False
+    return True
