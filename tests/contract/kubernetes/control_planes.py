@@ -1,0 +1,160 @@
+"""The control planes that the contract suite runs against, each behind one record."""
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import urllib3
+import yaml
+
+STARTUP_S = 20.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """What the API answered."""
+
+    code: int
+    body: Any
+    headers: Any
+
+
+@dataclasses.dataclass(kw_only=True)
+class KubeApi:
+    """A running API: how to reach it, and what may be done to it."""
+
+    kind: str
+    url: str
+    kubeconfig: pathlib.Path
+    token: str = ""
+    # Kills the control plane and starts it on what it had kept; None where that is not the suite's to do.
+    kill_and_restart: Callable[[], None] | None = None
+    # How the API speaks to kubelets: the suite's own fake kubelet speaks plain HTTP.
+    kubelet_scheme: str = "https"
+    pool: urllib3.PoolManager = dataclasses.field(default_factory=lambda: urllib3.PoolManager(retries=False))
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        raw: bytes | None = None,
+        **query: Any,
+    ) -> Answer:
+        """One request and its whole answer."""
+        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        headers = self._headers(accept) | ({} if data is None else {"Content-Type": content_type})
+        answer = self.pool.request(method, self._address(path, query), body=data, headers=headers, timeout=15.0)
+        try:
+            decoded: Any = json.loads(answer.data)
+        except ValueError:
+            decoded = answer.data.decode()
+        return Answer(answer.status, decoded, answer.headers)
+
+    @contextlib.contextmanager
+    def watch(self, path: str, *, accept: str = "application/json", **query: Any) -> Iterator[Iterator[Any]]:
+        """The events of a watch, as they come; a silence of 10 s is a failure."""
+        address = self._address(path, {"watch": "true", "timeoutSeconds": 20} | query)
+        timeout = urllib3.Timeout(connect=5.0, read=10.0)
+        answer = self.pool.request("GET", address, headers=self._headers(accept), preload_content=False, timeout=timeout)
+        try:
+            yield _lines(answer)
+        finally:
+            answer.close()
+
+    def _address(self, path: str, query: dict[str, Any]) -> str:
+        return f"{self.url}{path}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
+
+    def _headers(self, accept: str) -> dict[str, str]:
+        return {"Accept": accept} | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
+
+
+def _lines(answer: urllib3.BaseHTTPResponse) -> Iterator[Any]:
+    rest = b""
+    for chunk in answer.stream(amt=None):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (json.loads(line) for line in lines if line)
+
+
+def kubeconfig(directory: pathlib.Path, url: str, token: str = "") -> pathlib.Path:
+    """A kubeconfig file for an API."""
+    user = {"token": token} if token else {}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "contract",
+        "clusters": [{"name": "contract", "cluster": {"server": url}}],
+        "users": [{"name": "contract", "user": user}],
+        "contexts": [{"name": "contract", "context": {"cluster": "contract", "user": "contract"}}],
+    }
+    path = directory / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+class _EmbeddedProcess:
+    """The embedded API as a process of its own."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._directory = directory
+        self._port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> int:
+        """The port, once the API answers on it."""
+        port_file = self._directory / "port"
+        port_file.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "carico_local.api", "--data", str(self._directory / "data")]
+        command += ["--port", str(self._port), "--port-file", str(port_file)]
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        deadline_s = time.monotonic() + STARTUP_S
+        while not port_file.exists():
+            if self._process.poll() is not None or time.monotonic() > deadline_s:
+                raise RuntimeError(f"the API did not start: {(self._directory / 'log').read_text()}")
+            time.sleep(0.02)
+        self._port = int(port_file.read_text())
+        return self._port
+
+    def stop(self, number: signal.Signals) -> int:
+        """The exit code of the process."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        return self._process.wait(timeout=10)
+
+    def restart(self) -> None:
+        """Nothing; killed, and back on the same port."""
+        self.stop(signal.SIGKILL)
+        self.start()
+
+
+@contextlib.contextmanager
+def embedded(directory: pathlib.Path) -> Iterator[KubeApi]:
+    """The embedded API, from its start to its stop by SIGTERM."""
+    process = _EmbeddedProcess(directory)
+    url = f"http://127.0.0.1:{process.start()}"
+    try:
+        yield KubeApi(
+            kind="embedded",
+            url=url,
+            kubeconfig=kubeconfig(directory, url),
+            kill_and_restart=process.restart,
+            kubelet_scheme="http",
+        )
+    finally:
+        code = process.stop(signal.SIGTERM)
+        assert code == 0, (directory / "log").read_text()
+
+
+CONTROL_PLANES = {"embedded": embedded}
