@@ -1,0 +1,136 @@
+"""What the bus offers, whichever adapter carries it: `nats_bus` (NATS) or `memory_bus` (tests)."""
+
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Protocol
+
+from carico_core.runtime import settings
+
+# (subject, payload). Called in the loop's thread; must not block.
+Handler = Callable[[str, bytes], None]
+Endpoint = Callable[[bytes], Awaitable[bytes]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BusSettings:
+    """How to reach NATS, and for how long what is said there holds."""
+
+    url: str = settings.setting("nats://127.0.0.1:4222", help="address of the NATS server, or several with commas")
+    lease_s: float = settings.setting(
+        10.0, help="how long a node counts after its last message", unit="s", minimum=1.0, maximum=600.0,
+        why="ten missed messages; a shorter lease forgets nodes at each hiccup",
+    )  # fmt: skip
+    credentials: str = settings.setting("", help="path of a NATS credentials file")
+    nkey: str = settings.setting("", help="path of an nkey seed file")
+    token_file: str = settings.setting("", help="path of a token, read anew at each connection", why="tokens rotate")
+    tls_ca: str = settings.setting("", help="path of the certificate authority of the server; empty: no TLS")
+    tls_cert: str = settings.setting("", help="path of the client's certificate")
+    tls_key: str = settings.setting("", help="path of the client's key")
+
+
+class Subscription(Protocol):
+    """What `subscribe` gives."""
+
+    async def unsubscribe(self) -> None:
+        """Ends it; the handler is not called any more."""
+        ...
+
+
+class QueueItem(Protocol):
+    """One message of the work queue; it comes again unless it is acknowledged or terminated."""
+
+    @property
+    def subject(self) -> str: ...
+
+    @property
+    def payload(self) -> bytes: ...
+
+    async def ack(self) -> None:
+        """It is done with."""
+        ...
+
+    async def term(self) -> None:
+        """It is poison: never again."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSpec:
+    """A service that answers questions. `node`: answer only those addressed to it."""
+
+    name: str
+    version: str
+    description: str
+    endpoints: Mapping[str, Endpoint]
+    node: str | None = None
+
+    @property
+    def short_name(self) -> str:
+        """The name as it stands in subjects: `carico-agent` is `agent`."""
+        return self.name.removeprefix("carico-")
+
+
+class ServiceHandle(Protocol):
+    """What `serve` gives."""
+
+    async def close(self) -> None:
+        """Answers no more."""
+        ...
+
+
+class Bus(Protocol):
+    """Everything an adapter does. Services declare the few methods they use as ports of their own."""
+
+    connected: bool
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        """Sends to whoever listens now. Raises `BusUnavailable`: nothing is buffered, old signals are worthless."""
+        ...
+
+    async def subscribe(self, subject: str, handler: Handler) -> Subscription:
+        """Calls `handler` for each message of `subject` (wildcards allowed) from now on, across reconnects."""
+        ...
+
+    async def enqueue(self, subject: str, payload: bytes, *, msg_id: str) -> None:
+        """Stores into the work queue, in place of an older message of the subject. Raises `BusUnavailable`."""
+        ...
+
+    def pull(self) -> AsyncIterator[list[QueueItem]]:
+        """Batches of the work queue, for ever; replicas share them."""
+        ...
+
+    async def latest_capacities(self) -> list[tuple[str, bytes]]:
+        """(subject, payload) of each node's newest advertisement. Raises `BusUnavailable`."""
+        ...
+
+    async def put_model(self, payload: bytes) -> None:
+        """Keeps the model of the cluster for late joiners. Raises `BusUnavailable`."""
+        ...
+
+    async def get_model(self) -> bytes | None:
+        """The model kept last, if any. Raises `BusUnavailable`."""
+        ...
+
+    async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
+        """(subject, payload) of all kept of one Pod, oldest first, or of the last one of each. Raises `BusUnavailable`."""
+        ...
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        """The answer. Raises `BusUnavailable` where nobody answers in time, `BusError` where the answer is an error."""
+        ...
+
+    async def serve(self, service: ServiceSpec) -> ServiceHandle:
+        """Answers the questions to a service."""
+        ...
+
+    def on_reconnect(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` each time the bus is back."""
+        ...
+
+    async def wait_closed(self) -> None:
+        """Returns once the bus is closed for good and will not come back by itself."""
+        ...
+
+    async def close(self) -> None:
+        """Leaves the bus."""
+        ...

