@@ -143,8 +143,8 @@ class Engine:
         for heard in self.intake.drain():
             self.state.put_advertisement(heard, now_s)
             self._metrics.advertisements.inc()
-        room = self.binder.room
-        if self.away or room <= 0 or not len(self.state.queue):
+        room = self._room
+        if room <= 0 or not len(self.state.queue):
             return 0
         view = self.state.fleet.snapshot(now_s)
         outcome = self._cycle.run(view, self.state.queue, most=room)
@@ -174,6 +174,11 @@ class Engine:
         self._metrics.binding.set(self.binder.in_flight)
         self._metrics.reserved.set(self.state.ledger.reserved_count)
         self._count_nodes(self.state.fleet.snapshot(now_s))
+
+    @property
+    def _room(self) -> int:
+        """Decisions that may be made now: none while the API cannot be relied on, as no bind would work."""
+        return 0 if self.away else self.binder.room
 
     def _begin(self, placement: cycles.Placement, facts: decisions.Facts, now_s: float) -> None:
         """Reserves the node and begins the bind."""
@@ -264,7 +269,8 @@ class Engine:
     async def _until_woken(self) -> None:
         """Returns when something has happened, a resting Pod is due, or it is time for a heartbeat."""
         if not len(self.intake):
-            due_s = self.state.queue.next_due_s()
+            # With no room, a Pod that is due changes nothing: the loop would spin until there is.
+            due_s = self.state.queue.next_due_s() if self._room > 0 else None
             rest_s = BEAT_S if due_s is None else min(max(due_s - self._clock.monotonic_s(), 0.0), BEAT_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(rest_s):

@@ -47,7 +47,7 @@ def believed(
     """
     if pods == 0 and reserved == 0:
         left = max(left, min(capacity, 1.0))
-    return min(left, pod_slots, core_slots, limit - pods - reserved)
+    return float(min(left, pod_slots, core_slots, limit - pods - reserved))
 
 
 def columns_of(advertisement: messages.Advertisement) -> tuple[list[float], list[float]]:

@@ -1,0 +1,163 @@
+"""What becomes of a bind, by what the API answers."""
+
+import asyncio
+import random
+
+from tests.unit.scheduler import objects
+
+from carico_core.domain import errors
+from carico_core.runtime import memory_kube
+from carico_scheduler import binder
+
+POD = "/api/v1/namespaces/default/pods/pod-0"
+
+
+class Watch:
+    """What the watch has told."""
+
+    def __init__(self) -> None:
+        self.settled: set[str] = set()
+
+    def is_settled(self, uid: str) -> bool:
+        return uid in self.settled
+
+
+class Bench:
+    """A binder on a memory API with one Pod."""
+
+    def __init__(self) -> None:
+        clock = objects.LoopClock(asyncio.get_running_loop())
+        self.kube = memory_kube.MemoryKube(clock=clock)
+        self.results: list[binder.Result] = []
+        self.watch = Watch()
+        made = self.kube.objects.create("pods", objects.pod_object("pod-0"), "test")
+        self.pod = objects.make_pod("pod-0", uid=made["metadata"]["uid"])
+        self.binder = binder.Binder(
+            self.kube, witness=self.watch, clock=clock, rng=random.Random(0), most=2, timeout_s=1.0,
+            on_result=self.results.append,
+        )  # fmt: skip
+
+    async def result(self) -> binder.Result:
+        self.binder.start(self.pod, "node-0")
+        await self.binder.drain(60.0)
+        (found,) = self.results
+        return found
+
+    def node_of(self) -> str | None:
+        found = self.kube.objects.get("pods", ("default", "pod-0"), "test")["spec"].get("nodeName")
+        return None if found is None else str(found)
+
+    async def bind_elsewhere(self) -> None:
+        await memory_kube_bind(self.kube, self.pod.uid, "node-9")
+
+
+async def memory_kube_bind(api: memory_kube.MemoryKube, uid: str, node: str) -> None:
+    await binder.kube_actions.bind(api, namespace="default", name="pod-0", uid=uid, node=node)
+
+
+def test_bound() -> None:
+    async def main() -> None:
+        bench = Bench()
+        found = await bench.result()
+        assert (found.fate, found.is_conflict, bench.node_of()) == (binder.Fate.BOUND, False, "node-0")
+        assert bench.binder.room == 2
+
+    objects.run_fast(main())
+
+
+def test_bound_by_another_meanwhile() -> None:
+    async def main() -> None:
+        bench = Bench()
+        await bench.bind_elsewhere()
+        found = await bench.result()
+        assert (found.fate, found.is_conflict) == (binder.Fate.ELSEWHERE, True)
+        assert found.pod is not None
+        assert found.pod.node_name == "node-9"
+
+    objects.run_fast(main())
+
+
+def test_deleted_or_replaced_meanwhile() -> None:
+    async def main() -> None:
+        for replaced in (False, True):
+            bench = Bench()
+            bench.kube.objects.delete("pods", ("default", "pod-0"), {}, "test")
+            if replaced:
+                bench.kube.objects.create("pods", objects.pod_object("pod-0"), "test")
+            assert (await bench.result()).fate is binder.Fate.GONE
+            if replaced:
+                assert bench.node_of() is None
+
+    objects.run_fast(main())
+
+
+def test_no_answer_and_not_bound() -> None:
+    async def main() -> None:
+        bench = Bench()
+        for _ in range(4):
+            bench.kube.fail_next(errors.ApiUnavailable("503"), path=POD)
+        found = await bench.result()
+        assert (found.fate, found.is_conflict) == (binder.Fate.UNBOUND, False)
+        assert bench.node_of() is None
+
+    objects.run_fast(main())
+
+
+def test_no_answer_but_bound_all_the_same() -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.kube.fail_next(errors.ApiUnavailable("lost"), path="/binding")
+        await memory_kube_bind(_Quiet(bench.kube), bench.pod.uid, "node-0")
+        assert (await bench.result()).fate is binder.Fate.BOUND
+
+    objects.run_fast(main())
+
+
+class _Quiet:
+    """The API without the faults that were ordered for others."""
+
+    def __init__(self, api: memory_kube.MemoryKube) -> None:
+        self._api = api
+
+    async def request(self, method: str, path: str, *, body: object = None, **_: object) -> object:
+        return self._api._bind(memory_kube._parse(path), body, path)  # type: ignore[arg-type]  # a dict
+
+
+def test_while_in_doubt_no_bind_is_begun_and_the_watch_may_settle_it() -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.kube.go_away()
+        bench.binder.start(bench.pod, "node-0")
+        assert bench.binder.room == 1
+        await asyncio.sleep(5.0)
+        assert (bench.binder.room, bench.binder.doubtful_count, bench.results) == (0, 1, [])
+        bench.watch.settled.add(bench.pod.uid)
+        await asyncio.sleep(3.0)
+        assert [each.fate for each in bench.results] == [binder.Fate.SETTLED]
+        assert (bench.binder.room, bench.binder.doubtful_count) == (2, 0)
+
+    objects.run_fast(main())
+
+
+def test_a_stop_leaves_what_stays_in_doubt() -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.kube.go_away()
+        bench.binder.start(bench.pod, "node-0")
+        assert await bench.binder.drain(2.0) == 1
+        assert (bench.results, bench.binder.in_flight) == ([], 0)
+
+    objects.run_fast(main())
+
+
+def test_a_refusal_and_an_unexpected_error_lose_no_pod() -> None:
+    async def main() -> None:
+        for error in (
+            errors.Forbidden(status=403, reason="", message="no", request=""),
+            errors.BusUnavailable("not an error that an API raises"),
+        ):
+            bench = Bench()
+            bench.kube.fail_next(error, path="/binding")
+            assert (await bench.result()).fate is binder.Fate.UNBOUND
+
+    objects.run_fast(main())

@@ -1,0 +1,264 @@
+"""The engine on an API with faults: each Pod bound exactly once, none lost, no reservation left behind."""
+
+import asyncio
+import random
+
+import pytest
+from tests.unit.scheduler import objects, world
+
+from carico_core.domain import decision, errors
+
+
+def check_nothing_left(made: world.World) -> None:
+    for one in made.engines:
+        assert len(one.state.queue) == 0
+        assert len(one.state.ledger) == 0
+        assert one.state.ledger.reserved_count == 0
+        assert one.binder.in_flight == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_pod_is_bound_once_and_no_node_gets_more_than_it_said(seed: int) -> None:
+    async def main() -> None:
+        made = world.World(seed=seed)
+        await made.start()
+        uids = [made.create_pod(f"pod-{index}") for index in range(40)]
+        await made.until_ended()
+        await asyncio.sleep(1.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
+        assert max(made.largest.values()) <= 3
+        for index in range(40):
+            found = made.engines[0]._parts.log.latest("default", f"pod-{index}")
+            assert found is not None
+            assert found.outcome is decision.Outcome.BOUND
+            assert found.free is not None
+            assert found.free >= 1.0
+        check_nothing_left(made)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_two_schedulers_that_share_nothing_on_an_api_that_fails(seed: int) -> None:
+    async def main() -> None:
+        rng = random.Random(seed)
+        made = world.World(seed=seed, engines=2, fault_share=0.3)
+        await made.start()
+        uids = []
+        for index in range(30):
+            uids.append(made.create_pod(f"pod-{index}"))
+            await asyncio.sleep(rng.uniform(0.0, 0.2))
+            if rng.random() < 0.2:
+                await chaos(made, rng)
+            if rng.random() < 0.1:
+                key = ("default", f"pod-{rng.randrange(index + 1)}")
+                if any(pod["metadata"]["name"] == key[1] for pod in made.pods()):
+                    made.kube.objects.delete("pods", key, {}, "test")
+        made.kube.fault_share = 0.0
+        await made.until_ended()
+        await asyncio.sleep(12.0)
+        left = {pod["metadata"]["uid"] for pod in made.pods()}
+        assert left <= set(uids)
+        assert all(made.kube.binds[uid] == 1 for uid in left)
+        assert max(made.kube.binds.values()) == 1
+        check_nothing_left(made)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+async def chaos(made: world.World, rng: random.Random) -> None:
+    verb = rng.choice(["watches", "compact", "away"])
+    if verb == "watches":
+        made.kube.break_watches()
+    elif verb == "compact":
+        made.kube.compact()
+    else:
+        made.kube.go_away()
+        await asyncio.sleep(rng.uniform(0.1, 8.0))
+        made.kube.come_back()
+
+
+def test_an_api_away_for_a_minute_is_waited_out() -> None:
+    async def main() -> None:
+        made = world.World()
+        await made.start()
+        await asyncio.sleep(1.0)
+        made.kube.go_away()
+        uids = [made.create_pod(f"pod-{index}") for index in range(10)]
+        await asyncio.sleep(60.0)
+        assert not made.kube.binds
+        assert made.engines[0].away or made.engines[0].binder.doubtful_count
+        made.kube.come_back()
+        await made.until_ended(60.0)
+        assert made.kube.binds == dict.fromkeys(uids, 1)
+        assert not made.engines[0].away
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_scheduler_that_starts_later_finds_what_was_bound_before() -> None:
+    async def main() -> None:
+        made = world.World(engines=1, room=2.0)
+        made.pod_s = (30.0, 31.0)
+        await made.start(nodes=1)
+        for index in range(4):
+            made.create_pod(f"pod-{index}")
+        await asyncio.sleep(3.0)
+        assert sum(made.kube.binds.values()) == 2
+        later = made._engine(7)
+        made.engines.append(later)
+        made.start_engine(later)
+        await asyncio.sleep(3.0)
+        assert sum(made.kube.binds.values()) == 2, "the new one sees that the node is full"
+        await made.until_ended()
+        assert sum(made.kube.binds.values()) == 4
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_the_time_from_an_advertisement_to_the_bind_is_no_poll() -> None:
+    async def main() -> None:
+        made = world.World()
+        made.kube.objects.create("nodes", objects.node_object("node-0"), "test")
+        made.start_engine(made.engines[0])
+        made.create_pod("pod-0")
+        await asyncio.sleep(5.0)
+        made.advertise("node-0", 3.0, 0, frozenset())
+        await asyncio.sleep(0.05)
+        assert made.kube.binds
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_pod_that_fits_nowhere_gets_records_and_events_as_seldom_as_will_do() -> None:
+    async def main() -> None:
+        made = world.World(room=0.5)
+        await made.start(nodes=2)
+        made.create_pod("pod-0")
+        log = made.engines[0]._parts.log
+        await asyncio.sleep(8.0)
+        assert log.unpublished_count == 1
+        found = log.latest("default", "pod-0")
+        assert found is not None
+        assert found.outcome is decision.Outcome.UNSCHEDULABLE
+        assert found.refused == {"capacity": 2}
+        assert found.message.startswith("0/2 nodes fit: 2 at capacity (node-")
+        await asyncio.sleep(30.0)
+        assert 3 <= log.unpublished_count <= 5
+        written = [line for line in made.kube.requests if line.startswith("POST") and line.endswith("/events")]
+        assert len(written) == 1
+        made.room = 4.0
+        await made.until_ended()
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_with_all_advertisements_stale_pods_wait_and_it_is_said() -> None:
+    async def main() -> None:
+        made = world.World()
+        made.kube.objects.create("nodes", objects.node_object("node-0"), "test")
+        made.start_engine(made.engines[0])
+        await asyncio.sleep(0.5)
+        made.advertise("node-0", 3.0, 0, frozenset())
+        await asyncio.sleep(7.0)
+        made.create_pod("pod-0")
+        await asyncio.sleep(1.0)
+        found = made.engines[0]._parts.log.latest("default", "pod-0")
+        assert found is not None
+        assert found.refused == {"stale": 1}
+        assert not made.kube.binds
+        made.advertise("node-0", 3.0, 0, frozenset())
+        await asyncio.sleep(0.5)
+        assert len(made.kube.binds) == 1
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_node_that_does_not_account_for_its_pods_is_suspect_until_it_does() -> None:
+    async def main() -> None:
+        made = world.World()
+        made.kube.objects.create("nodes", objects.node_object("node-0"), "test")
+        made.start_engine(made.engines[0])
+        uid = made.create_pod("pod-0")
+        await asyncio.sleep(0.5)
+
+        async def tell(seconds: int, covers: frozenset[str]) -> None:
+            for _ in range(seconds):
+                made.advertise("node-0", 9.0, len(covers), covers)
+                await asyncio.sleep(1.0)
+
+        await tell(32, frozenset())
+        made.create_pod("pod-1")
+        await tell(3, frozenset())
+        assert len(made.kube.binds) == 1
+        found = made.engines[0]._parts.log.latest("default", "pod-1")
+        assert found is not None
+        assert found.refused == {"suspect": 1}
+        await tell(2, frozenset({uid}))
+        assert len(made.kube.binds) == 2
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_odd_objects_of_the_api_are_counted_and_passed_over() -> None:
+    async def main() -> None:
+        made = world.World()
+        await made.start(nodes=1)
+        made.kube.objects.create("pods", objects.pod_object("odd") | {"spec": {"containers": "many"}}, "test")
+        made.create_pod("pod-0")
+        await asyncio.sleep(2.0)
+        assert sum(made.kube.binds.values()) == 1
+        assert made.engines[0]._metrics.bad_objects.labels("pod")._value.get() >= 1
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_bind_refused_for_good_backs_off_and_says_so() -> None:
+    async def main() -> None:
+        made = world.World()
+        refusal = errors.Forbidden(status=403, reason="Forbidden", message="no rights", request="POST binding")
+        for _ in range(3):
+            made.kube.fail_next(refusal, method="POST", path="/binding")
+        await made.start(nodes=1)
+        made.create_pod("pod-0")
+        await made.until_ended()
+        found = made.engines[0]._parts.log.latest("default", "pod-0")
+        assert found is not None
+        assert (found.outcome, found.attempt) == (decision.Outcome.BOUND, 4)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_the_decision_loop_does_not_spin_while_nothing_can_be_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        made = world.World()
+        refusal = errors.Forbidden(status=403, reason="Forbidden", message="no rights", request="POST binding")
+        made.kube.fail_next(refusal, method="POST", path="/binding")
+        await made.start(nodes=1)
+        made.create_pod("pod-0")
+        one = made.engines[0]
+        while one.state.queue.next_due_s() is None:
+            await made.round.wait()
+        made.kube.go_away()
+        await asyncio.sleep(5.0)
+        steps = []
+        step = one.step
+        monkeypatch.setattr(one, "step", lambda: steps.append(step()))
+        await asyncio.sleep(10.0)
+        # Ten a second from the advertisements, one from the heartbeat.
+        assert 90 <= len(steps) <= 120
+        made.kube.come_back()
+        await made.until_ended()
+        await made.stop()
+
+    objects.run_fast(main())

@@ -1,0 +1,93 @@
+"""How many Pods fit: both kinds of advertisement, the caps, and the one Pod of an empty node."""
+
+import math
+from typing import Any
+
+import pytest
+from tests.unit.scheduler import objects
+
+from carico_core.domain import messages
+from carico_scheduler import fleet, headroom, policy, reservations
+
+
+def free_of(advertisement: messages.Advertisement, load: reservations.Load, **node: Any) -> float:
+    nodes = fleet.Fleet(policy.Policy())
+    nodes.put_node(objects.make_node(**node), load)
+    nodes.put_advertisement(advertisement, 0.0)
+    return nodes.snapshot(0.0).row(0).free
+
+
+def reserved(count: int) -> reservations.Load:
+    return reservations.Load(placed=count, workloads=count, reserved=count)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_one_class_equals_capacity_minus_reserved(count: int) -> None:
+    scalar = objects.make_advertisement(capacity=3.5, pods=1)
+    vector = objects.with_headroom(scalar, {"cpu": 7.0, "memory": 8e9}, {"cpu": 2.0, "memory": 1e9})
+    assert free_of(scalar, reserved(count)) == pytest.approx(3.5 - count)
+    assert free_of(vector, reserved(count)) == pytest.approx(3.5 - count)
+
+
+def test_the_scarcest_dimension_decides_whatever_the_headline_says() -> None:
+    made = objects.with_headroom(
+        objects.make_advertisement(capacity=9.0, pods=1), {"cpu": 7.0, "memory": 1e9}, {"cpu": 1.0, "memory": 2e9}
+    )
+    assert free_of(made, reserved(0)) == pytest.approx(0.5)
+
+
+def test_the_limit_counts_running_and_reserved_pods() -> None:
+    made = objects.with_headroom(objects.make_advertisement(pods=3), {"cpu": 50.0}, {"cpu": 1.0}, limit=5)
+    assert free_of(made, reserved(0)) == 2.0
+    assert free_of(made, reserved(2)) == 0.0
+
+
+def test_an_empty_node_takes_one_and_not_two() -> None:
+    made = objects.with_headroom(objects.make_advertisement(capacity=1.0), {"cpu": 3.0}, {"cpu": 4.0}, limit=1)
+    assert free_of(made, reserved(0)) == 1.0
+    assert free_of(made, reserved(1)) < 1.0
+
+
+def test_an_empty_node_at_its_guard_takes_none() -> None:
+    made = objects.with_headroom(objects.make_advertisement(capacity=0.0), {"cpu": -0.1}, {"cpu": 4.0})
+    assert free_of(made, reserved(0)) == 0.0
+
+
+def test_caps_on_what_is_believed() -> None:
+    boast = objects.make_advertisement(capacity=1000.0)
+    assert free_of(boast, reservations.Load()) == 16 * 4.0
+    assert free_of(boast, reservations.Load(placed=9, workloads=9)) == 16 * 4.0 - 9
+    assert free_of(boast, reservations.Load(placed=9), pod_limit=10) == 1.0
+
+
+def test_nothing_advertised_is_not_zero() -> None:
+    nodes = fleet.Fleet(policy.Policy())
+    nodes.put_node(objects.make_node(), reservations.Load())
+    assert nodes.snapshot(0.0).row(0).free == -math.inf
+
+
+def test_columns_hold_the_scarcest_dimensions() -> None:
+    names = [f"dim-{index}" for index in range(12)]
+    made = objects.with_headroom(
+        objects.make_advertisement(),
+        {name: 100.0 - index for index, name in enumerate(names)},
+        dict.fromkeys(names, 1.0),
+    )
+    values, _ = headroom.columns_of(made)
+    assert values == [89.0 + index for index in range(headroom.DIMENSIONS_MAX)]
+
+
+def test_several_classes_without_a_general_one_cost_as_the_dearest() -> None:
+    classes = {
+        "Job/a": messages.ClassCapacity(cost_plus={"cpu": 1.0, "memory": 4.0}, pods=1),
+        "Job/b": messages.ClassCapacity(cost_plus={"cpu": 2.0, "memory": 1.0}, pods=1),
+    }
+    made = objects.make_advertisement(pods=2, headroom={"cpu": 8.0, "memory": 8.0}, classes=classes)
+    assert free_of(made, reserved(0)) == 2.0
+
+
+def test_a_dimension_without_a_cost_limits_nothing() -> None:
+    made = objects.with_headroom(
+        objects.make_advertisement(pods=1), {"cpu": 4.0, "disk": 0.0}, {"cpu": 1.0, "disk": 0.0}
+    )
+    assert free_of(made, reserved(0)) == 4.0

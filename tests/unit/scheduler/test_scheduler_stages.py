@@ -1,0 +1,198 @@
+"""Each filter refuses what it should; masks over columns and answers for one row agree on every node."""
+
+import random
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from tests.unit.scheduler import objects
+
+from carico_core.domain import cluster, decision
+from carico_scheduler import demand as demands
+from carico_scheduler import fleet, policy, reservations, snapshot
+from carico_scheduler.stages import capacity, registry, taints
+
+NOW_S = 1000.0
+ALL = registry.by_capacity(policy.Policy()).filters
+
+
+def refuse(node: cluster.Node, pod: cluster.Pod, *, load: reservations.Load | None = None, age_s: float = 0.0,
+           advertised: float | None = 4.0, rules: policy.Policy | None = None) -> list[decision.Reason]:  # fmt: skip
+    """Every reason for which a fleet of this one node is refused; masks and rows must say the same."""
+    nodes = fleet.Fleet(rules or policy.Policy())
+    nodes.put_node(node, load or reservations.Load())
+    if advertised is not None:
+        nodes.put_advertisement(objects.make_advertisement(node.name, advertised), NOW_S - age_s)
+    view = nodes.snapshot(NOW_S)
+    return [each.reason for each in ALL if not _agreed(each, view, demands.demand_of(pod), 0)]
+
+
+def _agreed(each: Any, view: snapshot.Snapshot, demand: demands.Demand, slot: int) -> bool:
+    mask = each.feasible(view, demand)
+    by_mask = mask is None or bool(mask[slot])
+    by_row = each.refuse(view.row(slot), demand, view) is None
+    assert by_mask == by_row, f"{each.reason} on slot {slot}: mask {by_mask}, row {by_row}"
+    return by_mask
+
+
+def test_all_reasons_have_one_filter_each() -> None:
+    assert sorted(each.reason for each in ALL) == sorted(decision.Reason)
+
+
+TAINT = cluster.Taint(key="gpu", value="yes", effect="NoSchedule")
+SOFT = cluster.Taint(key="gpu", value="yes", effect="PreferNoSchedule")
+
+
+def toleration(key: str = "", operator: str = "Equal", value: str = "", effect: str = "") -> cluster.Toleration:
+    return cluster.Toleration(key=key, operator=operator, value=value, effect=effect)
+
+
+@pytest.mark.parametrize(
+    ("node", "pod", "reasons"),
+    [
+        ({}, {}, []),
+        ({"ready": False}, {}, ["not_ready"]),
+        ({"unschedulable": True}, {}, ["unschedulable"]),
+        ({"deleting": True}, {}, ["unschedulable"]),
+        ({"unschedulable": True}, {"tolerations": (toleration(operator="Exists"),)}, []),
+        ({"deleting": True}, {"tolerations": (toleration(operator="Exists"),)}, ["unschedulable"]),
+        ({"taints": (TAINT,)}, {}, ["taint"]),
+        ({"taints": (SOFT,)}, {}, []),
+        ({"taints": (TAINT,)}, {"tolerations": (toleration("gpu", value="yes"),)}, []),
+        ({"labels": {"disk": "ssd"}}, {"node_selector": {"disk": "ssd"}}, []),
+        ({"labels": {"disk": "hdd"}}, {"node_selector": {"disk": "ssd"}}, ["node_selector"]),
+        ({}, {"node_selector": {"disk": "ssd"}}, ["node_selector"]),
+        ({}, {"request_cores": 4.0}, []),
+        ({}, {"request_cores": 4.1}, ["requests"]),
+        ({}, {"request_bytes": 9 * 2.0**30}, ["requests"]),
+        ({}, {"unsupported": ("hostPorts",)}, ["unsupported"]),
+        ({}, {"node_name": "node-0"}, []),
+        ({}, {"node_name": "node-1"}, ["node_name"]),
+    ],
+)
+def test_facts_of_node_and_pod(node: dict[str, Any], pod: dict[str, Any], reasons: list[str]) -> None:
+    assert refuse(objects.make_node(**node), objects.make_pod(**pod)) == reasons
+
+
+@pytest.mark.parametrize(
+    ("load", "advertised", "age_s", "reasons"),
+    [
+        ({}, 1.0, 0.0, []),
+        ({}, 0.99, 0.0, ["capacity"]),
+        ({"placed": 1, "workloads": 1, "reserved": 1}, 1.9, 0.0, ["capacity"]),
+        ({"placed": 1, "workloads": 1, "reserved": 1}, 2.0, 0.0, []),
+        ({"placed": 1, "workloads": 1}, 1.0, 0.0, []),
+        ({"placed": 110}, 4.0, 0.0, ["pod_limit", "capacity"]),
+        ({"workloads": 64, "placed": 64}, 100.0, 0.0, ["capacity"]),
+        ({}, 4.0, 5.0, []),
+        ({}, 4.0, 5.1, ["stale"]),
+        ({}, 4.0, 10.1, ["no_advertisement", "stale"]),
+        ({}, None, 0.0, ["no_advertisement", "stale", "capacity"]),
+        ({"uncovered_since_s": NOW_S - 30.0}, 4.0, 0.0, []),
+        ({"uncovered_since_s": NOW_S - 30.1}, 4.0, 0.0, ["suspect"]),
+    ],
+)
+def test_what_is_placed_and_advertised(
+    load: dict[str, Any], advertised: float | None, age_s: float, reasons: list[str]
+) -> None:
+    found = refuse(
+        objects.make_node(), objects.make_pod(), load=reservations.Load(**load), advertised=advertised, age_s=age_s
+    )
+    assert found == reasons
+
+
+def test_requests_already_made_count_against_a_pod_that_states_them() -> None:
+    load = reservations.Load(placed=1, used_cores=3.5)
+    assert refuse(objects.make_node(), objects.make_pod(request_cores=0.5), load=load) == []
+    assert refuse(objects.make_node(), objects.make_pod(request_cores=0.6), load=load) == ["requests"]
+    assert refuse(objects.make_node(), objects.make_pod(), load=load) == []
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "tolerated"),
+    [
+        ((), False),
+        ((toleration(operator="Exists"),), True),
+        ((toleration("gpu", "Exists"),), True),
+        ((toleration("gpu", "Exists", effect="NoExecute"),), False),
+        ((toleration("gpu", value="no"),), False),
+        ((toleration("cpu", "Exists"),), False),
+        ((toleration(value="yes"),), False),
+        ((toleration("cpu", "Exists"), toleration("gpu", value="yes", effect="NoSchedule")), True),
+    ],
+)
+def test_tolerations_match_as_kubernetes_says(tolerations: tuple[cluster.Toleration, ...], tolerated: bool) -> None:
+    assert taints.tolerates(tolerations, TAINT) is tolerated
+
+
+def random_fleet(rng: random.Random, rules: policy.Policy, count: int) -> fleet.Fleet:
+    """Nodes of every kind."""
+    nodes = fleet.Fleet(rules)
+    for index in range(count):
+        reserved = rng.choice([0, 0, 1, 2])
+        node = objects.make_node(
+            f"node-{index}", ready=rng.random() < 0.8, unschedulable=rng.random() < 0.2, deleting=rng.random() < 0.1,
+            taints=rng.choice([(), (), (TAINT,), (SOFT,)]), labels=rng.choice([{}, {"disk": "ssd"}, {"disk": "hdd"}]),
+            pod_limit=rng.choice([2, 110]),
+        )  # fmt: skip
+        load = reservations.Load(
+            placed=reserved + rng.choice([0, 1]), workloads=reserved, reserved=reserved, used_cores=rng.uniform(0, 4),
+            uncovered_since_s=rng.choice([float("inf"), NOW_S - 1, NOW_S - 40]),
+        )  # fmt: skip
+        nodes.put_node(node, load)
+        if rng.random() < 0.9:
+            made = objects.make_advertisement(node.name, rng.uniform(0, 5), pods=rng.randint(0, 3))
+            if rng.random() < 0.5:
+                cost = {"cpu": rng.uniform(0.5, 2.0), "memory": rng.uniform(1e8, 2e9)}
+                room = {"cpu": rng.uniform(-1, 8), "memory": rng.uniform(-1e9, 9e9)}
+                made = objects.with_headroom(made, room, cost, rng.choice([None, 3, 9]))
+            nodes.put_advertisement(made, NOW_S - rng.choice([0.1, 3.0, 7.0, 20.0]))
+    return nodes
+
+
+@hypothesis.settings(max_examples=40, deadline=None)
+@hypothesis.given(seed=st.integers(0, 2**32), relative=st.booleans())
+def test_masks_and_rows_agree_on_every_node(seed: int, relative: bool) -> None:
+    rng = random.Random(seed)
+    mode = policy.ScoreMode.RELATIVE if relative else policy.ScoreMode.ABSOLUTE
+    rules = policy.Policy(score=mode, threshold=rng.choice([0.5, 1.0, 2.0]))
+    view = random_fleet(rng, rules, 12).snapshot(NOW_S)
+    demand = demands.Demand(
+        node_selector=rng.choice([(), (("disk", "ssd"),)]), request_cores=rng.choice([0.0, 1.0]),
+        tolerations=rng.choice([(), (toleration(operator="Exists"),)]), node_name=rng.choice([None, "node-3"]),
+    )  # fmt: skip
+    for each in registry.by_capacity(rules).filters:
+        for slot in range(12):
+            _agreed(each, view, demand, slot)
+    for scorer in (capacity.scorer_of(mode), registry.without_capacity().scorer):
+        by_row = [scorer.score(view.row(slot), view) for slot in range(12)]
+        np.testing.assert_allclose(scorer.scores(view), by_row, rtol=1e-12)
+
+
+def test_a_row_with_a_pod_is_what_the_fleet_works_out() -> None:
+    rng = random.Random(7)
+    rules = policy.Policy()
+    nodes = random_fleet(rng, rules, 30)
+    for slot in range(30):
+        row = nodes.snapshot(NOW_S).row(slot)
+        ahead = row.with_pod(cores=0.5, size_bytes=1e6, policy=rules)
+        load = reservations.Load(
+            placed=row.placed + 1, workloads=row.workloads + 1, reserved=row.reserved + 1,
+            used_cores=row.used_cores + 0.5, used_bytes=row.used_bytes + 1e6,
+            uncovered_since_s=row.uncovered_since_s,
+        )  # fmt: skip
+        nodes.put_load(row.node.name, load)
+        # As text: NaN, for what is not advertised, equals nothing.
+        assert repr(nodes.snapshot(NOW_S).row(slot)) == repr(ahead)
+
+
+def test_relative_score_does_not_fill_the_big_node_first() -> None:
+    nodes = fleet.Fleet(policy.Policy())
+    for name, room, pods in (("big", 10.0, 10), ("small", 4.0, 0)):
+        nodes.put_node(objects.make_node(name), reservations.Load())
+        nodes.put_advertisement(objects.make_advertisement(name, room, pods=pods), NOW_S)
+    view = nodes.snapshot(NOW_S)
+    assert int(capacity.AbsoluteScore().scores(view).argmax()) == 0
+    assert int(capacity.RelativeScore().scores(view).argmax()) == 1

@@ -1,0 +1,196 @@
+"""The state follows the API and the advertisements, in whatever order they come."""
+
+import random
+
+from tests.unit.scheduler import objects
+
+from carico_scheduler import policy, queue, state
+
+NOW_S = 1000.0
+
+
+def make() -> state.State:
+    made = state.State(policy.Policy(), random.Random(0))
+    made.put_nodes([objects.make_node()])
+    return made
+
+
+def hear(made: state.State, capacity: float = 4.0, node: str = "node-0", **changes: object) -> None:
+    advertisement = objects.make_advertisement(node, capacity, **changes)
+    made.put_advertisement(state.Heard(advertisement=advertisement, sampled_s=NOW_S), NOW_S)
+
+
+def take(made: state.State) -> queue.Waiting:
+    waiting = made.queue.take(NOW_S)
+    assert waiting is not None
+    return waiting
+
+
+def reserved(made: state.State, slot: int = 0) -> int:
+    return made.fleet.snapshot(NOW_S).row(slot).reserved
+
+
+def test_only_pods_that_wait_for_us_are_queued() -> None:
+    made = make()
+    pods = [
+        objects.make_pod("ours"),
+        objects.make_pod("theirs", scheduler_name="default-scheduler"),
+        objects.make_pod("bound", node_name="node-0"),
+        objects.make_pod("ended", phase="Succeeded"),
+        objects.make_pod("leaving", deleting=True),
+        objects.make_pod("gated", scheduling_gates=("wait",)),
+    ]
+    made.put_pods(pods, NOW_S)
+    assert [each.pod.name for each in made.queue] == ["ours"]
+    assert reserved(made) == 1
+
+
+def test_a_bind_from_decision_to_covered() -> None:
+    made = make()
+    hear(made)
+    made.put_pod(objects.make_pod(), NOW_S)
+    waiting = take(made)
+    made.assume(waiting, "node-0", NOW_S)
+    assert reserved(made) == 1
+    made.put_pod(objects.make_pod(resource_version="2"), NOW_S)
+    assert len(made.queue) == 0, "a late event of before the bind does not queue it again"
+    made.confirm(waiting.pod.uid)
+    made.put_pod(objects.make_pod(resource_version="3"), NOW_S)
+    assert len(made.queue) == 0
+    assert not made.is_settled(waiting.pod.uid)
+    made.put_pod(objects.make_pod(node_name="node-0", phase="Running"), NOW_S)
+    assert made.is_settled(waiting.pod.uid)
+    hear(made, 3.0, seq=2, pods=1, covers=frozenset({waiting.pod.uid}))
+    row = made.fleet.snapshot(NOW_S).row(0)
+    assert (row.reserved, row.placed, row.free) == (0, 1, 3.0)
+    made.put_pod(objects.make_pod(node_name="node-0", phase="Succeeded"), NOW_S)
+    assert made.fleet.snapshot(NOW_S).row(0).placed == 0
+
+
+def test_a_failed_bind_gives_the_room_back_and_queues_the_pod_again() -> None:
+    made = make()
+    made.put_pod(objects.make_pod(), NOW_S)
+    waiting = take(made)
+    waiting.attempts = 1
+    made.assume(waiting, "node-0", NOW_S)
+    assert made.revoke(waiting.pod.uid, NOW_S)
+    assert reserved(made) == 0
+    assert made.queue.take(NOW_S) is None
+    assert made.queue.take(NOW_S + 0.1) is waiting
+
+
+def test_a_pod_deleted_while_it_is_bound_leaves_nothing() -> None:
+    made = make()
+    made.put_pod(objects.make_pod(), NOW_S)
+    waiting = take(made)
+    made.assume(waiting, "node-0", NOW_S)
+    made.remove_pod(waiting.pod.uid)
+    assert reserved(made) == 0
+    assert not made.revoke(waiting.pod.uid, NOW_S)
+    made.confirm(waiting.pod.uid)
+    assert (reserved(made), len(made.queue), len(made.ledger)) == (0, 0, 0)
+
+
+def test_a_bind_that_failed_here_but_was_seen_bound_is_not_tried_again() -> None:
+    made = make()
+    made.put_nodes([objects.make_node(), objects.make_node("node-1")])
+    made.put_pod(objects.make_pod(), NOW_S)
+    waiting = take(made)
+    made.assume(waiting, "node-0", NOW_S)
+    made.put_pod(objects.make_pod(node_name="node-1"), NOW_S)
+    assert not made.revoke(waiting.pod.uid, NOW_S)
+    assert (reserved(made, 0), reserved(made, 1), len(made.queue)) == (0, 1, 0)
+
+
+def test_a_pod_that_began_to_leave_meanwhile_is_not_queued_again() -> None:
+    made = make()
+    made.put_pod(objects.make_pod(), NOW_S)
+    waiting = take(made)
+    made.assume(waiting, "node-0", NOW_S)
+    made.put_pod(objects.make_pod(deleting=True), NOW_S)
+    assert not made.revoke(waiting.pod.uid, NOW_S)
+    assert (reserved(made), len(made.queue)) == (0, 0)
+
+
+def test_a_new_list_drops_what_is_gone() -> None:
+    made = make()
+    made.put_pods([objects.make_pod("a"), objects.make_pod("b", node_name="node-0")], NOW_S)
+    made.put_pods([objects.make_pod("c")], NOW_S)
+    assert [each.pod.name for each in made.queue] == ["c"]
+    assert (reserved(made), len(made.ledger)) == (0, 0)
+
+
+def test_pods_and_advertisements_may_come_before_their_node() -> None:
+    made = state.State(policy.Policy(), random.Random(0))
+    made.put_pod(objects.make_pod("a", node_name="node-0"), NOW_S)
+    made.put_pod(objects.make_pod("b", node_name="node-0"), NOW_S)
+    hear(made, 3.0, pods=1, covers=frozenset({"uid-a"}))
+    made.put_node(objects.make_node())
+    row = made.fleet.snapshot(NOW_S).row(0)
+    assert (row.placed, row.reserved, row.free) == (2, 1, 2.0)
+
+
+def test_a_node_that_leaves_and_returns_starts_without_its_old_advertisement() -> None:
+    made = make()
+    hear(made)
+    made.remove_node("node-0")
+    made.put_node(objects.make_node("node-9"))
+    made.put_node(objects.make_node("node-0"))
+    view = made.fleet.snapshot(NOW_S)
+    assert view.count == 2
+    assert not any(view.row(slot).is_advertised for slot in range(2))
+
+
+def park(made: state.State, **pod: object) -> None:
+    made.put_pod(objects.make_pod("waits", **pod), NOW_S)
+    made.queue.park(take(made))
+    assert made.queue.take(NOW_S) is None
+
+
+def test_room_opens_the_queue_and_news_without_room_does_not() -> None:
+    made = make()
+    hear(made, 0.5)
+    park(made)
+    hear(made, 0.9, seq=2)
+    assert made.queue.take(NOW_S) is None
+    hear(made, 1.0, seq=3)
+    assert take(made).pod.name == "waits"
+
+
+def test_what_else_opens_the_queue() -> None:
+    for event in ("node", "end", "unreserve", "fresh"):
+        made = make()
+        hear(made, 4.0)
+        made.put_pod(objects.make_pod("other", node_name="node-0"), NOW_S)
+        made.put_pod(objects.make_pod("bad"), NOW_S)
+        bad = take(made)
+        bad.attempts = 50
+        made.assume(bad, "node-0", NOW_S)
+        park(made)
+        if event == "node":
+            made.put_node(objects.make_node("node-0", labels={"new": "label"}))
+        elif event == "end":
+            made.put_pod(objects.make_pod("other", node_name="node-0", phase="Failed"), NOW_S)
+        elif event == "unreserve":
+            made.revoke("uid-bad", NOW_S)
+        else:
+            made.put_advertisement(
+                state.Heard(advertisement=objects.make_advertisement(seq=2), sampled_s=NOW_S + 20), NOW_S + 20
+            )
+        assert take(made).pod.name == "waits", event
+
+
+def test_a_heartbeat_of_a_node_is_no_news() -> None:
+    made = make()
+    park(made)
+    version = made.fleet.version
+    made.put_node(objects.make_node(resource_version="2"))
+    assert made.fleet.version == version
+    assert made.queue.take(NOW_S) is None
+
+
+def test_strangers_are_bounded() -> None:
+    made = make()
+    for index in range(5000):
+        hear(made, node=f"stranger-{index}")
+    assert len(made.heard) <= 4097
