@@ -1,6 +1,6 @@
 """What the agent needs of others, as narrow ports."""
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Collection, Set
 from typing import Protocol
 
 
@@ -13,8 +13,8 @@ class PodSet(Protocol):
         ...
 
     @property
-    def ended(self) -> Set[str]:
-        """UIDs of those that ended within the last 60 s, a bounded number of the newest."""
+    def ended(self) -> Collection[str]:
+        """UIDs of those that ended within the last 60 s, a bounded number, oldest first where there is an order."""
         ...
 
     @property

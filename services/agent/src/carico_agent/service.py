@@ -3,12 +3,12 @@
 import asyncio
 import importlib
 import random
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
 
 import orjson
 
-from carico_agent import app, outlets, ports, sampler, settings
+from carico_agent import app, no_pods, outlets, ports, sampler, settings
 from carico_agent.telemetry import cgroup_tree, panel, port, sources
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
@@ -22,12 +22,17 @@ VERSION = "0.1.0"
 DESCRIPTION = "one node's telemetry, model and capacity"
 # How often a node that does not exist yet is looked for.
 LOOK_EVERY_S = 0.5
+# A bus that goes away just after it came is asked again.
+ASK_AGAIN_S = 1.0
+
+T = TypeVar("T")
 
 
 class Bus(ports.Publisher, Protocol):
     """What the agent needs of the bus."""
 
-    connected: bool
+    @property
+    def connected(self) -> bool: ...
 
     async def subscribe(self, subject: str, handler: buses.Handler) -> object: ...
 
@@ -125,30 +130,38 @@ async def talk(agent: app.Agent, bus: Bus, *, node: str) -> None:
     """Never; publishes, follows the cluster's model and answers questions. Raises `BusError` once it is closed."""
     outlet = outlets.Outlets(agent, bus, node=node)
     bus.on_reconnect(outlet.refresh)
-    await bus.subscribe(subjects.MODEL, agent.on_model)
-    await bus.serve(_questions(agent, node))
+    outlet.refresh()
     async with asyncio.TaskGroup() as group:
         group.create_task(outlet.send_capacities(), name="capacity")
         group.create_task(outlet.send_subspaces(), name="subspace")
-        group.create_task(_catch_up(agent, bus), name="stored model")
-        outlet.refresh()
+        group.create_task(_listen(agent, bus, node), name="listen")
         await bus.wait_closed()
         raise errors.BusUnavailable("the connection to NATS is closed for good")
 
 
 def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> ports.PodEvents:
     """Where starts and ends of Pods come from; only what is used is imported, so that a small agent stays small."""
+    if chosen.pod_events == "none":
+        return no_pods.NoPods()
     module: Any = importlib.import_module(f"carico_agent.churn.{chosen.pod_events}")
     pods: ports.PodEvents = module.open_pods(chosen, clock=clock)
     return pods
 
 
-async def _catch_up(agent: app.Agent, bus: Bus) -> None:
-    try:
-        agent.on_stored_model(await bus.get_model())
-    except errors.BusError as error:
-        # The model is broadcast again within seconds.
-        agent.not_taken("stored model", error)
+async def _listen(agent: app.Agent, bus: Bus, node: str) -> None:
+    """Nothing, once every subscription stands; they survive reconnects by themselves."""
+    await _until_done(lambda: bus.subscribe(subjects.MODEL, agent.on_model), agent)
+    await _until_done(lambda: bus.serve(_questions(agent, node)), agent)
+    agent.on_stored_model(await _until_done(bus.get_model, agent))
+
+
+async def _until_done(ask: Callable[[], Awaitable[T]], agent: app.Agent) -> T:
+    while True:
+        try:
+            return await ask()
+        except errors.BusUnavailable as error:
+            agent.not_taken("listen", error)
+            await asyncio.sleep(ASK_AGAIN_S)
 
 
 def _questions(agent: app.Agent, node: str) -> buses.ServiceSpec:

@@ -4,8 +4,9 @@ import dataclasses
 import pathlib
 
 from carico_agent.telemetry import meminfo, sources
+from carico_core.domain import names
 from carico_core.numerics.estimators import base
-from carico_core.runtime import bus
+from carico_core.runtime import bus as buses
 from carico_core.runtime.settings import setting
 
 PREFIX = "AGENT"
@@ -51,11 +52,11 @@ class AgentSettings:
         help="what counts as free on the host: MemAvailable, or the paper's MemFree + Buffers + Cached",
         why="the paper's sum counts tmpfs as free",
     )
-    dims: tuple[str, ...] = setting(("cpu", "memory"), help="dimensions", choices=("cpu", "memory"))
+    dims: tuple[str, ...] = setting(("cpu", "memory"), help="resources that are measured", choices=("cpu", "memory"))
     pod_events: str = setting(
         "cgroup",
-        help="where starts and ends of Pods come from",
-        choices=("cgroup", "kubernetes"),
+        help="where starts and ends of Pods come from; none: they are not counted, and their cost is not learnt",
+        choices=("cgroup", "kubernetes", "none"),
         why="pod cgroups appear and empty at once and need no rights at the API",
     )
     pod_limit: int = setting(110, help="most Pods of the node", minimum=1, why="the kubelet's own default")
@@ -88,7 +89,9 @@ class AgentSettings:
     capacity_cap: float = setting(
         base.DEFAULT_CAPACITY_CAP, help="most capacity ever advertised", unit="Pods", minimum=1
     )
-    sample_hz: float = setting(10.0, help="samples", unit="Hz", minimum=1, maximum=100, why="spikes last 200 ms")
+    sample_hz: float = setting(
+        10.0, help="how often telemetry is read", unit="Hz", minimum=1, maximum=100, why="spikes last 200 ms"
+    )
     batch: int = setting(10, help="samples in one update of the model", minimum=1, maximum=1000, why="one a second")
     local_weight: float = setting(
         0.5, help="weight of the own model against the cluster's in the signal", minimum=0, maximum=1, why="logged"
@@ -106,13 +109,19 @@ class AgentSettings:
         minimum=1,
         why="a night without load is a cold start, a pause between two jobs is not",
     )
+    kubeconfig: str = setting(
+        "", help="path of a kubeconfig, for Pod events from Kubernetes; empty: this Pod's service account, else ~/.kube"
+    )
+    kube_context: str = setting("", help="context of the kubeconfig; empty: its current one")
     http_host: str = setting("127.0.0.1", help="address of /healthz, /readyz and /metrics")
     http_port: int = setting(0, help="its port; 0: a free one (logged), -1: none", minimum=-1, maximum=65535)
     log_level: str = setting("info", help="least level logged", choices=("debug", "info", "warning", "error"))
     log_json: bool | None = setting(None, help="JSON log lines", why="JSON unless stderr is a terminal")
-    bus: bus.BusSettings = dataclasses.field(default_factory=bus.BusSettings)
+    bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
 
     def __post_init__(self) -> None:
+        if not names.is_subdomain(self.node):
+            raise ValueError(f"--node: got {self.node!r}, which is not a valid Kubernetes name")
         if self.scope is sources.Scope.CGROUP and not self.cgroup:
             raise ValueError("--scope cgroup needs the group's path: give --cgroup PATH")
         if self.scope is sources.Scope.PROCESS and self.root_pid is None:

@@ -20,7 +20,11 @@ from carico_core.runtime import setting_values
 T = TypeVar("T")
 
 # What other programs of the field already read; used where our own variable is not set.
-FOREIGN_VARIABLES = {"CARICO_BUS_URL": "NATS_URL", "CARICO_KUBE_KUBECONFIG": "KUBECONFIG"}
+FOREIGN_VARIABLES = {
+    "CARICO_BUS_URL": "NATS_URL",
+    "CARICO_KUBE_KUBECONFIG": "KUBECONFIG",
+    "CARICO_AGENT_KUBECONFIG": "KUBECONFIG",  # not in a group: an agent without Kubernetes must not load its client
+}
 # The flag under which every tool of the field takes it, in place of `--kube-kubeconfig`.
 FOREIGN_FLAGS = {"CARICO_KUBE_KUBECONFIG": "kubeconfig"}
 
@@ -205,8 +209,8 @@ def _from_flags(known: Sequence[Setting], argv: Sequence[str]) -> _Texts:
 
 
 def _unknown(what: str, name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=2, cutoff=0.5)
-    return f"unknown {what} {name}; {'nearest: ' + ' or '.join(near) if near else 'nothing is near it'} (see --help)"
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"unknown {what} {name}; {f'nearest: {near[0]}' if near else 'nothing is near it'} (see --help)"
 
 
 def _parsed(found: Setting, text: str, given_as: str) -> Any:

@@ -1,0 +1,31 @@
+"""Pod events of a node whose Pods nobody counts: telemetry and the model go on, the cost of a Pod is not learnt."""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+
+from carico_agent import ports
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Nobody:
+    """No Pods, ever."""
+
+    running: frozenset[str] = frozenset()
+    ended: frozenset[str] = frozenset()
+    holding: bool = False
+
+
+class NoPods:
+    """A `PodEvents` that never changes."""
+
+    def current(self) -> ports.PodSet:
+        """No Pods."""
+        return Nobody()
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Nothing: there is no change."""
+
+    async def run(self) -> None:
+        """Never."""
+        await asyncio.Event().wait()
