@@ -2,11 +2,12 @@
 
 import asyncio
 import random
+from typing import Any
 
 from tests.unit.scheduler import objects
 
 from carico_core.domain import errors
-from carico_core.runtime import memory_kube
+from carico_core.runtime import kube_actions, memory_kube
 from carico_scheduler import binder
 
 POD = "/api/v1/namespaces/default/pods/pod-0"
@@ -51,8 +52,8 @@ class Bench:
         await memory_kube_bind(self.kube, self.pod.uid, "node-9")
 
 
-async def memory_kube_bind(api: memory_kube.MemoryKube, uid: str, node: str) -> None:
-    await binder.kube_actions.bind(api, namespace="default", name="pod-0", uid=uid, node=node)
+async def memory_kube_bind(api: kube_actions.Api, uid: str, node: str) -> None:
+    await kube_actions.bind(api, namespace="default", name="pod-0", uid=uid, node=node)
 
 
 def test_bound() -> None:
@@ -119,8 +120,8 @@ class _Quiet:
     def __init__(self, api: memory_kube.MemoryKube) -> None:
         self._api = api
 
-    async def request(self, method: str, path: str, *, body: object = None, **_: object) -> object:
-        return self._api._bind(memory_kube._parse(path), body, path)  # type: ignore[arg-type]  # a dict
+    async def request(self, method: str, path: str, *, body: Any = None, **_: Any) -> Any:
+        return self._api._bind(memory_kube._parse(path), body, path)
 
 
 def test_while_in_doubt_no_bind_is_begun_and_the_watch_may_settle_it() -> None:

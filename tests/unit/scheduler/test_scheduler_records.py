@@ -92,10 +92,9 @@ class SlowRecorder:
 
 async def drained(writer: events.Writer) -> None:
     task = asyncio.create_task(writer.write_forever())
-    while writer.waiting_count:
+    for _ in range(3 * events.WAITING_MAX):
         await asyncio.sleep(0)
-    for _ in range(5):
-        await asyncio.sleep(0)
+    assert writer.waiting_count == 0
     task.cancel()
 
 
