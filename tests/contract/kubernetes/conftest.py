@@ -1,14 +1,15 @@
 """One API per session and kind of control plane, and a namespace of its own for each test."""
 
+import http.server
 import itertools
 import os
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-from tests.contract.kubernetes import control_planes
+from tests.contract.kubernetes import control_planes, shapes
 
 _NUMBERS = itertools.count(1)
 
@@ -46,6 +47,37 @@ def node(kube_api: control_planes.KubeApi) -> Iterator[str]:
     assert made.code == 201, made.body
     yield name
     kube_api.request("DELETE", f"/api/v1/nodes/{name}")
+
+
+class _Kubelet(http.server.BaseHTTPRequestHandler):
+    """Answers with the path it was asked for, and a last line."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"{self.path}\nlast line\n".encode())
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+@pytest.fixture
+def kubelet(kube_api: control_planes.KubeApi, node: str) -> Iterator[str]:
+    """A node whose kubelet is a small HTTP server."""
+    if kube_api.kubelet_scheme != "http":
+        pytest.skip(f"the control plane {kube_api.kind} speaks TLS to kubelets")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Kubelet) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        status = {
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": server.server_address[1]}},
+        }
+        path = f"/api/v1/nodes/{node}/status"
+        kube_api.request("PATCH", path, {"status": status}, content_type=shapes.MERGE)
+        yield node
+        server.shutdown()
+        thread.join()
 
 
 def _await_service_account(api: control_planes.KubeApi, namespace: str) -> None:

@@ -67,7 +67,9 @@ class KubeApi:
         """The events of a watch, as they come; a silence of 10 s is a failure."""
         address = self._address(path, {"watch": "true", "timeoutSeconds": 20} | query)
         timeout = urllib3.Timeout(connect=5.0, read=10.0)
-        answer = self.pool.request("GET", address, headers=self._headers(accept), preload_content=False, timeout=timeout)
+        answer = self.pool.request(
+            "GET", address, headers=self._headers(accept), preload_content=False, timeout=timeout
+        )
         try:
             yield _lines(answer)
         finally:

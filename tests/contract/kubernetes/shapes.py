@@ -28,7 +28,12 @@ def binding(name: str, node: str, **metadata: Any) -> dict[str, Any]:
 
 def event(name: str, namespace: str, about: dict[str, Any]) -> dict[str, Any]:
     """A core Event."""
-    reference = {"kind": "Pod", "namespace": namespace, "name": about["metadata"]["name"], "uid": about["metadata"]["uid"]}
+    reference = {
+        "kind": "Pod",
+        "namespace": namespace,
+        "name": about["metadata"]["name"],
+        "uid": about["metadata"]["uid"],
+    }
     return {
         "metadata": {"name": name, "namespace": namespace},
         "involvedObject": reference,

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-
 from tests.contract.kubernetes import shapes
 from tests.contract.kubernetes.control_planes import KubeApi
 
@@ -78,7 +77,9 @@ def test_a_watch_ends_at_its_timeout_after_a_bookmark(kube_api: KubeApi, namespa
     assert seen(told[0]) == ("ADDED", "p")
     marks = [event for event in told if event["type"] == "BOOKMARK"]
     assert marks
-    assert int(marks[-1]["object"]["metadata"]["resourceVersion"]) >= int(told[0]["object"]["metadata"]["resourceVersion"])
+    assert int(marks[-1]["object"]["metadata"]["resourceVersion"]) >= int(
+        told[0]["object"]["metadata"]["resourceVersion"]
+    )
 
 
 def test_initial_events_end_with_a_marked_bookmark(kube_api: KubeApi, namespace: str) -> None:

@@ -1,0 +1,176 @@
+"""The clients that people use: the official Python client and kubectl."""
+
+import importlib
+import os
+import pathlib
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.contract.kubernetes import shapes
+from tests.contract.kubernetes.control_planes import KubeApi
+
+# Its types are incomplete and its model classes strict: the suite uses it as scripts do, untyped.
+kubernetes: Any = importlib.import_module("kubernetes")
+KUBECTL = shutil.which("kubectl")
+needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
+
+
+@pytest.fixture
+def core(kube_api: KubeApi) -> Iterator[Any]:
+    """The official client's CoreV1Api."""
+    configuration = kubernetes.client.Configuration()
+    kubernetes.config.load_kube_config(str(kube_api.kubeconfig), client_configuration=configuration)
+    with kubernetes.client.ApiClient(configuration) as client:
+        yield kubernetes.client.CoreV1Api(client)
+
+
+def test_official_client_creates_lists_and_deletes(core: Any, namespace: str) -> None:
+    made = core.create_namespaced_pod(namespace, shapes.pod(labels={"a": "1"}))
+    assert made.metadata.uid
+    found = core.list_namespaced_pod(namespace, label_selector="a=1")
+    assert [item.metadata.name for item in found.items] == ["p"]
+    core.delete_namespaced_pod("p", namespace)
+    with pytest.raises(kubernetes.client.ApiException) as caught:
+        core.read_namespaced_pod("p", namespace)
+    assert caught.value.status == 404
+
+
+def test_official_client_binds(core: Any, namespace: str, node: str) -> None:
+    core.create_namespaced_pod(namespace, shapes.pod())
+    core.create_namespaced_pod_binding("p", namespace, shapes.binding("p", node), _preload_content=False)
+    assert core.read_namespaced_pod("p", namespace).spec.node_name == node
+    with pytest.raises(kubernetes.client.ApiException) as caught:
+        core.create_namespaced_pod_binding("p", namespace, shapes.binding("p", node), _preload_content=False)
+    assert caught.value.status == 409
+
+
+def test_official_client_watches(core: Any, namespace: str) -> None:
+    core.create_namespaced_pod(namespace, shapes.pod("a"))
+    version = core.list_namespaced_pod(namespace).metadata.resource_version
+    core.create_namespaced_pod(namespace, shapes.pod("b"))
+    core.delete_namespaced_pod("a", namespace)
+    watch = kubernetes.watch.Watch()
+    told = []
+    for event in watch.stream(core.list_namespaced_pod, namespace, resource_version=version, timeout_seconds=10):
+        told.append((event["type"], event["object"].metadata.name))
+        if len(told) == 2:
+            watch.stop()
+    assert told == [("ADDED", "b"), ("DELETED", "a")]
+
+
+def test_official_client_patches_node_status_and_reads_events(core: Any, namespace: str, node: str) -> None:
+    core.patch_node_status(node, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    ready = {item.type: item.status for item in core.read_node(node).status.conditions}
+    assert ready["Ready"] == "True"
+    pod = core.create_namespaced_pod(namespace, shapes.pod())
+    about = {"metadata": {"name": "p", "uid": pod.metadata.uid}}
+    core.create_namespaced_event(namespace, shapes.event("e", namespace, about))
+    assert core.list_namespaced_event(namespace).items[0].involved_object.name == "p"
+
+
+def test_official_client_renews_a_lease(core: Any, namespace: str) -> None:
+    leases = kubernetes.client.CoordinationV1Api(core.api_client)
+    lease = leases.create_namespaced_lease(namespace, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a"}})
+    lease.spec.holder_identity = "b"
+    assert leases.replace_namespaced_lease("l", namespace, lease).spec.holder_identity == "b"
+    with pytest.raises(kubernetes.client.ApiException) as caught:
+        leases.replace_namespaced_lease("l", namespace, lease)
+    assert caught.value.status == 409
+
+
+class Kubectl:
+    """kubectl on one API and namespace."""
+
+    def __init__(self, api: KubeApi, namespace: str, home: pathlib.Path) -> None:
+        self.environment = os.environ | {"KUBECONFIG": str(api.kubeconfig), "HOME": str(home)}
+        self.prefix = [KUBECTL or "kubectl", "--namespace", namespace, f"--cache-dir={home}/cache"]
+
+    def __call__(self, *arguments: str, given: str | None = None) -> str:
+        """What kubectl printed; a failure of it fails the test."""
+        done = subprocess.run(
+            [*self.prefix, *arguments], input=given, env=self.environment, capture_output=True, text=True, timeout=30
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def kubectl(kube_api: KubeApi, namespace: str, tmp_path: pathlib.Path) -> Kubectl:
+    return Kubectl(kube_api, namespace, tmp_path)
+
+
+MANIFEST = """
+apiVersion: v1
+kind: Pod
+metadata: {{name: p, labels: {{tier: {tier}}}}}
+spec:
+  schedulerName: contract
+  containers: [{{name: main, image: "example.invalid/image:1", command: [sleep, "5"]}}]
+"""
+
+
+@needs_kubectl
+def test_kubectl_applies_changes_and_deletes(kubectl: Kubectl) -> None:
+    assert kubectl("apply", "-f", "-", given=MANIFEST.format(tier="web")) == "pod/p created\n"
+    assert kubectl("apply", "-f", "-", given=MANIFEST.format(tier="web")) == "pod/p unchanged\n"
+    assert kubectl("apply", "-f", "-", given=MANIFEST.format(tier="db")) == "pod/p configured\n"
+    wide = kubectl("get", "pods", "-o", "wide", "--show-labels")
+    assert wide.split()[:5] == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+    assert "tier=db" in wide
+    kubectl("label", "pod", "p", "extra=1")
+    kubectl("annotate", "pod", "p", "note=here")
+    described = kubectl("describe", "pod", "p")
+    assert "extra=1" in described
+    assert "note: here" in described
+    assert kubectl("delete", "pod", "p").startswith('pod "p" deleted')
+
+
+@needs_kubectl
+def test_kubectl_follows_pods(kubectl: Kubectl, kube_api: KubeApi, namespace: str, node: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    kube_api.request("POST", path, shapes.pod())
+    command = [*kubectl.prefix, "get", "pods", "-w", "-o", "wide"]
+    with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, text=True) as process:
+        guard = threading.Timer(15.0, process.kill)
+        guard.start()
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        kube_api.request("POST", f"{path}/p/binding", shapes.binding("p", node))
+        lines.append(process.stdout.readline())
+        guard.cancel()
+        process.kill()
+    assert lines[0].startswith("NAME")
+    assert node not in lines[1]
+    assert node in lines[2]
+
+
+@needs_kubectl
+def test_kubectl_reads_logs(kubectl: Kubectl, kube_api: KubeApi, namespace: str, kubelet: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    kube_api.request("POST", path, shapes.pod())
+    kube_api.request("POST", f"{path}/p/binding", shapes.binding("p", kubelet))
+    assert kubectl("logs", "p").endswith("\nlast line\n")
+
+
+@needs_kubectl
+def test_kubectl_cordons_and_describes_nodes(kubectl: Kubectl, kube_api: KubeApi, node: str) -> None:
+    status = {"conditions": [{"type": "Ready", "status": "True"}], "capacity": {"cpu": "4"}}
+    kube_api.request("PATCH", f"/api/v1/nodes/{node}/status", {"status": status}, content_type=shapes.MERGE)
+    kubectl("cordon", node)
+    assert "Ready,SchedulingDisabled" in kubectl("get", "node", node)
+    assert "Unschedulable:      true" in kubectl("describe", "node", node)
+    kubectl("uncordon", node)
+    assert "SchedulingDisabled" not in kubectl("get", "node", node)
+
+
+@needs_kubectl
+def test_kubectl_explains_and_lists_events(kubectl: Kubectl, kube_api: KubeApi, namespace: str) -> None:
+    assert "containers" in kubectl("explain", "pod.spec")
+    pod = kube_api.request("POST", f"/api/v1/namespaces/{namespace}/pods", shapes.pod()).body
+    kube_api.request("POST", f"/api/v1/namespaces/{namespace}/events", shapes.event("e", namespace, pod))
+    assert "placed by contract" in kubectl("get", "events")
+    assert "placed by contract" in kubectl("describe", "pod", "p")
