@@ -1,0 +1,125 @@
+"""Benchmarks of the scheduler: one decision at 10,000 nodes, and taking in advertisements.
+
+`python -m bench scheduler`
+"""
+
+import random
+import statistics
+import time
+from collections.abc import Callable
+
+from carico_core.domain import cluster, messages
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_scheduler import cycle, fleet, intake, policy, queue, reservations, state
+
+# (what, value, unit, target in words or empty): see bench/__main__.py.
+Row = tuple[str, float, str, str]
+NODES = 10_000
+NOW_S = 1000.0
+BATCH = 32
+
+
+def run(quick: bool = False) -> list[Row]:
+    """The table of this module. `quick` takes fewer repetitions, at the same size."""
+    repetitions = 20 if quick else 200
+    return [*_decisions(repetitions), *_intake(rounds=1 if quick else 5)]
+
+
+def _decisions(repetitions: int) -> list[Row]:
+    """Decision times over a fleet of NODES nodes with advertisements of our own mode."""
+    rng = random.Random(1)
+    nodes = fleet.Fleet(policy.Policy())
+    for index in range(NODES):
+        node = _node(index)
+        nodes.put_node(node, reservations.Load())
+        nodes.put_advertisement(_advertisement(node.name, 1, rng), NOW_S)
+    source = queue.Queue(rng)
+    needed = repetitions * (BATCH + 1) + 2 * BATCH
+    for index in range(needed):
+        source.offer(_pod(index), NOW_S)
+    cycles = cycle.Cycle(nodes.policy)
+
+    def decide(most: int) -> None:
+        placed = cycles.run(nodes.snapshot(NOW_S + 0.5), source, most=most).placed
+        assert len(placed) == most
+
+    decide(BATCH)
+    together_us = _median_us(lambda: decide(BATCH), repetitions) / BATCH
+    alone_us = _median_us(lambda: decide(1), repetitions)
+    return [
+        (f"one decision at {NODES} nodes, in cycles of {BATCH} Pods", together_us, "us", "at most 50"),
+        (f"one cycle of a single Pod at {NODES} nodes", alone_us, "us", ""),
+    ]
+
+
+def _intake(rounds: int) -> list[Row]:
+    """Advertisements a second from bytes to the settled state, on one core, each covering 10 Pods."""
+    rng = random.Random(2)
+    known = state.State(policy.Policy(), rng)
+    known.put_nodes([_node(index) for index in range(NODES)])
+    for index in range(NODES):
+        for number in range(10):
+            known.put_pod(_pod(index * 10 + number, node_name=f"node-{index}", phase="Running"), NOW_S)
+    taken = intake.Intake(lease_s=1e6, on_drop=_fail)
+    rates = []
+    for turn in range(1, rounds + 1):
+        arrivals = [_message(index, turn, rng) for index in range(NODES)]
+        began_s = time.perf_counter()
+        for subject, payload in arrivals:
+            taken.store(subject, payload, NOW_S + turn)
+        while heard := taken.drain():
+            for each in heard:
+                known.put_advertisement(each, NOW_S + turn)
+        rates.append(NODES / (time.perf_counter() - began_s))
+    return [("advertisements taken in on one core, bytes to state", statistics.median(rates), "1/s", "at least 10000")]
+
+
+def _message(index: int, seq: int, rng: random.Random) -> tuple[str, bytes]:
+    node = f"node-{index}"
+    return subjects.capacity(node), wire.encode_advertisement(_advertisement(node, seq, rng, 10))
+
+
+def _median_us(work: Callable[[], None], repetitions: int) -> float:
+    times = []
+    for _ in range(repetitions):
+        began_ns = time.perf_counter_ns()
+        work()
+        times.append((time.perf_counter_ns() - began_ns) / 1e3)
+    return statistics.median(times)
+
+
+def _fail(subject: str, reason: str, detail: str) -> None:
+    raise AssertionError(f"{subject} dropped as {reason}: {detail}")
+
+
+def _node(index: int) -> cluster.Node:
+    return cluster.Node(
+        name=f"node-{index}", uid=f"node-uid-{index}", resource_version="1", labels={"zone": f"z{index % 3}"},
+        taints=(),
+        unschedulable=False, ready=True, deleting=False, allocatable_cores=4.0, allocatable_bytes=8e9, pod_limit=110,
+    )  # fmt: skip
+
+
+def _pod(index: int, *, node_name: str | None = None, phase: str = "Pending") -> cluster.Pod:
+    return cluster.Pod(
+        namespace="default", name=f"pod-{index}", uid=f"0e7f3c1a-0000-4000-8000-{index:012d}", resource_version="1",
+        scheduler_name="carico", node_name=node_name, phase=phase, priority=0, created_at_s=float(index),
+        deleting=False, labels={}, node_selector={"zone": "z1"}, tolerations=(), owner=None, image="pi",
+        is_baseline=False, request_cores=0.0, request_bytes=0.0, unsupported=(),
+    )  # fmt: skip
+
+
+def _advertisement(node: str, seq: int, rng: random.Random, pods: int = 0) -> messages.Advertisement:
+    """An advertisement as an agent of the `vector` mode makes it, covering that many Pods."""
+    index = int(node.removeprefix("node-"))
+    covers = frozenset(f"0e7f3c1a-0000-4000-8000-{index * 10 + number:012d}" for number in range(pods))
+    cost = {"cpu": messages.Estimate(mean=1.0, sd=0.1), "memory": messages.Estimate(mean=5e7, sd=1e7)}
+    return messages.Advertisement(
+        node=node, boot="17979cfe362a0001", seq=seq, ts_ns=10**18, sampled_at_ns=10**18 - 10**8,
+        capacity=rng.uniform(0.0, 7.0), capacity_sd=0.5, bottleneck="cpu", signal=3.1, baseline=cost, cost=cost,
+        pods=pods, covers=covers, mode=messages.Mode.MEASURED, usage={"cpu": 0.4, "memory": 0.2},
+        parts={"cpu.utilisation": 0.8, "cpu.pressure": 0.01}, direction={"cpu": 0.9, "memory": 0.3},
+        headroom={"cpu": rng.uniform(0.0, 7.0), "memory": 6e9},
+        classes={"*": messages.ClassCapacity(cost_plus={"cpu": 1.1, "memory": 6e7}, pods=pods)}, limit=40,
+    )  # fmt: skip
