@@ -57,6 +57,7 @@ class NatsBus:
         self._lease_s = lease_s
         self._log = logs.get("bus", connection=name)
         self._closed = asyncio.Event()
+        self.closing = False
         self._reconnect_callbacks: list[Callable[[], None]] = []
         self._fetch: asyncio.Task[list[Msg]] | None = None
 
@@ -160,6 +161,7 @@ class NatsBus:
 
     async def close(self) -> None:
         """Leaves the bus; what was published is flushed first."""
+        self.closing = True
         if self._client.is_connected:
             with contextlib.suppress(NatsError, TimeoutError):
                 await self._client.flush(timeout=1)
@@ -332,8 +334,9 @@ class _Watch:
             self.log.warning("NATS is away" if self._away else "NATS error", error=text)
 
     async def on_disconnect(self) -> None:
+        if self.bus is None or not self.bus.closing:
+            self.log.warning("disconnected from NATS")
         self._away = True
-        self.log.warning("disconnected from NATS")
 
     async def on_reconnect(self) -> None:
         self._away = False

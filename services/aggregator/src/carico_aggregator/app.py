@@ -1,0 +1,233 @@
+"""One replica: takes local models from the queue, agrees with the other replicas, broadcasts the cluster's model.
+
+Tasks, none of which waits for another: `intake` pulls from the work queue, `exchange` tells the other replicas what
+changed, `broadcast` publishes the model, at most once a second and at least every five.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, Protocol
+
+import orjson
+
+from carico_aggregator import fleet, instruments, model, replicas
+from carico_aggregator import settings as setting
+from carico_core.domain import errors, messages
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import logs
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+
+BROADCAST_EVERY_S = 1.0
+REPEAT_EVERY_S = 5.0
+# Changed entries of this long share a message: at 1 Hz a node, a second replica is at most this far behind.
+EXCHANGE_EVERY_S = 0.05
+COMPLETE_EVERY_S = 5.0
+
+
+class Bus(Protocol):
+    """What is needed of the bus."""
+
+    @property
+    def connected(self) -> bool: ...
+
+    async def publish(self, subject: str, payload: bytes) -> None: ...
+
+    async def subscribe(self, subject: str, handler: buses.Handler) -> object: ...
+
+    def pull(self) -> AsyncIterator[list[buses.QueueItem]]: ...
+
+    async def put_model(self, payload: bytes) -> None: ...
+
+    async def get_model(self) -> bytes | None: ...
+
+    def on_reconnect(self, callback: Callable[[], None]) -> None: ...
+
+
+class Aggregator:
+    """One replica over a bus, which it does not close."""
+
+    def __init__(
+        self, chosen: setting.AggregatorSettings, bus: Bus, counted: instruments.Instruments, *,
+        replica: str, boot: str, clock: clocks.Clock,
+    ) -> None:  # fmt: skip
+        by_round = chosen.merge is setting.Merge.ROUND
+        self.replica = replica
+        self.fleet = fleet.Fleet(lease_s=chosen.bus.lease_s, horizon_s=chosen.horizon_s if by_round else None)
+        self.replicas = replicas.Replicas(replica, lease_s=chosen.bus.lease_s)
+        self.merger: model.Merger = model.Round() if by_round else model.Sequential()
+        self.last: messages.GlobalModel | None = None
+        self._bus = bus
+        self._boot = boot
+        self._clock = clock
+        self._counted = counted
+        self._log = logs.get("aggregator", replica=replica)
+        self._changed: set[str] = set()
+        self._complete_due = asyncio.Event()
+        self._seq = 0
+        self._odd_said: frozenset[str] = frozenset()
+        bus.on_reconnect(self._complete_due.set)
+
+    async def listen(self) -> None:
+        """Subscribes to the other replicas and asks them for what they have."""
+        await self._bus.subscribe(subjects.PARTIAL_ALL, self.on_partial)
+        await self._bus.subscribe(subjects.MODEL, self.on_model)
+        await self._tell(complete=False, joining=True, entries=())
+        stored = await self._bus.get_model()
+        if stored is not None:
+            self.on_model(subjects.MODEL, stored)
+
+    async def intake_forever(self) -> None:
+        """Never returns; takes what the queue gives."""
+        async for batch in self._bus.pull():
+            await self._take(batch)
+
+    async def exchange_forever(self) -> None:
+        """Never returns; tells the other replicas what changed at once, and everything every few seconds."""
+        complete_s = self._clock.monotonic_s()
+        while True:
+            await asyncio.sleep(EXCHANGE_EVERY_S)
+            now_s = self._clock.monotonic_s()
+            if self._complete_due.is_set() or now_s - complete_s >= COMPLETE_EVERY_S:
+                self._complete_due.clear()
+                complete_s = now_s
+                self._changed.clear()
+                await self._say("partial", self._tell(complete=True, joining=False, entries=self.fleet.entries(now_s)))
+            elif self._changed and self.replicas.others(now_s):
+                nodes, self._changed = self._changed, set()
+                entries = self.fleet.entries(now_s, nodes)
+                await self._say("partial", self._tell(complete=False, joining=False, entries=entries))
+
+    async def broadcast_forever(self) -> None:
+        """Never returns; publishes the model when it changed, and repeats it."""
+        version, repeated_s = -1, -REPEAT_EVERY_S
+        while True:
+            await asyncio.sleep(BROADCAST_EVERY_S)
+            now_s = self._clock.monotonic_s()
+            gone = self.fleet.expire(now_s)
+            if gone:
+                self._log.info("nodes left", nodes=gone[:10], count=len(gone))
+            self._counted.nodes.set(len(self.fleet))
+            self._counted.replicas.set(1 + len(self.replicas.others(now_s)))
+            due = self.fleet.version != version or now_s - repeated_s >= REPEAT_EVERY_S
+            if due and self._may_broadcast(now_s) and await self._say("model", self._broadcast()):
+                version, repeated_s = self.fleet.version, now_s
+
+    def on_partial(self, subject: str, payload: bytes) -> None:
+        """Takes over what another replica has newer."""
+        now_s = self._clock.monotonic_s()
+        try:
+            partial = wire.decode_partial(payload, subject=subject)
+        except errors.MessageError as error:
+            self._counted.dropped("partial", subject, error)
+            return
+        if not self.replicas.hear(partial, now_s):
+            return
+        if partial.joining:
+            self._complete_due.set()
+        adopted = [entry for entry in partial.entries if self.fleet.adopt(entry, now_s)]
+        self.merger.arrived(adopted, len(self.fleet))
+        self._counted.adopted.inc(len(adopted))
+
+    def on_model(self, subject: str, payload: bytes) -> None:
+        """Follows the model of the replica that leads, where only one makes it."""
+        if isinstance(self.merger, model.Round):
+            return
+        try:
+            found = wire.decode_model(payload, subject=subject)
+        except errors.MessageError as error:
+            self._counted.dropped("model", subject, error)
+            return
+        if found.replica != self.replica and found.merge == self.merger.name:
+            self.merger.follow(found)
+
+    async def _take(self, batch: list[buses.QueueItem]) -> None:
+        self._counted.batch_messages.observe(len(batch))
+        reports = []
+        for item in batch:
+            try:
+                reports.append(wire.decode_subspace(item.payload, subject=item.subject))
+            except errors.MessageError as error:
+                self._counted.dropped("subspace", item.subject, error)
+                await item.term()
+            else:
+                await item.ack()
+        changed = self.fleet.take(reports, self._clock.monotonic_s())
+        self.merger.arrived(changed, len(self.fleet))
+        self._changed.update(entry.node for entry in changed)
+        self._counted.reports.labels("taken").inc(len(changed))
+        self._counted.reports.labels("not_newer").inc(len(reports) - len(changed))
+
+    def _may_broadcast(self, now_s: float) -> bool:
+        return isinstance(self.merger, model.Round) or self.replicas.leader(now_s) == self.replica
+
+    async def _broadcast(self) -> None:
+        started_s = self._clock.monotonic_s()
+        gathered = self.fleet.gathered()
+        self._say_odd(gathered.odd)
+        content = model.make(gathered, self.merger)
+        self._counted.model_s.observe(self._clock.monotonic_s() - started_s)
+        if content is None:
+            return
+        self.last = messages.GlobalModel(
+            replica=self.replica, boot=self._boot, seq=self._next_seq(), ts_ns=self._clock.wall_ns(),
+            epoch=content.epoch, merge=content.merge, contributors=content.contributors, weight=content.weight,
+            dims=content.dims, gram=content.gram, evidence=content.evidence,
+            peak_pods_per_core=content.peak_pods_per_core,
+        )  # fmt: skip
+        payload = wire.encode_model(self.last)
+        await self._bus.publish(subjects.MODEL, payload)
+        await self._bus.put_model(payload)
+        self._counted.models.inc()
+
+    async def _tell(self, *, complete: bool, joining: bool, entries: Iterable[messages.Entry]) -> None:
+        partial = messages.Partial(
+            replica=self.replica, boot=self._boot, seq=self._next_seq(), ts_ns=self._clock.wall_ns(),
+            complete=complete, joining=joining, entries=tuple(entries),
+        )  # fmt: skip
+        for part in wire.split_partial(partial):
+            self._seq = max(self._seq, part.seq)
+            await self._bus.publish(subjects.partial(self.replica), wire.encode_partial(part))
+
+    async def _say(self, kind: str, saying: Any) -> bool:
+        """True where the bus took it; what it did not take is said again by the next round."""
+        try:
+            await saying
+        except errors.BusError as error:
+            self._counted.publish_errors.labels(kind).inc()
+            self._log.debug("not published", kind=kind, error=str(error))
+            return False
+        return True
+
+    def _say_odd(self, odd: tuple[str, ...]) -> None:
+        self._counted.odd_nodes.set(len(odd))
+        new = frozenset(odd) - self._odd_said
+        if new:
+            self._log.warning("nodes measure other dimensions than most: left out of the model", nodes=sorted(new)[:10])
+        self._odd_said = frozenset(odd)
+
+    def _next_seq(self) -> int:
+        self._seq += 1
+        return self._seq
+
+
+def answers(aggregator: Aggregator, *, clock: clocks.Clock) -> dict[str, buses.Endpoint]:
+    """The questions this service answers: verb -> endpoint."""
+
+    async def get_model(_: bytes) -> bytes:
+        if aggregator.last is None:
+            raise errors.CaricoError("there is no model yet: no agent has reported")
+        return wire.model_as_json(aggregator.last)
+
+    async def list_nodes(_: bytes) -> bytes:
+        entries = aggregator.fleet.entries(clock.monotonic_s())
+        return orjson.dumps(
+            [
+                {"node": e.node, "boot": e.boot, "seq": e.seq, "age_s": round(e.age_s, 3), "cores": e.weight,
+                 "dims": list(e.dims), "peak_pods_per_core": e.peak_pods_per_core}
+                for e in entries
+            ]
+        )  # fmt: skip
+
+    return {"model.get": get_model, "nodes.list": list_nodes}

@@ -1,0 +1,167 @@
+"""The newest entry of every live node, and the model that follows from them. Pure: time comes with each call.
+
+Why every replica computes the same model. The shared queue hands a node's successive subspaces to different replicas,
+so a recursion over a replica's own arrivals would differ from replica to replica. Here the recursion of `round`,
+
+    G <- rho G + (1 - rho) mean_n(G_n),   rho = exp(-dt / T),
+
+is taken into the entries, where it is linear: G_n' <- rho G_n' + (1 - rho) G_n with dt from the node's own stamps, and
+the model is mean_n(G_n'). Each message is filtered by the one replica that took it, and all others adopt its entry, so
+the model is a function of the entries alone: the same entries, summed in the order of node names, give the same bits.
+A node that reports twice moves its own entry only; a node that leaves takes its weight along.
+"""
+
+import collections
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from carico_core.domain import messages
+from carico_core.numerics import merge as merges
+from carico_core.numerics import subspace
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Held:
+    """An entry, and when its content was new on this replica's clock."""
+
+    entry: messages.Entry
+    heard_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Gathered:
+    """The live entries that share the dimensions of most nodes, in the order of their names."""
+
+    dims: tuple[str, ...]
+    entries: tuple[messages.Entry, ...]
+    # Nodes whose dimensions are others: they are left out of the model.
+    odd: tuple[str, ...]
+
+
+class Fleet:
+    """Entries by node. `horizon_s` None: entries are kept as they came (merge `sequential`)."""
+
+    def __init__(self, *, lease_s: float, horizon_s: float | None) -> None:
+        self._lease_s = lease_s
+        self._horizon_s = horizon_s
+        self._held: dict[str, _Held] = {}
+        # Grows with every change of the entries.
+        self.version = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def take(self, reports: Sequence[messages.LocalSubspace], now_s: float) -> list[messages.Entry]:
+        """The entries that the reports changed, in order of arrival; a report that is not newer changes nothing."""
+        changed = []
+        for report, gram in zip(reports, grams_of(reports), strict=True):
+            held = self._held.get(report.node)
+            if held is not None and not _is_newer(report, held.entry):
+                continue
+            entry = self._entry(report, gram, None if held is None else held.entry)
+            self._hold(entry, now_s)
+            changed.append(entry)
+        return changed
+
+    def adopt(self, entry: messages.Entry, now_s: float) -> bool:
+        """True where another replica's entry is newer than ours and within its lease."""
+        held = self._held.get(entry.node)
+        if entry.age_s >= self._lease_s or (held is not None and not _is_newer(entry, held.entry)):
+            return False
+        self._hold(entry, now_s - entry.age_s)
+        return True
+
+    def expire(self, now_s: float) -> list[str]:
+        """The nodes that were silent for a lease; they are gone."""
+        gone = [node for node, held in self._held.items() if now_s - held.heard_s >= self._lease_s]
+        for node in gone:
+            del self._held[node]
+        self.version += len(gone)
+        return gone
+
+    def entries(self, now_s: float, nodes: Iterable[str] | None = None) -> tuple[messages.Entry, ...]:
+        """The entries of `nodes` (all where None) in the order of names, with their age now."""
+        wanted = sorted(self._held if nodes is None else self._held.keys() & set(nodes))
+        return tuple(
+            dataclasses.replace(self._held[node].entry, age_s=max(0.0, now_s - self._held[node].heard_s))
+            for node in wanted
+        )
+
+    def gathered(self) -> Gathered:
+        """What the model is made of."""
+        ordered = [self._held[node].entry for node in sorted(self._held)]
+        if not ordered:
+            return Gathered(dims=(), entries=(), odd=())
+        counts = collections.Counter(entry.dims for entry in ordered)
+        # The most common dimensions; among equals the first by name, so that replicas agree.
+        dims = min(counts, key=lambda found: (-counts[found], found))
+        return Gathered(
+            dims=dims,
+            entries=tuple(entry for entry in ordered if entry.dims == dims),
+            odd=tuple(entry.node for entry in ordered if entry.dims != dims),
+        )
+
+    def _hold(self, entry: messages.Entry, heard_s: float) -> None:
+        self._held[entry.node] = _Held(entry, heard_s)
+        self.version += 1
+
+    def _entry(
+        self, report: messages.LocalSubspace, gram: messages.Array, before: messages.Entry | None
+    ) -> messages.Entry:
+        return messages.Entry(
+            node=report.node,
+            boot=report.boot,
+            seq=report.seq,
+            ts_ns=report.ts_ns,
+            age_s=0.0,
+            dims=report.dims,
+            gram=self._filtered(report, gram, before),
+            weight=report.weight,
+            scale=report.scale,
+            evidence=report.evidence,
+            peak_pods_per_core=report.peak_pods_per_core,
+        )
+
+    def _filtered(
+        self, report: messages.LocalSubspace, gram: messages.Array, before: messages.Entry | None
+    ) -> messages.Array:
+        if self._horizon_s is None or before is None or before.boot != report.boot or before.dims != report.dims:
+            return gram
+        span_s = max(0.0, (report.ts_ns - before.ts_ns) / 1e9)
+        # rho = exp(-dt / T);   G_n' <- rho G_n' + (1 - rho) G_n
+        rho = math.exp(-span_s / self._horizon_s)
+        filtered: messages.Array = rho * before.gram + (1.0 - rho) * gram
+        return filtered
+
+
+def grams_of(reports: Sequence[messages.LocalSubspace]) -> list[messages.Array]:
+    """The (d, d) Gram matrix of each report; those of one shape in one step."""
+    found: list[messages.Array | None] = [None] * len(reports)
+    by_shape: dict[tuple[int, ...], list[int]] = {}
+    for index, report in enumerate(reports):
+        by_shape.setdefault(report.u.shape, []).append(index)
+    for indices in by_shape.values():
+        stacked = subspace.stack_to_gram(
+            np.stack([reports[i].u for i in indices]), np.stack([reports[i].sigma for i in indices])
+        )
+        for index, gram in zip(indices, stacked, strict=True):
+            found[index] = gram
+    return [gram for gram in found if gram is not None]
+
+
+def mean_gram(entries: Sequence[messages.Entry]) -> messages.Array:
+    """The mean of the entries' Gram matrices, weighted by live cores, summed in the order given. At least one entry."""
+    grams = np.stack([entry.gram for entry in entries])
+    weights = np.array([entry.weight for entry in entries])
+    if not weights.sum() > 0.0:
+        weights = np.ones(len(entries))
+    # Without a model before it, a round is the weighted mean; the memory is in the entries already.
+    return merges.Round().step(None, grams, weights, 0.0)
+
+
+def _is_newer(found: messages.LocalSubspace | messages.Entry, held: messages.Entry) -> bool:
+    # A later boot sorts higher; an older one is refused until the lease of the later has ended and it is not held.
+    return (found.boot, found.seq) > (held.boot, held.seq)

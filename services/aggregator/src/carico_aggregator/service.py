@@ -1,0 +1,71 @@
+"""The aggregator as a service: connects, runs the replica, answers questions, stops in order."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from carico_aggregator import app, instruments
+from carico_aggregator import settings as setting
+from carico_core.domain import errors
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import health, logs, metrics, nats_bus, tasks
+
+VERSION = "0.1.0"
+ASK_AGAIN_S = 0.5
+
+
+async def serve(chosen: setting.AggregatorSettings, stop: tasks.Stop, *, clock: clocks.Clock) -> None:
+    """Runs a replica of these settings until `stop`. Raises `BusUnavailable` once the bus is closed for good."""
+    boot = clocks.boot_id(clock)
+    replica = chosen.replica or f"aggregator-{boot}"
+    series = metrics.Metrics("aggregator")
+    connected: list[nats_bus.NatsBus] = []
+    checks = {"bus": lambda: None if connected and connected[0].connected else "not connected to NATS"}
+    server = await health.serve(health.Health(checks), series, host=chosen.http_host, port=chosen.http_port)
+    logs.get("service").info("started", replica=replica, http_port=server.port, merge=chosen.merge.value)
+    try:
+        await tasks.until(stop, replica=_run(chosen, series, connected, replica=replica, boot=boot, clock=clock))
+    finally:
+        await server.close()
+
+
+async def _run(
+    chosen: setting.AggregatorSettings, series: metrics.Metrics, connected: list[nats_bus.NatsBus], *,
+    replica: str, boot: str, clock: clocks.Clock,
+) -> None:  # fmt: skip
+    # Connecting waits for the server for ever; the health endpoint answers meanwhile.
+    bus = await nats_bus.connect(chosen.bus, name=replica, clock=clock)
+    connected.append(bus)
+    counted = instruments.Instruments(series, clock=clock)
+    aggregator = app.Aggregator(chosen, bus, counted, replica=replica, boot=boot, clock=clock)
+    try:
+        await _until_taken(aggregator.listen)
+        spec = buses.ServiceSpec(
+            name=setting.PROGRAM,
+            version=VERSION,
+            description="the model of the cluster",
+            endpoints=app.answers(aggregator, clock=clock),
+        )
+        await _until_taken(lambda: bus.serve(spec))
+        async with asyncio.TaskGroup() as group:
+            for name, work in {
+                "intake": aggregator.intake_forever(),
+                "exchange": aggregator.exchange_forever(),
+                "broadcast": aggregator.broadcast_forever(),
+            }.items():
+                group.create_task(tasks.forever(name, work), name=name)
+            await bus.wait_closed()
+            raise errors.BusUnavailable("the connection to NATS is closed for good")
+    finally:
+        await bus.close()
+
+
+async def _until_taken(ask: Callable[[], Awaitable[object]]) -> None:
+    """Returns once the bus took it; a bus that goes away just after it came is asked again."""
+    while True:
+        try:
+            await ask()
+        except errors.BusUnavailable:
+            await asyncio.sleep(ASK_AGAIN_S)
+        else:
+            return

@@ -1,0 +1,42 @@
+"""The settings of the aggregator."""
+
+import dataclasses
+import enum
+
+from carico_core.domain import errors, names
+from carico_core.runtime import bus as buses
+from carico_core.runtime import settings
+
+PREFIX = "aggregator"
+PROGRAM = "carico-aggregator"
+
+
+class Merge(enum.StrEnum):
+    """How local models become the model of the cluster."""
+
+    ROUND = "round"
+    SEQUENTIAL = "sequential"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AggregatorSettings:
+    """Read once in `main`: environment CARICO_AGGREGATOR_..., flags --..."""
+
+    replica: str = settings.setting("", help="name of this replica, unique in the cluster; empty: one is made up")
+    merge: Merge = settings.setting(
+        Merge.ROUND, help="how local models are merged",
+        why="round is order-free and the same on every replica; sequential is the paper's, and runs on one leader",
+    )  # fmt: skip
+    horizon_s: float = settings.setting(
+        10.0, help="memory of merge `round`: what is this old has lost 63 % of its weight", unit="s",
+        minimum=0.1, maximum=3600.0,
+    )  # fmt: skip
+    http_host: str = settings.setting("127.0.0.1", help="address of /healthz, /readyz and /metrics")
+    http_port: int = settings.setting(0, help="its port; 0 a free one, -1 none", minimum=-1, maximum=65535)
+    log_level: str = settings.setting("info", help="least level logged", choices=("debug", "info", "warning", "error"))
+    log_json: bool | None = settings.setting(None, help="JSON log lines", why="JSON unless stderr is a terminal")
+    bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
+
+    def __post_init__(self) -> None:
+        if self.replica and not names.is_subdomain(self.replica):
+            raise errors.SettingsError(f"--replica: got {self.replica!r}, expected a lower-case RFC 1123 name")
