@@ -47,7 +47,11 @@ class Store:
             self._lock = _lock(directory)
         except OSError as error:
             raise _unusable(directory, error) from error
-        self._database = _open(self.path)
+        try:
+            self._database = _open(self.path)
+        except errors.SettingsError:
+            self._lock.close()
+            raise
         self._objects: dict[str, dict[objects.Key, objects.Stored]] = {name: {} for name in resources.STORAGES}
         self._listeners: list[Callable[[Change], None]] = []
         self._batch: list[Change] | None = None
@@ -178,6 +182,7 @@ def _lock(directory: pathlib.Path) -> IO[bytes]:
 
 
 def _open(path: pathlib.Path) -> sqlite3.Connection:
+    database: sqlite3.Connection | None = None
     try:
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         database.execute("PRAGMA journal_mode=WAL")
@@ -185,6 +190,8 @@ def _open(path: pathlib.Path) -> sqlite3.Connection:
         database.execute("PRAGMA wal_autocheckpoint=0")
         database.executescript(_SCHEMA)
     except sqlite3.Error as error:
+        if database is not None:
+            database.close()
         raise _unusable(path.parent, error) from error
     return database
 

@@ -104,6 +104,10 @@ class Watcher:
         """The pending lines, joined; empty after a nudge or the end."""
         await self._wake.wait()
         self._wake.clear()
+        return self.take()
+
+    def take(self) -> bytes:
+        """The pending lines, joined, without waiting for any."""
         lines, self._pending = self._pending, []
         return b"".join(lines)
 

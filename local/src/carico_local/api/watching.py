@@ -35,7 +35,8 @@ async def answer(
         first = watch.error_line(failure)
     try:
         await response.prepare(request)
-        await response.write(first)
+        if first:
+            await response.write(first)
         async for lines in stream.lines():
             await response.write(lines)
         with contextlib.suppress(ConnectionError):
@@ -106,7 +107,8 @@ class _Stream:
                 yield lines
             if loop.time() >= end_s:
                 return
-        yield await watcher.wait()
+        if rest := watcher.take():
+            yield rest
 
     def close(self) -> None:
         """Nothing; the watch hears of no more changes."""
