@@ -1,0 +1,211 @@
+"""What every adapter of the bus does: the fake in memory and NATS itself pass the same tests."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock, memory_bus, nats_bus
+from carico_core.wire import subjects
+from carico_local import nats_server
+
+WAIT_S = 5.0
+Join = Callable[[], Any]
+
+
+async def until(condition: Callable[[], object], *, within_s: float = WAIT_S) -> None:
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture(params=["memory", "nats"])
+async def join(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[Join]:
+    """Gives a new member of one bus at each call."""
+    members: list[Any] = []
+    hub = memory_bus.Hub()
+    server = nats_server.NatsServer(tmp_path / "nats") if request.param == "nats" else None
+
+    async def member() -> Any:
+        if server is None:
+            found: Any = memory_bus.MemoryBus(hub)
+        else:
+            settings = buses.BusSettings(url=server.url)
+            found = await nats_bus.connect(settings, name=f"member-{len(members)}", clock=clock.SystemClock())
+        members.append(found)
+        return found
+
+    if server is not None:
+        server.start()
+    try:
+        yield member
+    finally:
+        for each in members:
+            await each.close()
+        if server is not None:
+            server.stop()
+
+
+async def first_batch(bus: Any) -> list[buses.QueueItem]:
+    async with asyncio.timeout(WAIT_S):
+        async for batch in bus.pull():
+            return list(batch)
+    raise AssertionError("the queue ended")
+
+
+async def test_a_message_reaches_every_subscriber_of_its_subject_and_no_other(join: Join) -> None:
+    writer, reader = await join(), await join()
+    seen: list[tuple[str, bytes]] = []
+    other: list[bytes] = []
+    await reader.subscribe(subjects.CAPACITY_ALL, lambda subject, payload: seen.append((subject, payload)))
+    await reader.subscribe(subjects.PARTIAL_ALL, lambda _, payload: other.append(payload))
+    await writer.publish(subjects.capacity("n1.example"), b"1")
+    await writer.publish(subjects.capacity("n2"), b"2")
+    await until(lambda: len(seen) == 2)
+    assert seen == [("carico.v1.capacity.n1_example", b"1"), ("carico.v1.capacity.n2", b"2")]
+    assert other == []
+
+
+async def test_a_handler_that_raises_ends_nothing(join: Join, capsys: pytest.CaptureFixture[str]) -> None:
+    bus = await join()
+    if isinstance(bus, memory_bus.MemoryBus):
+        return
+    seen: list[bytes] = []
+
+    def handler(_: str, payload: bytes) -> None:
+        seen.append(payload)
+        raise ValueError("a bug in a handler")
+
+    await bus.subscribe("carico.v1.capacity.*", handler)
+    await bus.publish("carico.v1.capacity.a", b"1")
+    await bus.publish("carico.v1.capacity.a", b"2")
+    await until(lambda: len(seen) == 2)
+
+
+async def test_an_ended_subscription_is_silent(join: Join) -> None:
+    bus = await join()
+    seen: list[bytes] = []
+    fence: list[bytes] = []
+    subscription = await bus.subscribe("carico.v1.capacity.*", lambda _, payload: seen.append(payload))
+    await bus.subscribe("carico.v1.partial.*", lambda _, payload: fence.append(payload))
+    await subscription.unsubscribe()
+    await bus.publish("carico.v1.capacity.a", b"1")
+    await bus.publish("carico.v1.partial.a", b"after")
+    await until(lambda: fence)
+    assert seen == []
+
+
+async def test_the_queue_keeps_the_newest_of_each_node_and_gives_it_once(join: Join) -> None:
+    writer, reader = await join(), await join()
+    for seq in range(3):
+        await writer.enqueue(subjects.subspace("n1"), f"n1-{seq}".encode(), msg_id=f"n1-{seq}")
+    await writer.enqueue(subjects.subspace("n2"), b"n2-0", msg_id="n2-0")
+    batch = await first_batch(reader)
+    assert sorted((item.subject, item.payload) for item in batch) == [
+        ("carico.v1.subspace.n1", b"n1-2"),
+        ("carico.v1.subspace.n2", b"n2-0"),
+    ]
+    for item in batch:
+        await item.ack()
+    await writer.enqueue(subjects.subspace("n3"), b"n3-0", msg_id="n3-0")
+    assert [item.payload for item in await first_batch(reader)] == [b"n3-0"]
+
+
+async def test_the_same_message_id_is_stored_once(join: Join) -> None:
+    bus = await join()
+    await bus.enqueue(subjects.subspace("n1"), b"first", msg_id="n1-1")
+    await bus.enqueue(subjects.subspace("n1"), b"again", msg_id="n1-1")
+    assert [item.payload for item in await first_batch(bus)] == [b"first"]
+
+
+async def test_replicas_share_the_queue(join: Join) -> None:
+    writer = await join()
+    taken: list[bytes] = []
+
+    async def replica(bus: Any) -> None:
+        async for batch in bus.pull():
+            for item in batch:
+                taken.append(item.payload)
+                await item.ack()
+
+    tasks = [asyncio.create_task(replica(await join())) for _ in range(2)]
+    try:
+        for number in range(50):
+            await writer.enqueue(subjects.subspace(f"n{number}"), str(number).encode(), msg_id=str(number))
+        await until(lambda: len(taken) >= 50)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert sorted(map(int, taken)) == list(range(50))
+
+
+async def test_late_joiners_find_the_newest_capacity_of_each_node(join: Join) -> None:
+    writer = await join()
+    for node in ("a", "b"):
+        for seq in range(3):
+            await writer.publish(subjects.capacity(node), f"{node}{seq}".encode())
+    late = await join()
+    found: list[tuple[str, bytes]] = []
+    async with asyncio.timeout(WAIT_S):
+        while len(found) < 2 or not all(payload.endswith(b"2") for _, payload in found):
+            found = await late.latest_capacities()
+    assert sorted(found) == [("carico.v1.capacity.a", b"a2"), ("carico.v1.capacity.b", b"b2")]
+
+
+async def test_no_capacities_is_an_empty_list(join: Join) -> None:
+    assert await (await join()).latest_capacities() == []
+
+
+async def test_the_model_is_kept_for_late_joiners(join: Join) -> None:
+    writer = await join()
+    assert await writer.get_model() is None
+    await writer.put_model(b"one")
+    await writer.put_model(b"two")
+    assert await (await join()).get_model() == b"two"
+
+
+async def test_decisions_of_one_pod_come_oldest_first_and_of_all_the_last_of_each(join: Join) -> None:
+    bus = await join()
+    for pod, payload in (("p.1", b"1"), ("p.2", b"2"), ("p.1", b"3")):
+        await bus.publish(subjects.decision("default", pod), payload)
+    found: list[tuple[str, bytes]] = []
+    async with asyncio.timeout(WAIT_S):
+        while len(found) < 2:
+            found = await bus.recent_decisions("default", "p.1", 10)
+    assert [payload for _, payload in found] == [b"1", b"3"]
+    assert sorted(payload for _, payload in await bus.recent_decisions(None, None, 10)) == [b"2", b"3"]
+    assert await bus.recent_decisions("elsewhere", None, 10) == []
+
+
+async def test_a_service_answers_and_its_errors_arrive_as_errors(join: Join) -> None:
+    server, client = await join(), await join()
+
+    async def echo(payload: bytes) -> bytes:
+        if payload == b"wrong":
+            raise errors.CaricoError("got wrong, expected right")
+        return b"echo " + payload
+
+    spec = buses.ServiceSpec(
+        name="carico-agent", version="0.1.0", description="test", endpoints={"state.get": echo}, node="n1"
+    )
+    handle = await server.serve(spec)
+    subject = subjects.query("agent", "state.get", "n1")
+    assert await client.request(subject, b"hello", timeout_s=WAIT_S) == b"echo hello"
+    with pytest.raises(errors.BusError, match="expected right"):
+        await client.request(subject, b"wrong", timeout_s=WAIT_S)
+    await handle.close()
+    with pytest.raises(errors.BusUnavailable):
+        await client.request(subject, b"hello", timeout_s=WAIT_S)
+
+
+async def test_a_closed_bus_refuses_and_says_so(join: Join) -> None:
+    bus = await join()
+    await bus.close()
+    await asyncio.wait_for(bus.wait_closed(), WAIT_S)
+    assert not bus.connected
+    with pytest.raises(errors.BusUnavailable):
+        await bus.publish(subjects.capacity("n1"), b"")

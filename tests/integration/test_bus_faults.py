@@ -1,0 +1,132 @@
+"""The bus when NATS is killed, frozen, too old, late or configured otherwise: on a real server."""
+
+import asyncio
+import os
+import pathlib
+import signal
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock, nats_bus
+from carico_core.wire import subjects
+from carico_local import nats_server
+
+# A reconnect is due within 2 s plus jitter; tests allow four times that.
+BACK_S = 8.0
+
+
+async def until(condition: Callable[[], object], *, within_s: float = BACK_S) -> None:
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def join(server: nats_server.NatsServer, name: str = "member", **settings: float) -> "asyncio.Future[nats_bus.NatsBus]":
+    chosen = buses.BusSettings(url=server.url, **settings)  # type: ignore[arg-type]  # floats only
+    return asyncio.ensure_future(nats_bus.connect(chosen, name=name, clock=clock.SystemClock()))
+
+
+@pytest.fixture
+async def server(tmp_path: pathlib.Path) -> AsyncIterator[nats_server.NatsServer]:
+    found = nats_server.NatsServer(tmp_path / "nats").start()
+    try:
+        yield found
+    finally:
+        found.kill()
+
+
+async def test_after_a_kill_everything_goes_on_and_nothing_stored_is_lost(server: nats_server.NatsServer) -> None:
+    bus = await join(server)
+    seen: list[bytes] = []
+    pulled: list[bytes] = []
+    back: list[bool] = []
+    bus.on_reconnect(lambda: back.append(True))
+    await bus.subscribe(subjects.CAPACITY_ALL, lambda _, payload: seen.append(payload))
+    await bus.put_model(b"model")
+
+    async def pull() -> None:
+        async for batch in bus.pull():
+            for item in batch:
+                pulled.append(item.payload)
+                await item.ack()
+
+    puller = asyncio.create_task(pull())
+    try:
+        await asyncio.sleep(0.1)
+        server.kill()
+        await until(lambda: not bus.connected)
+        with pytest.raises(errors.BusUnavailable):
+            await bus.publish(subjects.capacity("n1"), b"lost on purpose")
+        server.start()
+        await until(lambda: bus.connected and back)
+        await bus.publish(subjects.capacity("n1"), b"after")
+        await bus.enqueue(subjects.subspace("n1"), b"queued", msg_id="1")
+        await until(lambda: seen and pulled, within_s=4.0)
+        assert seen == [b"after"]
+        assert pulled == [b"queued"]
+        assert await bus.get_model() == b"model"
+    finally:
+        puller.cancel()
+        await asyncio.gather(puller, return_exceptions=True)
+        await bus.close()
+
+
+async def test_a_server_that_comes_late_is_waited_for(tmp_path: pathlib.Path) -> None:
+    late = nats_server.NatsServer(tmp_path / "nats")
+    joining = join(late)
+    await asyncio.sleep(0.5)
+    assert not joining.done()
+    late.start()
+    try:
+        bus = await asyncio.wait_for(joining, BACK_S)
+        assert bus.connected
+        await bus.close()
+    finally:
+        late.kill()
+
+
+async def test_a_frozen_server_is_noticed(server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nats_bus, "PING_INTERVAL_S", 1)
+    bus = await join(server)
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        await until(lambda: not bus.connected, within_s=16.0)
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    await until(lambda: bus.connected)
+    await bus.close()
+
+
+async def test_a_stream_of_another_configuration_is_named_with_the_difference(server: nats_server.NatsServer) -> None:
+    first = await join(server)
+    with pytest.raises(errors.StreamMismatch, match=r"CARICO_CAPACITY.*max_age is 10\.0, expected 20.*nats stream rm"):
+        await join(server, lease_s=20.0)
+    await first.close()
+
+
+async def test_an_old_server_is_refused_in_one_line() -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","version":"2.9.10","max_payload":1048576,"headers":true,"proto":1}\r\n')
+        while line := await reader.readline():
+            if line.startswith(b"PING"):
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    old = await asyncio.start_server(speak, "127.0.0.1", 0)
+    port = old.sockets[0].getsockname()[1]
+    try:
+        settings = buses.BusSettings(url=f"nats://127.0.0.1:{port}")
+        with pytest.raises(errors.BusTooOld, match=r"version 2\.9\.10; CARICO needs 2\.12 or later"):
+            await asyncio.wait_for(nats_bus.connect(settings, name="x", clock=clock.SystemClock()), BACK_S)
+    finally:
+        old.close()
+        await old.wait_closed()
+
+
+async def test_a_credentials_file_that_is_not_there_is_named() -> None:
+    settings = buses.BusSettings(credentials="/nowhere/agent.creds")
+    with pytest.raises(errors.SettingsError, match=r"/nowhere/agent\.creds, expected a file"):
+        await nats_bus.connect(settings, name="x", clock=clock.SystemClock())
