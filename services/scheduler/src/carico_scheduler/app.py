@@ -20,7 +20,9 @@ STUCK_AFTER_S = 30.0
 class Bus(decisions.Publisher, Protocol):
     """What is needed of the bus."""
 
-    connected: bool
+    @property
+    def connected(self) -> bool:
+        """True while the server can be reached."""
 
     async def subscribe(self, subject: str, handler: Callable[[str, bytes], None]) -> object:
         """Calls `handler` with every message of `subject`."""

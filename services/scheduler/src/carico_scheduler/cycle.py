@@ -75,8 +75,9 @@ class _Kept:
     """A mask by facts alone, and up to where in the log of changes it is true."""
 
     mask: snapshot.Bools
-    # How many nodes each filter was the first to refuse, by filter index.
-    refused_by: snapshot.Ints  # per slot: index of the refusing filter, or -1
+    # Per slot the index of the first filter that refuses it, or -1; and nodes refused by reason.
+    refused_by: snapshot.Ints
+    refused: dict[str, int]
     epoch: int
     version: int
 
@@ -126,8 +127,9 @@ class Board:
         Scores only fall within a cycle, and one node's at a time: so long as fewer than _SHORTLIST - SEEN_MAX have
         fallen, the best are still among these.
         """
-        slots = _highest(self.scores, _SHORTLIST)
-        feasible = slots[self.scores[slots] > _REFUSED]
+        # Among the feasible alone: selection slows down tenfold on thousands of equal values.
+        feasible = (self.scores > _REFUSED).nonzero()[0]
+        feasible = feasible[_highest(self.scores[feasible], _SHORTLIST)]
         if len(feasible) == _SHORTLIST:
             return feasible
         # Of those refused, the ones nearest to having room say most.
@@ -210,7 +212,7 @@ class Cycle:
     ) -> Board:  # fmt: skip
         """The scores of every node for one demand; `masks` shares those that do not depend on the demand."""
         kept = self._by_facts(demand, view, stages)
-        mask, refused = kept.mask, _count_by_facts(kept, stages)
+        mask, refused = kept.mask, dict(kept.refused)
         for each in stages.by_columns:
             passes = self._mask(each, view, demand, masks)
             if passes is None:
@@ -295,7 +297,8 @@ def _whole(demand: demands.Demand, view: snapshot.Snapshot, stages: registry.Sta
         if passes is not None:
             refused_by[mask & ~passes] = index
             mask &= passes
-    return _Kept(mask=mask, refused_by=refused_by, epoch=view.facts_epoch, version=view.facts_version)
+    refused = _count(refused_by, stages)
+    return _Kept(mask=mask, refused_by=refused_by, refused=refused, epoch=view.facts_epoch, version=view.facts_version)
 
 
 def _mend(kept: _Kept, demand: demands.Demand, view: snapshot.Snapshot, stages: registry.Stages) -> None:
@@ -308,6 +311,7 @@ def _mend(kept: _Kept, demand: demands.Demand, view: snapshot.Snapshot, stages: 
         refusing = _refusing(slot, demand, view, stages)
         kept.mask[slot] = bool(view.present[slot]) and refusing < 0
         kept.refused_by[slot] = refusing
+    kept.refused = _count(kept.refused_by, stages)
     kept.version = view.facts_version
 
 
@@ -322,9 +326,7 @@ def _refusing(slot: int, demand: demands.Demand, view: snapshot.Snapshot, stages
     return -1
 
 
-def _count_by_facts(kept: _Kept, stages: registry.Stages) -> dict[str, int]:
+def _count(refused_by: snapshot.Ints, stages: registry.Stages) -> dict[str, int]:
     """Nodes refused by facts, by reason."""
-    if kept.mask.all():
-        return {}
-    counts = np.bincount(kept.refused_by[kept.refused_by >= 0], minlength=len(stages.filters))
+    counts = np.bincount(refused_by[refused_by >= 0], minlength=len(stages.filters))
     return {stages.filters[index].reason.value: int(counts[index]) for index in counts.nonzero()[0]}
