@@ -70,7 +70,11 @@ def test_a_bound_pod_enters_its_nodes_selection(kube_api: KubeApi, namespace: st
 
 
 def test_a_watch_ends_at_its_timeout_after_a_bookmark(kube_api: KubeApi, namespace: str) -> None:
-    query = {"timeoutSeconds": 3, "allowWatchBookmarks": "true", "resourceVersion": now(kube_api, namespace)}
+    query: dict[str, Any] = {
+        "timeoutSeconds": 3,
+        "allowWatchBookmarks": "true",
+        "resourceVersion": now(kube_api, namespace),
+    }
     kube_api.request("POST", pods(namespace), shapes.pod())
     with kube_api.watch(pods(namespace), **query) as events:
         told = list(events)

@@ -133,6 +133,8 @@ class Handlers:
             edit,
             _mode(request, status=target.subresource == "status"),
         )
+        if written.removed and target.namespace:
+            self._state.remover.settle_namespace(target.namespace)
         return self._written(request, target, written)
 
     def _written(

@@ -109,7 +109,7 @@ def _unknown(kind: str, now: str, *, never: bool) -> dict[str, Any]:
 def _heartbeat(node: objects.Object) -> str:
     """What moves in the conditions when a kubelet posts its status; changes made here do not touch it."""
     conditions = (node.get("status") or {}).get("conditions") or ()
-    ready = next((item for item in conditions if item.get("type") == "Ready"), {})
+    ready: objects.Object = next((item for item in conditions if item.get("type") == "Ready"), {})
     # A kubelet that takes its place again posts Ready with another status, perhaps within the same second.
     posted = ready.get("status") if ready.get("status") != "Unknown" else ""
     return f"{ready.get('lastHeartbeatTime')} {posted}" if posted else ""
