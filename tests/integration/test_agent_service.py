@@ -1,0 +1,191 @@
+"""The agent as a process beside a real NATS server: any order of start, outage, bad messages, signals, exit codes."""
+
+import asyncio
+import json
+import pathlib
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from carico_core.domain import messages
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import nats_bus
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_local import nats_server
+
+WAIT_S = 20.0
+
+
+class Process:
+    """One agent; its log is read from a file."""
+
+    def __init__(self, folder: pathlib.Path, *flags: str) -> None:
+        self.log = folder / "agent.log"
+        with self.log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "carico_agent", "--node", "node-1", "--pod-events", "none", *flags],
+                stderr=out,
+                stdout=out,
+            )
+
+    def text(self) -> str:
+        return self.log.read_text()
+
+    def port(self) -> int:
+        deadline = time.monotonic() + WAIT_S
+        while (found := re.search(r'"http_port":(\d+)', self.text())) is None:
+            assert time.monotonic() < deadline, self.text()
+            time.sleep(0.02)
+        return int(found[1])
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port()}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def metric(self, line: str) -> float:
+        found = re.search(rf"^{re.escape(line)} (\S+)$", self.get("/metrics")[1], re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    def ready(self) -> bool:
+        return self.get("/readyz")[0] == 200
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(timeout=WAIT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+
+@pytest.fixture
+def server(tmp_path: pathlib.Path) -> Iterator[nats_server.NatsServer]:
+    made = nats_server.NatsServer(tmp_path / "nats")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def agent(tmp_path: pathlib.Path, server: nats_server.NatsServer) -> Iterator[Process]:
+    made = Process(tmp_path, "--bus-url", server.url)
+    yield made
+    made.end(signal.SIGKILL)
+
+
+async def until(condition: Callable[[], bool], *, what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not await asyncio.to_thread(condition):
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.05)
+
+
+async def test_starts_before_nats_lives_through_an_outage_and_stops_when_asked(
+    server: nats_server.NatsServer, agent: Process
+) -> None:
+    assert await asyncio.to_thread(agent.get, "/healthz") == (200, "ok\n")
+    assert "bus: not connected to NATS" in (await asyncio.to_thread(agent.get, "/readyz"))[1]
+    await asyncio.to_thread(server.start)
+    await until(agent.ready, what="ready once NATS is there")
+
+    bus = await nats_bus.connect(buses.BusSettings(url=server.url), name="test", clock=clocks.SystemClock())
+    heard: list[messages.Advertisement] = []
+    try:
+        await bus.subscribe(
+            subjects.CAPACITY_ALL, lambda subject, data: heard.append(wire.decode_advertisement(data, subject=subject))
+        )
+        await until(lambda: len(heard) >= 3, what="one advertisement a second")
+        await send_bad_models(bus)
+        await until(lambda: agent.metric("carico_agent_models_total") == 1, what="the good model after the bad")
+        reasons = ("undecodable", "wrong_version", "non_finite")
+        assert [agent.metric(f'carico_agent_model_drops_total{{reason="{one}"}}') for one in reasons] == [50, 1, 1]
+
+        answer = json.loads(await bus.request(subjects.query("agent", "state.get", "node-1"), b"", timeout_s=5))
+        assert answer["node"] == "node-1"
+        assert answer["now"]["federated"] in (True, False)
+
+        last = heard[-1]
+        await asyncio.to_thread(server.kill)
+        samples = agent.metric("carico_agent_samples_total")
+        await asyncio.sleep(2.5)
+        assert agent.metric("carico_agent_samples_total") > samples + 10, "sampling goes on"
+        assert not agent.ready()
+        heard.clear()
+        await asyncio.to_thread(server.start)
+        await until(lambda: len(heard) >= 2, what="advertisements after the outage")
+        assert (heard[0].boot, heard[0].node) == (last.boot, "node-1")
+        age_s = (clocks.SystemClock().wall_ns() - heard[0].sampled_at_ns) / 1e9
+        assert age_s < 8, "nothing old is sent after the outage"
+        assert heard[0].seq > last.seq
+    finally:
+        await bus.close()
+    assert await asyncio.to_thread(agent.end) == 0
+    assert '"event":"stopped"' in agent.text()
+    assert "Traceback" not in agent.text()
+
+
+async def send_bad_models(bus: nats_bus.NatsBus) -> None:
+    good = messages.GlobalModel(
+        replica="a", boot="0" * 16, seq=1, ts_ns=1, epoch=1, merge="round", contributors=1, weight=4.0,
+        dims=("cpu", "memory"), gram=wire_gram(), evidence={}, peak_pods_per_core=0.0,
+    )  # fmt: skip
+    payload = wire.encode_model(good)
+    for _ in range(50):
+        await bus.publish(subjects.MODEL, b"\xc1 not msgpack")
+    await bus.publish(subjects.MODEL, payload.replace(b"\xa1v\x01", b"\xa1v\x63"))
+    await bus.publish(subjects.MODEL, payload.replace(struct_double(0.25), struct_double(float("nan"))))
+    await bus.publish(subjects.MODEL, payload)
+
+
+def wire_gram() -> messages.Array:
+    return np.array([[0.25, 0.0], [0.0, 0.1]])
+
+
+def struct_double(value: float) -> bytes:
+    return struct.pack("<d", value)
+
+
+def test_mistakes_end_with_one_line_and_code_2(tmp_path: pathlib.Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        cases = {
+            "cannot listen on": ("--http-port", str(port)),
+            "unknown flag --cgrop; nearest: --cgroup": ("--cgrop", "x"),
+            "expected one of host, cgroup, process": ("--scope", "vm"),
+        }
+        for said, flags in cases.items():
+            process = Process(tmp_path, *flags)
+            assert process.process.wait(timeout=WAIT_S) == 2, process.text()
+            lines = [line for line in process.text().splitlines() if not line.startswith("{")]
+            assert len(lines) == 1, process.text()
+            assert lines[0].startswith("carico-agent: ")
+            assert said in lines[0]
+
+
+async def test_a_node_that_is_not_there_yet_is_waited_for(tmp_path: pathlib.Path) -> None:
+    process = Process(tmp_path, "--scope", "cgroup", "--cgroup", "carico-none/never-made")
+    try:
+        await until(lambda: "waiting for the node" in process.text(), what="says what it waits for")
+        assert "the node is not there yet" in (await asyncio.to_thread(process.get, "/readyz"))[1]
+        assert process.text().count("waiting for the node") == 1
+    finally:
+        assert await asyncio.to_thread(process.end) == 0
