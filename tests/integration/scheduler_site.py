@@ -1,0 +1,259 @@
+"""A site for the scheduler's integration tests: real NATS, the embedded API, the scheduler as a process, fake nodes."""
+
+import asyncio
+import collections
+import contextlib
+import json
+import pathlib
+import random
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+from carico_core.domain import decision, errors, messages
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube, kube_actions, nats_bus
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_local import nats_server
+
+NODES = ("node-1", "node-2", "node-3")
+PODS_PATH = "/api/v1/namespaces/default/pods"
+CLOCK = clocks.SystemClock()
+
+
+class Site:
+    """Every process of a small cluster but kubelets and agents, which live in the test."""
+
+    def __init__(self, root: pathlib.Path, *, room: float) -> None:
+        self.root = root
+        self.room = room
+        self.nats = nats_server.NatsServer(root / "nats")
+        self.api_port = nats_server.free_port()
+        self.kubeconfig = root / "kubeconfig"
+        self._api: subprocess.Popen[bytes] | None = None
+        self._scheduler: subprocess.Popen[bytes] | None = None
+        self._rng = random.Random(0)
+        self._boot = clocks.boot_id(CLOCK)
+        self._seq = 0
+        self._ends: dict[str, float] = {}
+        self._ended: dict[str, tuple[str, float]] = {}
+        # As the watch of the API showed it: UID -> nodes it was ever bound to; UID -> Pod that is bound and not ended.
+        self.nodes_of: dict[str, set[str]] = collections.defaultdict(set)
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.largest: collections.Counter[str] = collections.Counter()
+        self.decisions: list[decision.Decision] = []
+        self.changed = asyncio.Event()
+        self.client: kube.KubeClient
+        self.bus: buses.Bus
+
+    def start_api(self) -> None:
+        """Starts the embedded API on its port and data."""
+        flags = ["--data", str(self.root / "api"), "--port", str(self.api_port), "--node-grace-s", "3600"]
+        command = [sys.executable, "-m", "carico_local.api", *flags]
+        with (self.root / "api.log").open("ab") as log:
+            self._api = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def kill_api(self) -> None:
+        """kill -9."""
+        assert self._api is not None
+        self._api.kill()
+        self._api.wait()
+
+    def start_scheduler(self) -> None:
+        """Starts a scheduler."""
+        flags = ["--bus-url", self.nats.url, "--kubeconfig", str(self.kubeconfig), "--http-port", "-1"]
+        command = [sys.executable, "-m", "carico_scheduler", *flags]
+        with (self.root / "scheduler.log").open("ab") as log:
+            self._scheduler = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def kill_scheduler(self) -> None:
+        """kill -9."""
+        assert self._scheduler is not None
+        self._scheduler.kill()
+        self._scheduler.wait()
+
+    def stop_scheduler(self) -> int:
+        """The exit code after SIGTERM."""
+        assert self._scheduler is not None
+        self._scheduler.terminate()
+        return self._scheduler.wait(15.0)
+
+    def end_all(self) -> None:
+        """Ends every process."""
+        for process in (self._scheduler, self._api):
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.wait()
+        self.nats.kill()
+
+    async def create_nodes(self) -> None:
+        """Three ready Nodes."""
+        for name in NODES:
+            status = {
+                "capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+                "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+                "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "test"}],
+            }
+            body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+            await self.insist("POST", "/api/v1/nodes", body)
+            while True:
+                with contextlib.suppress(errors.ApiUnavailable):
+                    await kube_actions.patch_node_status(self.client, node=name, status=status)
+                    break
+                await asyncio.sleep(0.05)
+
+    async def create_pods(self, count: int, prefix: str = "pi") -> None:
+        """Pods for us to place."""
+        for index in range(count):
+            body = {
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{prefix}-{index}"},
+                "spec": {"schedulerName": "carico", "containers": [{"name": "main", "image": "pi"}]},
+            }  # fmt: skip
+            await self.insist("POST", PODS_PATH, body)
+
+    async def insist(self, method: str, path: str, body: Any) -> None:
+        """One request, again until the API answers."""
+        while True:
+            try:
+                await self.client.request(method, path, body=body)
+            except errors.ApiUnavailable:
+                await asyncio.sleep(0.05)
+            except errors.Conflict:
+                return
+            else:
+                return
+
+    @property
+    def succeeded(self) -> int:
+        """Pods that have ended."""
+        return sum(pod["status"].get("phase") == "Succeeded" for pod in self.pods.values())
+
+    async def until_succeeded(self, count: int, within_s: float = 60.0) -> None:
+        """Returns once so many Pods have ended."""
+        async with asyncio.timeout(within_s):
+            while self.succeeded < count:
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def follow_pods(self) -> None:
+        """Never; keeps `pods` as the watch shows them."""
+        async for event in self.client.mirror("/api/v1/pods"):
+            if isinstance(event, kube.Away):
+                continue
+            objects = event.objects if isinstance(event, kube.Listed) else [event.object]
+            for pod in objects:
+                uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
+                self.pods[uid] = pod
+                if node:
+                    self.nodes_of[uid].add(node)
+            for name in NODES:
+                on_node = [pod for pod in self.pods.values() if pod["spec"].get("nodeName") == name]
+                running = sum(pod["status"].get("phase") in ("Pending", "Running") for pod in on_node)
+                self.largest[name] = max(self.largest[name], running)
+            self.changed.set()
+
+    async def live(self) -> None:
+        """Never; what kubelets and agents do for the three nodes, twenty times a second."""
+        while True:
+            await asyncio.sleep(0.05)
+            now_s = CLOCK.monotonic_s()
+            with contextlib.suppress(errors.ApiUnavailable):
+                for uid, pod in list(self.pods.items()):
+                    await self._move(uid, pod, now_s)
+            for name in NODES:
+                with contextlib.suppress(errors.BusUnavailable):
+                    await self._advertise(name, now_s)
+
+    async def _move(self, uid: str, pod: dict[str, Any], now_s: float) -> None:
+        node, phase = pod["spec"].get("nodeName"), pod["status"].get("phase")
+        if not node or phase == "Succeeded":
+            return
+        if uid not in self._ends:
+            self._ends[uid] = now_s + self._rng.uniform(0.1, 0.4)
+            await self._set_phase(pod, "Running")
+        elif self._ends[uid] <= now_s:
+            self._ended.setdefault(uid, (node, now_s))
+            await self._set_phase(pod, "Succeeded")
+
+    async def _set_phase(self, pod: dict[str, Any], phase: str) -> None:
+        meta = pod["metadata"]
+        await kube_actions.patch_pod_status(
+            self.client, namespace="default", name=meta["name"], uid=meta["uid"], status={"phase": phase}
+        )
+
+    async def _advertise(self, node: str, now_s: float) -> None:
+        running = {uid for uid in self._ends if self.pods[uid]["spec"]["nodeName"] == node and uid not in self._ended}
+        ended = {uid for uid, (where, at_s) in self._ended.items() if where == node and at_s > now_s - 60.0}
+        self._seq += 1
+        now_ns = CLOCK.wall_ns()
+        room = max(self.room - len(running), 0.0)
+        made = messages.Advertisement(
+            node=node, boot=self._boot, seq=self._seq, ts_ns=now_ns, sampled_at_ns=now_ns, capacity=room,
+            capacity_sd=0.1, bottleneck="cpu", signal=1.0, baseline={}, cost={}, pods=len(running),
+            covers=frozenset(running | ended), mode=messages.Mode.MEASURED, usage={"cpu": 0.1}, parts={}, direction={},
+            headroom={"cpu": room}, classes={"*": messages.ClassCapacity(cost_plus={"cpu": 1.0}, pods=len(running))},
+        )  # fmt: skip
+        await self.bus.publish(subjects.capacity(node), wire.encode_advertisement(made))
+
+    def on_decision(self, subject: str, payload: bytes) -> None:
+        """Keeps a decision."""
+        self.decisions.append(wire.decode_decision(payload, subject=subject))
+
+    @property
+    def bound(self) -> list[decision.Decision]:
+        """Decisions that ended in a bind."""
+        return [each for each in self.decisions if each.outcome is decision.Outcome.BOUND]
+
+    def check(self, pods: int) -> None:
+        """Each Pod on one node, none lost, nobody over what was advertised, by the API's word and by the records."""
+        assert len(self.pods) == pods
+        assert all(len(self.nodes_of[uid]) == 1 for uid in self.pods)
+        assert max(self.largest.values()) <= self.room
+        for each in self.bound:
+            chosen = each.candidates[0]
+            assert chosen.node == each.node
+            assert chosen.capacity is not None
+            assert chosen.capacity - chosen.reserved >= each.threshold
+            assert each.free is not None
+            assert each.free >= each.threshold
+            assert self.nodes_of[each.uid] == {each.node}
+        counts = collections.Counter(each.uid for each in self.bound)
+        assert not counts or max(counts.values()) == 1
+
+
+@contextlib.asynccontextmanager
+async def running(root: pathlib.Path, *, room: float = 5.0) -> AsyncIterator[Site]:
+    """A site with everything at work but the scheduler."""
+    site = Site(root, room=room)
+    port = site.api_port
+    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    site.kubeconfig.write_text(json.dumps({
+        "apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context],
+        "users": [{"name": "u", "user": {}}], "current-context": "c",
+    }))  # fmt: skip
+    try:
+        site.nats.start()
+        site.start_api()
+        site.client = await kube.connect(
+            kube.KubeSettings(kubeconfig=str(site.kubeconfig)), clock=CLOCK, user_agent="test"
+        )
+        site.bus = await nats_bus.connect(buses.BusSettings(url=site.nats.url), name="test", clock=CLOCK)
+        await site.create_nodes()
+        await site.bus.subscribe(subjects.DECISION_ALL, site.on_decision)
+        tasks = [asyncio.create_task(site.follow_pods()), asyncio.create_task(site.live())]
+        try:
+            yield site
+        finally:
+            for task in tasks:
+                task.cancel()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            await site.bus.close()
+            await site.client.close()
+        failed = [each for each in ends if isinstance(each, Exception)]
+        assert not failed, failed
+    finally:
+        site.end_all()
