@@ -141,3 +141,10 @@ def test_deletes_of_other_kinds_answer_with_a_status(kube_api: KubeApi) -> None:
     kube_api.request("POST", "/api/v1/nodes", {"metadata": {"name": "leaving"}})
     answer = kube_api.request("DELETE", "/api/v1/nodes/leaving")
     assert (answer.code, answer.body["kind"], answer.body["details"]["name"]) == (200, "Status", "leaving")
+
+
+def test_a_grace_period_beyond_all_time_does_no_harm(kube_api: KubeApi, namespace: str, node: str) -> None:
+    bound(kube_api, namespace, node)
+    for grace_s, codes in ((2**62, {200}), (2**63, {400})):
+        assert kube_api.request("DELETE", pods(namespace, "p"), {"gracePeriodSeconds": grace_s}).code in codes
+    assert kube_api.request("GET", pods(namespace, "p")).body["metadata"]["deletionTimestamp"]

@@ -11,6 +11,8 @@ from typing import Any
 from carico_core.runtime import clock as clocks
 from carico_local.api import objects, resources, statuses, store
 
+# Ends before the year 9999, the last that a timestamp can name; nobody waits for longer.
+_MAX_GRACE_S = 2**31
 _TERMINAL = ("Succeeded", "Failed")
 
 

@@ -19,6 +19,8 @@ REF_PREFIX = "#/components/schemas/"
 # k8s.io/apimachinery/pkg/api/resource/quantity.go
 _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
 
+_INT_LIMIT = 2**63
+
 # Takes a value, its path and the list in which unknown fields are noted; gives the value as the API keeps it.
 Decoder = Callable[[Any, str, list[str]], Any]
 
@@ -113,6 +115,8 @@ def _scalar(kind: type, expected: str) -> Decoder:
         # In Python a bool is an int, in JSON it is not.
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise _WrongType(path, value, expected)
+        if kind is int and not -_INT_LIMIT <= value < _INT_LIMIT:
+            raise _WrongType(path, value, "int64")
         return value
 
     return read
