@@ -132,6 +132,8 @@ def parse_options(body: objects.Object, text_of: Callable[[str], str | None]) ->
     dry_run = body.get("dryRun") or ([text_of("dryRun")] if text_of("dryRun") else [])
     if dry_run not in ([], ["All"]):
         raise statuses.bad_request(f"dryRun: got {dry_run!r}, expected All")
+    if grace is not None:
+        grace = min(grace, _MAX_GRACE_S)
     return Options(grace_s=grace, uid=assumed.get("uid"), version=assumed.get("resourceVersion"), dry_run=bool(dry_run))
 
 

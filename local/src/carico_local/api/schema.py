@@ -115,7 +115,7 @@ def _scalar(kind: type, expected: str) -> Decoder:
         # In Python a bool is an int, in JSON it is not.
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise _WrongType(path, value, expected)
-        if kind is int and not -_INT_LIMIT <= value < _INT_LIMIT:
+        if isinstance(value, int) and not -_INT_LIMIT <= value < _INT_LIMIT:
             raise _WrongType(path, value, "int64")
         return value
 
