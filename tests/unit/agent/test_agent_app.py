@@ -251,6 +251,34 @@ async def test_the_clusters_model_is_followed_and_bad_ones_are_counted(rig: Make
     assert one.agent.state.federated
 
 
+async def test_covers_are_those_of_the_count_that_is_advertised(rig: Make) -> None:
+    """A paper-mode agent that is asked to repeat itself during a hold must not release what it does not count."""
+    one = rig(estimator="dual")
+    one.start()
+    await one.seconds(2)
+    one.pods.become("uid-a", holding=True)
+    outlets_refresh(one)
+    await one.settle()
+    last = one.heard[-1]
+    assert (last.pods, last.covers) == (0, frozenset())
+    one.pods.become("uid-a")
+    await one.settle()
+    assert (one.heard[-1].pods, one.heard[-1].covers) == (1, frozenset({"uid-a"}))
+
+
+def outlets_refresh(one: Rig) -> None:
+    one.hub.set_away(True)
+    one.hub.set_away(False)
+
+
+async def test_a_model_no_share_could_make_is_dropped(rig: Make) -> None:
+    one = rig()
+    await one.seconds(1)
+    one.agent.on_model(subjects.MODEL, model(1, gram=np.array([[1e9, 0.0], [0.0, 1e9]])))
+    assert one.value("model_drops_total", reason="out_of_range") == 1
+    assert one.value("models_total") == 0
+
+
 async def test_ten_thousand_mutated_models_stop_nothing(rig: Make) -> None:
     one = rig()
     await one.seconds(1)

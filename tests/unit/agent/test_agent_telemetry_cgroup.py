@@ -258,6 +258,16 @@ def test_an_unlimited_node_reads_no_file_for_it(tmp_path: pathlib.Path, monkeypa
     assert rescans == [1]
 
 
+def test_what_is_switched_off_while_running_is_broken_and_not_a_crash() -> None:
+    class Off:
+        def read(self) -> float:
+            raise port.Absent("cpu.pressure", "Operation not supported")
+
+    facts = panel.Facts(dims=("cpu",), scale=(8.0,), cores=4.0, source="test")
+    with pytest.raises(port.Broken, match="cpu.pressure"):
+        panel.Panel(facts, {"cpu": Off()}).read()
+
+
 def test_a_panel_reads_every_gauge_even_where_one_is_broken() -> None:
     reads: list[str] = []
 

@@ -25,6 +25,8 @@ HISTORY_S = 180
 INFO_EVERY = 60
 # Pods that ended stay covered this long, and at most this many beyond the Pod limit (messages.md).
 COVERS_MARGIN = 256
+# Shares are at most 1, and so is every element of a Gram matrix divided by its batch; the rest is rounding.
+GRAM_MOST = 1.0 + 1e-6
 # Readiness: without a sample for this long the node is not measured.
 SAMPLE_STALE_S = 3.0
 
@@ -67,6 +69,7 @@ class Agent:
         self._published_at_s = -math.inf
         self._counted: frozenset[str] = frozenset()
         self._held = False
+        self._covers: frozenset[str] = frozenset()
         self._on_capacity: Callable[[], None] = _nothing
         self._on_subspace: Callable[[], None] = _nothing
         for note in parts.panel.facts.notes:
@@ -104,7 +107,7 @@ class Agent:
         state = self.pipeline.update(pods=len(now.running), churning=now.holding)
         if state is None:
             return
-        self.state = state
+        self._settle(state, now)
         self._updates += 1
         self._instruments.update_s.observe(self._clock.monotonic_s() - begun_s)
         self._instruments.show(state, self._node.dims)
@@ -125,7 +128,7 @@ class Agent:
         if hold_ended if self._settings.estimator == "dual" else changed:
             state = self.pipeline.estimate(pods=len(counted), churning=now.holding)
             if state is not None:
-                self.state = state
+                self._settle(state, now)
                 self._on_capacity()
 
     def on_model(self, _subject: str, payload: bytes) -> None:
@@ -138,6 +141,8 @@ class Agent:
         refused = self._guard.accept(model.replica, model.boot, model.seq, self._clock.monotonic_s())
         if refused is not None:
             self._drop_model(refused.value, f"replica {model.replica} seq {model.seq}")
+        elif float(model.gram.max()) > GRAM_MOST:
+            self._drop_model(errors.Drop.OUT_OF_RANGE.value, f"gram up to {model.gram.max():g}, expected at most 1")
         elif not self.pipeline.follow(model, now_s=self._clock.monotonic_s()):
             self._drop_model(errors.Drop.WRONG_SHAPE.value, f"dims {model.dims}, expected {self._node.dims} among them")
         else:
@@ -164,7 +169,7 @@ class Agent:
             return None
         self._instruments.published.labels("capacity").inc()
         return wire.encode_advertisement(
-            advertisement.capacity(self._stamp("capacity"), self.state, dims=self._node.dims, covers=self._covers())
+            advertisement.capacity(self._stamp("capacity"), self.state, dims=self._node.dims, covers=self._covers)
         )
 
     def next_subspace(self) -> tuple[bytes, str] | None:
@@ -225,13 +230,17 @@ class Agent:
             )
         )
 
-    def _covers(self) -> frozenset[str]:
-        now = self._pods.current()
+    def _settle(self, state: pipeline.State, pods: ports.PodSet) -> None:
+        """Nothing; this state, and the UIDs that its count accounts for, are what is said from now on.
+
+        Kept together: a UID covered by a message that does not count it yet would free its reservation too early.
+        """
+        self.state = state
         most = self._settings.pod_limit + COVERS_MARGIN
-        covers = list(now.running)[:most]
-        # `ended` is in the order of ends where it has one: the newest are kept.
-        room = max(0, most - len(covers))
-        return frozenset(covers) | frozenset(list(now.ended)[-room:] if room else ())
+        running = list(pods.running)[:most]
+        # The newest ends are kept.
+        room = most - len(running)
+        self._covers = frozenset(running) | frozenset(list(pods.ended)[-room:] if room else ())
 
     def _outdated(self) -> bool:
         gram = self.pipeline.local_gram

@@ -52,6 +52,9 @@ class Panel:
             except port.Broken as error:
                 broken = error
                 continue
+            except port.Absent as error:  # switched off since it was opened
+                broken = port.Broken(error.what, error.why)
+                continue
             if value is not None:
                 values.append(value)
         if broken is not None:

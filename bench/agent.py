@@ -1,0 +1,131 @@
+"""What an agent costs: CPU and memory of the process at 10 Hz with a 1 Hz publish, and its numerics per sample."""
+
+import contextlib
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from carico_agent import pipeline
+from carico_core.numerics.estimators import base
+from carico_local import nats_server
+from carico_local.cgroups import group as groups
+from carico_local.cgroups import layout as layouts
+
+Row = tuple[str, float, str, str]
+MEASURE_S = 20.0
+WARM_S = 4.0
+# Without the tools of a developer's environment the same process is smaller: this is the upper end.
+TARGET_CPU = "at most 1 (stretch 0.5)"
+TARGET_RSS = "at most 50"
+
+
+def run(quick: bool) -> list[Row]:
+    """CPU of one core in %, RSS in MiB, for both scopes, and microseconds per tick of the numerics."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder, server(pathlib.Path(folder)) as url:
+        for scope, flags in scopes():
+            with flags as extra:
+                cpu, rss = process_cost(["--bus-url", url, "--pod-events", "none", *extra], quick=quick)
+            rows.append((f"CPU of one core, {scope}, 10 Hz, 1 Hz publish", cpu, "%", TARGET_CPU))
+            rows.append((f"RSS, {scope}", rss, "MiB", TARGET_RSS))
+    for name in ("vector", "dual"):
+        sample_us, update_us = numerics_us(name, seconds=50 if quick else 300)
+        rows.append((f"{name}: one sample through filter and estimator", sample_us, "us", ""))
+        rows.append((f"{name}: one update of model and estimate", update_us, "us", ""))
+    return rows
+
+
+@contextlib.contextmanager
+def server(folder: pathlib.Path) -> Iterator[str]:
+    """The address of a NATS server of its own."""
+    made = nats_server.NatsServer(folder / "nats").start()
+    try:
+        yield made.url
+    finally:
+        made.stop()
+
+
+def scopes() -> Iterator[tuple[str, contextlib.AbstractContextManager[list[str]]]]:
+    """Host, and one cgroup where they may be made."""
+    yield "host", contextlib.nullcontext(["--scope", "host"])
+    found = layouts.read_layout()
+    if os.geteuid() == 0 and found.trees:
+        yield f"cgroup {found.version}", cgroup(found)
+
+
+@contextlib.contextmanager
+def cgroup(layout: layouts.Layout) -> Iterator[list[str]]:
+    """Flags for an emulated node's cgroup, removed afterwards."""
+    node = groups.Group(layout=layout, path=f"carico-bench-{os.getpid()}")
+    node.create()
+    try:
+        yield ["--scope", "cgroup", "--cgroup", node.path, "--cores", "4", "--scale", "0.125"]
+    finally:
+        node.destroy()
+
+
+def process_cost(flags: list[str], *, quick: bool) -> tuple[float, float]:
+    """(% of one core, MiB resident) of an agent process; the median of three stretches."""
+    command = [sys.executable, "-m", "carico_agent", "--node", "bench", *flags]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(WARM_S)
+        stretch_s = MEASURE_S / 3 if quick else MEASURE_S
+        shares = [share_of_core(process.pid, stretch_s) for _ in range(1 if quick else 3)]
+        return 100.0 * statistics.median(shares), resident_mib(process.pid)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def share_of_core(pid: int, seconds: float) -> float:
+    """CPU time of all threads over elapsed time, from the scheduler's nanoseconds."""
+    before_ns, begun_s = ran_ns(pid), time.monotonic()
+    time.sleep(seconds)
+    return (ran_ns(pid) - before_ns) / 1e9 / (time.monotonic() - begun_s)
+
+
+def ran_ns(pid: int) -> int:
+    """Nanoseconds that all threads of a process have run."""
+    return sum(int(path.read_text().split()[0]) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat"))
+
+
+def resident_mib(pid: int) -> float:
+    """Resident memory of a process."""
+    words = pathlib.Path(f"/proc/{pid}/statm").read_text().split()
+    return int(words[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+
+
+def numerics_us(estimator: str, *, seconds: int) -> tuple[float, float]:
+    """Median microseconds of one sample and of one update."""
+    node = base.EstimatorConfig(
+        dims=("cpu", "memory"),
+        scale=np.array([8.0, 8e9]),
+        cores=4.0,
+        ceiling=np.array([0.9, 0.95]),
+        guard=np.array([0.95, 0.95]),
+    )
+    tested = pipeline.Pipeline(pipeline.PipelineConfig(estimator=estimator, node=node))
+    rng = np.random.default_rng(1)
+    samples: list[float] = []
+    updates: list[float] = []
+    for second in range(seconds):
+        pods = second // 5 % 4
+        for tick in range(10):
+            at_s = second + tick / 10
+            values = np.clip(np.array([0.02 + 0.12 * pods, 0.1 + 0.05 * pods]) + rng.normal(0, 0.01, 2), 0, 1)
+            sample = pipeline.Sample(values=values, parts={}, pods=pods, dt_s=0.1, at_ns=0, at_s=at_s)
+            begun = time.perf_counter()
+            tested.sample(sample)
+            samples.append(time.perf_counter() - begun)
+        begun = time.perf_counter()
+        tested.update(pods=pods, churning=False)
+        updates.append(time.perf_counter() - begun)
+    return 1e6 * statistics.median(samples), 1e6 * statistics.median(updates)
