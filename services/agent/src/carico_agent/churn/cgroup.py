@@ -1,0 +1,194 @@
+"""Pod events from the Pods' cgroups: any runtime, no socket, no right at the API.
+
+A Pod is created when its folder appears, runs while its group holds a process, and has ended when that holds none any
+more (`populated` in cgroup.events), which is seconds before its sandbox is removed. The kernel tells of each change by
+inotify; where only v1 trees are mounted, or inotify is used up, folders are looked at ten times a second.
+
+Limit: a cgroup does not say who owns its Pod, so DaemonSet-owned and static Pods count as workload here. Use the
+`kubernetes` adapter where they come and go; standing ones add a constant that the baseline absorbs.
+"""
+
+import asyncio
+import pathlib
+from collections.abc import Callable
+
+from carico_agent import settings
+from carico_agent.churn import inotify, ledger
+from carico_agent.telemetry import cgroup_tree, port
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import logs
+
+# Ten looks a second, as telemetry itself; a full look also mends what an overflow of inotify's queue lost.
+POLL_S = 0.1
+FULL_LOOK_S = 5.0
+
+
+def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "CgroupPods":
+    """The adapter for these settings: Pods below the node's cgroup, or below the host's roots."""
+    return CgroupPods(chosen.cgroup, clock=clock)
+
+
+class CgroupPods:
+    """See `carico_agent.ports.PodEvents`."""
+
+    def __init__(self, cgroup: str, *, clock: clocks.Clock, tree: cgroup_tree.Tree | None = None) -> None:
+        self._cgroup = cgroup
+        self._clock = clock
+        self._tree = tree
+        self._ledger = ledger.Ledger()
+        self._log = logs.get("pods", adapter="cgroup")
+        self._notify: inotify.Inotify | None = None
+        self._watched: dict[int, pathlib.Path] = {}
+
+    def current(self) -> ledger.PodSet:
+        """The Pods now."""
+        return self._ledger.current(self._clock.monotonic_s())
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """`callback` is called in the loop's thread after each change of what runs."""
+        self._ledger.on_change(callback)
+
+    async def run(self) -> None:
+        """Never returns; keeps `current` up to date."""
+        root = await self._find_root()
+        self._notify = self._open_notify(root)
+        loop = asyncio.get_running_loop()
+        try:
+            if self._notify is not None:
+                loop.add_reader(self._notify.fileno(), self._on_readable)
+            while True:
+                self._look(root)
+                await asyncio.sleep(POLL_S if self._notify is None else FULL_LOOK_S)
+        finally:
+            if self._notify is not None:
+                loop.remove_reader(self._notify.fileno())
+                self._notify.close()
+                self._notify = None
+
+    async def _find_root(self) -> pathlib.Path:
+        """The folder that Pods' folders are below; waits for it, as the node may start after its agent."""
+        said = False
+        while True:
+            try:
+                tree = self._tree or cgroup_tree.discover()
+                group = tree.group(self._cgroup)
+                return group.unified or next(iter(group.v1.values()))
+            except port.Absent as error:
+                if not said:
+                    self._log.info("waiting for the node's cgroup", why=str(error))
+                    said = True
+                await asyncio.sleep(POLL_S)
+
+    def _open_notify(self, root: pathlib.Path) -> inotify.Inotify | None:
+        if not (root / "cgroup.events").exists() and not (root / "cgroup.controllers").exists():
+            self._log.info("no unified tree: Pods are looked for ten times a second")
+            return None
+        try:
+            return inotify.Inotify()
+        except OSError as error:
+            self._log.warning("Pods are looked for ten times a second", why=str(error))
+            return None
+
+    def _on_readable(self) -> None:
+        if self._notify is None:
+            return
+        for watch, mask, name in self._notify.read():
+            path = self._watched.get(watch)
+            if mask & inotify.IN_Q_OVERFLOW:
+                self._log.warning("events were lost: looking at all Pods")
+                self._look(next(iter(self._watched.values())))
+            elif mask & inotify.IN_IGNORED:
+                self._watched.pop(watch, None)
+            elif path is not None and mask & inotify.IN_CREATE:
+                self._on_folder(path / name)
+            elif path is not None and mask & inotify.IN_DELETE:
+                self._on_removed(name)
+            elif path is not None and mask & inotify.IN_MODIFY:
+                self._read(path.parent)
+
+    def _look(self, root: pathlib.Path) -> None:
+        """Looks at every Pod below `root`, and watches what is not watched yet."""
+        self._watch(root, inotify.IN_CREATE | inotify.IN_DELETE)
+        found: set[str] = set()
+        for folder in self._folders(root, cgroup_tree.POD_DEPTH):
+            uid = cgroup_tree.pod_uid(folder.name)
+            if uid is not None:
+                found.add(uid)
+                self._on_pod(uid, folder)
+        for uid in self._ledger.known() - found:
+            self._ledger.removed(uid, self._clock.monotonic_s())
+
+    def _folders(self, root: pathlib.Path, depth: int) -> list[pathlib.Path]:
+        """The Pods' folders; those on the way to them are watched."""
+        found = []
+        for child in cgroup_tree.folders(root):
+            if cgroup_tree.pod_uid(child.name) is not None:
+                found.append(child)
+            elif depth > 1:
+                self._watch(child, inotify.IN_CREATE | inotify.IN_DELETE)
+                found += self._folders(child, depth - 1)
+        return found
+
+    def _on_folder(self, folder: pathlib.Path) -> None:
+        uid = cgroup_tree.pod_uid(folder.name)
+        if uid is not None:
+            self._on_pod(uid, folder)
+            return
+        if not folder.is_dir():
+            return
+        self._watch(folder, inotify.IN_CREATE | inotify.IN_DELETE)
+        for child in self._folders(folder, cgroup_tree.POD_DEPTH - 1):
+            self._on_folder(child)
+
+    def _on_pod(self, uid: str, folder: pathlib.Path) -> None:
+        self._ledger.created(uid, self._clock.monotonic_s())
+        # Watch first, then read: a change between the two is told, one before is read.
+        self._watch(folder / "cgroup.events", inotify.IN_MODIFY)
+        self._read(folder)
+
+    def _on_removed(self, name: str) -> None:
+        uid = cgroup_tree.pod_uid(name)
+        if uid is not None:
+            self._ledger.removed(uid, self._clock.monotonic_s())
+
+    def _read(self, folder: pathlib.Path) -> None:
+        uid = cgroup_tree.pod_uid(folder.name)
+        populated = _populated(folder)
+        if uid is None or populated is None:
+            return
+        if populated:
+            self._ledger.started(uid, self._clock.monotonic_s())
+        else:
+            self._ledger.ended(uid, self._clock.monotonic_s())
+
+    def _watch(self, path: pathlib.Path, mask: int) -> None:
+        if self._notify is None:
+            return
+        try:
+            self._watched[self._notify.add(path, mask)] = path
+        except FileNotFoundError:
+            return  # gone meanwhile, or a v1 folder without cgroup.events
+        except OSError as error:
+            # Out of watches (fs.inotify.max_user_watches): the full looks still find everything.
+            self._log.warning("a cgroup is not watched", path=str(path), why=str(error))
+
+
+def _populated(folder: pathlib.Path) -> bool | None:
+    """Whether the group or one below it holds a process; None where it is gone."""
+    try:
+        events = (folder / "cgroup.events").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return _holds_process(folder)
+    except OSError:
+        return None
+    return "populated 1" in events
+
+
+def _holds_process(folder: pathlib.Path) -> bool | None:
+    """The same by cgroup.procs, for v1 trees."""
+    try:
+        if (folder / "cgroup.procs").read_bytes().strip():
+            return True
+        return any(_holds_process(child) for child in cgroup_tree.folders(folder))
+    except OSError:
+        return None

@@ -1,0 +1,108 @@
+"""Which Pods run, which ended lately, and whether the runtime is at work: what every adapter keeps, and how."""
+
+import dataclasses
+from collections.abc import Callable
+
+# Spec of the messages: a capacity covers those that ended in the last 60 s.
+ENDED_KEPT_S = 60.0
+# The runtime's own work outlasts the events: 100 ms after a start, 300 ms after a removal (published agent's hold).
+HOLD_AFTER_START_S = 0.1
+HOLD_AFTER_REMOVAL_S = 0.3
+# A container that is created and never starts holds no longer than this.
+HOLD_MOST_S = 30.0
+# Newest kept; the Pod limit of a node and those that ended within a minute on it stay below.
+ENDED_MOST = 4096
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PodSet:
+    """The Pods of a node at one moment: see `carico_agent.ports.PodSet`."""
+
+    running: frozenset[str]
+    ended: frozenset[str]
+    holding: bool
+
+
+class Ledger:
+    """Takes in what an adapter sees; `now_s` is monotonic. Calls back after each change of what runs."""
+
+    def __init__(self) -> None:
+        self._running: set[str] = set()
+        self._ended_s: dict[str, float] = {}
+        # Pods between create and start, and between exit and removal, and since when.
+        self._creating_s: dict[str, float] = {}
+        self._removing_s: dict[str, float] = {}
+        self._hold_until_s = 0.0
+        self._callbacks: list[Callable[[], None]] = []
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """`callback` is called after each change of what runs."""
+        self._callbacks.append(callback)
+
+    def current(self, now_s: float) -> PodSet:
+        """The Pods at `now_s`."""
+        self._ended_s = {uid: at for uid, at in self._ended_s.items() if now_s - at < ENDED_KEPT_S}
+        return PodSet(
+            running=frozenset(self._running),
+            ended=frozenset(self._ended_s.keys() - self._running),
+            holding=now_s < self._hold_until_s or self._is_busy(now_s),
+        )
+
+    def created(self, uid: str, now_s: float) -> None:
+        """The runtime makes the Pod's container."""
+        if uid not in self._running and uid not in self._ended_s:
+            self._creating_s.setdefault(uid, now_s)
+
+    def started(self, uid: str, now_s: float) -> None:
+        """The Pod's process runs."""
+        self._creating_s.pop(uid, None)
+        self._removing_s.pop(uid, None)
+        if uid in self._running:
+            return
+        self._running.add(uid)
+        self._ended_s.pop(uid, None)
+        self._hold_until_s = max(self._hold_until_s, now_s + HOLD_AFTER_START_S)
+        self._tell()
+
+    def ended(self, uid: str, now_s: float) -> None:
+        """The Pod's processes have exited: it counts no more, though its sandbox may stay for seconds."""
+        self._creating_s.pop(uid, None)
+        if uid not in self._running:
+            return
+        self._running.remove(uid)
+        self._note_end(uid, now_s)
+        self._removing_s[uid] = now_s
+        self._tell()
+
+    def removed(self, uid: str, now_s: float) -> None:
+        """Nothing is left of the Pod on the node."""
+        was_running = uid in self._running
+        was_known = was_running or uid in self._creating_s or uid in self._removing_s
+        self._creating_s.pop(uid, None)
+        self._removing_s.pop(uid, None)
+        self._running.discard(uid)
+        if uid not in self._ended_s:
+            # Also one that came and went between two looks.
+            self._note_end(uid, now_s)
+        if was_known:
+            self._hold_until_s = max(self._hold_until_s, now_s + HOLD_AFTER_REMOVAL_S)
+        if was_running:
+            self._tell()
+
+    def known(self) -> frozenset[str]:
+        """Pods that have not been removed yet."""
+        return frozenset(self._running | self._creating_s.keys() | self._removing_s.keys())
+
+    def _note_end(self, uid: str, now_s: float) -> None:
+        self._ended_s[uid] = now_s
+        while len(self._ended_s) > ENDED_MOST:
+            del self._ended_s[next(iter(self._ended_s))]
+
+    def _is_busy(self, now_s: float) -> bool:
+        return any(
+            now_s - since < HOLD_MOST_S for held in (self._creating_s, self._removing_s) for since in held.values()
+        )
+
+    def _tell(self) -> None:
+        for callback in self._callbacks:
+            callback()
