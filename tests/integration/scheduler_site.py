@@ -47,7 +47,7 @@ class Site:
         self.decisions: list[decision.Decision] = []
         self.changed = asyncio.Event()
         self.client: kube.KubeClient
-        self.bus: buses.Bus
+        self.bus: nats_bus.NatsBus
 
     def start_api(self) -> None:
         """Starts the embedded API on its port and data."""

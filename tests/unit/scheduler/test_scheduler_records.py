@@ -37,7 +37,9 @@ class FakeBus:
 
 def make_log(clock: clocks.Clock) -> tuple[decisions.Log, list[None]]:
     drops: list[None] = []
-    return decisions.Log(boot=objects.BOOT, threshold=1.0, clock=clock, on_drop=lambda: drops.append(None)), drops
+    return decisions.Log(
+        boot=objects.BOOT, threshold=1.0, clock=clock, on_record=lambda _: None, on_drop=lambda: drops.append(None)
+    ), drops
 
 
 async def test_records_decode_as_published_and_grow_by_one() -> None:

@@ -79,7 +79,9 @@ class World:
 
     def _engine(self, index: int) -> engine.Engine:
         rules = policy.Policy()
-        log = decisions.Log(boot=f"{index:016x}", threshold=1.0, clock=self.clock, on_drop=lambda: None)
+        log = decisions.Log(
+            boot=f"{index:016x}", threshold=1.0, clock=self.clock, on_record=lambda _: None, on_drop=lambda: None
+        )
         counted = instruments.Instruments(metrics.Metrics("scheduler"))
         recorder = kube_actions.EventRecorder(
             self.kube, clock=self.clock, controller="carico-scheduler", instance="test"

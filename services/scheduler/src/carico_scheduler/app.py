@@ -1,5 +1,6 @@
 """The scheduler as a service: connects to the bus and the API, runs until it is asked to stop, and stops in order."""
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -15,6 +16,7 @@ from carico_scheduler import settings as setting
 NAME = "carico-scheduler"
 # The decision loop beats every second; a loop that is silent for this long is stuck, and a restart mends it.
 STUCK_AFTER_S = 30.0
+INSIST_EVERY_S = 0.5
 
 
 class Bus(decisions.Publisher, Protocol):
@@ -38,18 +40,22 @@ class Bus(decisions.Publisher, Protocol):
 
 
 class Scheduler:
-    """One scheduler over a bus and an API, which it does not close."""
+    """One scheduler over an API and, once it is there, a bus; it closes neither."""
 
-    def __init__(self, settings: setting.SchedulerSettings, *, bus: Bus, api: engine.Kube, clock: clocks.Clock) -> None:
+    def __init__(self, settings: setting.SchedulerSettings, *, api: engine.Kube, clock: clocks.Clock) -> None:
         self._settings = settings
-        self._bus = bus
+        self._bus: Bus | None = None
         self._clock = clock
         self.metrics = metrics.Metrics("scheduler")
         counted = instruments.Instruments(self.metrics)
         boot = clocks.boot_id(clock)
         seed = settings.seed if settings.seed >= 0 else clock.wall_ns()
         self._log = decisions.Log(
-            boot=boot, threshold=settings.threshold, clock=clock, on_drop=counted.lost_records.inc
+            boot=boot,
+            threshold=settings.threshold,
+            clock=clock,
+            on_record=counted.count_rejections,
+            on_drop=counted.lost_records.inc,
         )
         recorder = kube_actions.EventRecorder(api, clock=clock, controller=NAME, instance=f"{NAME}-{boot}")
         self._events = events.Writer(
@@ -73,39 +79,42 @@ class Scheduler:
         return health.Health(
             {
                 "kubernetes": lambda: "; ".join(self.engine.away.values()) or None,
-                "bus": lambda: None if self._bus.connected else "not connected to NATS",
+                "bus": lambda: None if self._bus is not None and self._bus.connected else "not connected to NATS",
                 "binds": lambda: _doubt(self.engine.binder.doubtful_count),
             },
             alive={"decisions": self._stuck},
         )
 
-    async def run(self, stop: tasks.Stop) -> None:
+    async def run(self, bus: Bus, stop: tasks.Stop) -> None:
         """Runs until `stop`; then lets binds under way end, and publishes the records that are left."""
-        await self._recall()
-        await self._bus.subscribe(subjects.CAPACITY_ALL, self.engine.on_advertisement)
-        await self._bus.serve(self._service())
+        self._bus = bus
+        self.engine.beat_s = self._clock.monotonic_s()
         works: dict[str, Awaitable[object]] = {
             "pods": self.engine.follow_pods(),
             "nodes": self.engine.follow_nodes(),
+            "advertisements": self._listen(bus),
             "decisions": self.engine.decide_forever(),
             "reports": self.engine.report_forever(),
-            "records": self._log.publish_forever(self._bus),
+            "records": self._log.publish_forever(bus),
             "events": self._events.write_forever(),
-            "bus": self._bus.wait_closed(),
+            "bus": bus.wait_closed(),
         }
         try:
             await tasks.until(stop, **works)
         finally:
             left = await self.engine.binder.drain(self._settings.stop_timeout_s)
-            published = await self._log.publish_some(self._bus)
+            published = await self._log.publish_some(bus)
             logs.get("scheduler").info("stopped", binds_in_doubt=left, records_published=published)
 
-    async def _recall(self) -> None:
-        try:
-            self.engine.recall(await self._bus.latest_capacities())
-        except errors.BusError as error:
-            # They come again within a second each: to start without them costs that second.
-            logs.get("scheduler").warning("stored advertisements not read", error=str(error))
+    async def _listen(self, bus: Bus) -> None:
+        """Never returns; hears advertisements and answers questions, once the bus lets it."""
+        await _insist("stored advertisements", lambda: self._recall(bus))
+        await _insist("advertisements", lambda: bus.subscribe(subjects.CAPACITY_ALL, self.engine.on_advertisement))
+        await _insist("queries", lambda: bus.serve(self._service()))
+        await asyncio.Event().wait()
+
+    async def _recall(self, bus: Bus) -> None:
+        self.engine.recall(await bus.latest_capacities())
 
     def _service(self) -> buses.ServiceSpec:
         return buses.ServiceSpec(
@@ -117,29 +126,58 @@ class Scheduler:
         )
 
     def _stuck(self) -> str | None:
+        if self._bus is None:
+            return None
         silent_s = self._clock.monotonic_s() - self.engine.beat_s
         return f"the decision loop is silent for {silent_s:.0f} s" if silent_s > STUCK_AFTER_S else None
 
 
 async def serve(settings: setting.SchedulerSettings, stop: tasks.Stop, clock: clocks.Clock) -> None:
-    """Runs a scheduler of these settings, with its health server, until `stop`."""
+    """Runs a scheduler of these settings, with its health server, until `stop`; NATS and the API may come later."""
     api = await kube.connect(settings.kube, clock=clock, user_agent=NAME)
     try:
-        bus = await nats_bus.connect(settings.bus, name=NAME, clock=clock)
+        scheduler = Scheduler(settings, api=api, clock=clock)
+        server = await health.serve(
+            scheduler.health, scheduler.metrics, host=settings.http_host, port=settings.http_port
+        )
+        logs.get("scheduler").info("started", http_port=server.port, threshold=settings.threshold)
         try:
-            scheduler = Scheduler(settings, bus=bus, api=api, clock=clock)
-            server = await health.serve(
-                scheduler.health, scheduler.metrics, host=settings.http_host, port=settings.http_port
-            )
-            logs.get("scheduler").info("started", http_port=server.port, threshold=settings.threshold)
-            try:
-                await scheduler.run(stop)
-            finally:
-                await server.close()
+            await _run_on_bus(scheduler, settings, stop, clock)
         finally:
-            await bus.close()
+            await server.close()
     finally:
         await api.close()
+
+
+async def _run_on_bus(
+    scheduler: Scheduler, settings: setting.SchedulerSettings, stop: tasks.Stop, clock: clocks.Clock
+) -> None:
+    """Connects to the bus, unless `stop` comes first, and runs the scheduler on it."""
+    connecting = asyncio.ensure_future(nats_bus.connect(settings.bus, name=NAME, clock=clock))
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait([connecting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not connecting.done():
+        connecting.cancel()
+        await asyncio.gather(connecting, return_exceptions=True)
+        return
+    bus = connecting.result()
+    try:
+        await scheduler.run(bus, stop)
+    finally:
+        await bus.close()
+
+
+async def _insist(what: str, attempt: Callable[[], Awaitable[object]]) -> None:
+    """Returns once `attempt` has worked; the bus may go away at any moment."""
+    while True:
+        try:
+            await attempt()
+        except errors.BusUnavailable as error:
+            logs.get("scheduler").warning("bus away", wanted=what, error=str(error))
+            await asyncio.sleep(INSIST_EVERY_S)
+        else:
+            return
 
 
 def _doubt(count: int) -> str | None:

@@ -42,10 +42,19 @@ class Facts:
 class Log:
     """Decision records of this scheduler."""
 
-    def __init__(self, *, boot: str, threshold: float, clock: clocks.Clock, on_drop: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        *,
+        boot: str,
+        threshold: float,
+        clock: clocks.Clock,
+        on_record: Callable[[Facts], None],
+        on_drop: Callable[[], None],
+    ) -> None:
         self._boot = boot
         self._threshold = threshold
         self._clock = clock
+        self._on_record = on_record
         self._on_drop = on_drop
         self._seq = 0
         self._latest: collections.OrderedDict[tuple[str, str], decision.Decision] = collections.OrderedDict()
@@ -76,6 +85,7 @@ class Log:
             message=facts.message,
         )
         self._remember(made)
+        self._on_record(facts)
         if len(self._unpublished) >= UNPUBLISHED_MAX:
             self._unpublished.popleft()
             self._on_drop()

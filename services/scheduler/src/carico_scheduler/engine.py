@@ -189,8 +189,6 @@ class Engine:
         self.binder.start(waiting.pod, placement.row.node.name)
         if placement.row.is_advertised:
             self._metrics.age_s.observe(max(now_s - placement.row.sampled_s, 0.0))
-        for reason, count in facts.refused.items():
-            self._metrics.rejections.labels(reason).inc(count)
 
     def _on_result(self, result: binders.Result) -> None:
         """Takes in how a bind came out."""

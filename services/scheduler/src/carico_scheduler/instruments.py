@@ -1,6 +1,7 @@
 """The metrics of the scheduler: what is counted, and its meaning."""
 
 from carico_core.runtime import metrics
+from carico_scheduler import decisions
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _CYCLE_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1)
@@ -33,3 +34,8 @@ class Instruments:
         self.reserved = registry.gauge("reservations", "Pods placed that no advertisement covers yet")
         self.nodes = registry.gauge("nodes", "Nodes by the age of their advertisement", ["freshness"])
         self.suspects = registry.gauge("suspect_nodes", "Nodes that do not account for a Pod they were given")
+
+    def count_rejections(self, facts: decisions.Facts) -> None:
+        """Counts the nodes that a recorded decision refused."""
+        for reason, count in facts.refused.items():
+            self.rejections.labels(reason).inc(count)

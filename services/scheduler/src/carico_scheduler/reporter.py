@@ -51,21 +51,23 @@ class Reporter:
         Tells about waiting Pods whose turn it is.
         """
         self._told = {uid: told for uid, told in self._told.items() if uid in queue}
-        boards: dict[demands.Demand, tuple[cycles.Board, decisions.Facts]] = {}
-        told, fits = 0, False
+        found: dict[demands.Demand, decisions.Facts | None] = {}
+        told = 0
         for waiting in queue.parked():
-            if waiting.demand not in boards:
-                boards[waiting.demand] = self._facts(waiting.demand, view)
-            board, facts = boards[waiting.demand]
-            fits = fits or board.best(waiting.pod.uid) != snapshot.NO_NODE
-            if not fits and told < PODS_A_ROUND:
+            if waiting.demand not in found:
+                found[waiting.demand] = self._why_unplaced(waiting.demand, view)
+            facts = found[waiting.demand]
+            if facts is not None and told < PODS_A_ROUND:
                 told += self._tell(waiting, facts, view.now_s)
-        return fits
+        return None in found.values()
 
-    def _facts(self, demand: demands.Demand, view: snapshot.Snapshot) -> tuple[cycles.Board, decisions.Facts]:
+    def _why_unplaced(self, demand: demands.Demand, view: snapshot.Snapshot) -> decisions.Facts | None:
+        """Why Pods of this demand fit nowhere; None where they do."""
         board = self._cycle.explain(view, demand)
+        if board.best("") != snapshot.NO_NODE:
+            return None
         candidates = explain.candidates_of(board, board.seen())
-        facts = decisions.Facts(
+        return decisions.Facts(
             outcome=decision.Outcome.UNSCHEDULABLE,
             node=None,
             free=None,
@@ -73,7 +75,6 @@ class Reporter:
             refused=board.refused,
             message=explain.why_unplaced(board.refused, view.count, candidates),
         )
-        return board, facts
 
     def _tell(self, waiting: queues.Waiting, facts: decisions.Facts, now_s: float) -> bool:
         """True where something was said."""

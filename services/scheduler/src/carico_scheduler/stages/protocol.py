@@ -8,7 +8,7 @@ from carico_scheduler import snapshot
 
 
 class Filter(Protocol):
-    """Refuses nodes for one reason. `feasible` and `refuse` agree on every node (tests/conformance)."""
+    """Refuses nodes for one reason. `feasible` and `refuse` agree on every node, as a test makes sure."""
 
     @property
     def reason(self) -> decision.Reason:

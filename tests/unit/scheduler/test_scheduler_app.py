@@ -1,0 +1,129 @@
+"""The service around the engine: settings, readiness, stop; on the memory bus and the memory API."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.unit.scheduler import objects
+
+from carico_core.domain import decision, errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import memory_bus, memory_kube, settings, tasks
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_scheduler import app, policy
+from carico_scheduler import settings as setting
+
+
+def load(*argv: str) -> setting.SchedulerSettings:
+    return settings.load(setting.SchedulerSettings, prefix="scheduler", argv=argv, environ={}, program="test")
+
+
+def test_settings_become_the_rules() -> None:
+    chosen = load("--score", "relative", "--release", "paper", "--threshold", "0.5", "--bus-lease-s", "20")
+    rules = chosen.rules()
+    assert (rules.score, rules.release) == (policy.ScoreMode.RELATIVE, policy.Release.PAPER)
+    assert (rules.threshold, rules.lease_s, rules.fallback) == (0.5, 20.0, policy.Fallback.WAIT)
+    assert load().rules() == policy.Policy()
+
+
+@pytest.mark.parametrize(
+    "argv", [("--threshold", "0"), ("--score", "best"), ("--binds-in-flight", "0"), ("--foo", "1")]
+)
+def test_settings_that_cannot_be_are_refused(argv: tuple[str, ...]) -> None:
+    with pytest.raises(errors.SettingsError):
+        load(*argv)
+
+
+@contextlib.asynccontextmanager
+async def service() -> AsyncIterator[tuple[app.Scheduler, memory_bus.MemoryBus, memory_kube.MemoryKube, tasks.Stop]]:
+    clock = objects.LoopClock(asyncio.get_running_loop())
+    api = memory_kube.MemoryKube(clock=clock)
+    bus = memory_bus.MemoryBus()
+    stop = tasks.Stop()
+    scheduler = app.Scheduler(load("--seed", "1"), api=api, clock=clock)
+    assert set(scheduler.health.not_ready()) == {"kubernetes", "bus"}
+    task = asyncio.create_task(scheduler.run(bus, stop))
+    yield scheduler, bus, api, stop
+    stop.set()
+    await task
+
+
+def advertisement(clock: clocks.Clock, seq: int, capacity: float = 2.0) -> bytes:
+    now_ns = clock.wall_ns()
+    return wire.encode_advertisement(
+        objects.make_advertisement(seq=seq, capacity=capacity, ts_ns=now_ns, sampled_at_ns=now_ns)
+    )
+
+
+def test_from_start_to_stop() -> None:
+    async def main() -> None:
+        published: list[tuple[str, bytes]] = []
+        async with service() as (scheduler, bus, api, _):
+            await bus.subscribe(subjects.DECISION_ALL, lambda subject, payload: published.append((subject, payload)))
+            await asyncio.sleep(0.5)
+            assert scheduler.health.not_ready() == {}
+            assert scheduler.health.not_alive() == {}
+            api.objects.create("nodes", objects.node_object("node-0"), "test")
+            api.objects.create("pods", objects.pod_object("pod-0"), "test")
+            await bus.publish(subjects.capacity("node-0"), advertisement(scheduler._clock, 1))
+            await asyncio.sleep(0.5)
+            found = wire.decode_decision(published[0][1], subject=published[0][0])
+            assert (found.outcome, found.node) == (decision.Outcome.BOUND, "node-0")
+            assert b'"found":true' in await bus.request(
+                subjects.query("scheduler", "decision.get"), b'{"pod":"pod-0"}', timeout_s=1.0
+            )
+            text = scheduler.metrics.render().decode()
+            assert 'carico_scheduler_binds_total{fate="bound"} 1.0' in text
+            assert 'carico_scheduler_decisions_total{outcome="bound"} 1.0' in text
+            await bus.publish(subjects.capacity("node-0"), b"{")
+            api.go_away()
+            await asyncio.sleep(5.0)
+            assert "kubernetes" in scheduler.health.not_ready()
+            assert (
+                'carico_scheduler_dropped_messages_total{reason="undecodable"} 1.0'
+                in scheduler.metrics.render().decode()
+            )
+            api.come_back()
+            await asyncio.sleep(15.0)
+            assert scheduler.health.not_ready() == {}
+
+    objects.run_fast(main())
+
+
+def test_a_stop_lets_binds_under_way_end_and_publishes_what_is_left() -> None:
+    async def main() -> None:
+        published: list[str] = []
+        async with service() as (scheduler, bus, api, stop):
+            await bus.subscribe(subjects.DECISION_ALL, lambda subject, _: published.append(subject))
+            api.objects.create("nodes", objects.node_object("node-0"), "test")
+            await asyncio.sleep(0.5)
+            api.latency_s = 1.0
+            api.objects.create("pods", objects.pod_object("pod-0"), "test")
+            await asyncio.sleep(0.1)
+            await bus.publish(subjects.capacity("node-0"), advertisement(scheduler._clock, 1))
+            await asyncio.sleep(0.1)
+            assert scheduler.engine.binder.in_flight == 1
+            stop.set()
+        assert api.objects.get("pods", ("default", "pod-0"), "test")["spec"]["nodeName"] == "node-0"
+        assert published == [subjects.decision("default", "pod-0")]
+
+    objects.run_fast(main())
+
+
+def test_advertisements_kept_by_the_bus_are_used_at_once() -> None:
+    async def main() -> None:
+        clock = objects.LoopClock(asyncio.get_running_loop())
+        api, bus, stop = memory_kube.MemoryKube(clock=clock), memory_bus.MemoryBus(), tasks.Stop()
+        api.objects.create("nodes", objects.node_object("node-0"), "test")
+        api.objects.create("pods", objects.pod_object("pod-0"), "test")
+        await bus.publish(subjects.capacity("node-0"), advertisement(clock, 1))
+        scheduler = app.Scheduler(load(), api=api, clock=clock)
+        task = asyncio.create_task(scheduler.run(bus, stop))
+        await asyncio.sleep(0.5)
+        assert api.objects.get("pods", ("default", "pod-0"), "test")["spec"]["nodeName"] == "node-0"
+        stop.set()
+        await task
+
+    objects.run_fast(main())
