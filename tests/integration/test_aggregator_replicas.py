@@ -1,0 +1,177 @@
+"""Aggregator replicas as processes on a real NATS: one model, whoever dies."""
+
+import asyncio
+import pathlib
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+
+import numpy as np
+import pytest
+
+from carico_core.domain import messages
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock, nats_bus
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_local import nats_server
+from tests.unit.aggregator import reports
+
+WAIT_S = 20.0
+NODES = 12
+
+
+class Rig:
+    """A NATS server, replicas, and an agent of every node in one."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.server = nats_server.NatsServer(directory / "nats")
+        self.replicas: dict[str, subprocess.Popen[bytes]] = {}
+        self.models: dict[str, messages.GlobalModel] = {}
+        self.boots: dict[str, str] = {}
+        self._directory = directory
+        self.seq = 0
+
+    async def open(self) -> None:
+        self.server.start()
+        settings = buses.BusSettings(url=self.server.url)
+        self.bus = await nats_bus.connect(settings, name="rig", clock=clock.SystemClock())
+        await self.bus.subscribe(subjects.MODEL, self._on_model)
+
+    def start(self, name: str, *flags: str) -> None:
+        with (self._directory / f"{name}.log").open("ab") as log:
+            self.replicas[name] = subprocess.Popen(
+                [sys.executable, "-m", "carico_aggregator", "--bus-url", self.server.url, "--replica", name, *flags],
+                stdout=log,
+                stderr=log,
+            )
+
+    async def report(self, nodes: range = range(NODES)) -> None:
+        self.seq += 1
+        for number in nodes:
+            found = reports.report(f"n{number}", self.seq)
+            await self.bus.enqueue(
+                subjects.subspace(found.node), wire.encode_subspace(found), msg_id=f"{found.node}-{self.seq}"
+            )
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while not condition():
+                await asyncio.sleep(0.02)
+
+    def agree(self, names: list[str], *, contributors: int = NODES) -> bool:
+        """Whether these replicas broadcast one model to the bit, with the newest report of every node."""
+        found = [self.models[name] for name in names if name in self.models]
+        return (
+            len(found) == len(names)
+            and all(model.epoch == self.seq * 1000 and model.contributors == contributors for model in found)
+            and all(np.array_equal(found[0].gram, model.gram) for model in found)
+        )
+
+    def _on_model(self, subject: str, payload: bytes) -> None:
+        model = wire.decode_model(payload, subject=subject)
+        self.models[model.replica] = model
+
+    async def close(self) -> None:
+        for process in self.replicas.values():
+            process.terminate()
+        for process in self.replicas.values():
+            process.wait(10)
+        await self.bus.close()
+        self.server.kill()
+
+
+@pytest.fixture
+async def rig(tmp_path: pathlib.Path) -> AsyncIterator[Rig]:
+    found = Rig(tmp_path)
+    await found.open()
+    try:
+        yield found
+    finally:
+        await found.close()
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+async def test_replicas_broadcast_the_same_model_to_the_bit(rig: Rig, count: int) -> None:
+    names = [f"r{number}" for number in range(count)]
+    for name in names:
+        rig.start(name)
+    for _ in range(3):
+        await rig.report()
+    await rig.until(lambda: rig.agree(names))
+
+
+async def test_a_killed_replica_takes_no_contribution_along(rig: Rig) -> None:
+    rig.start("r0")
+    rig.start("r1")
+    await rig.report()
+    await rig.until(lambda: rig.agree(["r0", "r1"]))
+    rig.replicas["r0"].kill()
+    await rig.until(lambda: rig.replicas["r0"].poll() is not None)
+    assert rig.models["r1"].contributors == NODES, "what r0 had taken, r1 holds too"
+    # What was in flight at the kill is redelivered or replaced by the next report.
+    await rig.report()
+    await rig.until(lambda: rig.agree(["r1"]))
+
+
+async def test_a_late_replica_is_told_what_the_others_have(rig: Rig) -> None:
+    rig.start("r0")
+    await rig.report()
+    await rig.until(lambda: rig.agree(["r0"]))
+    rig.start("r1")
+    await rig.until(lambda: rig.agree(["r0", "r1"]))
+
+
+async def test_nats_killed_and_back_nothing_is_restarted(rig: Rig) -> None:
+    rig.start("r0")
+    rig.start("r1")
+    await rig.report()
+    await rig.until(lambda: rig.agree(["r0", "r1"]))
+    rig.server.kill()
+    await rig.until(lambda: not rig.bus.connected)
+    rig.server.start()
+    await rig.until(lambda: rig.bus.connected)
+    await rig.report()
+    await rig.until(lambda: rig.agree(["r0", "r1"]))
+    assert all(process.poll() is None for process in rig.replicas.values())
+
+
+async def test_malformed_reports_end_nothing(rig: Rig) -> None:
+    rig.start("r0")
+    for number, junk in enumerate((b"", b"junk", b"\x81\xa1v\x02", b"\xff" * 1000)):
+        await rig.bus.enqueue(subjects.subspace(f"bad{number}"), junk, msg_id=f"bad{number}")
+    await rig.report()
+    await rig.until(lambda: rig.agree(["r0"]))
+    assert rig.replicas["r0"].poll() is None
+
+
+async def test_sequential_has_one_leader_and_another_takes_over(rig: Rig) -> None:
+    rig.start("r0", "--merge", "sequential", "--bus-lease-s", "10")
+    rig.start("r1", "--merge", "sequential", "--bus-lease-s", "10")
+    # Once both know each other only the first by name broadcasts.
+    await rig.report()
+    await rig.until(lambda: "r0" in rig.models and rig.models["r0"].contributors == NODES)
+    rig.replicas["r0"].kill()
+    rig.models.clear()
+
+    async def keep_reporting() -> None:
+        while True:
+            await rig.report()
+            await asyncio.sleep(1.0)
+
+    reporter = asyncio.create_task(keep_reporting())
+    try:
+        await rig.until(lambda: "r1" in rig.models)
+    finally:
+        reporter.cancel()
+        await asyncio.gather(reporter, return_exceptions=True)
+
+
+async def test_a_wrong_flag_is_one_line_and_exit_code_2() -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "carico_aggregator", "--merg", "round",
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    _, said = await process.communicate()
+    assert process.returncode == 2
+    assert b"--merge" in said and said.count(b"\n") == 1

@@ -1,0 +1,187 @@
+"""The fleet's entries, and that replicas with the same entries make the same model."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carico_aggregator import evidence, fleet, model, replicas
+from carico_core.domain import messages
+from carico_core.numerics import merge as merges
+from tests.unit.aggregator import reports
+
+LEASE_S = 10.0
+
+
+def new_fleet(horizon_s: float | None = 10.0) -> fleet.Fleet:
+    return fleet.Fleet(lease_s=LEASE_S, horizon_s=horizon_s)
+
+
+def gram_of(found: fleet.Fleet) -> messages.Array:
+    return fleet.mean_gram(found.gathered().entries)
+
+
+def test_a_node_that_reports_twice_counts_once() -> None:
+    one = new_fleet(None)
+    one.take([reports.report("a", 1), reports.report("b", 1), reports.report("a", 2)], 0.0)
+    other = new_fleet(None)
+    other.take([reports.report("a", 2), reports.report("b", 1)], 0.0)
+    assert len(one) == 2
+    np.testing.assert_array_equal(gram_of(one), gram_of(other))
+
+
+def test_what_is_not_newer_changes_nothing() -> None:
+    found = new_fleet()
+    assert len(found.take([reports.report("a", 5)], 0.0)) == 1
+    before = found.version
+    assert found.take([reports.report("a", 5), reports.report("a", 4)], 1.0) == []
+    assert found.version == before
+
+
+def test_a_later_boot_is_taken_and_an_older_one_only_after_the_lease() -> None:
+    found = new_fleet()
+    found.take([reports.report("a", 90, boot="1" * 16)], 0.0)
+    assert found.take([reports.report("a", 1, boot="2" * 16)], 1.0)
+    assert not found.take([reports.report("a", 91, boot="1" * 16)], 2.0)
+    assert found.expire(11.5) == ["a"]
+    assert found.take([reports.report("a", 92, boot="1" * 16)], 12.0)
+
+
+def test_a_silent_node_leaves_after_its_lease() -> None:
+    found = new_fleet()
+    found.take([reports.report("a", 1)], 0.0)
+    found.take([reports.report("b", 1)], 5.0)
+    assert found.expire(9.9) == []
+    assert found.expire(10.0) == ["a"]
+    assert [entry.node for entry in found.gathered().entries] == ["b"]
+
+
+def test_the_mean_is_weighted_by_cores() -> None:
+    found = new_fleet(None)
+    small, large = reports.report("a", 1, weight=2.0), reports.report("b", 1, weight=6.0)
+    found.take([small, large], 0.0)
+    first, second = fleet.grams_of([small, large])
+    np.testing.assert_allclose(gram_of(found), 0.25 * first + 0.75 * second, rtol=1e-12)
+
+
+def test_filtering_in_the_entries_equals_the_recursion_over_rounds() -> None:
+    """Rounds of all nodes, one a second: mean of filtered entries against G <- rho G + (1 - rho) mean(G_n)."""
+    found = new_fleet(10.0)
+    rule = merges.Round(horizon_s=10.0)
+    expected: messages.Array | None = None
+    for seq in range(1, 30):
+        batch = [reports.report(node, seq) for node in ("a", "b", "c")]
+        found.take(batch, float(seq))
+        expected = rule.step(expected, np.stack(fleet.grams_of(batch)), np.full(3, 4.0), 1.0)
+    assert expected is not None
+    np.testing.assert_allclose(gram_of(found), expected, rtol=1e-12)
+
+
+@given(st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_replicas_that_share_a_queue_make_one_model_to_the_bit(count: int, seed: int) -> None:
+    """Whoever takes a message, and in whatever order entries travel, all replicas end with the same bits."""
+    rng = np.random.default_rng(seed)
+    members = [new_fleet() for _ in range(count)]
+    for seq in range(1, 6):
+        batch = [reports.report(f"n{number}", seq, seed=seed) for number in range(5)]
+        for index in rng.permutation(len(batch)):
+            taker = int(rng.integers(count))
+            changed = members[taker].take([batch[index]], float(seq))
+            for other in range(count):
+                if other != taker:
+                    assert all(members[other].adopt(entry, float(seq)) for entry in changed)
+    grams = [gram_of(member) for member in members]
+    for first, second in itertools.pairwise(grams):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_entries_that_arrive_late_or_twice_change_nothing() -> None:
+    found = new_fleet()
+    old = found.take([reports.report("a", 1)], 0.0)[0]
+    found.take([reports.report("a", 2)], 1.0)
+    before = gram_of(found)
+    assert not found.adopt(old, 2.0)
+    assert not found.adopt(dataclasses.replace(old, node="b", age_s=LEASE_S), 2.0)
+    np.testing.assert_array_equal(gram_of(found), before)
+
+
+def test_an_adopted_entry_keeps_its_age() -> None:
+    writer, reader = new_fleet(), new_fleet()
+    writer.take([reports.report("a", 1)], 0.0)
+    (entry,) = writer.entries(7.0)
+    assert entry.age_s == pytest.approx(7.0)
+    assert reader.adopt(entry, 100.0)
+    assert reader.expire(102.9) == []
+    assert reader.expire(103.1) == ["a"]
+
+
+def test_nodes_with_other_dimensions_than_most_are_left_out_and_named() -> None:
+    found = new_fleet()
+    found.take([reports.report("a", 1), reports.report("b", 1), reports.report("odd", 1, dims=("cpu",))], 0.0)
+    gathered = found.gathered()
+    assert gathered.dims == ("cpu", "memory")
+    assert gathered.odd == ("odd",)
+
+
+def test_no_node_no_model() -> None:
+    assert model.make(new_fleet().gathered(), model.Round()) is None
+
+
+def test_sequential_follows_the_arrivals_and_a_follower_goes_on_from_the_leader() -> None:
+    found = new_fleet(None)
+    leader = model.Sequential()
+    rule, expected = merges.Sequential(), None
+    for seq in (1, 2):
+        for node in ("a", "b"):
+            batch = [reports.report(node, seq)]
+            leader.arrived(found.take(batch, float(seq)), len(found))
+            expected = rule.arrive(expected, fleet.grams_of(batch)[0], len(found))
+    made = leader.gram(found.gathered())
+    assert made is not None and expected is not None
+    np.testing.assert_array_equal(made, expected)
+    content = model.make(found.gathered(), leader)
+    assert content is not None
+    follower = model.Sequential()
+    follower.follow(
+        messages.GlobalModel(
+            replica="r1",
+            boot="0" * 16,
+            seq=1,
+            ts_ns=1,
+            epoch=content.epoch,
+            merge="sequential",
+            contributors=2,
+            weight=8.0,
+            dims=content.dims,
+            gram=content.gram,
+            evidence={},
+            peak_pods_per_core=0.0,
+        )
+    )
+    np.testing.assert_array_equal(follower.gram(found.gathered()), made)
+
+
+def test_evidence_is_fused_by_variance_and_pods_are_summed() -> None:
+    sure = messages.ClassEvidence(pods=3, cost={"cpu": messages.Estimate(mean=1.0, sd=0.1)})
+    unsure = messages.ClassEvidence(pods=1, cost={"cpu": messages.Estimate(mean=2.0, sd=1.0)})
+    fused = evidence.fuse([{"job": sure}, {"job": unsure}])["job"]
+    # w = 1 / (v + (0.2 c)^2)
+    first, second = 1 / (0.1**2 + 0.2**2), 1 / (1.0**2 + 0.4**2)
+    assert fused.pods == 4
+    assert fused.cost["cpu"].mean == pytest.approx((first * 1.0 + second * 2.0) / (first + second))
+    assert fused.cost["cpu"].sd == pytest.approx(math.sqrt(1 / (first + second)))
+
+
+def test_the_first_live_replica_by_name_leads() -> None:
+    found = replicas.Replicas("b", lease_s=LEASE_S)
+    said = messages.Partial(replica="a", boot="0" * 16, seq=1, ts_ns=1, complete=False, joining=True, entries=())
+    assert found.leader(0.0) == "b"
+    assert found.hear(said, 0.0)
+    assert not found.hear(said, 0.1), "the same partial again"
+    assert found.leader(9.0) == "a"
+    assert found.leader(10.1) == "b", "silent for a lease"
+    assert not found.hear(dataclasses.replace(said, replica="b"), 0.0), "its own"
