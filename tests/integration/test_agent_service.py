@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import pathlib
 import re
 import signal
@@ -24,6 +25,8 @@ from carico_core.runtime import nats_bus
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local import nats_server
+from carico_local.cgroups import group as groups
+from carico_local.cgroups import layout as layouts
 
 WAIT_S = 20.0
 
@@ -35,7 +38,7 @@ class Process:
         self.log = folder / "agent.log"
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "carico_agent", "--node", "node-1", "--pod-events", "none", *flags],
+                [sys.executable, "-m", "carico_agent", "--node", "node-1", *flags],
                 stderr=out,
                 stdout=out,
             )
@@ -85,7 +88,7 @@ def server(tmp_path: pathlib.Path) -> Iterator[nats_server.NatsServer]:
 
 @pytest.fixture
 def agent(tmp_path: pathlib.Path, server: nats_server.NatsServer) -> Iterator[Process]:
-    made = Process(tmp_path, "--bus-url", server.url)
+    made = Process(tmp_path, "--bus-url", server.url, "--pod-events", "none")
     yield made
     made.end(signal.SIGKILL)
 
@@ -160,6 +163,67 @@ def wire_gram() -> messages.Array:
 
 def struct_double(value: float) -> bytes:
     return struct.pack("<d", value)
+
+
+@pytest.fixture
+def node() -> Iterator[groups.Group]:
+    made = groups.Group(layout=layouts.read_layout(), path=f"carico-test-service-{os.getpid()}")
+    try:
+        made.create()
+        made.set_cpu(cores=0.5, period_us=100_000)
+    except OSError as error:
+        pytest.skip(f"no right to make cgroups here: {error}")
+    yield made
+    assert made.destroy()
+
+
+def start_in(pod: groups.Group) -> "subprocess.Popen[bytes]":
+    process = subprocess.Popen(["sleep", "60"])
+    for file in pod.procs_files:
+        pathlib.Path(file).write_text(str(process.pid))
+    return process
+
+
+async def test_a_pod_of_an_emulated_node_is_told_of_at_once_when_it_starts_and_when_it_ends(
+    tmp_path: pathlib.Path, server: nats_server.NatsServer, node: groups.Group
+) -> None:
+    server.start()
+    flags = ("--scope", "cgroup", "--cgroup", node.path, "--cores", "4", "--scale", "0.125", "--pod-events", "cgroup")
+    agent = Process(tmp_path, "--bus-url", server.url, *flags)
+    bus = await nats_bus.connect(buses.BusSettings(url=server.url), name="test", clock=clocks.SystemClock())
+    heard: list[tuple[float, messages.Advertisement]] = []
+
+    def hear(subject: str, data: bytes) -> None:
+        heard.append((time.monotonic(), wire.decode_advertisement(data, subject=subject)))
+
+    async def told(pods: int, since_s: float) -> tuple[float, messages.Advertisement]:
+        await until(
+            lambda: any(at >= since_s and one.pods == pods for at, one in heard), what=f"{pods} Pods are told of"
+        )
+        at_s, found = next((at, one) for at, one in heard if at >= since_s and one.pods == pods)
+        return at_s - since_s, found
+
+    uid = "1c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c99"
+    pod = node.child(f"pod{uid}")
+    try:
+        await bus.subscribe(subjects.CAPACITY_ALL, hear)
+        await told(0, time.monotonic())
+        pod.create()
+        begun_s = time.monotonic()
+        process = start_in(pod)
+        try:
+            started_s, started = await told(1, begun_s)
+        finally:
+            ended_at_s = time.monotonic()
+            process.kill()
+            process.wait()
+        ended_s, ended = await told(0, ended_at_s)
+        assert started.covers == frozenset({uid}) == ended.covers
+        # Stated: 150 ms from a Pod's exit to the scheduler, at the 99th percentile.
+        assert max(started_s, ended_s) < 4 * 0.15
+    finally:
+        await bus.close()
+        await asyncio.to_thread(agent.end)
 
 
 def test_mistakes_end_with_one_line_and_code_2(tmp_path: pathlib.Path) -> None:

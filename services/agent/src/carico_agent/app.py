@@ -85,6 +85,8 @@ class Agent:
     def tick(self, late_s: float, missed: int) -> None:
         """Nothing; takes one sample, and updates the model where it fills a batch."""
         self._instruments.lateness_s.observe(late_s)
+        if self._held:  # nobody calls when a hold ends: it ends by time
+            self.pods_changed()
         if missed:
             self._instruments.samples_missed.inc(missed)
         try:
@@ -104,6 +106,7 @@ class Agent:
         """Nothing; learns from the batch and says what is due."""
         begun_s = self._clock.monotonic_s()
         now = self._pods.current()
+        self._counted, self._held = frozenset(now.running), now.holding
         state = self.pipeline.update(pods=len(now.running), churning=now.holding)
         if state is None:
             return
@@ -223,7 +226,7 @@ class Agent:
             pipeline.Sample(
                 values=reading.values,
                 parts=dict(reading.parts),
-                pods=len(self._pods.current().running),
+                pods=len(self._counted),
                 dt_s=dt_s,
                 at_ns=self._clock.wall_ns(),
                 at_s=now_s,
