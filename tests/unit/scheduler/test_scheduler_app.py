@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.unit.scheduler import objects
 
 from carico_core.domain import decision, errors
 from carico_core.runtime import clock as clocks
@@ -14,6 +13,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import app, policy
 from carico_scheduler import settings as setting
+from tests.unit.scheduler import objects
 
 
 def load(*argv: str) -> setting.SchedulerSettings:

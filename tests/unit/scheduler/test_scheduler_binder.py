@@ -4,11 +4,10 @@ import asyncio
 import random
 from typing import Any
 
-from tests.unit.scheduler import objects
-
 from carico_core.domain import errors
 from carico_core.runtime import kube_actions, memory_kube
 from carico_scheduler import binder
+from tests.unit.scheduler import objects
 
 POD = "/api/v1/namespaces/default/pods/pod-0"
 

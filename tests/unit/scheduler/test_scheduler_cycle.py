@@ -6,11 +6,11 @@ import random
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-from tests.unit.scheduler import objects
 
 from carico_core.domain import decision
-from carico_scheduler import cycle, explain, fleet, policy, queue, reservations
+from carico_scheduler import board, cycle, explain, fleet, policy, queue, reservations
 from carico_scheduler import demand as demands
+from tests.unit.scheduler import objects
 
 NOW_S = 1000.0
 
@@ -21,6 +21,14 @@ def make_fleet(rooms: dict[str, float], rules: policy.Policy | None = None, age_
         nodes.put_node(objects.make_node(name), reservations.Load())
         nodes.put_advertisement(objects.make_advertisement(name, room), NOW_S - age_s)
     return nodes
+
+
+def make_mixed_queue(count: int, rng: random.Random) -> queue.Queue:
+    source = queue.Queue(random.Random(0))
+    for index in range(count):
+        cores = rng.choice([0.0, 0.0, 0.1, 0.2])
+        source.offer(objects.make_pod(f"pod-{index}", priority=rng.randint(0, 2), request_cores=cores), NOW_S)
+    return source
 
 
 def make_queue(count: int, **pod: object) -> queue.Queue:
@@ -43,6 +51,16 @@ def test_the_decisions_of_one_cycle_see_each_other() -> None:
     assert [each.row.reserved for each in outcome.placed] == [0, 1, 0, 2, 1]
     assert len(outcome.unplaced) == 1, "one Pod shows that its demand fits nowhere; the others are not tried"
     assert len(source) == 5
+
+
+def test_pods_of_different_demands_see_each_other_too() -> None:
+    source = queue.Queue(random.Random(0))
+    for index in range(6):
+        demand = [{}, {"request_cores": 0.1}, {"node_selector": {}, "request_bytes": 1.0}][index % 3]
+        source.offer(objects.make_pod(f"pod-{index}", created_at_s=float(index), **demand), NOW_S)
+    outcome = run(make_fleet({"a": 2.0, "b": 1.5}), source)
+    assert [(each.row.node.name, each.free) for each in outcome.placed] == [("a", 2.0), ("b", 1.5), ("a", 1.0)]
+    assert len(outcome.unplaced) == 3
 
 
 def test_most_is_kept_and_the_rest_wait_in_the_queue() -> None:
@@ -145,7 +163,7 @@ def test_no_node_is_ever_given_more_than_it_said(seed: int, pods: int, threshold
     rng = random.Random(seed)
     rules = policy.Policy(threshold=threshold, score=rng.choice(list(policy.ScoreMode)))
     rooms = {f"node-{index}": rng.uniform(0, 9) for index in range(rng.randint(1, 9))}
-    outcome = run(make_fleet(rooms, rules), make_queue(pods))
+    outcome = run(make_fleet(rooms, rules), make_mixed_queue(pods, rng))
     given = collections.Counter(each.row.node.name for each in outcome.placed)
     for each in outcome.placed:
         assert each.free is not None
@@ -166,11 +184,11 @@ def test_a_record_names_the_chosen_node_first_and_the_best_of_the_rest() -> None
         assert found[0].node == placement.row.node.name
         assert found[0].capacity is not None
         assert found[0].capacity - found[0].reserved == pytest.approx(placement.free)
-        assert len(found) == cycle.SEEN_MAX
-        assert len({each.node for each in found}) == cycle.SEEN_MAX
+        assert len(found) == board.SEEN_MAX
+        assert len({each.node for each in found}) == board.SEEN_MAX
         scores = [each.score for each in found if each.score is not None]
         assert scores == sorted(scores, reverse=True)
-        assert len(scores) == cycle.SEEN_MAX, "with so many nodes free, none that is refused is shown"
+        assert len(scores) == board.SEEN_MAX, "with so many nodes free, none that is refused is shown"
 
 
 def test_a_pod_that_fits_nowhere_is_told_why_in_one_line() -> None:

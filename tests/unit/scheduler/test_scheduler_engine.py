@@ -4,9 +4,9 @@ import asyncio
 import random
 
 import pytest
-from tests.unit.scheduler import objects, world
 
 from carico_core.domain import decision, errors
+from tests.unit.scheduler import objects, world
 
 
 def check_nothing_left(made: world.World) -> None:

@@ -4,10 +4,10 @@ import math
 from typing import Any
 
 import pytest
-from tests.unit.scheduler import objects
 
 from carico_core.domain import messages
 from carico_scheduler import fleet, headroom, policy, reservations
+from tests.unit.scheduler import objects
 
 
 def free_of(advertisement: messages.Advertisement, load: reservations.Load, **node: Any) -> float:

@@ -4,12 +4,11 @@ import collections
 import random
 from typing import Any
 
-from tests.unit.scheduler import objects
-
 from carico_core.domain import errors
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import intake
+from tests.unit.scheduler import objects
 
 NS = 10**9
 SUBJECT = subjects.capacity("node-0")

@@ -5,9 +5,9 @@ import random
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-from tests.unit.scheduler import objects
 
 from carico_scheduler import queue
+from tests.unit.scheduler import objects
 
 
 def make() -> queue.Queue:

@@ -6,7 +6,6 @@ import random
 
 import orjson
 import pytest
-from tests.unit.scheduler import objects
 
 from carico_core.domain import cluster, decision, errors
 from carico_core.runtime import clock as clocks
@@ -15,6 +14,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import decisions, events, queries, state
 from carico_scheduler import policy as policies
+from tests.unit.scheduler import objects
 
 FACTS = decisions.Facts(
     outcome=decision.Outcome.BOUND, node="node-0", free=2.0, candidates=(), refused={"capacity": 1}, message="room"

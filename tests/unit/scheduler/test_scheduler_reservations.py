@@ -2,9 +2,9 @@
 
 import hypothesis
 from hypothesis import strategies as st
-from tests.unit.scheduler import objects
 
 from carico_scheduler import policy, reservations
+from tests.unit.scheduler import objects
 
 
 def claim(

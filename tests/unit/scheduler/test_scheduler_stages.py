@@ -7,12 +7,12 @@ import hypothesis
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from tests.unit.scheduler import objects
 
 from carico_core.domain import cluster, decision
 from carico_scheduler import demand as demands
 from carico_scheduler import fleet, policy, reservations, snapshot
 from carico_scheduler.stages import capacity, registry, taints
+from tests.unit.scheduler import objects
 
 NOW_S = 1000.0
 ALL = registry.by_capacity(policy.Policy()).filters

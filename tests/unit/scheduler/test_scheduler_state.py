@@ -2,9 +2,8 @@
 
 import random
 
-from tests.unit.scheduler import objects
-
 from carico_scheduler import policy, queue, state
+from tests.unit.scheduler import objects
 
 NOW_S = 1000.0
 

@@ -6,14 +6,13 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from tests.unit.scheduler import objects
-
 from carico_core.domain import errors, messages
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, kube_actions, memory_kube, memory_objects, metrics
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import decisions, engine, events, instruments, policy
+from tests.unit.scheduler import objects
 
 
 class FaultyKube(memory_kube.MemoryKube):

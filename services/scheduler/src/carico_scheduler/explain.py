@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping
 
 from carico_core.domain import cluster, decision
-from carico_scheduler import cycle, snapshot
+from carico_scheduler import board as boarding
+from carico_scheduler import snapshot
 
 _PHRASES = {
     decision.Reason.NODE_NAME: "not the node that the Pod names",
@@ -48,7 +49,7 @@ def why_placed(node: str, free: float | None, threshold: float) -> str:
 
 
 def candidates_of(
-    board: cycle.Board, seen: cycle.Seen, chosen: tuple[snapshot.NodeRow, float] | None = None
+    board: boarding.Board, seen: boarding.Seen, chosen: tuple[snapshot.NodeRow, float] | None = None
 ) -> tuple[decision.Candidate, ...]:
     """The chosen node first, then the best of the rest, as they stood when it was decided."""
     found = [] if chosen is None else [candidate_of(board, *chosen)]
@@ -56,10 +57,10 @@ def candidates_of(
         row = row or board.view.row(slot)
         if chosen is None or row.node.name != chosen[0].node.name:
             found.append(candidate_of(board, row, score))
-    return tuple(found[: cycle.SEEN_MAX])
+    return tuple(found[: boarding.SEEN_MAX])
 
 
-def candidate_of(board: cycle.Board, row: snapshot.NodeRow, score: float) -> decision.Candidate:
+def candidate_of(board: boarding.Board, row: snapshot.NodeRow, score: float) -> decision.Candidate:
     """A node as a record. `capacity` is what it is believed to take, before reservations."""
     free = row.free if row.is_advertised else None
     return decision.Candidate(
