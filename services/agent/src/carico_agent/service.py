@@ -1,6 +1,7 @@
 """The agent as a service: finds its node, samples at once, and talks to the bus whenever there is one."""
 
 import asyncio
+import gc
 import importlib
 import random
 from collections.abc import Awaitable, Callable
@@ -91,6 +92,8 @@ class Service:
             clock=self._clock,
             rng=random.Random(self._boot),
         )
+        # What lives from here on lives for ever: the collector need not look at it again every few seconds.
+        gc.freeze()
         await tasks.until(stop, sampler=samples.run(), pods=pods.run(), bus=self._talk(agent))
 
     async def _talk(self, agent: app.Agent) -> None:

@@ -7,6 +7,8 @@ import pathlib
 
 from carico_agent.telemetry import port
 
+# 2^64 has 20.
+DIGITS_MOST = 20
 # The kernel has the file but the feature is switched off: PSI with psi=0 reads so.
 _OFF = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 
@@ -70,8 +72,8 @@ def keyed(data: bytes, key: bytes, *, what: str) -> int:
 
 
 def whole(data: bytes, *, what: str) -> int:
-    """The one whole number in `data`. Raises `Broken` where there is none."""
-    try:
-        return int(data)
-    except ValueError:
-        raise port.Broken(what, data) from None
+    """The one whole number in `data`, as the kernel prints its 64-bit counters. Raises `Broken` where there is none."""
+    digits = data.strip()
+    if not digits.isdigit() or len(digits) > DIGITS_MOST:
+        raise port.Broken(what, data)
+    return int(digits)

@@ -69,7 +69,7 @@ class ProcessTable:
         for pid in self._known:
             words = self._read(pid, "statm").split()
             if len(words) >= 3:
-                pages += int(words[1]) - int(words[2])
+                pages += kernel_file.whole(words[1], what="statm") - kernel_file.whole(words[2], what="statm")
         return float(pages * _PAGE_BYTES)
 
     def _follow(self, pid: int) -> None:
@@ -193,7 +193,7 @@ def parse_delay_s(data: bytes) -> float:
     2.5
     """
     words = data.split()
-    return int(words[1]) * 1e-9 if len(words) == 3 else 0.0
+    return kernel_file.whole(words[1], what="schedstat") * 1e-9 if len(words) == 3 else 0.0
 
 
 def kernel_names(folder: pathlib.Path) -> list[str]:
