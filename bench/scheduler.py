@@ -23,7 +23,7 @@ BATCH = 32
 def run(quick: bool = False) -> list[Row]:
     """The table of this module. `quick` takes fewer repetitions, at the same size."""
     repetitions = 20 if quick else 200
-    return [*_decisions(repetitions), *_intake(rounds=1 if quick else 5)]
+    return [*_decisions(repetitions), *_intake(rounds=3 if quick else 7)]
 
 
 def _decisions(repetitions: int) -> list[Row]:

@@ -56,8 +56,8 @@ def test_the_decisions_of_one_cycle_see_each_other() -> None:
 def test_pods_of_different_demands_see_each_other_too() -> None:
     source = queue.Queue(random.Random(0))
     for index in range(6):
-        demand = [{}, {"request_cores": 0.1}, {"node_selector": {}, "request_bytes": 1.0}][index % 3]
-        source.offer(objects.make_pod(f"pod-{index}", created_at_s=float(index), **demand), NOW_S)
+        cores = (0.0, 0.1, 0.2)[index % 3]
+        source.offer(objects.make_pod(f"pod-{index}", created_at_s=float(index), request_cores=cores), NOW_S)
     outcome = run(make_fleet({"a": 2.0, "b": 1.5}), source)
     assert [(each.row.node.name, each.free) for each in outcome.placed] == [("a", 2.0), ("b", 1.5), ("a", 1.0)]
     assert len(outcome.unplaced) == 3

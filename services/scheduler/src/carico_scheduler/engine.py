@@ -15,7 +15,7 @@ from carico_core.domain import decision
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube as kubes
 from carico_core.runtime import kube_actions, logs
-from carico_core.wire import freshness, kubernetes
+from carico_core.wire import kubernetes
 from carico_scheduler import binder as binders
 from carico_scheduler import cycle as cycles
 from carico_scheduler import decisions, events, explain, instruments, intake, reporter, snapshot, state
@@ -154,7 +154,7 @@ class Engine:
         self._metrics.cycle_s.observe(took_s)
         decided_us = took_s * 1e6 / (len(outcome.placed) + len(outcome.unplaced))
         # All records first: they read the snapshot, which is good until the state changes.
-        facts = [_facts_of(placement, decided_us) for placement in outcome.placed]
+        facts = [explain.facts_of(placement, decided_us) for placement in outcome.placed]
         for placement, each in zip(outcome.placed, facts, strict=True):
             self._begin(placement, each, now_s)
         self._metrics.decisions.labels("unschedulable").inc(len(outcome.unplaced))
@@ -173,7 +173,7 @@ class Engine:
         self._metrics.parked.set(len(queue.parked()))
         self._metrics.binding.set(self.binder.in_flight)
         self._metrics.reserved.set(self.state.ledger.reserved_count)
-        self._count_nodes(self.state.fleet.snapshot(now_s))
+        self._metrics.count_nodes(self.state.fleet.snapshot(now_s))
 
     @property
     def _room(self) -> int:
@@ -275,15 +275,6 @@ class Engine:
                     await self._wake.wait()
         self._wake.clear()
 
-    def _count_nodes(self, view: snapshot.Snapshot) -> None:
-        counts = dict.fromkeys(freshness.Freshness, 0)
-        for age_s in (view.now_s - view.sampled_s[view.present]).tolist():
-            counts[freshness.classify(age_s, lease_s=self._parts.policy.lease_s)] += 1
-        for each, count in counts.items():
-            self._metrics.nodes.labels(each.value).set(count)
-        suspect = view.present & (view.uncovered_since_s < view.now_s - self._parts.policy.suspect_after_s)
-        self._metrics.suspects.set(int(suspect.sum()))
-
     def _log_cycle(self, view: snapshot.Snapshot, outcome: cycles.Outcome, took_s: float) -> None:
         """One line a cycle; at debug where it placed nothing, as a full cluster runs many of those."""
         write = self._line.info if outcome.placed else self._line.debug
@@ -297,18 +288,3 @@ class Engine:
             nodes=view.count,
             took_us=round(took_s * 1e6),
         )
-
-
-def _facts_of(placement: cycles.Placement, decided_us: float) -> decisions.Facts:
-    """What the record will say of a placement."""
-    board, row = placement.board, placement.row
-    threshold = board.view.policy.threshold
-    return decisions.Facts(
-        outcome=decision.Outcome.BOUND,
-        node=row.node.name,
-        free=placement.free,
-        candidates=explain.candidates_of(board, placement.others, (row, placement.score)),
-        refused=placement.refused,
-        message=explain.why_placed(row.node.name, placement.free, threshold),
-        decided_us=decided_us,
-    )

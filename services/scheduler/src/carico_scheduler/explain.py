@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from carico_core.domain import cluster, decision
 from carico_scheduler import board as boarding
-from carico_scheduler import snapshot
+from carico_scheduler import cycle, decisions, snapshot
 
 _PHRASES = {
     decision.Reason.NODE_NAME: "not the node that the Pod names",
@@ -77,3 +77,18 @@ def candidate_of(board: boarding.Board, row: snapshot.NodeRow, score: float) -> 
 def event_text(pod: cluster.Pod, node: str) -> str:
     """The note of a Scheduled Event, as kube-scheduler writes it."""
     return f"Successfully assigned {pod.key} to {node}"
+
+
+def facts_of(placement: cycle.Placement, decided_us: float) -> decisions.Facts:
+    """What the record will say of a placement."""
+    board, row = placement.board, placement.row
+    threshold = board.view.policy.threshold
+    return decisions.Facts(
+        outcome=decision.Outcome.BOUND,
+        node=row.node.name,
+        free=placement.free,
+        candidates=candidates_of(board, placement.others, (row, placement.score)),
+        refused=placement.refused,
+        message=why_placed(row.node.name, placement.free, threshold),
+        decided_us=decided_us,
+    )

@@ -114,9 +114,9 @@ class Fleet:
             return False
         c = self._columns
         return bool(
-            c["free"][slot] >= self.policy.threshold
-            and now_s - c["sampled_s"][slot] <= self.policy.ageing_s
-            and now_s - c["uncovered_since_s"][slot] <= self.policy.suspect_after_s
+            c["free"].item(slot) >= self.policy.threshold
+            and now_s - c["sampled_s"].item(slot) <= self.policy.ageing_s
+            and now_s - c["uncovered_since_s"].item(slot) <= self.policy.suspect_after_s
         )
 
     def _occupy(self, name: str) -> int:

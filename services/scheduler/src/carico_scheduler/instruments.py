@@ -1,7 +1,8 @@
 """The metrics of the scheduler: what is counted, and its meaning."""
 
 from carico_core.runtime import metrics
-from carico_scheduler import decisions
+from carico_core.wire import freshness
+from carico_scheduler import decisions, snapshot
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _CYCLE_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1)
@@ -39,3 +40,13 @@ class Instruments:
         """Counts the nodes that a recorded decision refused."""
         for reason, count in facts.refused.items():
             self.rejections.labels(reason).inc(count)
+
+    def count_nodes(self, view: snapshot.Snapshot) -> None:
+        """Sets the gauges of nodes by freshness, and of suspect ones."""
+        counts = dict.fromkeys(freshness.Freshness, 0)
+        for age_s in (view.now_s - view.sampled_s[view.present]).tolist():
+            counts[freshness.classify(age_s, lease_s=view.policy.lease_s)] += 1
+        for each, count in counts.items():
+            self.nodes.labels(each.value).set(count)
+        suspect = view.present & (view.uncovered_since_s < view.now_s - view.policy.suspect_after_s)
+        self.suspects.set(int(suspect.sum()))
