@@ -4,7 +4,7 @@ import sys
 
 from carico_core.domain import errors
 from carico_core.runtime import clock, logs, settings, tasks
-from carico_scheduler import app
+from carico_scheduler import app, collector
 from carico_scheduler import settings as setting
 
 PROGRAM = "carico-scheduler"
@@ -18,4 +18,5 @@ def main() -> int:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return tasks.EXIT_USER_ERROR
     logs.setup(service=PROGRAM, json=loaded.log_json, level=loaded.log_level)
-    return tasks.run(lambda stop: app.serve(loaded, stop, clock.SystemClock()), program=PROGRAM)
+    with collector.relaxed():
+        return tasks.run(lambda stop: app.serve(loaded, stop, clock.SystemClock()), program=PROGRAM)
