@@ -59,7 +59,7 @@ class Group:
             directory = directory / part
 
     def set_cpu(self, *, cores: float, period_us: int) -> None:
-        """Bounds the group to `cores` real CPUs in every period (CFS quota, at least the kernel's 1 ms). Raises OSError."""
+        """Bounds the group to `cores` real CPUs in every period (CFS quota, at least 1 ms). Raises OSError."""
         quota_us = max(1000, round(cores * period_us))
         if "cpu" in self.layout.trees:
             directory = self.layout.trees["cpu"] / self.path
@@ -91,7 +91,7 @@ class Group:
         return int(parse_flat(text).get("oom_kill", 0))
 
     def memory_used_bytes(self) -> int | None:
-        """Memory in use without cache that can be dropped at once: usage - inactive_file (spec 12); None if not told."""
+        """Memory in use without droppable cache: usage - inactive_file (spec 12); None if not told."""
         tree = "memory" if "memory" in self.layout.trees else layouts.UNIFIED
         if tree not in self.layout.trees:
             return None

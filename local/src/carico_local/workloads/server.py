@@ -68,7 +68,7 @@ class Recorder:
 
 
 class Server:
-    """One thread that answers one request after the other: `/` costs `work_s` of an emulated core, `/healthz` nothing."""
+    """One thread that answers requests in turn: `/` costs `work_s` of an emulated core, `/healthz` nothing."""
 
     def __init__(self, *, host: str, port: int, work_s: float, scale: float, timer: pacing.Timer) -> None:
         self._socket = socket.create_server((host, port), backlog=128)
@@ -116,7 +116,7 @@ class Server:
             if not piece:
                 return
             request += piece
-        target = (request.split(b" ", 2) + [b""])[1]
+        target = [*request.split(b" ", 2), b""][1]
         status, body = self._body(target.decode("latin-1"), pacer)
         head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         connection.sendall(head.encode("ascii") + body)

@@ -1,0 +1,69 @@
+"""What a forked child does to become a container: cgroup, output, directory, then its command."""
+
+import ctypes
+import os
+import pathlib
+import signal
+import sys
+import traceback
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+# numpy's threads would not survive the fork: the node starts the zygote with OPENBLAS_NUM_THREADS=1.
+from carico_local.workloads import main as workloads
+
+WORKLOAD = "carico-workload"
+# runc's exit code for a container whose command cannot be run is 127 or 126; the kubelet reports 128 (StartError).
+EXIT_NOT_STARTED = 128
+_PR_SET_PDEATHSIG = 1
+
+
+def run(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> NoReturn:
+    """Never returns. What stands in the way of the command is written to `status_fd`, which closes at exec."""
+    try:
+        _enter(request, output_fd=output_fd, status_fd=status_fd)
+        argv, variables = request["argv"], request["env"]
+        if os.path.basename(argv[0]) == WORKLOAD:
+            os.close(status_fd)
+            _run_workload(argv[1:], variables)
+        os.execvpe(argv[0], argv, variables)
+    except FileNotFoundError:
+        reason = f'exec: "{request["argv"][0]}": executable file not found in $PATH'
+    except OSError as error:
+        reason = f"exec: {request['argv'][0]!r}: {error.strerror}"
+    os.write(status_fd, reason.encode())
+    os._exit(EXIT_NOT_STARTED)
+
+
+def _enter(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> None:
+    # First of all, so that nothing the child does is accounted to anyone else.
+    for name in request["procs"]:
+        pathlib.Path(name).write_text("0", encoding="ascii")
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    os.setsid()
+    if request["die_with_parent"]:
+        # Without cgroups nobody could find the process again once the zygote is gone.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    null_fd = os.open(os.devnull, os.O_RDONLY)
+    for target, source in ((0, null_fd), (1, output_fd), (2, output_fd)):
+        os.dup2(source, target)
+    os.closerange(3, status_fd)
+    os.closerange(status_fd + 1, 4096)
+    os.chdir(request["cwd"])
+
+
+def _run_workload(arguments: list[str], variables: Mapping[str, str]) -> NoReturn:
+    code = 1
+    try:
+        code = workloads.main(arguments, variables)
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        # The last frame of this process: what went wrong belongs in the container's log.
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

@@ -1,0 +1,68 @@
+"""Log files of containers in the CRI format: one line each with its time, stream and whether it is whole."""
+
+import datetime
+import os
+import pathlib
+from collections.abc import Iterator
+
+# kubelet's containerLogMaxSize; one older file is kept.
+ROTATE_BYTES = 10 * 2**20
+# containerd cuts lines at 16 KiB: https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
+LINE_BYTES = 16 * 2**10
+
+
+def format_time(wall_ns: int) -> str:
+    """Unix nanoseconds as RFC 3339 with nanoseconds.
+
+    >>> format_time(1_700_000_000_000_000_001)
+    '2023-11-14T22:13:20.000000001Z'
+    """
+    seconds, nanoseconds = divmod(wall_ns, 10**9)
+    base = datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC)
+    return f"{base:%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"
+
+
+class LogFile:
+    """An append-only log that moves to `<path>.1` when it has grown to `rotate_bytes`."""
+
+    def __init__(self, path: pathlib.Path, *, rotate_bytes: int = ROTATE_BYTES) -> None:
+        self._path = path
+        self._rotate_bytes = rotate_bytes
+        self._fd = self._open()
+        self._rest = b""
+
+    def write(self, data: bytes, *, wall_ns: int) -> None:
+        """Nothing; whole lines are written, a part of one is kept until its end comes or it is too long."""
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        entries = [entry for line in whole for entry in _cut(line)]
+        while len(self._rest) >= LINE_BYTES:
+            entries.append((self._rest[:LINE_BYTES], b"P"))
+            self._rest = self._rest[LINE_BYTES:]
+        self._append(entries, wall_ns)
+
+    def close(self, *, wall_ns: int) -> None:
+        """Nothing; what is left without a line end is written as a last line."""
+        if self._rest:
+            self._append([(self._rest, b"F")], wall_ns)
+            self._rest = b""
+        os.close(self._fd)
+
+    def _append(self, entries: list[tuple[bytes, bytes]], wall_ns: int) -> None:
+        if not entries:
+            return
+        stamp = format_time(wall_ns).encode()
+        os.write(self._fd, b"".join(stamp + b" stdout " + tag + b" " + line + b"\n" for line, tag in entries))
+        if os.fstat(self._fd).st_size >= self._rotate_bytes:
+            os.close(self._fd)
+            self._path.replace(self._path.with_name(self._path.name + ".1"))
+            self._fd = self._open()
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+
+def _cut(line: bytes) -> Iterator[tuple[bytes, bytes]]:
+    while len(line) > LINE_BYTES:
+        yield line[:LINE_BYTES], b"P"
+        line = line[LINE_BYTES:]
+    yield line, b"F"
