@@ -103,6 +103,13 @@ def identify(pid: int) -> ProcessId | None:
     return ProcessId(pid=pid, start_ticks=int(fields[19]))
 
 
+def identify_self() -> ProcessId:
+    """The identity of this process."""
+    found = identify(os.getpid())
+    assert found is not None, "a running process is alive"
+    return found
+
+
 def is_alive(process: ProcessId) -> bool:
     """True where this very process still runs."""
     return identify(process.pid) == process

@@ -119,7 +119,7 @@ class Paths:
 
 
 def home(environ: Mapping[str, str]) -> pathlib.Path:
-    """The directory of all clusters: $XDG_STATE_HOME/carico, by default ~/.local/state/carico (XDG base directories)."""
+    """The directory of all clusters: $XDG_STATE_HOME/carico, by default ~/.local/state/carico (XDG)."""
     base = environ.get("XDG_STATE_HOME", "")
     # The specification: relative paths are invalid and ignored.
     root = pathlib.Path(base) if base.startswith("/") else pathlib.Path(environ.get("HOME", "/root")) / ".local/state"

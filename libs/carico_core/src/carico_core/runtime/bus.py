@@ -81,7 +81,10 @@ class ServiceHandle(Protocol):
 class Bus(Protocol):
     """Everything an adapter does. Services declare the few methods they use as ports of their own."""
 
-    connected: bool
+    @property
+    def connected(self) -> bool:
+        """True while messages can be sent."""
+        ...
 
     async def publish(self, subject: str, payload: bytes) -> None:
         """Sends to whoever listens now. Raises `BusUnavailable`: nothing is buffered, old signals are worthless."""

@@ -87,6 +87,11 @@ class Setting:
         return "required" if self.default is REQUIRED else setting_values.to_text(self.default)
 
 
+def environment() -> dict[str, str]:
+    """A copy of this process's environment, for mains that start other processes."""
+    return dict(os.environ)
+
+
 def describe(cls: type[Any], *, prefix: str) -> tuple[Setting, ...]:
     """Every setting of a dataclass, groups flattened, in the order of declaration."""
     return tuple(_describe(cls, group=prefix, path=()))

@@ -1,0 +1,66 @@
+"""`python -m carico_local.cluster --root DIR [--restart] [--lifeline]`: the supervisor; its events go to stdout."""
+
+import argparse
+import asyncio
+import contextlib
+import pathlib
+import sys
+
+import orjson
+
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import logs, settings, tasks
+from carico_local.cluster import events, state, supervisor
+from carico_local.cluster import plan as plans
+
+
+def main() -> int:
+    """Exit code: 0 ended in order, 1 the cluster failed, 2 a user's mistake."""
+    parser = argparse.ArgumentParser(prog="python -m carico_local.cluster")
+    parser.add_argument("--root", type=pathlib.Path, required=True)
+    parser.add_argument("--restart", action="store_true", help="start crashed services again")
+    parser.add_argument("--lifeline", action="store_true", help="end when standard input ends")
+    arguments = parser.parse_args()
+    logs.setup(service="carico-cluster", json=True)
+    paths = state.Paths(arguments.root)
+    failed: list[bool] = []
+
+    async def run(stop: tasks.Stop) -> None:
+        plan = plans.from_json(orjson.loads(paths.plan.read_bytes()))
+        if arguments.lifeline:
+            await _end_with_stdin(stop)
+        with state.locked(paths):
+            found = supervisor.Supervisor(
+                plan, paths, supervisor.stripped(settings.environment()),
+                clock=clocks.SystemClock(), tell=_tell, restart=arguments.restart,
+            )  # fmt: skip
+            failed.append(not await found.run(stop))
+
+    code = tasks.run(run, program="carico-cluster")
+    return code or int(any(failed))
+
+
+def _tell(event: events.Event) -> None:
+    # Whoever started us may have gone: `carico up` does as soon as all is ready.
+    with contextlib.suppress(OSError):
+        sys.stdout.buffer.write(events.encode(event))
+        sys.stdout.buffer.flush()
+
+
+async def _end_with_stdin(stop: tasks.Stop) -> None:
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+
+    async def watch() -> None:
+        await reader.read()
+        stop.set()
+
+    _KEPT.append(loop.create_task(watch()))
+
+
+# A task that nobody holds may be collected before it ends.
+_KEPT: list["asyncio.Task[None]"] = []
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""What a supervisor tells the one who started it: one JSON line an event."""
+
+import dataclasses
+import enum
+
+import orjson
+
+from carico_local.cluster import state
+
+
+class Kind(enum.StrEnum):
+    """What happened."""
+
+    STARTED = "started"
+    READY = "ready"
+    NOTE = "note"
+    CRASHED = "crashed"
+    RESTARTED = "restarted"
+    # All is ready: the last event of a good start.
+    UP = "up"
+    # The start was given up; `text` says why.
+    FAILED = "failed"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event. `service` is empty where it concerns the cluster."""
+
+    kind: Kind
+    service: str = ""
+    text: str = ""
+    after_s: float = 0.0
+    crash: state.Crash | None = None
+
+
+def encode(event: Event) -> bytes:
+    """One line of JSON."""
+    return orjson.dumps(event) + b"\n"
+
+
+def decode(line: bytes) -> Event:
+    """The event of a line that `encode` made. Raises `ValueError` for any other."""
+    fields = orjson.loads(line)
+    if not isinstance(fields, dict):
+        raise ValueError(f"got {line[:80]!r}, expected an event")
+    crash = fields.get("crash")
+    if crash is not None:
+        crash = state.Crash(**{**crash, "last_lines": tuple(crash["last_lines"])})
+    return Event(**{**fields, "kind": Kind(fields["kind"]), "crash": crash})

@@ -1,0 +1,109 @@
+"""Whether a service is ready: cheap questions, asked again with growing pauses until the answer is yes."""
+
+import asyncio
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Protocol
+
+# First looks come fast, since a second start should take seconds in all; later ones leave the CPU to the services.
+FIRST_PAUSE_S = 0.02
+LAST_PAUSE_S = 0.1
+GROWTH = 1.3
+ANSWER_TIMEOUT_S = 2.0
+
+
+class Probe(Protocol):
+    """One question to a service."""
+
+    async def why_not(self) -> str | None:
+        """None where it is ready, else what is missing."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Status and body of an HTTP answer."""
+
+    status: int
+    body: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Http:
+    """Ready where GET 127.0.0.1:`port``path` answers 200."""
+
+    port: int
+    path: str = "/readyz"
+
+    async def why_not(self) -> str | None:
+        """The first line of the refusal, or that nobody listens."""
+        answer = await get(self.port, self.path)
+        if answer is None:
+            return f"nothing answers on port {self.port}"
+        if answer.status == 200:
+            return None
+        lines = answer.body.decode("utf-8", errors="replace").strip().splitlines()
+        return lines[0] if lines else f"status {answer.status}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """Ready where the service has written a file."""
+
+    path: pathlib.Path
+
+    async def why_not(self) -> str | None:
+        """That the file is not there."""
+        # One stat of a local file: a thread would cost more.
+        return None if self.path.exists() else f"{self.path.name} is not written yet"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Tcp:
+    """Ready where somebody listens."""
+
+    port: int
+
+    async def why_not(self) -> str | None:
+        """That nobody listens."""
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:
+            return f"nothing listens on port {self.port}"
+        writer.close()
+        return None
+
+
+async def wait(probe: Probe) -> None:
+    """Returns once the probe is content."""
+    pause_s = FIRST_PAUSE_S
+    while await probe.why_not() is not None:
+        await asyncio.sleep(pause_s)
+        pause_s = min(LAST_PAUSE_S, pause_s * GROWTH)
+
+
+async def get(port: int, path: str, headers: Mapping[str, str] | None = None) -> Answer | None:
+    """The answer of 127.0.0.1 to a GET; None where there is none in time.
+
+    HTTP/1.0, so that the answer ends with the connection and is never in chunks.
+    """
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                lines = [f"GET {path} HTTP/1.0", "Host: 127.0.0.1", *(f"{k}: {v}" for k, v in (headers or {}).items())]
+                writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+                return _parse(await reader.read(-1))
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return None
+
+
+def _parse(payload: bytes) -> Answer | None:
+    head, separator, body = payload.partition(b"\r\n\r\n")
+    words = head.split(None, 2)
+    if not separator or len(words) < 2 or not words[1].isdigit():
+        return None
+    return Answer(status=int(words[1]), body=body)

@@ -1,0 +1,262 @@
+"""The one parent of a cluster's processes: starts them, watches them, starts crashed ones again, ends them all."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+
+import orjson
+
+from carico_core.domain import errors
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import logs, nats_bus, tasks
+from carico_core.wire import subjects
+from carico_local.cgroups import sweep
+from carico_local.cluster import backoff, events, ports, processes, readiness, state, topology
+from carico_local.cluster import plan as plans
+
+START_TIMEOUT_S = 60.0
+# A node first lets its Pods end: their grace period in a local cluster is short.
+STOP_GRACE_S = 10.0
+LAST_LINES = 15
+LOGS_LOOKED_AT_EVERY_S = 5.0
+
+Tell = Callable[[events.Event], None]
+
+
+class StartFailed(errors.CaricoError):
+    """The cluster did not become ready."""
+
+    def __init__(self, why: str, crash: state.Crash | None = None) -> None:
+        self.crash = crash
+        super().__init__(why)
+
+
+class Supervisor:
+    """One run of a cluster. `restart`: crashed services are started again, as Kubernetes would."""
+
+    def __init__(
+        self, plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], *,
+        clock: clocks.Clock, tell: Tell, restart: bool,
+    ) -> None:  # fmt: skip
+        self._plan = plan
+        self._paths = paths
+        self._clock = clock
+        self._tell = tell
+        self._restart = restart
+        self._began_s = clock.monotonic_s()
+        self._log = logs.get("supervisor", cluster=plan.name)
+        self._where = topology.addresses(plan, ports.choose(plan.name, topology.ports_needed(plan)))
+        # Read by `down` to find every process of this cluster, whoever started it.
+        self._mark = f"CARICO_CLUSTER_RUN={paths.root}"
+        self._environ = {**environ, "CARICO_CLUSTER_RUN": str(paths.root), "PYTHONUNBUFFERED": "1"}
+        self._children: dict[str, processes.Child] = {}
+        self._ready: set[str] = set()
+        self._restarts: dict[str, int] = {}
+        self._crashes: list[state.Crash] = []
+        self._notes: list[str] = list(plan.warnings)
+        self._phase = state.Phase.STARTING
+        self._failure: str | None = None
+        self._started_ns = clock.wall_ns()
+
+    async def run(self, stop: tasks.Stop) -> bool:
+        """True where the cluster came up and was ended in order. Everything has ended when this returns."""
+        for directory in (self._paths.data / "nodes", self._paths.run, self._paths.logs):
+            directory.mkdir(parents=True, exist_ok=True)
+        topology.write_configuration(self._plan, self._where, self._paths)
+        self._write()
+        stopping = asyncio.ensure_future(stop.wait())
+        running = asyncio.ensure_future(self._up_and_watch())
+        try:
+            await asyncio.wait([stopping, running], return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                self._report_end(running)
+        finally:
+            for task in (stopping, running):
+                task.cancel()
+            await asyncio.gather(stopping, running, return_exceptions=True)
+            await self._end_all()
+        return self._failure is None
+
+    async def _up_and_watch(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            wanted = topology.services(self._plan, self._where, self._paths, self._environ)
+            up = {service.name: asyncio.Event() for service in wanted}
+            for service in wanted:
+                group.create_task(self._keep(service, up), name=service.name)
+            group.create_task(self._bound_logs(), name="logs")
+            try:
+                async with asyncio.timeout(START_TIMEOUT_S):
+                    await asyncio.gather(*(event.wait() for event in up.values()))
+                    await self._until_advertised()
+            except TimeoutError:
+                missing = await self._missing(wanted)
+                raise StartFailed(f"not ready after {START_TIMEOUT_S:.0f} s: {missing}") from None
+            self._phase = state.Phase.READY
+            self._write()
+            self._say(events.Kind.UP)
+
+    async def _keep(self, service: topology.Service, up: Mapping[str, asyncio.Event]) -> None:
+        """Never returns while the cluster lives; starts the service, and again after each crash."""
+        loop = backoff.CrashLoop()
+        if service.after is not None:
+            await up[service.after].wait()
+        while True:
+            # Anew each time: how an agent is started depends on what its node says of itself.
+            current = self._fresh(service.name)
+            began_s = self._clock.monotonic_s()
+            child = await processes.start(current.command)
+            self._children[service.name] = child
+            self._say(events.Kind.STARTED, service.name)
+            self._write()
+            waiting = asyncio.ensure_future(readiness.wait(current.probe))
+            ended = asyncio.ensure_future(child.process.wait())
+            try:
+                await asyncio.wait([waiting, ended], return_when=asyncio.FIRST_COMPLETED)
+                if not ended.done():
+                    self._note_ready(service.name, up[service.name])
+                await ended
+            finally:
+                waiting.cancel()
+                ended.cancel()
+            self._note_crash(service.name, child, first=not up[service.name].is_set())
+            await asyncio.sleep(loop.pause_s(ran_s=self._clock.monotonic_s() - began_s))
+            self._restarts[service.name] = self._restarts.get(service.name, 0) + 1
+            self._say(events.Kind.RESTARTED, service.name)
+
+    def _fresh(self, name: str) -> topology.Service:
+        found = topology.services(self._plan, self._where, self._paths, self._environ)
+        return next(service for service in found if service.name == name)
+
+    def _note_ready(self, name: str, up: asyncio.Event) -> None:
+        self._ready.add(name)
+        up.set()
+        if name.startswith("node/"):
+            said = topology.read_ready(self._paths, name.removeprefix("node/"))
+            if said.get("fallback"):
+                self._note(f"nodes run without cgroups ({said.get('reason')}): fallback {said['fallback']}")
+        self._say(events.Kind.READY, name)
+        self._write()
+
+    def _note(self, text: str) -> None:
+        if text not in self._notes:
+            self._notes.append(text)
+            self._say(events.Kind.NOTE, text=text)
+
+    def _note_crash(self, name: str, child: processes.Child, *, first: bool) -> None:
+        """Records a service that ended by itself. Raises `StartFailed` where it is not to be started again."""
+        self._ready.discard(name)
+        code = child.process.returncode
+        crash = state.Crash(
+            service=name,
+            at_ns=self._clock.wall_ns(),
+            how=processes.exit_text(0 if code is None else code),
+            last_lines=tuple(processes.last_lines(child.command.log, LAST_LINES)),
+        )
+        self._crashes = [*self._crashes[-49:], crash]
+        self._tell(events.Event(kind=events.Kind.CRASHED, service=name, text=crash.how, crash=crash))
+        self._write()
+        if first or not self._restart:
+            raise StartFailed(f"{name} ended by itself ({crash.how})", crash)
+
+    async def _until_advertised(self) -> None:
+        """Returns once every node has advertised a capacity and is Ready at the API."""
+        heard: set[str] = set()
+        wanted = set(self._plan.node_names)
+        settings = buses.BusSettings(url=self._where.nats_url)
+        bus = await nats_bus.connect(settings, name="supervisor", clock=self._clock)
+        try:
+            await bus.subscribe(subjects.CAPACITY_ALL, lambda subject, _: heard.add(subjects.node_of(subject)))
+            heard |= {subjects.node_of(subject) for subject, _ in await bus.latest_capacities()}
+            while True:
+                if wanted <= heard and wanted <= await self._ready_nodes():
+                    return
+                await asyncio.sleep(readiness.LAST_PAUSE_S)
+        finally:
+            await bus.close()
+
+    async def _ready_nodes(self) -> set[str]:
+        answer = await readiness.get(self._where.ports[topology.API], "/api/v1/nodes")
+        if answer is None or answer.status != 200:
+            return set()
+        return {
+            item["metadata"]["name"]
+            for item in orjson.loads(answer.body)["items"]
+            for condition in item.get("status", {}).get("conditions", [])
+            if condition["type"] == "Ready" and condition["status"] == "True"
+        }
+
+    async def _missing(self, wanted: list[topology.Service]) -> str:
+        late = [service for service in wanted if service.name not in self._ready]
+        if not late:
+            return "some nodes are not Ready or have not advertised a capacity"
+        reasons = [(service.name, await service.probe.why_not()) for service in late]
+        return "; ".join(f"{name}: {why or 'late'}" for name, why in reasons)
+
+    async def _bound_logs(self) -> None:
+        while True:
+            await asyncio.sleep(LOGS_LOOKED_AT_EVERY_S)
+            for log in self._paths.logs.glob("*.log"):
+                processes.bound_log(log)
+
+    def _report_end(self, running: "asyncio.Future[None]") -> None:
+        """The cluster ended by itself: says why."""
+        error = running.exception()
+        failed = next(iter(_leaves(error, StartFailed)), None)
+        self._failure = str(failed or error or "ended")
+        self._phase = state.Phase.FAILED
+        self._log.error("cluster failed", why=self._failure)
+        crash = failed.crash if isinstance(failed, StartFailed) else None
+        self._tell(events.Event(kind=events.Kind.FAILED, text=self._failure, crash=crash))
+        self._write()
+        if failed is None and error is not None:
+            raise error
+
+    async def _end_all(self) -> None:
+        if self._phase is not state.Phase.FAILED:
+            self._phase = state.Phase.STOPPING
+        self._write()
+        for names in topology.stop_groups(list(self._children)):
+            await processes.stop([self._children[name] for name in names], grace_s=STOP_GRACE_S)
+        roots = [self._paths.data / "nodes" / node for node in self._plan.node_names]
+        await asyncio.to_thread(sweep.sweep, self._plan.name, state_dirs=roots)
+
+    def _say(self, kind: events.Kind, service: str = "", text: str = "") -> None:
+        after_s = self._clock.monotonic_s() - self._began_s
+        self._tell(events.Event(kind=kind, service=service, text=text, after_s=after_s))
+
+    def _write(self) -> None:
+        # Cut short by a full disk, the cluster goes on: only other shells see less of it.
+        with contextlib.suppress(OSError):
+            state.write(self._paths, self._state())
+
+    def _state(self) -> state.ClusterState:
+        me = processes.identify_self()
+        return state.ClusterState(
+            plan=self._plan, phase=self._phase, supervisor=me, mark=self._mark, started_ns=self._started_ns,
+            nats_url=self._where.nats_url, api_url=self._where.api_url,
+            services=tuple(self._service_state(name) for name in topology.service_names(self._plan)),
+            crashes=tuple(self._crashes), notes=tuple(self._notes), failure=self._failure,
+        )  # fmt: skip
+
+    def _service_state(self, name: str) -> state.ServiceState:
+        child = self._children.get(name)
+        return state.ServiceState(
+            name=name,
+            process=child.id if child is not None and child.process.returncode is None else None,
+            ready=name in self._ready,
+            restarts=self._restarts.get(name, 0),
+            http_port=self._where.ports.get(name),
+        )
+
+
+def _leaves(error: BaseException | None, kind: type[BaseException]) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for child in error.exceptions for leaf in _leaves(child, kind)]
+    return [error] if isinstance(error, kind) else []
+
+
+def stripped(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for services: without settings that a shell of another cluster may have set."""
+    foreign = ("NATS_URL", "KUBECONFIG")
+    return {name: value for name, value in environ.items() if not name.startswith("CARICO_") and name not in foreign}
