@@ -1,0 +1,255 @@
+"""The Kubernetes API over raw HTTP and JSON: objects are plain dicts, model classes are never built.
+
+`connect` makes a `KubeClient`; `carico_core.runtime.memory_kube` has the same surface in memory.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import random
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+import orjson
+
+from carico_core.domain import errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube_config, kube_watch, settings
+
+# A dead peer is noticed after KEEPALIVE_IDLE_S + 3 probes, also on a watch that says nothing for minutes.
+KEEPALIVE_IDLE_S = 15
+KEEPALIVE_INTERVAL_S = 5
+KEEPALIVE_PROBES = 3
+REQUEST_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 5.0
+# Answers above this are refused: the largest page of Pods is far smaller (etcd objects are at most 1.5 MiB).
+BODY_LIMIT_BYTES = 256 * 2**20
+
+MirrorEvent = kube_watch.MirrorEvent
+Listed = kube_watch.Listed
+Changed = kube_watch.Changed
+Away = kube_watch.Away
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KubeSettings:
+    """How the Kubernetes API is used."""
+
+    kubeconfig: str = settings.setting(
+        "", help="path of a kubeconfig; empty: this Pod's service account, else ~/.kube/config"
+    )
+    context: str = settings.setting("", help="context of the kubeconfig; empty: its current one")
+    in_flight: int = settings.setting(
+        64,
+        help="most requests at a time, watches apart",
+        why="the API server's own priority levels give one client fewer seats than that",
+        minimum=1,
+        maximum=1024,
+    )
+    rate_per_s: float = settings.setting(
+        0.0,
+        help="most requests a second, watches apart; 0: no limit",
+        unit="1/s",
+        why="the API server limits fairly by itself; for APIs that do not",
+        minimum=0.0,
+    )
+
+
+async def connect(
+    wanted: KubeSettings, *, clock: clocks.Clock, user_agent: str, environ: Mapping[str, str] | None = None
+) -> "KubeClient":
+    """A client of the API that `wanted` names; nothing is sent yet, so the API may start later.
+
+    `environ` may give KUBECONFIG and, in a Pod, KUBERNETES_SERVICE_HOST and _PORT; without them the service is found
+    by its DNS name. Raises `KubeconfigError`.
+    """
+    access = await asyncio.to_thread(
+        kube_config.load, wanted.kubeconfig, context=wanted.context, environ=environ or {}, clock=clock
+    )
+    return KubeClient(access, wanted=wanted, clock=clock, user_agent=user_agent)
+
+
+class KubeClient:
+    """One API server, one session. Errors: `ApiError` and below (it answered), `ApiUnavailable` (it did not)."""
+
+    def __init__(
+        self, access: kube_config.Access, *, wanted: KubeSettings, clock: clocks.Clock, user_agent: str
+    ) -> None:
+        self._access = access
+        self._clock = clock
+        self._rng = random.Random(clock.wall_ns())
+        self._in_flight = asyncio.Semaphore(wanted.in_flight)
+        self._pace = Pace(wanted.rate_per_s, clock=clock)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=access.tls or True, socket_factory=_keepalive_socket),
+            headers={"User-Agent": user_agent, "Accept": "application/json"},
+            # The API's redirects and cookies are not ours to follow; the kubeconfig names the only proxy.
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+        )
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> Any:
+        """The decoded JSON of the answer. `body` is encoded as JSON; raises `ApiError` or `ApiUnavailable`."""
+        data = None if body is None else orjson.dumps(body)
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
+        name = f"{method} {path}"
+        async with self._in_flight:
+            await self._pace.wait()
+            async with self._open(name, timeout, params=params, data=data, content_type=content_type) as response:
+                payload = await response.read()
+        try:
+            return orjson.loads(payload)
+        except orjson.JSONDecodeError as error:
+            raise errors.ApiUnavailable(f"{name}: the answer is not JSON: {payload[:80]!r}") from error
+
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        idle_timeout_s: float | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """The bytes of the answer as they arrive; ends where the server ends it.
+
+        Raises `ApiUnavailable` where it breaks off, or says nothing for `idle_timeout_s`.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)
+        async with self._open(f"{method} {path}", timeout, params=params) as response:
+            async for chunk in response.content.iter_any():
+                yield chunk
+
+    def mirror(
+        self,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        options: kube_watch.Options = kube_watch.DEFAULT_OPTIONS,
+    ) -> AsyncGenerator[kube_watch.MirrorEvent, None]:
+        """List and watch of one collection for ever: see `kube_watch.mirror`."""
+        return kube_watch.mirror(self, path, params=params or {}, clock=self._clock, rng=self._rng, options=options)
+
+    async def close(self) -> None:
+        """Nothing; all connections are closed."""
+        await self._session.close()
+
+    @contextlib.asynccontextmanager
+    async def _open(
+        self,
+        name: str,
+        timeout: aiohttp.ClientTimeout,
+        *,
+        params: Mapping[str, str] | None = None,
+        data: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A response of status 2xx; every other outcome is one of our errors."""
+        try:
+            response = await self._send(name, timeout, params=params, data=data, content_type=content_type)
+            async with response:
+                if response.status >= 300:
+                    raise to_error(response.status, await response.read(), name)
+                yield response
+        except TimeoutError as error:
+            raise errors.ApiUnavailable(f"{name}: no answer in time from {self._access.server}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise errors.ApiUnavailable(f"{name}: {self._access.server} cannot be reached: {reason}") from error
+
+    async def _send(
+        self,
+        name: str,
+        timeout: aiohttp.ClientTimeout,
+        *,
+        params: Mapping[str, str] | None,
+        data: bytes | None,
+        content_type: str,
+    ) -> aiohttp.ClientResponse:
+        method, path = name.split(" ", 1)
+        for attempt in (1, 2):
+            headers = {} if data is None else {"Content-Type": content_type}
+            authorization = await self._access.credentials.authorization()
+            if authorization is not None:
+                headers["Authorization"] = authorization
+            response = await self._session.request(
+                method,
+                self._access.server + path,
+                params=params,
+                data=data,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+                proxy=self._access.proxy,
+                server_hostname=self._access.server_hostname,
+            )
+            if response.status != 401 or attempt == 2:
+                break
+            # A token that was rotated meanwhile: read or make it again, once.
+            response.release()
+            self._access.credentials.expire()
+        return response
+
+
+class Pace:
+    """Spaces requests to a rate: each takes the next slot, and waits for it."""
+
+    def __init__(self, rate_per_s: float, *, clock: clocks.Clock) -> None:
+        self._period_s = 1.0 / rate_per_s if rate_per_s > 0 else 0.0
+        self._clock = clock
+        self._next_s = float("-inf")
+
+    async def wait(self) -> None:
+        """Nothing, once it is this request's turn."""
+        if not self._period_s:
+            return
+        now_s = self._clock.monotonic_s()
+        slot_s = max(now_s, self._next_s)
+        self._next_s = slot_s + self._period_s
+        if slot_s > now_s:
+            await asyncio.sleep(slot_s - now_s)
+
+
+_ERROR_OF_STATUS: dict[int, type[errors.ApiError]] = {
+    400: errors.Invalid,
+    401: errors.Forbidden,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    410: errors.Gone,
+    422: errors.Invalid,
+}
+
+
+def to_error(status: int, payload: bytes, request: str) -> errors.ApiError | errors.ApiUnavailable:
+    """The error of an answer that is not 2xx: 408, 429 and 5xx may pass, all else is the API's refusal."""
+    reason, message = "", ""
+    with contextlib.suppress(orjson.JSONDecodeError):
+        document = orjson.loads(payload)
+        if isinstance(document, dict):
+            reason, message = str(document.get("reason") or ""), str(document.get("message") or "")
+    message = message or payload[:200].decode(errors="replace").strip()
+    if status in (408, 429) or status >= 500:
+        return errors.ApiUnavailable(f"{request}: {status} {reason}: {message}")
+    known = _ERROR_OF_STATUS.get(status, errors.ApiError)
+    return known(status=status, reason=reason, message=message, request=request)
+
+
+def _keepalive_socket(address: Any) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    connection = socket.socket(family=family, type=kind, proto=protocol)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+    return connection

@@ -1,0 +1,301 @@
+"""How the Kubernetes API is reached: in-cluster files or a kubeconfig, as one `Access`.
+
+Plain kubeconfigs (token, token file, client certificate, basic auth) are read here. The `kubernetes` package costs
+some 30 MB and half a second to import, so it is imported only where a user needs an exec plugin or an auth provider.
+"""
+
+import asyncio
+import base64
+import binascii
+import dataclasses
+import os.path
+import pathlib
+import ssl
+import tempfile
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import yaml
+
+from carico_core.domain import errors
+from carico_core.runtime import clock as clocks
+
+# https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
+SERVICE_ACCOUNT = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
+# client-go reads a token file again after this long (transport/token_source.go); kubelets rotate it at 80 % of its life
+TOKEN_FILE_PERIOD_S = 60.0
+
+
+class Credentials(Protocol):
+    """What a request carries in its Authorization header."""
+
+    async def authorization(self) -> str | None:
+        """The header's value, or None for a client known by its certificate alone."""
+        ...
+
+    def expire(self) -> None:
+        """Forget what is cached: the API answered 401."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """One way to one API server."""
+
+    server: str
+    tls: ssl.SSLContext | None
+    credentials: Credentials
+    server_hostname: str | None = None
+    proxy: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FixedCredentials:
+    """An Authorization value that never changes."""
+
+    value: str | None = None
+
+    async def authorization(self) -> str | None:
+        """The value."""
+        return self.value
+
+    def expire(self) -> None:
+        """Nothing: there is no other value."""
+
+
+class FileCredentials:
+    """A bearer token in a file that is rotated."""
+
+    def __init__(self, path: pathlib.Path, *, clock: clocks.Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._token = ""
+        self._read_at_s = float("-inf")
+
+    async def authorization(self) -> str | None:
+        """`Bearer <token>`; the file is read again each minute, and the last token kept where that fails."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._read_at_s >= TOKEN_FILE_PERIOD_S:
+            try:
+                # A few hundred bytes of tmpfs: cheaper than a thread.
+                self._token = self._path.read_text().strip()
+            except OSError as error:
+                if not self._token:
+                    raise errors.ApiUnavailable(f"token file {self._path} cannot be read: {error.strerror}") from error
+            self._read_at_s = now_s
+        return f"Bearer {self._token}"
+
+    def expire(self) -> None:
+        """Read the file at the next request."""
+        self._read_at_s = float("-inf")
+
+
+class PluginCredentials:
+    """A token that an exec plugin or auth provider makes, through the `kubernetes` package."""
+
+    def __init__(self, loader: Any, configuration: Any) -> None:
+        self._loader = loader
+        self._configuration = configuration
+        self._lock = asyncio.Lock()
+        self._expired = False
+
+    async def authorization(self) -> str | None:
+        """The newest token; a plugin may run a process, so it runs in a thread."""
+        async with self._lock:
+            return await asyncio.to_thread(self._refresh)
+
+    def expire(self) -> None:
+        """Run the plugin at the next request."""
+        self._expired = True
+
+    def _refresh(self) -> str | None:
+        if self._expired:
+            self._loader.load_and_set(self._configuration)
+            self._expired = False
+        elif self._configuration.refresh_api_key_hook is not None:
+            self._configuration.refresh_api_key_hook(self._configuration)
+        value = self._configuration.api_key.get("BearerToken")
+        return None if value is None else str(value)
+
+
+def load(kubeconfig: str, *, context: str, environ: Mapping[str, str], clock: clocks.Clock) -> Access:
+    """The access that `kubeconfig` (a path), else this Pod's service account, else $KUBECONFIG or ~/.kube/config gives.
+
+    Blocks: a plugin may run a process. Raises `KubeconfigError` with one line that a person can act on.
+    """
+    if not kubeconfig and (SERVICE_ACCOUNT / "token").is_file():
+        return in_cluster(SERVICE_ACCOUNT, environ=environ, clock=clock)
+    path = kubeconfig or environ.get("KUBECONFIG") or "~/.kube/config"
+    return from_file(pathlib.Path(path.split(os.path.pathsep)[0]).expanduser(), context=context, clock=clock)
+
+
+def in_cluster(folder: pathlib.Path, *, environ: Mapping[str, str], clock: clocks.Clock) -> Access:
+    """The access of a Pod's service account."""
+    host = environ.get("KUBERNETES_SERVICE_HOST", "kubernetes.default.svc")
+    port = environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if ":" in host:
+        host = f"[{host}]"
+    tls = _tls_context(f"{folder}", cafile=str(folder / "ca.crt"), cadata=None, verify=True)
+    return Access(server=f"https://{host}:{port}", tls=tls, credentials=FileCredentials(folder / "token", clock=clock))
+
+
+def from_file(path: pathlib.Path, *, context: str, clock: clocks.Clock) -> Access:
+    """The access that one kubeconfig file describes; `context` empty means its current one."""
+    document = _read(path)
+    name = context or document.get("current-context") or ""
+    if not name:
+        raise errors.KubeconfigError(
+            f"kubeconfig {path}: no context: set current-context, or name one of {_names(document, 'contexts')}"
+        )
+    chosen = _entry(path, document, "contexts", "context", name)
+    cluster = _entry(path, document, "clusters", "cluster", str(chosen.get("cluster", "")))
+    user = _entry(path, document, "users", "user", str(chosen["user"])) if chosen.get("user") else {}
+    server = str(cluster.get("server", "")).rstrip("/")
+    if not server.startswith(("http://", "https://")):
+        raise errors.KubeconfigError(f"kubeconfig {path}: cluster of context {name!r} has no http(s) server URL")
+    if "exec" in user or "auth-provider" in user:
+        return _from_plugin(path, document, name=name, cluster=cluster, server=server)
+    tls = _file_tls(path, cluster=cluster, user=user) if server.startswith("https") else None
+    credentials = _file_credentials(path, user, clock=clock)
+    return _access(server, tls=tls, cluster=cluster, credentials=credentials)
+
+
+def _access(server: str, *, tls: ssl.SSLContext | None, cluster: Mapping[str, Any], credentials: Credentials) -> Access:
+    return Access(
+        server=server,
+        tls=tls,
+        credentials=credentials,
+        server_hostname=cluster.get("tls-server-name"),
+        proxy=cluster.get("proxy-url"),
+    )
+
+
+def _read(path: pathlib.Path) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(path.read_text())
+    except FileNotFoundError as error:
+        raise errors.KubeconfigError(
+            f"kubeconfig {path} does not exist: start a cluster, or set KUBECONFIG or --kubeconfig to yours"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise errors.KubeconfigError(f"kubeconfig {path} cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise errors.KubeconfigError(f"kubeconfig {path} is not YAML: {_one_line(error)}") from error
+    if not isinstance(document, dict):
+        raise errors.KubeconfigError(
+            f"kubeconfig {path} is not a kubeconfig: expected a mapping with clusters, contexts and users"
+        )
+    return document
+
+
+def _entry(path: pathlib.Path, document: Mapping[str, Any], section: str, key: str, name: str) -> dict[str, Any]:
+    for item in _items(document, section):
+        if item.get("name") == name:
+            value = item.get(key) or {}
+            if isinstance(value, dict):
+                return value
+    raise errors.KubeconfigError(f"kubeconfig {path}: no {key} {name!r}; it has {_names(document, section)}")
+
+
+def _items(document: Mapping[str, Any], section: str) -> list[dict[str, Any]]:
+    items = document.get(section)
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def _names(document: Mapping[str, Any], section: str) -> str:
+    return ", ".join(str(item.get("name")) for item in _items(document, section)) or f"no {section}"
+
+
+def _file_credentials(path: pathlib.Path, user: Mapping[str, Any], *, clock: clocks.Clock) -> Credentials:
+    if user.get("token"):
+        return FixedCredentials(value=f"Bearer {user['token']}")
+    if user.get("tokenFile"):
+        return FileCredentials(path.parent / str(user["tokenFile"]), clock=clock)
+    if "username" in user and "password" in user:
+        pair = base64.b64encode(f"{user['username']}:{user['password']}".encode()).decode()
+        return FixedCredentials(value=f"Basic {pair}")
+    return FixedCredentials()
+
+
+def _file_tls(path: pathlib.Path, *, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
+    authority = _pem(path, cluster, "certificate-authority")
+    verify = not cluster.get("insecure-skip-tls-verify", False)
+    tls = _tls_context(f"kubeconfig {path}", cafile=None, cadata=authority, verify=verify)
+    certificate, key = _pem(path, user, "client-certificate"), _pem(path, user, "client-key")
+    if certificate is not None and key is not None:
+        _load_pair(path, tls, certificate, key)
+    return tls
+
+
+def _pem(path: pathlib.Path, section: Mapping[str, Any], key: str) -> str | None:
+    """The PEM text of `<key>-data` (base64), or of the file that `<key>` names beside the kubeconfig."""
+    try:
+        if section.get(f"{key}-data"):
+            return base64.b64decode(str(section[f"{key}-data"]), validate=True).decode()
+        if section.get(key):
+            return (path.parent / str(section[key])).read_text()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise errors.KubeconfigError(f"kubeconfig {path}: {key}-data is not base64 of a PEM text") from error
+    except OSError as error:
+        raise errors.KubeconfigError(
+            f"kubeconfig {path}: {key} {section[key]} cannot be read: {error.strerror}"
+        ) from error
+    return None
+
+
+def _tls_context(where: str, *, cafile: str | None, cadata: str | None, verify: bool) -> ssl.SSLContext:
+    try:
+        tls = ssl.create_default_context(cafile=cafile, cadata=cadata)
+    except (OSError, ValueError) as error:
+        raise errors.KubeconfigError(
+            f"{where}: the certificate authority cannot be used: {_one_line(error)}; expected PEM certificates"
+        ) from error
+    if not verify:
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+    return tls
+
+
+def _load_pair(path: pathlib.Path, tls: ssl.SSLContext, certificate: str, key: str) -> None:
+    # OpenSSL reads pairs from files alone; this one is readable by us only and gone at once.
+    with tempfile.NamedTemporaryFile("w", prefix="carico-", suffix=".pem") as pair:
+        pair.write(f"{certificate}\n{key}\n")
+        pair.flush()
+        try:
+            tls.load_cert_chain(pair.name)
+        except (OSError, ValueError) as error:
+            raise errors.KubeconfigError(
+                f"kubeconfig {path}: client certificate and key cannot be used: {_one_line(error)}"
+            ) from error
+
+
+def _from_plugin(
+    path: pathlib.Path, document: dict[str, Any], *, name: str, cluster: Mapping[str, Any], server: str
+) -> Access:
+    import kubernetes.client
+    import kubernetes.config
+    import kubernetes.config.kube_config
+
+    # The package has no type information.
+    make_loader: Any = kubernetes.config.kube_config.KubeConfigLoader
+    configuration = kubernetes.client.Configuration()
+    try:
+        loader = make_loader(document, active_context=name, config_base_path=str(path.parent))
+        loader.load_and_set(configuration)
+    except (kubernetes.config.ConfigException, KeyError, TypeError, OSError) as error:
+        raise errors.KubeconfigError(f"kubeconfig {path}: {_one_line(error)}") from error
+    if not configuration.api_key and not configuration.cert_file:
+        raise errors.KubeconfigError(
+            f"kubeconfig {path}: the plugin of context {name!r} gave no token and no certificate: run it by hand"
+        )
+    tls = None
+    if server.startswith("https"):
+        verify = not cluster.get("insecure-skip-tls-verify", False)
+        tls = _tls_context(f"kubeconfig {path}", cafile=configuration.ssl_ca_cert, cadata=None, verify=verify)
+        if configuration.cert_file:
+            tls.load_cert_chain(configuration.cert_file, configuration.key_file)
+    return _access(server, tls=tls, cluster=cluster, credentials=PluginCredentials(loader, configuration))
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,325 @@
+"""Objects of the Kubernetes API <-> `carico_core.domain.cluster`, and the bodies of what CARICO writes.
+
+Every parser raises `ValueError` alone, with the path of the bad field.
+"""
+
+import datetime
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from carico_core.domain import cluster, quantity
+
+# The kubelet marks the API's copy of a static Pod, and the Pod itself, so.
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+SOURCE_ANNOTATION = "kubernetes.io/config.source"
+DEFAULT_SCHEDULER = "default-scheduler"
+# https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/: note is at most 1 kB.
+NOTE_LIMIT_BYTES = 1024
+# What the scheduler compares with a node's allocatable today.
+EVALUATED_RESOURCES = frozenset({"cpu", "memory"})
+
+Object = Mapping[str, Any]
+
+
+def parse_pod(obj: Object) -> cluster.Pod:
+    """The Pod that an API object describes. Raises `ValueError` with the path of the bad field."""
+    metadata, spec = _mapping(obj, "metadata"), _mapping(obj, "spec")
+    status = _mapping(obj, "status")
+    containers = _objects(spec, "containers", "spec.")
+    owner = _controller(metadata)
+    requests = pod_requests(obj)
+    return cluster.Pod(
+        namespace=_required(metadata, "namespace", "metadata."),
+        name=_required(metadata, "name", "metadata."),
+        uid=_required(metadata, "uid", "metadata."),
+        resource_version=_text(metadata, "resourceVersion", "metadata."),
+        scheduler_name=_text(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER,
+        node_name=_text(spec, "nodeName", "spec.") or None,
+        phase=_text(status, "phase", "status.") or "Pending",
+        priority=_integer(spec, "priority", "spec."),
+        created_at_s=_instant_s(_required(metadata, "creationTimestamp", "metadata."), "metadata.creationTimestamp"),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        labels=_texts(metadata, "labels", "metadata."),
+        node_selector=_texts(spec, "nodeSelector", "spec."),
+        tolerations=_tolerations(spec),
+        owner=owner,
+        image=_text(containers[0], "image", "spec.containers[0].") if containers else "",
+        is_baseline=_is_baseline(metadata, owner),
+        request_cores=requests.get("cpu", 0.0),
+        request_bytes=requests.get("memory", 0.0),
+        unsupported=unsupported(spec, requests),
+        scheduling_gates=tuple(_text(gate, "name") for gate in _objects(spec, "schedulingGates", "spec.")),
+    )
+
+
+def parse_node(obj: Object) -> cluster.Node:
+    """The Node that an API object describes. Raises `ValueError` with the path of the bad field."""
+    metadata, spec, status = _mapping(obj, "metadata"), _mapping(obj, "spec"), _mapping(obj, "status")
+    # A kubelet that has not reported yet leaves both empty: nothing fits, which is the truth of that moment.
+    field = "allocatable" if status.get("allocatable") else "capacity"
+    amounts = _amounts(status, field, "status.")
+    conditions = _objects(status, "conditions", "status.")
+    return cluster.Node(
+        name=_required(metadata, "name", "metadata."),
+        uid=_text(metadata, "uid", "metadata."),
+        resource_version=_text(metadata, "resourceVersion", "metadata."),
+        labels=_texts(metadata, "labels", "metadata."),
+        taints=_taints(spec),
+        unschedulable=spec.get("unschedulable") is True,
+        ready=any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        allocatable_cores=amounts.get("cpu", 0.0),
+        allocatable_bytes=amounts.get("memory", 0.0),
+        pod_limit=int(amounts.get("pods", cluster.DEFAULT_POD_LIMIT)),
+    )
+
+
+def pod_requests(obj: Object) -> dict[str, float]:
+    """What a Pod asks for per resource, as the Kubernetes scheduler sums it.
+
+    The larger of (containers and sidecars together) and (each init container with the sidecars started before it),
+    then what the Pod states for itself in place of the sum, plus the runtime's overhead. Source: PodRequests in
+    k8s.io/component-helpers/resource/helpers.go.
+    """
+    spec = _mapping(obj, "spec")
+    running: dict[str, float] = {}
+    for index, container in enumerate(_objects(spec, "containers", "spec.")):
+        _add(running, _container_requests(container, f"spec.containers[{index}]."))
+    sidecars: dict[str, float] = {}
+    starting: dict[str, float] = {}
+    for index, container in enumerate(_objects(spec, "initContainers", "spec.")):
+        requests = _container_requests(container, f"spec.initContainers[{index}].")
+        if container.get("restartPolicy") == "Always":
+            _add(running, requests)
+            _add(sidecars, requests)
+            _raise_to(starting, sidecars)
+        else:
+            _add(requests, sidecars)
+            _raise_to(starting, requests)
+    _raise_to(running, starting)
+    running |= _container_requests(spec, "spec.") if spec.get("resources") else {}
+    _add(running, _amounts(spec, "overhead", "spec."))
+    return running
+
+
+def unsupported(spec: Object, requests: Mapping[str, float]) -> tuple[str, ...]:
+    """The names of hard constraints that a Pod states and the scheduler does not evaluate; soft ones are left out."""
+    affinity = _mapping(spec, "affinity", "spec.")
+    found = [
+        f"{kind}.{_REQUIRED}"
+        for kind in ("nodeAffinity", "podAffinity", "podAntiAffinity")
+        if _mapping(affinity, kind, "spec.affinity.").get(_REQUIRED)
+    ]
+    spreads = _objects(spec, "topologySpreadConstraints", "spec.")
+    if any(item.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for item in spreads):
+        found.append("topologySpreadConstraints.DoNotSchedule")
+    if _has_host_ports(spec):
+        found.append("hostPorts")
+    if any(volume.get("persistentVolumeClaim") or volume.get("ephemeral") for volume in _volumes(spec)):
+        found.append("volumes.persistentVolumeClaim")
+    if spec.get("resourceClaims"):
+        found.append("resourceClaims")
+    found.extend(f"requests.{name}" for name in sorted(requests) if name not in EVALUATED_RESOURCES and requests[name])
+    return tuple(found)
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def binding_body(
+    *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """A v1 Binding with the Pod's UID as precondition; its annotations end up on the Pod."""
+    metadata: dict[str, Any] = {"namespace": namespace, "name": name, "uid": uid}
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+
+
+def event_body(
+    regarding: Mapping[str, str],
+    *,
+    name: str,
+    reason: str,
+    action: str,
+    note: str,
+    controller: str,
+    instance: str,
+    at_ns: int,
+    warning: bool = False,
+) -> dict[str, Any]:
+    """An events.k8s.io/v1 Event about `regarding` (apiVersion, kind, namespace, name, uid)."""
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        # Events about objects without a namespace (Nodes) live in "default", as kubectl describe expects.
+        "metadata": {"namespace": regarding.get("namespace") or "default", "name": name},
+        "regarding": dict(regarding),
+        "reason": reason,
+        "action": action,
+        "note": note.encode()[:NOTE_LIMIT_BYTES].decode(errors="ignore"),
+        "type": "Warning" if warning else "Normal",
+        "eventTime": format_instant(at_ns),
+        "reportingController": controller,
+        "reportingInstance": instance,
+    }
+
+
+def format_instant(at_ns: int) -> str:
+    """RFC 3339 with microseconds, as MicroTime fields are written.
+
+    >>> format_instant(1_000)
+    '1970-01-01T00:00:00.000001Z'
+    """
+    instant = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=at_ns // 1000)
+    return instant.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_instant(text: str) -> float:
+    """Unix seconds of an RFC 3339 time. Raises `ValueError`.
+
+    >>> parse_instant("1970-01-01T00:00:01Z")
+    1.0
+    """
+    instant = datetime.datetime.fromisoformat(text)
+    if instant.tzinfo is None:
+        raise ValueError(f"got {text!r}, expected a time zone")
+    return instant.timestamp()
+
+
+def _is_baseline(metadata: Object, owner: cluster.Owner | None) -> bool:
+    annotations = _mapping(metadata, "annotations", "metadata.")
+    if MIRROR_ANNOTATION in annotations or annotations.get(SOURCE_ANNOTATION) in ("file", "http"):
+        return True
+    return owner is not None and owner.kind in ("DaemonSet", "Node")
+
+
+def _controller(metadata: Object) -> cluster.Owner | None:
+    for index, reference in enumerate(_objects(metadata, "ownerReferences", "metadata.")):
+        if reference.get("controller") is True:
+            path = f"metadata.ownerReferences[{index}]."
+            kind, name = _required(reference, "kind", path), _required(reference, "name", path)
+            return cluster.Owner(kind=kind, name=name, uid=_text(reference, "uid", path))
+    return None
+
+
+def _tolerations(spec: Object) -> tuple[cluster.Toleration, ...]:
+    return tuple(
+        cluster.Toleration(
+            key=_text(item, "key", path),
+            operator=_text(item, "operator", path) or "Equal",
+            value=_text(item, "value", path),
+            effect=_text(item, "effect", path),
+        )
+        for path, item in _numbered(_objects(spec, "tolerations", "spec."), "spec.tolerations")
+    )
+
+
+def _taints(spec: Object) -> tuple[cluster.Taint, ...]:
+    return tuple(
+        cluster.Taint(
+            key=_required(item, "key", path), value=_text(item, "value", path), effect=_required(item, "effect", path)
+        )
+        for path, item in _numbered(_objects(spec, "taints", "spec."), "spec.taints")
+    )
+
+
+def _volumes(spec: Object) -> list[Object]:
+    return _objects(spec, "volumes", "spec.")
+
+
+def _has_host_ports(spec: Object) -> bool:
+    # On the host's network every container port is a host port, also before the API server's defaults say so.
+    key = "containerPort" if spec.get("hostNetwork") is True else "hostPort"
+    containers = _objects(spec, "containers", "spec.") + _objects(spec, "initContainers", "spec.")
+    return any(port.get(key) for container in containers for port in _objects(container, "ports"))
+
+
+def _container_requests(container: Object, path: str) -> dict[str, float]:
+    """Requests, and limits where no request is stated: the API server's own default."""
+    resources = _mapping(container, "resources", path)
+    return _amounts(resources, "limits", f"{path}resources.") | _amounts(resources, "requests", f"{path}resources.")
+
+
+def _add(total: dict[str, float], more: Mapping[str, float]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0.0) + amount
+
+
+def _raise_to(total: dict[str, float], least: Mapping[str, float]) -> None:
+    for name, amount in least.items():
+        total[name] = max(total.get(name, 0.0), amount)
+
+
+def _amounts(obj: Object, key: str, path: str) -> dict[str, float]:
+    return {name: _amount(value, f"{path}{key}.{name}") for name, value in _mapping(obj, key, path).items()}
+
+
+def _amount(value: object, path: str) -> float:
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise ValueError(f"{path}: got {value!r}, expected a Kubernetes quantity such as 250m or 1Gi")
+    return _at(path, quantity.parse_quantity, value)
+
+
+def _instant_s(text: str, path: str) -> float:
+    return _at(path, parse_instant, text)
+
+
+def _at(path: str, parse: Callable[[Any], float], value: object) -> float:
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _numbered(items: Iterable[Object], path: str) -> list[tuple[str, Object]]:
+    return [(f"{path}[{index}].", item) for index, item in enumerate(items)]
+
+
+def _mapping(obj: Object, key: str, path: str = "") -> Object:
+    value = obj.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{path}{key}: got {type(value).__name__}, expected an object")
+    return value
+
+
+def _objects(obj: Object, key: str, path: str = "") -> list[Object]:
+    value = obj.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+        raise ValueError(f"{path}{key}: got {type(value).__name__}, expected a list of objects")
+    return value
+
+
+def _texts(obj: Object, key: str, path: str) -> dict[str, str]:
+    values = _mapping(obj, key, path)
+    return {name: _text(values, name, f"{path}{key}.") for name in values}
+
+
+def _text(obj: Object, key: str, path: str = "") -> str:
+    value = obj.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ValueError(f"{path}{key}: got {type(value).__name__}, expected a string")
+    return value
+
+
+def _required(obj: Object, key: str, path: str) -> str:
+    text = _text(obj, key, path)
+    if not text:
+        raise ValueError(f"{path}{key}: missing")
+    return text
+
+
+def _integer(obj: Object, key: str, path: str) -> int:
+    value = obj.get(key)
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{path}{key}: got {value!r}, expected an integer")
+    return value
