@@ -1,5 +1,7 @@
 """From samples to a state: batches, models, the merge with the cluster's, events between two updates."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -238,3 +240,15 @@ def test_usage_that_is_no_number_never_reads_as_room() -> None:
     assert state.estimate.capacity == 0.0
     assert state.signal == 0.0
     assert state.estimate.mode == "saturated"
+
+
+def test_a_node_without_any_usage_teaches_the_scalar_filter_nothing() -> None:
+    """An emulated node without a process reads exactly 0: its signal is the cap, which is no baseline."""
+    chosen = config("dual")
+    node = Node(dataclasses.replace(chosen, node=dataclasses.replace(chosen.node, signal_mode="trace")))
+    for _ in range(5):
+        state = node.second(0.0, 0.0)
+    assert state.signal == 1000.0
+    assert state.innovation == {}
+    assert state.estimate.baseline["signal"][0] == pytest.approx(1.3)
+    assert state.estimate.capacity == pytest.approx(1.3)

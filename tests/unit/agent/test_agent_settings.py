@@ -73,3 +73,16 @@ def test_pods_may_go_uncounted() -> None:
     pods = service.open_pods(load("--node", "n", "--pod-events", "none"), clock=clocks.FakeClock())
     assert isinstance(pods, no_pods.NoPods)
     assert pods.current().running == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("flags", "mode"),
+    [
+        ((), "sigma1u1"),
+        (("--estimator", "dual"), "trace"),
+        (("--estimator", "dual", "--signal-mode", "sigma1u1"), "sigma1u1"),
+        (("--signal-mode", "trace"), "trace"),
+    ],
+)
+def test_the_signal_goes_by_the_estimator_unless_told(flags: tuple[str, ...], mode: str) -> None:
+    assert configuration.signal_mode(load("--node", "n", *flags)) == mode

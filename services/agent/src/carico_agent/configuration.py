@@ -4,6 +4,7 @@ import numpy as np
 
 from carico_agent import pipeline, settings
 from carico_agent.telemetry import panel
+from carico_core.numerics import signal
 from carico_core.numerics.estimators import base
 
 # A model of the cluster that has not come for this many leases is no longer merged.
@@ -21,8 +22,16 @@ def node_config(chosen: settings.AgentSettings, facts: panel.Facts) -> base.Esti
         guard=np.full(len(facts.dims), chosen.guard),
         pod_limit=chosen.pod_limit,
         capacity_cap=chosen.capacity_cap,
-        signal_mode="trace" if chosen.signal_mode == "trace" else "sigma1u1",
+        signal_mode=signal_mode(chosen),
     )
+
+
+def signal_mode(chosen: settings.AgentSettings) -> signal.SignalMode:
+    """The signal's direction; `auto` goes by the estimator."""
+    if chosen.signal_mode == "auto":
+        # On an idle node sigma1u1 is almost infinite, and `dual` would take that for the scale of everything to come.
+        return "trace" if chosen.estimator == "dual" else "sigma1u1"
+    return "trace" if chosen.signal_mode == "trace" else "sigma1u1"
 
 
 def pipeline_config(chosen: settings.AgentSettings, node: base.EstimatorConfig) -> pipeline.PipelineConfig:

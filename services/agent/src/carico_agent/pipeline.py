@@ -158,7 +158,8 @@ class Pipeline:
             y=self._usage,
             gains=self._filter.last_gain,
             pods=pods,
-            signal=level,
+            # A model without any usage points nowhere: the scalar estimators must not learn the cap as a baseline.
+            signal=level if self._direction.any() else math.nan,
             direction=self._direction,
             churning=churning,
             peak_pods_per_core=max(self._cluster_peak, self.peak_pods_per_core),
@@ -175,7 +176,7 @@ class Pipeline:
             usage=seen.y,
             parts=self._last.parts,
             direction=self._direction,
-            signal=seen.signal,
+            signal=seen.signal if math.isfinite(seen.signal) else self._config.node.capacity_cap,
             pods=seen.pods,
             sampled_at_ns=self._last.at_ns,
             federated=self._federated,
@@ -187,6 +188,8 @@ def _innovation(
     node: base.EstimatorConfig, seen: base.Observation, estimate: base.CapacityEstimate
 ) -> dict[str, float]:
     if base.SIGNAL in estimate.cost:
+        if not math.isfinite(seen.signal):
+            return {}
         # e = signal - (baseline - cost n)
         cost, baseline = estimate.cost[base.SIGNAL][0], estimate.baseline[base.SIGNAL][0]
         return {base.SIGNAL: seen.signal - (baseline - cost * seen.pods)}

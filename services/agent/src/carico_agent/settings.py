@@ -67,7 +67,10 @@ class AgentSettings:
         why="vector measured better in every scenario but the coldest",
     )
     signal_mode: str = setting(
-        "sigma1u1", help="the signal's direction: the paper's, or what its logs show", choices=("sigma1u1", "trace")
+        "auto",
+        help="the signal's direction: sigma1u1 (the paper's), trace (what its logs show), or auto",
+        choices=("auto", "sigma1u1", "trace"),
+        why="auto takes trace for `dual`, whose logged constants hold for that one alone, and sigma1u1 otherwise",
     )
     ceiling_cpu: float = setting(
         base.DEFAULT_CEILING["cpu"],
