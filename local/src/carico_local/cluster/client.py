@@ -1,0 +1,122 @@
+"""What a person's shell does with a cluster: start its supervisor, hear its events, end it, clear leftovers away."""
+
+import asyncio
+import contextlib
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+
+import orjson
+
+from carico_core.domain import errors
+from carico_local.cgroups import sweep
+from carico_local.cluster import events, machine, processes, state
+from carico_local.cluster import plan as plans
+
+# A supervisor ends its services in order, a few seconds each at most.
+DOWN_TIMEOUT_S = 60.0
+_LOOK_EVERY_S = 0.05
+_KILL_GRACE_S = 2.0
+
+
+class Launched:
+    """A supervisor that was just started, and what it says."""
+
+    def __init__(self, process: asyncio.subprocess.Process, paths: state.Paths) -> None:
+        self.process = process
+        self.paths = paths
+
+    async def heard(self) -> AsyncIterator[events.Event]:
+        """What happens, until the supervisor ends."""
+        assert self.process.stdout is not None
+        while line := await self.process.stdout.readline():
+            with contextlib.suppress(ValueError):
+                yield events.decode(line)
+
+    async def until_up(self) -> AsyncIterator[events.Event]:
+        """The events of the start; `UP` is the last of a good one. Raises `EnvironmentUnfit` where it fails."""
+        async for event in self.heard():
+            yield event
+            if event.kind is events.Kind.UP:
+                return
+            if event.kind is events.Kind.FAILED:
+                raise errors.EnvironmentUnfit(f"cluster {self.paths.name} did not start: {event.text}")
+        await self.process.wait()
+        last = "; ".join(processes.last_lines(self.paths.log("supervisor"), 3))
+        raise errors.EnvironmentUnfit(f"the supervisor of {self.paths.name} ended at once: {last}")
+
+    async def stop(self) -> None:
+        """Ends the cluster."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.terminate()
+        await self.process.wait()
+
+
+async def launch(
+    wish: plans.Wish, *, home: pathlib.Path, environ: Mapping[str, str], restart: bool, lifeline: bool
+) -> Launched:
+    """A starting cluster. Raises `SettingsError` for a wish without sense, or where it runs already."""
+    plan = plans.make_plan(wish, machine.read_machine())
+    paths = state.Paths(home / plan.name)
+    if state.is_running(paths):
+        raise errors.SettingsError(
+            f"cluster {plan.name!r} runs already: `carico down --name {plan.name}`, or choose another --name"
+        )
+    await clear(paths)
+    paths.logs.mkdir(parents=True, exist_ok=True)
+    paths.plan.write_bytes(orjson.dumps(plans.to_json(plan)))
+    flags = (["--restart"] if restart else []) + (["--lifeline"] if lifeline else [])
+    with paths.log("supervisor").open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "carico_local.cluster", "--root", str(paths.root), *flags,
+            stdin=subprocess.PIPE if lifeline else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=dict(environ),
+            # A Ctrl-C at the terminal is the shell's to handle, in order; not every service's at once.
+            start_new_session=True,
+        )  # fmt: skip
+    return Launched(process, paths)
+
+
+async def down(paths: state.Paths, *, keep_logs: bool) -> None:
+    """Ends a cluster, running or left behind, and removes what it wrote. Raises `EnvironmentUnfit` where it can't."""
+    written = _read(paths)
+    if state.is_running(paths) and written is not None:
+        processes.kill(written.supervisor, signal.SIGTERM)
+        for _ in range(int(DOWN_TIMEOUT_S / _LOOK_EVERY_S)):
+            if not state.is_running(paths):
+                break
+            await asyncio.sleep(_LOOK_EVERY_S)
+        else:
+            processes.kill(written.supervisor, signal.SIGKILL)
+    await clear(paths)
+    state.remove(paths, keep_logs=keep_logs)
+
+
+async def clear(paths: state.Paths) -> None:
+    """Ends processes and removes cgroups that a killed supervisor left. Raises `EnvironmentUnfit` where some stay."""
+    mark = f"CARICO_CLUSTER_RUN={paths.root}"
+    left = processes.marked(mark)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for process in left:
+            processes.kill(process, number)
+        for _ in range(int(_KILL_GRACE_S / _LOOK_EVERY_S)):
+            left = processes.marked(mark)
+            if not left:
+                break
+            await asyncio.sleep(_LOOK_EVERY_S)
+    roots = sorted((paths.data / "nodes").glob("*"))
+    swept = await asyncio.to_thread(sweep.sweep, paths.name, state_dirs=roots)
+    if swept.remaining:
+        raise errors.EnvironmentUnfit(
+            f"cgroups of {paths.name} could not be removed: {', '.join(swept.remaining)}; remove them as their owner"
+        )
+
+
+def _read(paths: state.Paths) -> state.ClusterState | None:
+    with contextlib.suppress(errors.EnvironmentUnfit):
+        return state.read(paths)
+    return None

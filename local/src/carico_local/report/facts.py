@@ -1,0 +1,94 @@
+"""Facts of one job as an observer saw them; nothing here is computed from a model."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class PodFacts:
+    """One Pod. Times are Unix seconds on the observer's machine; None: not seen (yet)."""
+
+    uid: str
+    name: str
+    workload: str
+    created_s: float
+    phase: str = "Pending"
+    reason: str = ""
+    # Every node that the API has ever shown for this Pod, in order: more than one would be a Pod bound twice.
+    nodes: list[str] = dataclasses.field(default_factory=list)
+    running: bool = False
+    # From the process itself, in its termination message: its start and exit at the node.
+    started_s: float | None = None
+    finished_s: float | None = None
+    terminal_s: float | None = None
+    gone: bool = False
+
+    @property
+    def node(self) -> str | None:
+        """Where it is bound."""
+        return self.nodes[-1] if self.nodes else None
+
+    @property
+    def is_terminal(self) -> bool:
+        """True where it has ended, or is gone."""
+        return self.gone or self.phase in ("Succeeded", "Failed")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A decision that bound a Pod. `free`: capacity minus reserved before it, on the advertisement acted on."""
+
+    at_s: float
+    uid: str
+    node: str
+    free: float | None
+    threshold: float
+    mode: str
+    waited_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """One advertisement. `cost`: dimension -> (mean, sd), in physical units."""
+
+    at_s: float
+    node: str
+    capacity: float
+    capacity_sd: float
+    pods: int
+    mode: str
+    usage: Mapping[str, float]
+    parts: Mapping[str, float]
+    cost: Mapping[str, tuple[float, float]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What the job ran on. `ceiling`: dimension -> share; `scale`: real CPUs a core."""
+
+    nodes: Sequence[str]
+    cores: int
+    scale: float
+    memory_bytes: int
+    estimator: str
+    ceiling: Mapping[str, float]
+    workload: str
+    pods: int
+    total_work_s: float
+    longest_work_s: float
+    machine: Mapping[str, object]
+    notes: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All of one job. `submitted_s`: when its first Pod was sent to the API."""
+
+    setting: Setting
+    submitted_s: float
+    ended_s: float
+    pods: Sequence[PodFacts]
+    placed: Sequence[Placed]
+    waits: Mapping[str, int]
+    capacities: Sequence[Capacity]
+    crashes: Sequence[str]

@@ -1,0 +1,191 @@
+"""The figures of a job from its facts. Pure; definitions are those of the design, section 11.
+
+Job time: from the job's creation to its last Pod terminal. Pod time: the process's start to its exit at the node.
+Bound: total work / total capacity + one Pod's time alone: less is impossible on these cores.
+Overload: node-seconds in which a node ran more Pods than floor((ceiling S - baseline) / true cost) allows, where the
+true cost is known from the workload: one runnable task for `pi` and `train` (S = 2 x cores tasks), and for `train`
+0.75 GB x scale of the node's memory besides. The baseline is the least usage that the node advertised.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from carico_local import job as jobs
+from carico_local.report import facts
+
+VERSION = 1
+POD_RATIO_TARGET = 1.35
+JOB_RATIO_TARGET = 1.12
+# Advertisements kept per node in the report; a minute at 1 Hz with events fits whole.
+SERIES_MOST = 2000
+
+
+def report(found: facts.Facts) -> dict[str, Any]:
+    """The report as JSON types."""
+    setting = found.setting
+    finished = [pod for pod in found.pods if pod.started_s is not None and pod.finished_s is not None]
+    times_s = [pod.finished_s - pod.started_s for pod in finished if pod.finished_s and pod.started_s]
+    spans = running_spans(found.pods)
+    terminal = [pod.terminal_s for pod in found.pods if pod.terminal_s is not None]
+    job_s = (max(terminal) if terminal else found.ended_s) - found.submitted_s
+    bound_s = setting.total_work_s / (len(setting.nodes) * setting.cores) + setting.longest_work_s
+    return {
+        "version": VERSION,
+        "pods": len(found.pods),
+        "succeeded": sum(pod.phase == "Succeeded" for pod in found.pods),
+        "failed": sum(pod.phase == "Failed" for pod in found.pods),
+        "bound_twice": bound_twice(found),
+        "never_bound": sum(not pod.nodes for pod in found.pods),
+        "max_running_per_node": max((most_at_once(each) for each in spans.values()), default=0),
+        "job_s": round(job_s, 3),
+        "pod_s": distribution(times_s),
+        "capacity_overrun": sum(p.free is not None and p.free < p.threshold for p in found.placed),
+        "overload_node_s": round(overload_node_s(found, spans), 3),
+        "nodes": len(setting.nodes),
+        "scale": setting.scale,
+        "targets": _targets(setting, finished, job_s, bound_s),
+        "placements": {
+            "by_mode": _count(p.mode for p in found.placed),
+            "waits_by_reason": dict(sorted(found.waits.items())),
+            "waited_s": distribution([p.waited_s for p in found.placed]),
+        },
+        "per_node": {node: _per_node(found, node, spans.get(node, [])) for node in setting.nodes},
+        "setting": _setting(setting),
+        "crashes": list(found.crashes),
+    }
+
+
+def distribution(values: Sequence[float]) -> dict[str, float | None]:
+    """mean, std, min, p50, p95 and max, rounded to ms; None where there are no values."""
+    if not values:
+        return dict.fromkeys(("mean", "std", "min", "p50", "p95", "max"))
+    array = np.asarray(values)
+    named = {
+        "mean": array.mean(), "std": array.std(), "min": array.min(), "p50": np.percentile(array, 50),
+        "p95": np.percentile(array, 95), "max": array.max(),
+    }  # fmt: skip
+    return {name: round(float(value), 3) for name, value in named.items()}
+
+
+def running_spans(pods: Sequence[facts.PodFacts]) -> dict[str, list[tuple[float, float, str]]]:
+    """node -> (start, exit, workload) of each Pod's process, by start."""
+    spans: dict[str, list[tuple[float, float, str]]] = {}
+    for pod in pods:
+        if pod.node is not None and pod.started_s is not None and pod.finished_s is not None:
+            spans.setdefault(pod.node, []).append((pod.started_s, pod.finished_s, pod.workload))
+    return {node: sorted(each) for node, each in sorted(spans.items())}
+
+
+def steps(spans: Sequence[tuple[float, float, str]]) -> list[tuple[float, int]]:
+    """(time, Pods running from then on)."""
+    changes = sorted([(start, 1) for start, _, _ in spans] + [(end, -1) for _, end, _ in spans])
+    counts = itertools.accumulate(change for _, change in changes)
+    return [(at, count) for (at, _), count in zip(changes, counts, strict=True)]
+
+
+def most_at_once(spans: Sequence[tuple[float, float, str]]) -> int:
+    """The largest number of Pods that ran at one time."""
+    return max((count for _, count in steps(spans)), default=0)
+
+
+def bound_twice(found: facts.Facts) -> int:
+    """Pods that the API showed on two nodes, or that two decisions bound."""
+    by_uid: dict[str, int] = {}
+    for placed in found.placed:
+        by_uid[placed.uid] = by_uid.get(placed.uid, 0) + 1
+    return sum(len(set(pod.nodes)) > 1 or by_uid.get(pod.uid, 0) > 1 for pod in found.pods)
+
+
+def overload_node_s(found: facts.Facts, spans: Mapping[str, Sequence[tuple[float, float, str]]]) -> float:
+    """Node-seconds above what ceiling and true cost allow; the formula stands at the head of this module."""
+    total_s = 0.0
+    for node, each in spans.items():
+        baseline = _baseline(found, node)
+        tasks_most = math.floor((found.setting.ceiling["cpu"] - baseline["cpu"]) * 2 * found.setting.cores + 1e-9)
+        bytes_free = (found.setting.ceiling["memory"] - baseline["memory"]) * found.setting.memory_bytes
+        trains_most = math.floor(bytes_free / (jobs.TRAIN_BYTES * found.setting.scale))
+        all_over = _seconds_above(each, max(1, tasks_most))
+        trains_over = _seconds_above([span for span in each if span[2] == "train"], max(1, trains_most))
+        total_s += max(all_over, trains_over)
+    return total_s
+
+
+def _seconds_above(spans: Sequence[tuple[float, float, str]], most: int) -> float:
+    return sum(following - at for (at, count), (following, _) in itertools.pairwise(steps(spans)) if count > most)
+
+
+def _baseline(found: facts.Facts, node: str) -> dict[str, float]:
+    seen = [capacity.usage for capacity in found.capacities if capacity.node == node]
+    return {dim: min((usage[dim] for usage in seen if dim in usage), default=0.0) for dim in ("cpu", "memory")}
+
+
+def _targets(
+    setting: facts.Setting, finished: Sequence[facts.PodFacts], job_s: float, bound_s: float
+) -> dict[str, Any]:
+    ratios = [
+        (pod.finished_s - pod.started_s) / setting_work(setting, pod)
+        for pod in finished
+        if pod.finished_s is not None and pod.started_s is not None
+    ]
+    pod_ratio = float(np.mean(ratios)) if ratios else math.nan
+    job_ratio = job_s / bound_s
+    return {
+        "pod_alone_s": setting.longest_work_s if setting.workload != "mixed" else None,
+        "bound_s": round(bound_s, 3),
+        "pod_ratio": _ratio(pod_ratio, POD_RATIO_TARGET),
+        "job_ratio": _ratio(job_ratio, JOB_RATIO_TARGET),
+    }
+
+
+def setting_work(setting: facts.Setting, pod: facts.PodFacts) -> float:
+    """What the Pod takes alone on an idle node, in seconds."""
+    if setting.workload == "mixed":
+        return jobs.DEFAULT_SECONDS[jobs.Workload(pod.workload)]
+    return setting.longest_work_s
+
+
+def _ratio(value: float, target: float) -> dict[str, Any]:
+    known = math.isfinite(value)
+    return {
+        "value": round(value, 4) if known else None,
+        "target": target,
+        "verdict": ("met" if value <= target else "missed") if known else "unknown",
+    }
+
+
+def _per_node(found: facts.Facts, node: str, spans: Sequence[tuple[float, float, str]]) -> dict[str, Any]:
+    zero = found.submitted_s
+    capacities = [capacity for capacity in found.capacities if capacity.node == node][-SERIES_MOST:]
+    return {
+        "pods": len(spans),
+        "running": [[round(at - zero, 3), count] for at, count in steps(spans)],
+        "capacity": [
+            [round(c.at_s - zero, 3), round(c.capacity, 3), round(c.capacity_sd, 3), c.pods, c.mode] for c in capacities
+        ],
+        "usage": [
+            [round(c.at_s - zero, 3), {name: round(value, 4) for name, value in {**c.usage, **c.parts}.items()}]
+            for c in capacities
+        ],
+        "cost": [
+            [round(c.at_s - zero, 3), {dim: [mean, sd] for dim, (mean, sd) in c.cost.items()}] for c in capacities
+        ],
+    }
+
+
+def _setting(setting: facts.Setting) -> dict[str, Any]:
+    return {
+        "workload": setting.workload, "estimator": setting.estimator, "ceiling": dict(setting.ceiling),
+        "cores": setting.cores, "memory_bytes": setting.memory_bytes, "machine": dict(setting.machine),
+        "notes": list(setting.notes),
+    }  # fmt: skip
+
+
+def _count(values: Any) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for value in values:
+        counts[value] = counts.get(value, 0) + 1
+    return dict(sorted(counts.items()))
