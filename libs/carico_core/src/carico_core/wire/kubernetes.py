@@ -23,44 +23,44 @@ Object = Mapping[str, Any]
 
 def parse_pod(obj: Object) -> cluster.Pod:
     """The Pod that an API object describes. Raises `ValueError` with the path of the bad field."""
-    metadata, spec = _mapping(obj, "metadata"), _mapping(obj, "spec")
-    status = _mapping(obj, "status")
-    containers = _objects(spec, "containers", "spec.")
+    metadata, spec = mapping(obj, "metadata"), mapping(obj, "spec")
+    status = mapping(obj, "status")
+    containers = objects(spec, "containers", "spec.")
     owner = _controller(metadata)
     requests = pod_requests(obj)
     return cluster.Pod(
-        namespace=_required(metadata, "namespace", "metadata."),
-        name=_required(metadata, "name", "metadata."),
-        uid=_required(metadata, "uid", "metadata."),
+        namespace=required(metadata, "namespace", "metadata."),
+        name=required(metadata, "name", "metadata."),
+        uid=required(metadata, "uid", "metadata."),
         resource_version=_text(metadata, "resourceVersion", "metadata."),
         scheduler_name=_text(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER,
         node_name=_text(spec, "nodeName", "spec.") or None,
         phase=_text(status, "phase", "status.") or "Pending",
         priority=_integer(spec, "priority", "spec."),
-        created_at_s=_instant_s(_required(metadata, "creationTimestamp", "metadata."), "metadata.creationTimestamp"),
+        created_at_s=_instant_s(required(metadata, "creationTimestamp", "metadata."), "metadata.creationTimestamp"),
         deleting=metadata.get("deletionTimestamp") is not None,
         labels=_texts(metadata, "labels", "metadata."),
         node_selector=_texts(spec, "nodeSelector", "spec."),
         tolerations=_tolerations(spec),
         owner=owner,
         image=_text(containers[0], "image", "spec.containers[0].") if containers else "",
-        is_baseline=_is_baseline(metadata, owner),
+        is_baseline=is_baseline(metadata),
         request_cores=requests.get("cpu", 0.0),
         request_bytes=requests.get("memory", 0.0),
         unsupported=unsupported(spec, requests),
-        scheduling_gates=tuple(_text(gate, "name") for gate in _objects(spec, "schedulingGates", "spec.")),
+        scheduling_gates=tuple(_text(gate, "name") for gate in objects(spec, "schedulingGates", "spec.")),
     )
 
 
 def parse_node(obj: Object) -> cluster.Node:
     """The Node that an API object describes. Raises `ValueError` with the path of the bad field."""
-    metadata, spec, status = _mapping(obj, "metadata"), _mapping(obj, "spec"), _mapping(obj, "status")
+    metadata, spec, status = mapping(obj, "metadata"), mapping(obj, "spec"), mapping(obj, "status")
     # A kubelet that has not reported yet leaves both empty: nothing fits, which is the truth of that moment.
     field = "allocatable" if status.get("allocatable") else "capacity"
     amounts = _amounts(status, field, "status.")
-    conditions = _objects(status, "conditions", "status.")
+    conditions = objects(status, "conditions", "status.")
     return cluster.Node(
-        name=_required(metadata, "name", "metadata."),
+        name=required(metadata, "name", "metadata."),
         uid=_text(metadata, "uid", "metadata."),
         resource_version=_text(metadata, "resourceVersion", "metadata."),
         labels=_texts(metadata, "labels", "metadata."),
@@ -81,13 +81,13 @@ def pod_requests(obj: Object) -> dict[str, float]:
     then what the Pod states for itself in place of the sum, plus the runtime's overhead. Source: PodRequests in
     k8s.io/component-helpers/resource/helpers.go.
     """
-    spec = _mapping(obj, "spec")
+    spec = mapping(obj, "spec")
     running: dict[str, float] = {}
-    for index, container in enumerate(_objects(spec, "containers", "spec.")):
+    for index, container in enumerate(objects(spec, "containers", "spec.")):
         _add(running, _container_requests(container, f"spec.containers[{index}]."))
     sidecars: dict[str, float] = {}
     starting: dict[str, float] = {}
-    for index, container in enumerate(_objects(spec, "initContainers", "spec.")):
+    for index, container in enumerate(objects(spec, "initContainers", "spec.")):
         requests = _container_requests(container, f"spec.initContainers[{index}].")
         if container.get("restartPolicy") == "Always":
             _add(running, requests)
@@ -104,13 +104,13 @@ def pod_requests(obj: Object) -> dict[str, float]:
 
 def unsupported(spec: Object, requests: Mapping[str, float]) -> tuple[str, ...]:
     """The names of hard constraints that a Pod states and the scheduler does not evaluate; soft ones are left out."""
-    affinity = _mapping(spec, "affinity", "spec.")
+    affinity = mapping(spec, "affinity", "spec.")
     found = [
         f"{kind}.{_REQUIRED}"
         for kind in ("nodeAffinity", "podAffinity", "podAntiAffinity")
-        if _mapping(affinity, kind, "spec.affinity.").get(_REQUIRED)
+        if mapping(affinity, kind, "spec.affinity.").get(_REQUIRED)
     ]
-    spreads = _objects(spec, "topologySpreadConstraints", "spec.")
+    spreads = objects(spec, "topologySpreadConstraints", "spec.")
     if any(item.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for item in spreads):
         found.append("topologySpreadConstraints.DoNotSchedule")
     if _has_host_ports(spec):
@@ -188,18 +188,20 @@ def parse_instant(text: str) -> float:
     return instant.timestamp()
 
 
-def _is_baseline(metadata: Object, owner: cluster.Owner | None) -> bool:
-    annotations = _mapping(metadata, "annotations", "metadata.")
+def is_baseline(metadata: Object) -> bool:
+    """True for static Pods and Pods of a DaemonSet, by a Pod's metadata."""
+    owner = _controller(metadata)
+    annotations = mapping(metadata, "annotations", "metadata.")
     if MIRROR_ANNOTATION in annotations or annotations.get(SOURCE_ANNOTATION) in ("file", "http"):
         return True
     return owner is not None and owner.kind in ("DaemonSet", "Node")
 
 
 def _controller(metadata: Object) -> cluster.Owner | None:
-    for index, reference in enumerate(_objects(metadata, "ownerReferences", "metadata.")):
+    for index, reference in enumerate(objects(metadata, "ownerReferences", "metadata.")):
         if reference.get("controller") is True:
             path = f"metadata.ownerReferences[{index}]."
-            kind, name = _required(reference, "kind", path), _required(reference, "name", path)
+            kind, name = required(reference, "kind", path), required(reference, "name", path)
             return cluster.Owner(kind=kind, name=name, uid=_text(reference, "uid", path))
     return None
 
@@ -212,33 +214,33 @@ def _tolerations(spec: Object) -> tuple[cluster.Toleration, ...]:
             value=_text(item, "value", path),
             effect=_text(item, "effect", path),
         )
-        for path, item in _numbered(_objects(spec, "tolerations", "spec."), "spec.tolerations")
+        for path, item in _numbered(objects(spec, "tolerations", "spec."), "spec.tolerations")
     )
 
 
 def _taints(spec: Object) -> tuple[cluster.Taint, ...]:
     return tuple(
         cluster.Taint(
-            key=_required(item, "key", path), value=_text(item, "value", path), effect=_required(item, "effect", path)
+            key=required(item, "key", path), value=_text(item, "value", path), effect=required(item, "effect", path)
         )
-        for path, item in _numbered(_objects(spec, "taints", "spec."), "spec.taints")
+        for path, item in _numbered(objects(spec, "taints", "spec."), "spec.taints")
     )
 
 
 def _volumes(spec: Object) -> list[Object]:
-    return _objects(spec, "volumes", "spec.")
+    return objects(spec, "volumes", "spec.")
 
 
 def _has_host_ports(spec: Object) -> bool:
     # On the host's network every container port is a host port, also before the API server's defaults say so.
     key = "containerPort" if spec.get("hostNetwork") is True else "hostPort"
-    containers = _objects(spec, "containers", "spec.") + _objects(spec, "initContainers", "spec.")
-    return any(port.get(key) for container in containers for port in _objects(container, "ports"))
+    containers = objects(spec, "containers", "spec.") + objects(spec, "initContainers", "spec.")
+    return any(port.get(key) for container in containers for port in objects(container, "ports"))
 
 
 def _container_requests(container: Object, path: str) -> dict[str, float]:
     """Requests, and limits where no request is stated: the API server's own default."""
-    resources = _mapping(container, "resources", path)
+    resources = mapping(container, "resources", path)
     return _amounts(resources, "limits", f"{path}resources.") | _amounts(resources, "requests", f"{path}resources.")
 
 
@@ -253,7 +255,7 @@ def _raise_to(total: dict[str, float], least: Mapping[str, float]) -> None:
 
 
 def _amounts(obj: Object, key: str, path: str) -> dict[str, float]:
-    return {name: _amount(value, f"{path}{key}.{name}") for name, value in _mapping(obj, key, path).items()}
+    return {name: _amount(value, f"{path}{key}.{name}") for name, value in mapping(obj, key, path).items()}
 
 
 def _amount(value: object, path: str) -> float:
@@ -277,7 +279,8 @@ def _numbered(items: Iterable[Object], path: str) -> list[tuple[str, Object]]:
     return [(f"{path}[{index}].", item) for index, item in enumerate(items)]
 
 
-def _mapping(obj: Object, key: str, path: str = "") -> Object:
+def mapping(obj: Object, key: str, path: str = "") -> Object:
+    """The object at `key`; empty where there is none. Raises `ValueError`."""
     value = obj.get(key)
     if value is None:
         return {}
@@ -286,7 +289,8 @@ def _mapping(obj: Object, key: str, path: str = "") -> Object:
     return value
 
 
-def _objects(obj: Object, key: str, path: str = "") -> list[Object]:
+def objects(obj: Object, key: str, path: str = "") -> list[Object]:
+    """The list of objects at `key`; empty where there is none. Raises `ValueError`."""
     value = obj.get(key)
     if value is None:
         return []
@@ -296,7 +300,7 @@ def _objects(obj: Object, key: str, path: str = "") -> list[Object]:
 
 
 def _texts(obj: Object, key: str, path: str) -> dict[str, str]:
-    values = _mapping(obj, key, path)
+    values = mapping(obj, key, path)
     return {name: _text(values, name, f"{path}{key}.") for name in values}
 
 
@@ -309,7 +313,8 @@ def _text(obj: Object, key: str, path: str = "") -> str:
     return value
 
 
-def _required(obj: Object, key: str, path: str) -> str:
+def required(obj: Object, key: str, path: str) -> str:
+    """The text at `key`. Raises `ValueError` also where it is empty."""
     text = _text(obj, key, path)
     if not text:
         raise ValueError(f"{path}{key}: missing")

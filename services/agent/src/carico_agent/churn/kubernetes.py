@@ -1,0 +1,134 @@
+"""Pod events from the Kubernetes API: knows DaemonSet-owned and static Pods, and leaves them out.
+
+Late by what the kubelet and the API add: a Pod shows as created when it is bound, as running and as ended when the
+kubelet has said so, after the runtime's own spikes. The API does not say when a sandbox is removed, so the hold after
+an exit ends 300 ms after it. Pods that had ended before the agent started are not news, and are left out.
+"""
+
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from carico_agent import settings
+from carico_agent.churn import ledger
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube, logs
+from carico_core.wire import kubernetes_status
+
+PODS = "/api/v1/pods"
+
+
+class Api(Protocol):
+    """What the adapter needs of a client."""
+
+    def mirror(self, path: str, *, params: Mapping[str, str] | None = None) -> AsyncGenerator[kube.MirrorEvent, None]:
+        """List and watch for ever."""
+        ...
+
+    async def close(self) -> None:
+        """Nothing; it is not used any more."""
+        ...
+
+
+def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "KubernetesPods":
+    """The adapter for these settings: the Pods bound to the agent's Node."""
+    wanted = kube.KubeSettings(kubeconfig=chosen.kubeconfig, context=chosen.kube_context)
+    return KubernetesPods(
+        chosen.node, clock=clock, connect=lambda: kube.connect(wanted, clock=clock, user_agent=settings.PROGRAM)
+    )
+
+
+class KubernetesPods:
+    """See `carico_agent.ports.PodEvents`."""
+
+    def __init__(self, node: str, *, clock: clocks.Clock, connect: Callable[[], Awaitable[Api]]) -> None:
+        self._node = node
+        self._clock = clock
+        self._connect = connect
+        self._ledger = ledger.Ledger()
+        # Pods of the API that have ended: they stay there, and what still changes about them is no event of theirs.
+        self._done: set[str] = set()
+        self._away = False
+        self._log = logs.get("pods", adapter="kubernetes")
+
+    def current(self) -> ledger.PodSet:
+        """The Pods now; while the API is away, those of before."""
+        return self._ledger.current(self._clock.monotonic_s())
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """`callback` is called in the loop's thread after each change of what runs."""
+        self._ledger.on_change(callback)
+
+    async def run(self) -> None:
+        """Never returns; keeps `current` up to date. Raises `KubeconfigError`."""
+        api = await self._connect()
+        try:
+            pods = api.mirror(PODS, params={"fieldSelector": f"spec.nodeName={self._node}"})
+            async with contextlib.aclosing(pods) as events:
+                async for event in events:
+                    self._take(event)
+        finally:
+            await api.close()
+
+    def _take(self, event: kube.MirrorEvent) -> None:
+        match event:
+            case kube.Listed(objects=objects):
+                self._on_list(objects)
+            case kube.Changed(type="DELETED", object=pod):
+                self._on_deleted(pod)
+            case kube.Changed(object=pod):
+                self._on_pod(pod, is_news=True)
+            case kube.Away(error=error):
+                self._away = True
+                self._log.warning("the API is away: Pods are those of before", why=str(error))
+
+    def _on_list(self, objects: list[dict[str, Any]]) -> None:
+        if self._away:
+            self._away = False
+            self._log.info("the API is back")
+        listed = {run.uid for pod in objects if (run := self._read(pod)) is not None}
+        for uid in self._ledger.known() - listed:
+            self._ledger.removed(uid, self._clock.monotonic_s())
+        self._done &= listed
+        for pod in objects:
+            self._on_pod(pod, is_news=False)
+
+    def _on_deleted(self, pod: dict[str, Any]) -> None:
+        run = self._read(pod)
+        if run is None:
+            return
+        if run.uid not in self._done and not run.is_baseline:
+            self._ledger.removed(run.uid, self._clock.monotonic_s())
+        self._done.discard(run.uid)
+
+    def _on_pod(self, pod: dict[str, Any], *, is_news: bool) -> None:
+        run = self._read(pod)
+        if run is None or run.is_baseline or run.uid in self._done:
+            return
+        now_s = self._clock.monotonic_s()
+        match run.state:
+            case kubernetes_status.State.WAITING:
+                # A container that ended and starts again counts as ended in between.
+                self._ledger.ended(run.uid, now_s)
+                self._ledger.created(run.uid, now_s)
+            case kubernetes_status.State.RUNNING:
+                self._ledger.started(run.uid, now_s)
+            case kubernetes_status.State.ENDED:
+                self._done.add(run.uid)
+                self._on_ended(run.uid, now_s, is_news=is_news)
+
+    def _on_ended(self, uid: str, now_s: float, *, is_news: bool) -> None:
+        if not is_news and uid not in self._ledger.known():
+            return
+        if uid not in self._ledger.current(now_s).ended:
+            # Also one that ran between two messages of the kubelet: told of, so that what covers it is published.
+            self._ledger.started(uid, now_s)
+        self._ledger.ended(uid, now_s)
+        self._ledger.removed(uid, now_s)
+
+    def _read(self, pod: dict[str, Any]) -> kubernetes_status.Run | None:
+        try:
+            return kubernetes_status.parse_run(pod)
+        except ValueError as error:
+            self._log.warning("a Pod of the API cannot be read", why=str(error))
+            return None
