@@ -1,5 +1,6 @@
 """Log files of containers in the CRI format: one line each with its time, stream and whether it is whole."""
 
+import dataclasses
 import datetime
 import os
 import pathlib
@@ -66,3 +67,82 @@ def _cut(line: bytes) -> Iterator[tuple[bytes, bytes]]:
         yield line[:LINE_BYTES], b"P"
         line = line[LINE_BYTES:]
     yield line, b"F"
+
+
+def tail(path: pathlib.Path, *, limit_bytes: int) -> str:
+    """The end of what a log holds, without times: at most `limit_bytes`, whole lines."""
+    with path.open("rb") as log:
+        log.seek(max(0, os.fstat(log.fileno()).st_size - 2 * limit_bytes))
+        lines = log.read().splitlines()
+    text = b"\n".join(line.split(b" ", 3)[-1] for line in lines)
+    return text[-limit_bytes:].decode(errors="replace")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of a log file. `whole` False: the line goes on in the next entry."""
+
+    stamp: str
+    text: bytes
+    whole: bool
+
+    @property
+    def wall_ns(self) -> int:
+        """When it was read from the container, in Unix nanoseconds."""
+        seconds, _, rest = self.stamp.removesuffix("Z").partition(".")
+        base = datetime.datetime.fromisoformat(seconds + "+00:00")
+        return int(base.timestamp()) * 10**9 + int(rest or 0)
+
+    def render(self, *, timestamps: bool) -> bytes:
+        """The entry as `kubectl logs` shows it."""
+        start = self.stamp.encode() + b" " if timestamps else b""
+        return start + self.text + (b"\n" if self.whole else b"")
+
+
+def parse(data: bytes) -> list[Entry]:
+    """The entries of whole lines of a log file; what is not an entry is passed over."""
+    entries = []
+    for line in data.splitlines():
+        parts = line.split(b" ", 3)
+        if len(parts) == 4:
+            entries.append(Entry(stamp=parts[0].decode("ascii"), text=parts[3], whole=parts[2] == b"F"))
+    return entries
+
+
+def last_lines(entries: list[Entry], count: int) -> list[Entry]:
+    """The entries of the last `count` lines."""
+    if count <= 0:
+        return []
+    starts = [index for index in range(len(entries)) if index == 0 or entries[index - 1].whole]
+    return entries[starts[-count] :] if len(starts) > count else entries
+
+
+class Reader:
+    """Reads a log file in whole lines, from where it stopped; an absent file is empty."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+        self._file = path.open("rb") if path.exists() else None
+        self._rest = b""
+
+    def read(self, limit_bytes: int = -1) -> bytes:
+        """Whole lines that were not read yet."""
+        if self._file is None:
+            return b""
+        data = self._rest + self._file.read(limit_bytes)
+        end = data.rfind(b"\n") + 1
+        self._rest = data[end:]
+        return data[:end]
+
+    def is_rotated(self) -> bool:
+        """True where the path is another file now, or a file at last."""
+        try:
+            now = self._path.stat().st_ino
+        except FileNotFoundError:
+            return False
+        return self._file is None or os.fstat(self._file.fileno()).st_ino != now
+
+    def close(self) -> None:
+        """Nothing; the file is closed."""
+        if self._file is not None:
+            self._file.close()

@@ -249,3 +249,10 @@ def ensure_root(root: pathlib.Path) -> files.Records:
     """The node's records; the directory is made where absent."""
     root.mkdir(parents=True, exist_ok=True)
     return files.Records(root.resolve())
+
+
+def kill_recorded(started: Mapping[str, Any]) -> None:
+    """Nothing; the process of a `started.json` is killed where it is still the one that was recorded."""
+    if is_alive(started):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(started["pid"], signal.SIGKILL)

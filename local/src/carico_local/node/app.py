@@ -1,0 +1,142 @@
+"""One emulated node, assembled: cgroup, runtime, log endpoint, registration, Pods."""
+
+import asyncio
+import contextlib
+import os
+import random
+from typing import Any
+
+from carico_core.domain import errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube, kube_actions, logs, tasks
+from carico_local.cgroups import layout, node_group
+from carico_local.node import (
+    events,
+    kubelet,
+    log_server,
+    records,
+    registration,
+    reporter,
+    runtime,
+    settings,
+    site,
+)
+
+# What is left to say when the node stops must not hold up who stopped it.
+_DRAIN_S = 1.0
+_log = logs.get("node")
+
+
+async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.Stop) -> None:
+    """Nothing, once the node was asked to end and nothing of it is left but its object in the API."""
+    found = layout.read_layout()
+    opened = node_group.open_node(
+        found, cluster=chosen.cluster, node=chosen.name, cores=chosen.real_cores, memory_bytes=chosen.memory_bytes,
+        period_us=round(chosen.quota_period_ms * 1000),
+    )  # fmt: skip
+    if opened.group is None:
+        _log.warning("fallback", fallback=opened.fallback, why=opened.reason, note="Pods run without quota and limits")
+    beside = None if opened.group is None else node_group.runtime_group(found, chosen.cluster, chosen.name)
+    kept = runtime.ensure_root(chosen.root)
+    containers = runtime.Runtime(kept.root, runtime_group=beside)
+    try:
+        await containers.connect()
+        client = await kube.connect(
+            kube.KubeSettings(kubeconfig=chosen.kubeconfig), clock=clock, user_agent=f"carico-node/{chosen.name}"
+        )
+        try:
+            await _run(chosen, clock, stop, client=client, opened=opened, kept=kept, containers=containers)
+        finally:
+            await client.close()
+    finally:
+        await containers.close(quit_runtime=True)
+        await asyncio.to_thread(_remove, opened, beside, found, chosen.cluster)
+
+
+async def _run(
+    chosen: settings.NodeSettings,
+    clock: clocks.Clock,
+    stop: tasks.Stop,
+    *,
+    client: kube.KubeClient,
+    opened: node_group.NodeGroup,
+    kept: records.Records,
+    containers: runtime.Runtime,
+) -> None:
+    rng = random.Random(chosen.name)
+    recorder = kube_actions.EventRecorder(client, clock=clock, controller="kubelet", instance=chosen.name)
+    node = site.Site(
+        chosen=chosen, clock=clock, group=opened.group, records=kept, runtime=containers,
+        reporter=reporter.Reporter(client, rng), events=events.Events(recorder),
+    )  # fmt: skip
+    registered = registration.Registration(client, chosen, clock=clock, group=opened.group)
+    pods = kubelet.Kubelet(node, labels=lambda: registered.labels)
+    server = log_server.LogServer(kept, find=pods.pod_directory, clock=clock)
+    port = await _listen(server, chosen)
+    try:
+        await _or_stop(registered.register(log_port=port), stop)
+        if not stop.is_set:
+            _announce(chosen, opened)
+            params = {"fieldSelector": f"spec.nodeName={chosen.name}"}
+            await tasks.until(
+                stop,
+                pods=pods.run(client.mirror("/api/v1/pods", params=params)),
+                lease=registered.run_lease(),
+                status=registered.run_status(),
+                events=node.events.run(),
+            )
+        await pods.shut_down(grace_s=chosen.stop_grace_s)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(node.reporter.drain(), _DRAIN_S)
+        pods.discard()
+    finally:
+        await node.reporter.close()
+        await server.close()
+
+
+async def _listen(server: log_server.LogServer, chosen: settings.NodeSettings) -> int:
+    try:
+        return await server.start(site.HOST_IP, chosen.log_port)
+    except OSError as error:
+        raise errors.EnvironmentUnfit(
+            f"cannot listen on {site.HOST_IP}:{chosen.log_port} ({error.strerror}): "
+            "end what uses the port, or give --log-port 0 for a free one"
+        ) from error
+
+
+async def _or_stop(work: Any, stop: tasks.Stop) -> None:
+    """Nothing, once the work is done or the wish to end has come first."""
+    working = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+    finally:
+        working.cancel()
+        stopping.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
+
+
+def _announce(chosen: settings.NodeSettings, opened: node_group.NodeGroup) -> None:
+    cgroup: dict[str, Any] | None = None
+    if opened.group is not None:
+        trees = {name: str(root / opened.group.path) for name, root in opened.group.layout.trees.items()}
+        cgroup = {"path": opened.group.path, "layout": opened.group.layout.version.value, "trees": trees}
+    ready = {
+        "node": chosen.name,
+        "pid": os.getpid(),
+        "cgroup": cgroup,
+        "fallback": opened.fallback,
+        "reason": opened.reason,
+    }
+    _log.info("ready", **ready)
+    if chosen.ready_file is not None:
+        records.write_json(chosen.ready_file, ready)
+
+
+def _remove(opened: node_group.NodeGroup, beside: Any, found: layout.Layout, cluster: str) -> None:
+    for group in (opened.group, beside):
+        if group is not None and not group.destroy():
+            _log.error("cgroup_left", path=group.path)
+    node_group.remove_if_empty(found, cluster)

@@ -1,0 +1,244 @@
+"""The life of one Pod on its node: taken or refused, its containers run in order, ended with grace, cleaned up."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from carico_core.runtime import logs
+from carico_core.wire import kubernetes
+from carico_local.cgroups import group as groups
+from carico_local.node import container_worker, latency, podspec, site, status
+
+_log = logs.get("node.pod")
+_TERMINAL = ("Succeeded", "Failed")
+_OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a Pod is to end. `report`: its last status is written; `delete`: its object then goes."""
+
+    grace_s: float
+    report: bool
+    delete: bool
+    reason: str = ""
+    message: str = ""
+
+
+class PodWorker:
+    """One Pod that is bound to this node; `rejected` says why it is not taken, where it is not."""
+
+    def __init__(
+        self,
+        pod: dict[str, Any],
+        spec: podspec.PodSpec,
+        *,
+        node: site.Site,
+        pod_ip: str,
+        rejected: tuple[str, str] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.pod_ip = pod_ip
+        self._object = pod
+        self._node = node
+        self._rejected = rejected
+        self._group: groups.Group | None = None if node.group is None else node.group.child(f"pod{spec.uid}")
+        self._ending: Ending | None = None
+        self._stop = asyncio.Event()
+        self._start_ns = _start_ns(pod) or node.clock.wall_ns()
+        self._sandboxed = False
+        self._ended = False
+        # False until the sandbox is gone: a Pod's end is told when a container runtime would tell it.
+        self._settled = False
+        self._conditions: list[dict[str, Any]] = []
+        self._mains = [self._container(item, spec.restart_policy) for item in spec.containers]
+        # An init container runs to success once, whatever the Pod's policy says of its containers.
+        policy = "Never" if spec.restart_policy == "Never" else "OnFailure"
+        self._inits = [self._container(item, policy) for item in spec.init_containers]
+
+    def _container(self, item: podspec.ContainerSpec, policy: str) -> container_worker.ContainerWorker:
+        place = container_worker.Place(
+            pod=self.spec,
+            group=self._group,
+            pod_ip=self.pod_ip,
+            restart_policy=policy,
+            was_running=_was_running(self._object, item.name),
+        )
+        return container_worker.ContainerWorker(
+            item, place=place, node=self._node, on_change=self._publish, tell=self._tell
+        )
+
+    def update(self, pod: dict[str, Any]) -> None:
+        """Nothing; the API's object has changed. A deletion ends the Pod with the grace it states."""
+        self._object = pod
+        if pod["metadata"].get("deletionTimestamp"):
+            grace_s = podspec.parse(pod).grace_s
+            self.end(Ending(grace_s=grace_s, report=True, delete=True))
+
+    def end(self, ending: Ending) -> None:
+        """Nothing; the Pod ends. A second call may only shorten the grace."""
+        if self._ending is not None and ending.grace_s >= self._ending.grace_s and not ending.delete:
+            return
+        self._ending = ending
+        self._stop.set()
+
+    @property
+    def is_active(self) -> bool:
+        """True while its containers run or are to run."""
+        return self._rejected is None and not self._ended and self._phase() not in _TERMINAL
+
+    async def run(self) -> None:
+        """Nothing, once the Pod has ended and, where that is for the node to do, its object is on its way out."""
+        if self._rejected is None:
+            await self._live_and_end()
+        else:
+            self._publish()
+        await self._stop.wait()
+        assert self._ending is not None
+        if self._ending.report and self._rejected is None and self._phase() not in _TERMINAL:
+            self._ended = True
+            self._publish(final=self._ending)
+        if self._ending.delete:
+            self._node.reporter.delete(self.spec.uid, namespace=self.spec.namespace, name=self.spec.name)
+
+    async def _live_and_end(self) -> None:
+        living = asyncio.create_task(self._live(), name=f"pod {self.spec.key}")
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({living, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not living.done():
+                await self._end_containers(living)
+            await living
+            await self._clean_up()
+        finally:
+            stopping.cancel()
+            living.cancel()
+
+    async def _live(self) -> None:
+        """Nothing, once nothing of the Pod is to run any more."""
+        self._publish()
+        if self.spec.unsupported:
+            note = f"this emulated node does not have: {'; '.join(self.spec.unsupported)}"
+            self._tell("FailedCreatePodSandBox", note, True)
+            return await self._wait_for_stop()
+        if self._group is not None:
+            self._group.create()
+            container_worker.limit_group(
+                self._group, cores=self.spec.limit_cores, memory_bytes=self.spec.limit_bytes, chosen=self._node.chosen
+            )
+        if not self._node.records.pod(self.spec.uid).exists():
+            seed = f"{self._node.chosen.name}/{self.spec.uid}"
+            if await self._pause(latency.start_s(seed, factor=self._node.chosen.latency)):
+                return None
+        self._sandboxed = True
+        if await self._run_inits():
+            await asyncio.gather(*(worker.run() for worker in self._mains))
+        return None
+
+    async def _run_inits(self) -> bool:
+        """True once every init container has succeeded, in order."""
+        for worker in self._inits:
+            if not await worker.run():
+                return False
+        return not self._stop.is_set()
+
+    async def _wait_for_stop(self) -> None:
+        await self._stop.wait()
+
+    async def _pause(self, seconds: float) -> bool:
+        """True where the wish to end cut the pause short."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        return self._stop.is_set()
+
+    async def _end_containers(self, living: "asyncio.Task[None]") -> None:
+        """SIGTERM, the grace period, SIGKILL."""
+        assert self._ending is not None
+        if self._ending.report:
+            self._tell("Killing", "Stopping the Pod's containers", False)
+        for worker in self._workers():
+            worker.stop()
+        started_s = self._node.clock.monotonic_s()
+        # A second deletion may have shortened the grace: it is read anew every time.
+        while not living.done():
+            left_s = self._ending.grace_s - (self._node.clock.monotonic_s() - started_s)
+            if left_s <= 0:
+                for worker in self._workers():
+                    worker.kill()
+            await asyncio.wait({living}, timeout=min(1.0, max(left_s, 0.1)))
+
+    async def _clean_up(self) -> None:
+        """Nothing, once the sandbox is gone, as long after the exit as a container runtime takes."""
+        await self._pause(latency.EXIT_S * self._node.chosen.latency)
+        if self._group is not None and not self._group.try_remove():
+            await asyncio.to_thread(self._group.destroy)
+        self._settled = True
+        self._publish()
+
+    def _workers(self) -> Iterable[container_worker.ContainerWorker]:
+        return (*self._inits, *self._mains)
+
+    def _phase(self) -> str:
+        return status.phase(self.spec, self._state())
+
+    def _state(self) -> status.PodState:
+        return status.PodState(
+            start_ns=self._start_ns,
+            pod_ip=self.pod_ip,
+            host_ip=site.HOST_IP,
+            containers={worker.spec.name: self._told(worker) for worker in self._mains},
+            init_containers={worker.spec.name: worker.state for worker in self._inits},
+            sandboxed=self._sandboxed,
+            ended=self._ended,
+            rejected=self._rejected,
+        )
+
+    def _told(self, worker: container_worker.ContainerWorker) -> status.ContainerState:
+        """What the status says of a container: one that never started in a Pod that has ended is lost."""
+        now = worker.state
+        if self._ended and not isinstance(now.state, status.Terminated):
+            return dataclasses.replace(now, state=status.lost(now_ns=self._node.clock.wall_ns()), ready=False)
+        if isinstance(now.state, status.Waiting) and self._inits and now.state == status.CREATING:
+            return dataclasses.replace(now, state=status.INITIALIZING)
+        return now
+
+    def _publish(self, *, final: Ending | None = None) -> None:
+        if self._ending is not None and not self._ending.report:
+            return
+        if self._rejected is None and not self._settled and self._phase() in _TERMINAL:
+            return
+        found = status.pod_status(
+            self.spec, self._state(), previous={"conditions": self._previous()}, now_ns=self._node.clock.wall_ns()
+        )
+        if final is not None and final.reason:
+            found |= {"reason": final.reason, "message": final.message}
+        self._conditions = [entry for entry in found["conditions"] if entry["type"] in _OURS]
+        self._node.reporter.put(self.spec.uid, namespace=self.spec.namespace, name=self.spec.name, status=found)
+
+    def _previous(self) -> list[dict[str, Any]]:
+        """Conditions as they stand: ours as last written here, the others' as last seen."""
+        seen = (self._object.get("status") or {}).get("conditions") or []
+        if not self._conditions:
+            return list(seen)
+        return self._conditions + [entry for entry in seen if entry.get("type") not in _OURS]
+
+    def _tell(self, reason: str, note: str, warning: bool) -> None:
+        self._node.events.add(self._object, reason=reason, action=reason, note=note, warning=warning)
+
+
+def _was_running(pod: dict[str, Any], container: str) -> int | None:
+    """How often a container had been restarted that the API has as running; None where it has not."""
+    told = pod.get("status") or {}
+    for entry in (*(told.get("containerStatuses") or ()), *(told.get("initContainerStatuses") or ())):
+        if entry.get("name") == container and (entry.get("state") or {}).get("running"):
+            return int(entry.get("restartCount") or 0)
+    return None
+
+
+def _start_ns(pod: dict[str, Any]) -> int | None:
+    """When a node process before this one took the Pod, as the API has it."""
+    text = (pod.get("status") or {}).get("startTime")
+    return None if text is None else round(kubernetes.parse_instant(text) * 1e9)

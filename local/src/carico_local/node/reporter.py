@@ -1,0 +1,136 @@
+"""Statuses of Pods on their way to the API: the newest of each Pod, several Pods at a time, again until it took."""
+
+import asyncio
+import dataclasses
+import random
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from carico_core.domain import errors
+from carico_core.runtime import kube_actions, kube_watch, logs
+
+# Statuses in flight: enough to hide the API's latency, few enough not to crowd it.
+IN_FLIGHT = 8
+RETRY_FIRST_S = 0.2
+RETRY_MOST_S = 5.0
+_log = logs.get("node.status")
+
+
+class Api(Protocol):
+    """What a reporter needs of a client."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout_s: float = 10.0,
+    ) -> Any:
+        """The decoded answer."""
+        ...
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class _Report:
+    """What is to be said of one Pod. `delete`: after it, the Pod's object is to go."""
+
+    namespace: str
+    name: str
+    status: dict[str, Any] | None = None
+    delete: bool = False
+
+
+class Reporter:
+    """Statuses by UID; a newer one replaces what was not sent yet."""
+
+    def __init__(self, api: Api, rng: random.Random) -> None:
+        self._api = api
+        self._rng = rng
+        self._reports: dict[str, _Report] = {}
+        self._sending: dict[str, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.refused = 0
+
+    def put(self, uid: str, *, namespace: str, name: str, status: dict[str, Any]) -> None:
+        """Nothing; the status will be written as soon as a slot is free."""
+        self._report(uid, namespace, name).status = status
+        self._wake(uid)
+
+    def delete(self, uid: str, *, namespace: str, name: str) -> None:
+        """Nothing; the Pod's object is deleted once its last status has been written."""
+        self._report(uid, namespace, name).delete = True
+        self._wake(uid)
+
+    async def drain(self) -> None:
+        """Nothing, once all has been written."""
+        await self._idle.wait()
+
+    async def close(self) -> None:
+        """Nothing; what is not written yet is given up."""
+        tasks = list(self._sending.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _report(self, uid: str, namespace: str, name: str) -> _Report:
+        return self._reports.setdefault(uid, _Report(namespace=namespace, name=name))
+
+    def _wake(self, uid: str) -> None:
+        self._idle.clear()
+        if uid not in self._sending:
+            self._sending[uid] = asyncio.create_task(self._send_all(uid), name=f"status {uid}")
+
+    async def _send_all(self, uid: str) -> None:
+        """Sends until nothing newer has been put meanwhile."""
+        backoff = kube_watch.Backoff(first_s=RETRY_FIRST_S, most_s=RETRY_MOST_S, rng=self._rng)
+        try:
+            while uid in self._reports:
+                async with self._slots:
+                    # Taken only now, so that what waited for a slot is the newest.
+                    report = self._reports.pop(uid)
+                    done = await self._send(uid, report)
+                if done:
+                    continue
+                newer = self._reports.get(uid)
+                self._reports[uid] = _merged(report, newer)
+                await asyncio.sleep(backoff.next_s())
+        finally:
+            del self._sending[uid]
+            if not self._sending:
+                self._idle.set()
+
+    async def _send(self, uid: str, report: _Report) -> bool:
+        """True where there is nothing left to try; False where the API is away."""
+        try:
+            if report.status is not None:
+                await kube_actions.patch_pod_status(
+                    self._api, namespace=report.namespace, name=report.name, uid=uid, status=report.status
+                )
+            if report.delete:
+                await self._delete(uid, report)
+        except errors.ApiUnavailable:
+            return False
+        except (errors.NotFound, errors.Conflict):
+            # The Pod has gone, or one of the same name took its place: nobody is left to be told.
+            return True
+        except errors.ApiError as error:
+            self.refused += 1
+            _log.error("status_refused", pod=f"{report.namespace}/{report.name}", error=str(error))
+        return True
+
+    async def _delete(self, uid: str, report: _Report) -> None:
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
+        await self._api.request("DELETE", kube_actions.pod_path(report.namespace, report.name), body=body)
+
+
+def _merged(older: _Report, newer: _Report | None) -> _Report:
+    if newer is None:
+        return older
+    return dataclasses.replace(
+        newer, status=older.status if newer.status is None else newer.status, delete=older.delete or newer.delete
+    )

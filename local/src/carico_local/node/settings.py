@@ -1,0 +1,43 @@
+"""Settings of an emulated node."""
+
+import dataclasses
+import pathlib
+
+from carico_core.runtime import settings
+
+# Spec 12: a 10 ms quota period keeps a server's latency on the node meaningful.
+QUOTA_PERIOD_MS = 10.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """Flags, or CARICO_NODE_... in the environment."""
+
+    name: str = settings.setting(help="name of the Node")
+    cluster: str = settings.setting(help="name of the local cluster; names its cgroups")
+    kubeconfig: str = settings.setting(help="path of a kubeconfig")
+    root: pathlib.Path = settings.setting(help="directory of the node: records, logs, the runtime's socket")
+    ready_file: pathlib.Path | None = settings.setting(None, help="file written as JSON once the node is Ready")
+    cores: float = settings.setting(4.0, help="emulated cores", unit="cores", minimum=0.1, why="spec 11's nodes")
+    scale: float = settings.setting(
+        0.125, help="real CPU of one emulated core", minimum=0.005, maximum=1.0, why="three nodes on 2 CPUs"
+    )
+    memory_bytes: int = settings.setting(
+        2**30, help="memory limit really enforced: the node's memory x scale", unit="bytes", minimum=2**24
+    )
+    pods: int = settings.setting(110, help="most Pods", minimum=1, why="Kubernetes' default")
+    quota_period_ms: float = settings.setting(
+        QUOTA_PERIOD_MS, help="period of the CPU quota", unit="ms", minimum=1.0, maximum=1000.0, why="spec 12"
+    )
+    latency: float = settings.setting(
+        1.0, help="factor on the start and exit latencies of a container runtime", minimum=0.0, why="spec 11's figures"
+    )
+    log_port: int = settings.setting(0, help="port of the kubelet's log endpoint, 0 for a free one", minimum=0)
+    stop_grace_s: float = settings.setting(
+        2.0, help="time that Pods have to end when the node is stopped", unit="s", minimum=0.0
+    )
+
+    @property
+    def real_cores(self) -> float:
+        """Real CPUs of the whole node."""
+        return self.cores * self.scale

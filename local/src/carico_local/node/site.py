@@ -1,0 +1,42 @@
+"""What everything on a node shares, and the ports it uses of the API."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from carico_core.runtime import clock as clocks
+from carico_local.cgroups import group as groups
+from carico_local.node import events, records, reporter, runtime, settings
+
+# Emulated nodes are on this machine alone.
+HOST_IP = "127.0.0.1"
+
+
+class Api(Protocol):
+    """What a node needs of a Kubernetes client."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout_s: float = 10.0,
+    ) -> Any:
+        """The decoded answer."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The parts of one node that its Pods use. `group` None: process accounting, Pods are plain processes."""
+
+    chosen: settings.NodeSettings
+    clock: clocks.Clock
+    group: groups.Group | None
+    records: records.Records
+    runtime: runtime.Runtime
+    reporter: reporter.Reporter
+    events: events.Events
