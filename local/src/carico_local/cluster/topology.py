@@ -166,7 +166,7 @@ class _Builder:
     def _python(module: str, **options: object) -> tuple[str, ...]:
         flags: list[str] = []
         for name, value in options.items():
-            flags += [f"--{name.replace('_', '-')}", str(value).lower() if isinstance(value, bool) else str(value)]
+            flags += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
         return (sys.executable, "-m", module, *flags)
 
     def _command(self, name: str, argv: tuple[str, ...]) -> processes.Command:

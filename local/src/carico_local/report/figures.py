@@ -43,6 +43,7 @@ def report(found: facts.Facts) -> dict[str, Any]:
         "max_running_per_node": max((most_at_once(each) for each in spans.values()), default=0),
         "job_s": round(job_s, 3),
         "pod_s": distribution(times_s),
+        "pod_times_s": [round(value, 3) for value in times_s],
         "capacity_overrun": sum(p.free is not None and p.free < p.threshold for p in found.placed),
         "overload_node_s": round(overload_node_s(found, spans), 3),
         "nodes": len(setting.nodes),

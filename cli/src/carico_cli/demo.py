@@ -1,0 +1,202 @@
+"""`carico demo`: a cluster, a job on it, a live view, a report, and everything gone again."""
+
+import asyncio
+import contextlib
+import pathlib
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import orjson
+
+from carico_cli import html, options, session, settings, starting, view
+from carico_core.domain import errors
+from carico_core.numerics.estimators import base
+from carico_local import job as jobs
+from carico_local.cluster import client, events, machine, state
+from carico_local.cluster import plan as plans
+from carico_local.report import facts, figures
+
+VIEW_EVERY_S = 0.5
+PLAIN_LINE_EVERY_S = 5.0
+JOB_NAME = "demo"
+
+
+@click.command("demo")
+@options.name()
+@options.cluster
+@click.option("--workload", type=click.Choice(["pi", "train", "mixed"]), default="pi", show_default=True)
+@click.option("--pods", type=int, help="Pods of the job (default: about a minute of work).")
+@click.option("--seconds", type=float, help="Work of a Pod on one idle core (default: pi 5, train 25).")
+@click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder of the report (default: var/NAME).")
+@click.option("--snapshot", type=click.Path(path_type=pathlib.Path), help="Write the live view at mid-job as SVG.")
+@click.option("--keep", is_flag=True, help="Leave the cluster up.")
+@click.pass_obj
+def command(context: settings.Context, /, name: str, **given: Any) -> int:
+    """Starts a cluster, runs a job on it, shows it live, reports, and ends everything."""
+    job = _job(given)
+    return asyncio.run(_Demo(context, name, job, given).run())
+
+
+def _job(given: Mapping[str, Any]) -> jobs.Job:
+    workload = jobs.Workload(given["workload"])
+    # Checked before anything is started; the cluster's own size is not known yet.
+    pods = 1 if given["pods"] is None else given["pods"]
+    return jobs.Job(name=JOB_NAME, workload=workload, pods=pods, seconds=given["seconds"])
+
+
+class _Demo:
+    """One run."""
+
+    def __init__(self, context: settings.Context, name: str, job: jobs.Job, given: Mapping[str, Any]) -> None:
+        self._context = context
+        self._name = name
+        self._job = job
+        self._given = given
+        self._out: pathlib.Path = given["out"] or pathlib.Path("var") / name
+        self._crashes: list[str] = []
+        self._crashed = asyncio.Event()
+
+    async def run(self) -> int:
+        """The exit code: 1 where a Pod failed, was lost or bound twice, or a service crashed."""
+        wish = options.wish(self._name, dict(self._given))
+        task = asyncio.current_task()
+        assert task is not None
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, task.cancel)
+        keep = bool(self._given["keep"])
+        launched = await client.launch(
+            wish, home=self._context.home, environ=self._context.environ, restart=keep, lifeline=not keep
+        )
+        finished = False
+        try:
+            notes = await starting.show(launched, self._context)
+            found = await self._run_job(launched, notes)
+            report = figures.report(found)
+            self._write(report)
+            click.echo(view.summary(report))
+            click.echo(f"report: {self._out / 'report.json'} and {self._out / 'report.html'}")
+            finished = True
+            return _exit_code(report)
+        finally:
+            if not (keep and finished):
+                await _uninterrupted(self._end(launched))
+
+    async def _end(self, launched: client.Launched) -> None:
+        await launched.stop()
+        await client.down(launched.paths, keep_logs=bool(self._crashes))
+
+    async def _run_job(self, launched: client.Launched, notes: list[str]) -> facts.Facts:
+        found = state.read(launched.paths)
+        assert found is not None, "a cluster that is up has written its state"
+        job = self._sized(found.plan)
+        async with session.connect(launched.paths, found) as live:
+            await live.observer.listen(live.bus)
+            for subject, payload in await live.bus.latest_capacities():
+                live.observer.on_capacity(subject, payload)
+            tasks = [
+                asyncio.ensure_future(self._watch_crashes(launched)),
+                asyncio.ensure_future(live.observer.follow_pods(live.api)),
+                asyncio.ensure_future(live.observer.ask_scheduler(live.bus)),
+            ]
+            try:
+                submitted_s = live.clock.wall_ns() / 1e9
+                await jobs.submit(live.api, job)
+                await self._watch(live, found.plan, job, submitted_s)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            return self._facts(live, found.plan, job, submitted_s, notes)
+
+    def _sized(self, plan: plans.Plan) -> jobs.Job:
+        pods = self._given["pods"]
+        if pods is None:
+            pods = jobs.sized(self._job.workload, seconds=self._job.seconds, cores=plan.nodes * plan.cores)
+        return jobs.Job(name=JOB_NAME, workload=self._job.workload, pods=pods, seconds=self._job.seconds)
+
+    async def _watch(self, live: session.Session, plan: plans.Plan, job: jobs.Job, submitted_s: float) -> None:
+        """Returns when every Pod has ended, or a service has crashed."""
+        screen = view.Screen(live, plan, job, submitted_s=submitted_s)
+        snapshot: pathlib.Path | None = self._given["snapshot"]
+        with view.drawing(screen, plain=self._context.plain) as draw:
+            while not screen.is_done and not self._crashed.is_set():
+                draw()
+                if snapshot is not None and screen.done >= job.pods / 2:
+                    _write_text(snapshot, view.to_svg(screen))
+                    snapshot = None
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._crashed.wait(), VIEW_EVERY_S)
+            draw()
+
+    async def _watch_crashes(self, launched: client.Launched) -> None:
+        async for event in launched.heard():
+            if event.kind is events.Kind.CRASHED:
+                self._crashes.append(event.service)
+                self._crashed.set()
+                starting.say_crash(event)
+        if not self._crashes:
+            self._crashes.append("supervisor")
+            self._crashed.set()
+            click.echo(f"the supervisor ended; its log: {launched.paths.log('supervisor')}", err=True)
+
+    def _facts(
+        self, live: session.Session, plan: plans.Plan, job: jobs.Job, submitted_s: float, notes: list[str]
+    ) -> facts.Facts:
+        on = machine.read_machine()
+        ceiling = dict(base.DEFAULT_CEILING)
+        if plan.ceiling_cpu is not None:
+            ceiling["cpu"] = plan.ceiling_cpu
+        return facts.Facts(
+            setting=facts.Setting(
+                nodes=plan.node_names,
+                cores=plan.cores,
+                scale=plan.scale,
+                memory_bytes=plan.memory_bytes,
+                estimator=plan.estimator or "vector",
+                ceiling=ceiling,
+                workload=job.workload.value,
+                pods=job.pods,
+                total_work_s=job.total_work_s,
+                longest_work_s=job.longest_work_s,
+                machine={"cpus": on.cpus, "processor": on.processor, "kernel": on.kernel},
+                notes=notes,
+            ),
+            submitted_s=submitted_s,
+            ended_s=live.clock.wall_ns() / 1e9,
+            pods=live.observer.of_job(job.name),
+            placed=list(live.observer.placed),
+            waits=dict(live.observer.waits),
+            capacities=list(live.observer.capacities),
+            crashes=list(self._crashes),
+        )
+
+    def _write(self, report: dict[str, Any]) -> None:
+        try:
+            self._out.mkdir(parents=True, exist_ok=True)
+            (self._out / "report.json").write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2))
+            (self._out / "report.html").write_text(html.page(report), encoding="utf-8")
+        except OSError as error:
+            raise errors.EnvironmentUnfit(
+                f"the report cannot be written to {self._out} ({error.strerror}): give another folder with --out"
+            ) from error
+
+
+def _write_text(path: pathlib.Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+async def _uninterrupted(work: Any) -> None:
+    """Waits for `work` though Ctrl-C comes again and again: what was started is always ended."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    task.result()
+
+
+def _exit_code(report: Mapping[str, Any]) -> int:
+    bad = ("failed", "bound_twice", "never_bound", "capacity_overrun")
+    return int(any(report[name] for name in bad) or bool(report["crashes"]) or report["succeeded"] < report["pods"])

@@ -1,0 +1,43 @@
+"""`carico up` and `carico down`."""
+
+import asyncio
+from typing import Any
+
+import click
+
+from carico_cli import options, settings, starting
+from carico_local.cluster import client, state
+
+
+@click.command()
+@options.name()
+@options.cluster
+@click.pass_obj
+def up(context: settings.Context, /, name: str, **given: Any) -> None:
+    """Starts a cluster in the background; returns when it is ready."""
+    asyncio.run(_up(context, name, given))
+
+
+async def _up(context: settings.Context, name: str, given: dict[str, Any]) -> None:
+    launched = await client.launch(
+        options.wish(name, given), home=context.home, environ=context.environ, restart=True, lifeline=False
+    )
+    try:
+        await starting.show(launched, context)
+    except BaseException:
+        # Whatever cut the start short, Ctrl-C too: nothing of it stays.
+        await launched.stop()
+        await client.down(launched.paths, keep_logs=True)
+        raise
+    click.echo(f'next: eval "$(carico env --name {name})", carico submit pi --pods 50, carico status, carico down')
+
+
+@click.command()
+@options.name()
+@click.option("--keep-logs", is_flag=True, help="Leave the services' logs where they are.")
+@click.pass_obj
+def down(context: settings.Context, name: str, keep_logs: bool) -> None:
+    """Ends a cluster and removes everything it left."""
+    paths = state.find(context.home, name)
+    asyncio.run(client.down(paths, keep_logs=keep_logs))
+    click.echo(f"cluster {name} is down" + (f"; logs are in {paths.logs}" if keep_logs else ""))

@@ -1,0 +1,43 @@
+"""`carico logs SERVICE`."""
+
+import difflib
+import sys
+import time
+
+import click
+
+from carico_cli import options, settings
+from carico_core.domain import errors
+from carico_local.cluster import state, topology
+
+_LOOK_EVERY_S = 0.2
+
+
+@click.command("logs")
+@click.argument("service", required=False)
+@options.name()
+@click.option("--follow", "-f", is_flag=True, help="Go on as lines are written.")
+@click.option("--tail", type=click.IntRange(min=0), default=200, show_default=True, help="Last lines to show.")
+@click.pass_obj
+def command(context: settings.Context, service: str | None, name: str, follow: bool, tail: int) -> None:
+    """Shows a service's log: nats, api, aggregator, scheduler, node/node-1, agent/node-1 or supervisor."""
+    paths = state.find(context.home, name)
+    found = state.read(paths)
+    known = [*(topology.service_names(found.plan) if found else []), "supervisor"]
+    if service not in known:
+        nearest = difflib.get_close_matches(service or "", known, 1)
+        hint = f" (nearest: {nearest[0]})" if nearest else ""
+        raise errors.SettingsError(f"got service {service!r}{hint}, expected one of {', '.join(known)}")
+    log = paths.log(topology.log_name(service))
+    if not log.exists():
+        raise errors.SettingsError(f"{service} has written no log yet")
+    with log.open("r", encoding="utf-8", errors="replace") as file:
+        for line in file.readlines()[-tail:] if tail else []:
+            click.echo(line, nl=False)
+        while follow:
+            line = file.readline()
+            if line:
+                click.echo(line, nl=False)
+                sys.stdout.flush()
+            else:
+                time.sleep(_LOOK_EVERY_S)

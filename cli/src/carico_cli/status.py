@@ -1,0 +1,140 @@
+"""`carico status`: services, nodes and jobs of a cluster, once."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import click
+import orjson
+
+from carico_cli import options, session, settings
+from carico_core.domain import errors
+from carico_local.cluster import state
+
+_LOOK_S = 0.4
+
+
+@click.command("status")
+@options.name()
+@click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
+@click.pass_obj
+def command(context: settings.Context, name: str, as_json: bool) -> int:
+    """Shows services, nodes and jobs. Exit code 1 where something is not ready."""
+    paths = state.find(context.home, name)
+    found = state.read(paths)
+    running = state.is_running(paths)
+    if found is None:
+        raise errors.SettingsError(f"cluster {name!r} has not started: see {paths.log('supervisor')}")
+    view = _services(found, running=running)
+    if running and found.phase is state.Phase.READY:
+        view |= asyncio.run(_live(paths, found))
+    click.echo(orjson.dumps(view, option=orjson.OPT_INDENT_2).decode() if as_json else _text(view))
+    return 0 if running and all(service["ready"] for service in view["services"]) else 1
+
+
+def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
+    return {
+        "name": found.plan.name,
+        "phase": found.phase.value if running else "not running",
+        "nats_url": found.nats_url,
+        "api_url": found.api_url,
+        "services": [
+            {
+                "name": service.name,
+                "ready": running and service.ready,
+                "pid": service.process.pid if service.process and running else None,
+                "restarts": service.restarts,
+            }
+            for service in found.services
+        ],
+        "crashes": [{"service": crash.service, "how": crash.how, "at_ns": crash.at_ns} for crash in found.crashes],
+        "notes": list(found.notes),
+        "failure": found.failure,
+        "nodes": [],
+        "jobs": [],
+    }
+
+
+async def _live(paths: state.Paths, found: state.ClusterState) -> dict[str, Any]:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(5.0), session.connect(paths, found) as live:
+            for subject, payload in await live.bus.latest_capacities():
+                live.observer.on_capacity(subject, payload)
+            tasks = [
+                asyncio.ensure_future(live.observer.follow_pods(live.api)),
+                asyncio.ensure_future(live.observer.ask_scheduler(live.bus)),
+            ]
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(live.observer.changed.wait(), 2.0)
+            await asyncio.sleep(_LOOK_S)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            return {"nodes": _nodes(live, found), "jobs": _jobs(live)}
+    return {}
+
+
+def _nodes(live: session.Session, found: state.ClusterState) -> list[dict[str, Any]]:
+    rows = []
+    for node in found.plan.node_names:
+        heard = live.observer.newest.get(node)
+        said = live.observer.scheduler.get(node, {})
+        advertised = heard.advertisement if heard else None
+        rows.append(
+            {
+                "name": node,
+                "freshness": said.get("freshness", "absent"),
+                "pods": advertised.pods if advertised else None,
+                "capacity": round(advertised.capacity, 2) if advertised else None,
+                "capacity_sd": round(advertised.capacity_sd, 2) if advertised else None,
+                "mode": advertised.mode.value if advertised else None,
+                "reserved": said.get("reserved"),
+            }
+        )
+    return rows
+
+
+def _jobs(live: session.Session) -> list[dict[str, Any]]:
+    rows = []
+    for name in live.observer.job_names():
+        pods = live.observer.of_job(name)
+        rows.append(
+            {
+                "name": name,
+                "pods": len(pods),
+                "pending": sum(not pod.is_terminal and not pod.running for pod in pods),
+                "running": sum(pod.running and not pod.is_terminal for pod in pods),
+                "succeeded": sum(pod.phase == "Succeeded" for pod in pods),
+                "failed": sum(pod.phase == "Failed" for pod in pods),
+            }
+        )
+    return rows
+
+
+def _text(view: dict[str, Any]) -> str:
+    lines = [f"cluster {view['name']}: {view['phase']}"]
+    if view["failure"]:
+        lines.append(f"failed: {view['failure']}")
+    lines += ["", *_table(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
+    if view["nodes"]:
+        columns = ("name", "freshness", "pods", "capacity", "capacity_sd", "mode", "reserved")
+        lines += ["", *_table(view["nodes"], columns, "NODE")]
+    if view["jobs"]:
+        lines += ["", *_table(view["jobs"], ("name", "pods", "pending", "running", "succeeded", "failed"), "JOB")]
+    lines += [f"crashed: {crash['service']} ({crash['how']})" for crash in view["crashes"]]
+    lines += [f"note: {note}" for note in view["notes"]]
+    return "\n".join(lines)
+
+
+def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], title: str) -> list[str]:
+    head = [title, *(column.upper() for column in columns[1:])]
+    body = [[_cell(row[column]) for column in columns] for row in rows]
+    widths = [max(len(line[index]) for line in [head, *body]) for index in range(len(columns))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in [head, *body]]  # fmt: skip
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)

@@ -1,0 +1,63 @@
+"""`carico submit`: a job of Pods."""
+
+import asyncio
+
+import click
+
+from carico_cli import options, session, settings
+from carico_core.domain import errors
+from carico_core.runtime import clock as clocks
+from carico_local import job as jobs
+from carico_local.cluster import state
+
+_PROGRESS_EVERY_S = 2.0
+
+
+@click.command("submit")
+@click.argument("workload", type=click.Choice([workload.value for workload in jobs.Workload]))
+@options.name()
+@click.option("--pods", type=int, default=12, show_default=True, help="How many Pods.")
+@click.option("--seconds", type=float, help="Work of a Pod on one idle core (default: pi 5, train 25, server 60).")
+@click.option("--job", "job_name", help="Name of the job (default: made up).")
+@click.option("--wait", is_flag=True, help="Return when every Pod has ended; exit code 1 where one failed.")
+@click.pass_obj
+def command(
+    context: settings.Context, workload: str, name: str, pods: int, seconds: float | None, job_name: str | None,
+    wait: bool,
+) -> int:  # fmt: skip
+    """Submits a job."""
+    paths = state.find(context.home, name)
+    found = state.read(paths)
+    if found is None or not state.is_running(paths):
+        raise errors.SettingsError(f"cluster {name!r} does not run: `carico up --name {name}`")
+    made_up = f"{workload}-{clocks.SystemClock().wall_ns() // 10**9 % 10**6}"
+    job = jobs.Job(name=job_name or made_up, workload=jobs.Workload(workload), pods=pods, seconds=seconds)
+    return asyncio.run(_submit(paths, found, job, wait=wait))
+
+
+async def _submit(paths: state.Paths, found: state.ClusterState, job: jobs.Job, *, wait: bool) -> int:
+    async with session.connect(paths, found) as live:
+        try:
+            created = await jobs.submit(live.api, job)
+        except errors.Conflict:
+            raise errors.SettingsError(f"--job: a job named {job.name!r} is there already") from None
+        click.echo(f"job {job.name}: {created} Pods created")
+        return await _wait(live, job) if wait else 0
+
+
+async def _wait(live: session.Session, job: jobs.Job) -> int:
+    following = asyncio.ensure_future(live.observer.follow_pods(live.api))
+    said = -1
+    try:
+        while True:
+            pods = live.observer.of_job(job.name)
+            done = sum(pod.is_terminal for pod in pods)
+            if done != said:
+                said = done
+                click.echo(f"job {job.name}: {done} of {job.pods} done")
+            if done >= job.pods:
+                return int(any(pod.phase != "Succeeded" for pod in pods))
+            await asyncio.sleep(_PROGRESS_EVERY_S)
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)

@@ -1,0 +1,183 @@
+"""The live view of a job, and its report in words. Drawing costs little: it shares the machine with what it shows."""
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import click
+from rich import box, console, live, panel, progress_bar, table, text
+
+from carico_cli import session
+from carico_core.wire import freshness
+from carico_local import job as jobs
+from carico_local.cluster import plan as plans
+
+BAR_CELLS = 12
+PLAIN_LINE_EVERY_S = 5.0
+_STYLE = {"fresh": "green", "ageing": "yellow", "stale": "red", "absent": "red"}
+_SNAPSHOT_WIDTH = 110
+
+
+class Screen:
+    """What is drawn: nodes, the job, the last decisions."""
+
+    def __init__(self, found: session.Session, plan: plans.Plan, job: jobs.Job, *, submitted_s: float) -> None:
+        self._live = found
+        self._plan = plan
+        self._job = job
+        self._submitted_s = submitted_s
+
+    @property
+    def done(self) -> int:
+        """Pods that have ended."""
+        return sum(pod.is_terminal for pod in self._live.observer.of_job(self._job.name))
+
+    @property
+    def is_done(self) -> bool:
+        """True where every Pod of the job has ended."""
+        return self.done >= self._job.pods
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the job was submitted."""
+        return self._live.clock.wall_ns() / 1e9 - self._submitted_s
+
+    def line(self) -> str:
+        """One plain line."""
+        pods = self._counts()
+        return (
+            f"{self.elapsed_s:6.1f} s  done {pods['done']}/{self._job.pods}  running {pods['running']}  "
+            f"starting {pods['starting']}  pending {pods['pending']}  left {self._left()}"
+        )
+
+    def draw(self) -> console.Group:
+        """The whole view."""
+        return console.Group(self._nodes(), self._progress(), self._decisions())
+
+    def _nodes(self) -> table.Table:
+        found = table.Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
+        for name, justify in (
+            ("node", "left"), ("CPU used", "left"), ("CPU pressure", "left"), ("memory", "left"),
+            ("Pods", "right"), ("capacity", "right"), ("reserved", "right"), ("state", "left"),
+        ):  # fmt: skip
+            found.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
+        for node in self._plan.node_names:
+            found.add_row(*self._node(node))
+        return found
+
+    def _node(self, node: str) -> list[Any]:
+        heard = self._live.observer.newest.get(node)
+        said = self._live.observer.scheduler.get(node, {})
+        if heard is None:
+            return [node, "", "", "", "-", "-", "-", text.Text("absent", style="red")]
+        found = heard.advertisement
+        age_s = self._live.clock.monotonic_s() - heard.at_s
+        state = freshness.classify(age_s, lease_s=10.0).value
+        capacity = f"{found.capacity:.1f} ± {found.capacity_sd:.1f}"
+        return [
+            node,
+            _bar(found.parts.get("cpu.utilisation", found.usage.get("cpu", 0.0))),
+            _bar(found.parts.get("cpu.pressure", 0.0)),
+            _bar(found.usage.get("memory", 0.0)),
+            str(found.pods),
+            capacity,
+            str(said.get("reserved", "-")),
+            text.Text(f"{state} {found.mode.value}", style=_STYLE[state]),
+        ]
+
+    def _progress(self) -> panel.Panel:
+        counts = self._counts()
+        bar = progress_bar.ProgressBar(total=self._job.pods, completed=counts["done"], width=60)
+        words = "   ".join(f"{name} {counts[name]}" for name in ("pending", "starting", "running", "done", "failed"))
+        grid = table.Table.grid(padding=(0, 2))
+        grid.add_row(bar, f"{counts['done']}/{self._job.pods}", f"{self.elapsed_s:.0f} s, {self._left()} left")
+        title = f"job {self._job.name}: {self._job.pods} x {self._job.workload.value}"
+        return panel.Panel(console.Group(text.Text(words), grid), title=title, title_align="left")
+
+    def _decisions(self) -> panel.Panel:
+        rows = []
+        for found in reversed(self._live.observer.decisions):
+            room = "" if found.free is None else f" with room for {found.free:.1f}"
+            where = f"{found.node}{room}" if found.node else found.message
+            rows.append(f"{found.pod}: {found.outcome.value} {where}, waited {found.waited_s:.1f} s"[:100])
+        return panel.Panel("\n".join(rows[:5]) or "none yet", title="decisions, newest first", title_align="left")
+
+    def _counts(self) -> dict[str, int]:
+        pods = self._live.observer.of_job(self._job.name)
+        done = sum(pod.is_terminal for pod in pods)
+        running = sum(pod.running and not pod.is_terminal for pod in pods)
+        starting = sum(pod.node is not None and not pod.running and not pod.is_terminal for pod in pods)
+        return {
+            "pending": self._job.pods - done - running - starting,
+            "starting": starting,
+            "running": running,
+            "done": done,
+            "failed": sum(pod.phase == "Failed" for pod in pods),
+        }
+
+    def _left(self) -> str:
+        done = self.done
+        if done == 0:
+            return "?"
+        # At the pace so far; the ramp at the start makes it a little pessimistic at first.
+        return f"{max(0.0, self.elapsed_s * (self._job.pods - done) / done):.0f} s"
+
+
+@contextlib.contextmanager
+def drawing(screen: Screen, *, plain: bool) -> Iterator[Callable[[], None]]:
+    """Gives a function that draws the screen as it is now. The terminal is left whole, whatever happens."""
+    if plain:
+        said_s = -PLAIN_LINE_EVERY_S
+
+        def say() -> None:
+            nonlocal said_s
+            if screen.elapsed_s - said_s >= PLAIN_LINE_EVERY_S or screen.is_done:
+                said_s = screen.elapsed_s
+                click.echo(screen.line())
+
+        yield say
+        return
+    with live.Live(screen.draw(), auto_refresh=False, transient=False, redirect_stderr=False) as found:
+        yield lambda: found.update(screen.draw(), refresh=True)
+
+
+def to_svg(screen: Screen) -> str:
+    """The view as a picture."""
+    recorder = console.Console(record=True, width=_SNAPSHOT_WIDTH, file=io.StringIO(), force_terminal=True)
+    recorder.print(screen.draw())
+    return recorder.export_svg(title="carico demo")
+
+
+def summary(report: Mapping[str, Any]) -> str:
+    """The report in a few lines."""
+    times = report["pod_s"]
+    targets = report["targets"]
+    lines = [
+        "",
+        f"{report['succeeded']} of {report['pods']} Pods succeeded, {report['failed']} failed, "
+        f"{report['bound_twice']} bound twice, {report['never_bound']} never bound",
+        f"job time {report['job_s']:.1f} s, bound {targets['bound_s']:.1f} s: {_verdict(targets['job_ratio'])}",
+    ]
+    if times["mean"] is not None:
+        lines.append(
+            f"Pod time mean {times['mean']:.2f} s, std {times['std']:.2f}, p50 {times['p50']:.2f}, "
+            f"p95 {times['p95']:.2f}, max {times['max']:.2f}; mean / alone: {_verdict(targets['pod_ratio'])}"
+        )
+    lines.append(
+        f"most Pods on a node {report['max_running_per_node']}, placements without room {report['capacity_overrun']}, "
+        f"overload {report['overload_node_s']:.1f} node-seconds"
+    )
+    return "\n".join(lines)
+
+
+def _verdict(ratio: Mapping[str, Any]) -> str:
+    if ratio["value"] is None:
+        return "unknown"
+    return f"{ratio['value']:.3f} (target at most {ratio['target']}: {ratio['verdict']})"
+
+
+def _bar(share: float) -> text.Text:
+    filled = round(min(max(share, 0.0), 1.0) * BAR_CELLS)
+    style = "green" if share < 0.7 else "yellow" if share < 0.9 else "red"
+    return text.Text.assemble(("█" * filled, style), ("░" * (BAR_CELLS - filled), "dim"), f" {share:4.0%}")
