@@ -231,14 +231,21 @@ async def _list_pages(api: Api, path: str, params: dict[str, str], options: Opti
         try:
             items, metadata = page["items"] or [], page["metadata"]
             version = str(metadata["resourceVersion"])
-            # Items of a list carry no kind; readers that look at single objects expect nothing else.
-            objects.extend(items)
+            # A collection that is empty may be null: Go's nil slice.
+            objects.extend(_checked(item) for item in items)
             following = metadata.get("continue")
         except (KeyError, TypeError, AttributeError) as error:
             raise errors.ApiUnavailable(f"GET {path}: the answer is not a list of objects") from error
         if not following:
             return Listed(objects=objects, resource_version=version)
         params = params | {"continue": following}
+
+
+def _checked(item: Any) -> Object:
+    """The item, where it is an object with metadata; readers then need to ask no more."""
+    if not isinstance(item["metadata"], dict):
+        raise TypeError("metadata")
+    return cast(Object, item)
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
@@ -263,7 +270,7 @@ def decode_event(line: bytes, path: str) -> Object:
         if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
             raise ValueError(kind)
         subject["metadata"]["resourceVersion"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise errors.ApiUnavailable(f"watch of {path}: cannot read the event {line[:120]!r}") from error
     return cast(Object, event)
 
