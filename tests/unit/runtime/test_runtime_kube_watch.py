@@ -210,7 +210,17 @@ async def test_an_error_in_the_stream_is_a_break(code: int, waits: list[float]) 
 
 
 @pytest.mark.parametrize(
-    "answer", [None, [], "x", {}, {"items": []}, {"items": 5, "metadata": {"resourceVersion": "1"}}]
+    "answer",
+    [
+        None,
+        [],
+        "x",
+        {},
+        {"items": []},
+        {"items": 5, "metadata": {"resourceVersion": "1"}},
+        {"items": ["x"], "metadata": {"resourceVersion": "1"}},
+        {"items": [{"metadata": None}], "metadata": {"resourceVersion": "1"}},
+    ],
 )
 async def test_a_list_that_cannot_be_read_is_away(answer: Any, waits: list[float]) -> None:
     script = Script(lists=[answer, page(5)], watches=[])

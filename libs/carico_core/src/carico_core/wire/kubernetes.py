@@ -4,6 +4,7 @@ Every parser raises `ValueError` alone, with the path of the bad field.
 """
 
 import datetime
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -32,10 +33,10 @@ def parse_pod(obj: Object) -> cluster.Pod:
         namespace=required(metadata, "namespace", "metadata."),
         name=required(metadata, "name", "metadata."),
         uid=required(metadata, "uid", "metadata."),
-        resource_version=_text(metadata, "resourceVersion", "metadata."),
-        scheduler_name=_text(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER,
-        node_name=_text(spec, "nodeName", "spec.") or None,
-        phase=_text(status, "phase", "status.") or "Pending",
+        resource_version=optional(metadata, "resourceVersion", "metadata."),
+        scheduler_name=optional(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER,
+        node_name=optional(spec, "nodeName", "spec.") or None,
+        phase=optional(status, "phase", "status.") or "Pending",
         priority=_integer(spec, "priority", "spec."),
         created_at_s=_instant_s(required(metadata, "creationTimestamp", "metadata."), "metadata.creationTimestamp"),
         deleting=metadata.get("deletionTimestamp") is not None,
@@ -43,12 +44,12 @@ def parse_pod(obj: Object) -> cluster.Pod:
         node_selector=_texts(spec, "nodeSelector", "spec."),
         tolerations=_tolerations(spec),
         owner=owner,
-        image=_text(containers[0], "image", "spec.containers[0].") if containers else "",
+        image=optional(containers[0], "image", "spec.containers[0].") if containers else "",
         is_baseline=is_baseline(metadata),
         request_cores=requests.get("cpu", 0.0),
         request_bytes=requests.get("memory", 0.0),
         unsupported=unsupported(spec, requests),
-        scheduling_gates=tuple(_text(gate, "name") for gate in objects(spec, "schedulingGates", "spec.")),
+        scheduling_gates=tuple(optional(gate, "name") for gate in objects(spec, "schedulingGates", "spec.")),
     )
 
 
@@ -61,8 +62,8 @@ def parse_node(obj: Object) -> cluster.Node:
     conditions = objects(status, "conditions", "status.")
     return cluster.Node(
         name=required(metadata, "name", "metadata."),
-        uid=_text(metadata, "uid", "metadata."),
-        resource_version=_text(metadata, "resourceVersion", "metadata."),
+        uid=optional(metadata, "uid", "metadata."),
+        resource_version=optional(metadata, "resourceVersion", "metadata."),
         labels=_texts(metadata, "labels", "metadata."),
         taints=_taints(spec),
         unschedulable=spec.get("unschedulable") is True,
@@ -202,17 +203,17 @@ def _controller(metadata: Object) -> cluster.Owner | None:
         if reference.get("controller") is True:
             path = f"metadata.ownerReferences[{index}]."
             kind, name = required(reference, "kind", path), required(reference, "name", path)
-            return cluster.Owner(kind=kind, name=name, uid=_text(reference, "uid", path))
+            return cluster.Owner(kind=kind, name=name, uid=optional(reference, "uid", path))
     return None
 
 
 def _tolerations(spec: Object) -> tuple[cluster.Toleration, ...]:
     return tuple(
         cluster.Toleration(
-            key=_text(item, "key", path),
-            operator=_text(item, "operator", path) or "Equal",
-            value=_text(item, "value", path),
-            effect=_text(item, "effect", path),
+            key=optional(item, "key", path),
+            operator=optional(item, "operator", path) or "Equal",
+            value=optional(item, "value", path),
+            effect=optional(item, "effect", path),
         )
         for path, item in _numbered(objects(spec, "tolerations", "spec."), "spec.tolerations")
     )
@@ -221,7 +222,7 @@ def _tolerations(spec: Object) -> tuple[cluster.Toleration, ...]:
 def _taints(spec: Object) -> tuple[cluster.Taint, ...]:
     return tuple(
         cluster.Taint(
-            key=required(item, "key", path), value=_text(item, "value", path), effect=required(item, "effect", path)
+            key=required(item, "key", path), value=optional(item, "value", path), effect=required(item, "effect", path)
         )
         for path, item in _numbered(objects(spec, "taints", "spec."), "spec.taints")
     )
@@ -261,7 +262,10 @@ def _amounts(obj: Object, key: str, path: str) -> dict[str, float]:
 def _amount(value: object, path: str) -> float:
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         raise ValueError(f"{path}: got {value!r}, expected a Kubernetes quantity such as 250m or 1Gi")
-    return _at(path, quantity.parse_quantity, value)
+    amount = _at(path, quantity.parse_quantity, value)
+    if not math.isfinite(amount):
+        raise ValueError(f"{path}: got {value!r}, expected a finite quantity")
+    return amount
 
 
 def _instant_s(text: str, path: str) -> float:
@@ -301,10 +305,11 @@ def objects(obj: Object, key: str, path: str = "") -> list[Object]:
 
 def _texts(obj: Object, key: str, path: str) -> dict[str, str]:
     values = mapping(obj, key, path)
-    return {name: _text(values, name, f"{path}{key}.") for name in values}
+    return {name: optional(values, name, f"{path}{key}.") for name in values}
 
 
-def _text(obj: Object, key: str, path: str = "") -> str:
+def optional(obj: Object, key: str, path: str = "") -> str:
+    """The text at `key`; empty where there is none. Raises `ValueError`."""
     value = obj.get(key)
     if value is None:
         return ""
@@ -315,7 +320,7 @@ def _text(obj: Object, key: str, path: str = "") -> str:
 
 def required(obj: Object, key: str, path: str) -> str:
     """The text at `key`. Raises `ValueError` also where it is empty."""
-    text = _text(obj, key, path)
+    text = optional(obj, key, path)
     if not text:
         raise ValueError(f"{path}{key}: missing")
     return text

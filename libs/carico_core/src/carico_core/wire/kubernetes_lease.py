@@ -37,7 +37,7 @@ def parse_lease(obj: Mapping[str, Any]) -> Lease:
             transitions=int(spec.get("leaseTransitions") or 0),
             resource_version=str(metadata.get("resourceVersion") or ""),
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"lease: {error!r}") from error
 
 

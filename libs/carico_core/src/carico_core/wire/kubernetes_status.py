@@ -38,7 +38,8 @@ def parse_run(obj: Mapping[str, Any]) -> Run:
 
 
 def _state(status: Mapping[str, Any]) -> State:
-    if status.get("phase") in cluster.TERMINAL_PHASES:
+    phase = kubernetes.optional(status, "phase", "status.")
+    if phase in cluster.TERMINAL_PHASES:
         return State.ENDED
     # Init containers are the Pod's load as well; sidecars are among them.
     told = [
@@ -48,6 +49,6 @@ def _state(status: Mapping[str, Any]) -> State:
     ]
     if any(kubernetes.mapping(container, "state").get("running") for container in told):
         return State.RUNNING
-    if not told and status.get("phase") == "Running":
+    if not told and phase == "Running":
         return State.RUNNING
     return State.WAITING
