@@ -87,6 +87,8 @@ class _Demo:
     async def _end(self, launched: client.Launched) -> None:
         await launched.stop()
         await client.down(launched.paths, keep_logs=bool(self._crashes))
+        if self._crashes:
+            click.echo(f"the services' logs are kept in {launched.paths.logs}", err=True)
 
     async def _run_job(self, launched: client.Launched, notes: list[str]) -> facts.Facts:
         found = state.read(launched.paths)

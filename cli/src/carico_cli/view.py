@@ -13,7 +13,7 @@ from carico_core.wire import freshness
 from carico_local import job as jobs
 from carico_local.cluster import plan as plans
 
-BAR_CELLS = 12
+BAR_CELLS = 8
 PLAIN_LINE_EVERY_S = 5.0
 _STYLE = {"fresh": "green", "ageing": "yellow", "stale": "red", "absent": "red"}
 _SNAPSHOT_WIDTH = 110
@@ -96,12 +96,12 @@ class Screen:
         return panel.Panel(console.Group(text.Text(words), grid), title=title, title_align="left")
 
     def _decisions(self) -> panel.Panel:
-        rows = []
-        for found in reversed(self._live.observer.decisions):
-            room = "" if found.free is None else f" with room for {found.free:.1f}"
-            where = f"{found.node}{room}" if found.node else found.message
-            rows.append(f"{found.pod}: {found.outcome.value} {where}, waited {found.waited_s:.1f} s"[:100])
-        return panel.Panel("\n".join(rows[:5]) or "none yet", title="decisions, newest first", title_align="left")
+        rows = [
+            f"{found.pod} -> {found.node}, where {found.free or 0.0:.1f} more fit; it had waited {found.waited_s:.1f} s"
+            for found in reversed(self._live.observer.decisions)
+        ]
+        rows.append(self._live.observer.waiting_why or "no Pod waits for a reason")
+        return panel.Panel("\n".join(rows), title="decisions, newest first", title_align="left")
 
     def _counts(self) -> dict[str, int]:
         pods = self._live.observer.of_job(self._job.name)

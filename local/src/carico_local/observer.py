@@ -21,7 +21,7 @@ from carico_local.report import facts
 PODS_PATH = "/api/v1/pods"
 SCHEDULER_ASKED_EVERY_S = 1.0
 CAPACITIES_KEPT = 100_000
-LAST_DECISIONS = 8
+LAST_DECISIONS = 5
 
 
 class Api(Protocol):
@@ -58,6 +58,8 @@ class Observer:
         self.placed: list[facts.Placed] = []
         self.waits: collections.Counter[str] = collections.Counter()
         self.decisions: collections.deque[decision.Decision] = collections.deque(maxlen=LAST_DECISIONS)
+        # Why the last Pod that fitted nowhere waits; empty once a Pod was placed again.
+        self.waiting_why = ""
         # node -> what the scheduler says of it: freshness, free, reserved.
         self.scheduler: dict[str, Mapping[str, Any]] = {}
         self.api_away: str | None = None
@@ -124,10 +126,12 @@ class Observer:
             found = wire.decode_decision(payload, subject=subject)
         except errors.MessageError:
             return
-        self.decisions.append(found)
         if found.outcome is not decision.Outcome.BOUND or found.node is None:
             self.waits.update(found.refused.keys())
+            self.waiting_why = f"{found.pod} waits: {found.message}"
             return
+        self.decisions.append(found)
+        self.waiting_why = ""
         heard = self.newest.get(found.node)
         self.placed.append(
             facts.Placed(

@@ -1,0 +1,71 @@
+"""The `carico` command as a person runs it, and a look at what it left behind."""
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import sys
+from collections.abc import AsyncIterator, Callable
+
+from carico_local.cgroups import layout, node_group
+from carico_local.cluster import processes, state
+
+
+class Shell:
+    """A shell with state of its own, so that tests meet nobody's clusters."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.directory = directory
+        self.environ = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("CARICO_")},
+            "XDG_STATE_HOME": str(directory / "state"),
+            "TERM": "dumb",
+        }
+
+    def paths(self, name: str) -> state.Paths:
+        """The places of a cluster."""
+        return state.Paths(self.directory / "state" / "carico" / name)
+
+    async def start(self, *words: str) -> asyncio.subprocess.Process:
+        """The running command, its output in pipes, no terminal."""
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "carico_cli", *words, cwd=self.directory, env=self.environ,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+
+    async def run(self, *words: str, within_s: float = 90.0) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error of a command that ends."""
+        process = await self.start(*words)
+        async with asyncio.timeout(within_s):
+            out, err = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, out.decode(), err.decode()
+
+    def left(self, name: str) -> list[str]:
+        """What is left of a cluster: processes, cgroups, state."""
+        paths = self.paths(name)
+        found = [f"process {process.pid}" for process in processes.marked(f"CARICO_CLUSTER_RUN={paths.root}")]
+        roots = layout.read_layout().roots
+        found += [str(root / node_group.cluster_path(name)) for root in roots
+                  if (root / node_group.cluster_path(name)).exists()]  # fmt: skip
+        return found + ([str(paths.root)] if paths.root.exists() else [])
+
+
+async def until(condition: Callable[[], object], *, within_s: float) -> None:
+    """Returns once the condition holds."""
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def cluster(shell: Shell, name: str, *flags: str) -> AsyncIterator[state.Paths]:
+    """A cluster by `carico up`, taken down in the end."""
+    code, out, err = await shell.run("up", "--name", name, *flags)
+    assert code == 0, out + err
+    try:
+        yield shell.paths(name)
+    finally:
+        code, out, err = await shell.run("down", "--name", name)
+        assert code == 0, out + err
+        assert shell.left(name) == []

@@ -1,0 +1,125 @@
+"""A cluster by hand: up, env, submit, status, logs, down; two side by side; a killed supervisor; wrong words."""
+
+import asyncio
+import json
+import os
+import pathlib
+import shutil
+import signal
+
+import pytest
+
+from carico_local.cluster import state
+from tests.e2e import carico_command
+
+
+@pytest.fixture
+def shell(tmp_path: pathlib.Path) -> carico_command.Shell:
+    return carico_command.Shell(tmp_path)
+
+
+async def test_two_clusters_run_side_by_side_and_are_used_from_other_shells(shell: carico_command.Shell) -> None:
+    async with (
+        carico_command.cluster(shell, "e2e-a", "--nodes", "2", "--aggregators", "2"),
+        carico_command.cluster(shell, "e2e-b", "--nodes", "2"),
+    ):
+        environments = {}
+        for name in ("e2e-a", "e2e-b"):
+            code, out, err = await shell.run("env", "--name", name)
+            assert code == 0, err
+            environments[name] = out
+            lines = out.splitlines()
+            assert lines[0].startswith("export NATS_URL=nats://127.0.0.1:")
+            assert lines[1].startswith("export KUBECONFIG=")
+        assert environments["e2e-a"] != environments["e2e-b"]
+        code, out, err = await shell.run(
+            "submit", "pi", "--name", "e2e-a", "--pods", "6", "--seconds", "0.5", "--job", "six", "--wait"
+        )
+        assert code == 0, out + err
+        assert "6 of 6 done" in out
+        code, out, err = await shell.run("submit", "pi", "--name", "e2e-a", "--pods", "6", "--job", "six")
+        assert code == 2, out + err
+        assert "six" in err
+        code, out, _ = await shell.run("status", "--name", "e2e-a", "--json")
+        seen = json.loads(out)
+        assert code == 0, out
+        assert [job["succeeded"] for job in seen["jobs"]] == [6]
+        assert {node["freshness"] for node in seen["nodes"]} == {"fresh"}
+        assert sum(service["name"].startswith("aggregator") for service in seen["services"]) == 2
+        code, out, _ = await shell.run("logs", "scheduler", "--name", "e2e-a")
+        assert code == 0
+        assert '"started"' in out
+        await _kubectl(shell, environments["e2e-a"])
+
+
+async def _kubectl(shell: carico_command.Shell, environment: str) -> None:
+    """kubectl works on the cluster, where it is installed."""
+    if shutil.which("kubectl") is None:
+        return
+    process = await asyncio.create_subprocess_shell(
+        f"{environment}\nkubectl get pods -o wide && kubectl logs six-0",
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=shell.environ,
+    )  # fmt: skip
+    out, _ = await process.communicate()
+    assert process.returncode == 0, out
+    assert out.count(b"Completed") == 6
+    assert b'"workload": "pi"' in out
+
+
+async def test_after_the_supervisor_is_killed_down_leaves_nothing(shell: carico_command.Shell) -> None:
+    code, out, err = await shell.run("up", "--name", "e2e-orphan", "--nodes", "2")
+    assert code == 0, out + err
+    found = state.read(shell.paths("e2e-orphan"))
+    assert found is not None
+    os.kill(found.supervisor.pid, signal.SIGKILL)
+    code, out, _ = await shell.run("status", "--name", "e2e-orphan")
+    assert code == 1
+    assert "not running" in out
+    code, out, err = await shell.run("down", "--name", "e2e-orphan")
+    assert code == 0, out + err
+    assert shell.left("e2e-orphan") == []
+
+
+async def test_a_crashed_service_is_started_again_and_the_cluster_goes_on(shell: carico_command.Shell) -> None:
+    async with carico_command.cluster(shell, "e2e-heal", "--nodes", "2") as paths:
+        found = state.read(paths)
+        assert found is not None
+        for name in ("scheduler", "aggregator", "agent/node-1"):
+            (victim,) = [service for service in found.services if service.name == name]
+            assert victim.process is not None
+            os.kill(victim.process.pid, signal.SIGKILL)
+
+        def healed() -> bool:
+            now = state.read(paths)
+            return now is not None and all(service.ready for service in now.services) and len(now.crashes) == 3
+
+        await carico_command.until(healed, within_s=40)
+        code, out, err = await shell.run(
+            "submit", "pi", "--name", "e2e-heal", "--pods", "4", "--seconds", "0.5", "--wait"
+        )
+        assert code == 0, out + err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("dmo",), "Did you mean 'demo'"),
+        (("demo", "--pods", "0"), "--pods: got 0, expected 1 to"),
+        (("demo", "--pods", "many"), "'many' is not a valid integer"),
+        (("demo", "--ceiling", "7"), "--ceiling: got 7, expected 0.05 to 1"),
+        (("demo", "--workload", "pie"), "'pie' is not one of 'pi', 'train', 'mixed'"),
+        (("up", "--name", "Not_Valid"), "expected a name of lower-case letters"),
+        (("up", "--nodes", "100", "--scale", "1"), "do not fit into the free memory"),
+        (("status", "--name", "nobody"), "no cluster named 'nobody'"),
+        (("env",), "no cluster named 'demo'"),
+        (("down", "--name", "nobody"), "start one with `carico up`"),
+    ],
+)
+async def test_wrong_words_are_one_line_and_exit_code_2(
+    shell: carico_command.Shell, words: tuple[str, ...], expected: str
+) -> None:
+    code, out, err = await shell.run(*words)
+    assert code == 2, out + err
+    assert expected in err
+    assert err.count("\n") == 1
+    assert out == ""
