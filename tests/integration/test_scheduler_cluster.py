@@ -5,9 +5,9 @@ import pathlib
 from typing import Any
 
 import orjson
-from tests.integration import scheduler_site
 
 from carico_core.domain import errors
+from tests.integration import scheduler_site
 
 PODS = 100
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from tests.contract.kubernetes import control_planes, shapes
 
 _NUMBERS = itertools.count(1)

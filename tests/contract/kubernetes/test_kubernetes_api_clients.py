@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from tests.contract.kubernetes import shapes
 from tests.contract.kubernetes.control_planes import KubeApi
 

@@ -1,6 +1,7 @@
 """What clients ask besides objects: discovery, OpenAPI, Tables, health, the logs of a kubelet."""
 
 import pytest
+
 from tests.contract.kubernetes import shapes
 from tests.contract.kubernetes.control_planes import KubeApi
 

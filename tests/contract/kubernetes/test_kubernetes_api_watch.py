@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from tests.contract.kubernetes import shapes
 from tests.contract.kubernetes.control_planes import KubeApi
 

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from tests.unit.numerics import simulated_node
 
 from carico_core.numerics.estimators import base, vector
+from tests.unit.numerics import simulated_node
 
 FIXED_LAG = vector.VectorConstants(measure_start_lag=False)
 

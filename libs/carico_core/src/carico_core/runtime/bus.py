@@ -115,7 +115,7 @@ class Bus(Protocol):
         ...
 
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
-        """(subject, payload) of all kept of one Pod, oldest first, or of the last one of each. Raises `BusUnavailable`."""
+        """(subject, payload) of all of one Pod, oldest first, or of the last of each. Raises `BusUnavailable`."""
         ...
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
