@@ -90,6 +90,8 @@ class ContainerWorker:
         if attempt is None:
             self._set(restarts=self._place.was_running)
             return self._terminate(self.state.restarts, 0, None, failure="")
+        # A node process that starts anew does not forgive: each restart was a failure, or the Pod asks for it.
+        self._failures = attempt.number
         self._set(restarts=attempt.number, container_id=self._id(attempt.number))
         if attempt.exited is not None:
             ended = await self._node.runtime.finish(runtime.exit_of(attempt.exited), self._group())

@@ -65,7 +65,7 @@ def node_status(
 ) -> dict[str, Any]:
     """The status of the Node: capacities in emulated figures, since those are what a scheduler reasons about."""
     resources = {
-        "cpu": f"{round(chosen.cores * 1000)}m",
+        "cpu": f"{chosen.cores:.0f}" if chosen.cores == round(chosen.cores) else f"{round(chosen.cores * 1000)}m",
         "memory": f"{round(chosen.memory_bytes / chosen.scale / 1024)}Ki",
         "pods": str(chosen.pods),
     }

@@ -226,7 +226,9 @@ def _condition(
         "status": value,
         "lastProbeTime": None,
         "lastTransitionTime": since or format_time(now_ns),
-        **detail,
+        # Null removes, in a merge patch, what an earlier status said.
+        "reason": detail.get("reason"),
+        "message": detail.get("message"),
     }
 
 

@@ -9,7 +9,7 @@ from carico_local.workloads import pacing
 # The classic Kubernetes Job prints 2000 digits of pi; so does one round here.
 DIGITS = 2000
 _GUARD_DIGITS = 10
-# Terms a piece: about 20 us of work, far below the 2.5 ms share of a 1/8-scale period.
+# Terms a piece: about 20 us of work, far below the 0.6 ms share of a 1/8-scale period.
 _TERMS_A_PIECE = 16
 
 
