@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from typing import Any
 
 Row = tuple[str, float, str, str]
 
@@ -24,7 +25,7 @@ def run(quick: bool) -> list[Row]:
     def median(*path: str) -> float:
         found = []
         for report in reports:
-            value = report
+            value: Any = report
             for key in path:
                 value = value[key]
             found.append(float(value))
@@ -41,7 +42,7 @@ def run(quick: bool) -> list[Row]:
     ]
 
 
-def _demo(folder: pathlib.Path, name: str, *, pods: int | None) -> tuple[dict[str, dict[str, dict[str, float]]], float]:
+def _demo(folder: pathlib.Path, name: str, *, pods: int | None) -> tuple[dict[str, Any], float]:
     words = ["demo", "--name", name, "--out", str(folder / "out"), *(["--pods", str(pods)] if pods else [])]
     environ = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
     done = subprocess.run(
@@ -49,4 +50,5 @@ def _demo(folder: pathlib.Path, name: str, *, pods: int | None) -> tuple[dict[st
     )
     ready = re.search(r"is ready after ([\d.]+) s", done.stdout)
     assert ready is not None, done.stdout
-    return json.loads((folder / "out/report.json").read_bytes()), float(ready[1])
+    report: dict[str, Any] = json.loads((folder / "out/report.json").read_bytes())
+    return report, float(ready[1])

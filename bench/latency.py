@@ -70,9 +70,9 @@ async def _measure(folder: pathlib.Path, layout: layouts.Layout, *, quick: bool)
     node = groups.Group(layout=layout, path=f"carico-bench-latency-{os.getpid()}")
     node.create()
     server = nats_server.NatsServer(folder / "nats").start()
-    agent = subprocess.Popen(
-        [sys.executable, "-m", "carico_agent", "--node", NODE, "--bus-url", server.url, "--scope", "cgroup"]
-        + ["--cgroup", node.path, "--cores", "4", "--scale", "0.125", "--http-port", "-1"],
+    flags = ["--node", NODE, "--bus-url", server.url, "--scope", "cgroup", "--cgroup", node.path, "--cores", "4"]
+    agent = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "carico_agent", *flags, "--scale", "0.125", "--http-port", "-1",
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
@@ -85,7 +85,7 @@ async def _measure(folder: pathlib.Path, layout: layouts.Layout, *, quick: bool)
         await bus.close()
     finally:
         agent.terminate()
-        agent.wait()
+        await agent.wait()
         server.stop()
         node.destroy()
     return [
