@@ -13,6 +13,9 @@ from carico_local.cgroups import layout as layouts
 # An empty group may be busy for a moment while the kernel frees its last task: tried again for this long.
 _REMOVE_TRIES = 200
 _REMOVE_PAUSE_S = 0.01
+# Documentation/scheduler/sched-bwc.rst
+_QUOTA_LEAST_US = 1000
+_PERIOD_MOST_US = 1_000_000
 _V2_CONTROLLERS = ("cpu", "memory")
 
 
@@ -59,8 +62,8 @@ class Group:
             directory = directory / part
 
     def set_cpu(self, *, cores: float, period_us: int) -> None:
-        """Bounds the group to `cores` real CPUs in every period (CFS quota, at least 1 ms). Raises OSError."""
-        quota_us = max(1000, round(cores * period_us))
+        """Bounds the group to `cores` real CPUs in every period, or in a longer one. Raises OSError."""
+        quota_us, period_us = quota(cores=cores, period_us=period_us)
         if "cpu" in self.layout.trees:
             directory = self.layout.trees["cpu"] / self.path
             (directory / "cpu.cfs_period_us").write_text(str(period_us), encoding="ascii")
@@ -141,6 +144,16 @@ class Group:
                 return True
             time.sleep(_REMOVE_PAUSE_S)
         return False
+
+
+def quota(*, cores: float, period_us: int) -> tuple[int, int]:
+    """Quota and period in microseconds: the kernel takes quotas of 1 ms or more, in periods of 1 ms to 1 s.
+
+    >>> quota(cores=0.5, period_us=10_000), quota(cores=0.025, period_us=10_000)
+    ((5000, 10000), (1000, 40000))
+    """
+    fitting_us = min(max(period_us, round(_QUOTA_LEAST_US / cores)), _PERIOD_MOST_US)
+    return max(_QUOTA_LEAST_US, round(cores * fitting_us)), fitting_us
 
 
 def parse_flat(text: str) -> dict[str, int]:

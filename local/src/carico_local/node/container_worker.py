@@ -75,12 +75,12 @@ class ContainerWorker:
         """Nothing; the container gets SIGTERM and is not started again."""
         self._stop.set()
         if self._live_id:
-            self._node.runtime.signal(self._live_id, signal.SIGTERM)
+            self._node.runtime.signal(self._live_id, signal.SIGTERM, group=self._group())
 
     def kill(self) -> None:
         """Nothing; all of the container's processes get SIGKILL."""
         if self._live_id:
-            self._node.runtime.signal(self._live_id, signal.SIGKILL, whole=self._group(), group=True)
+            self._node.runtime.signal(self._live_id, signal.SIGKILL, group=self._group())
 
     async def _resume(self) -> status.Terminated | None:
         """How the container ended that a node process before this one started; None where there was none."""
@@ -96,7 +96,7 @@ class ContainerWorker:
         if attempt.exited is not None:
             ended = await self._node.runtime.finish(runtime.exit_of(attempt.exited), self._group())
         elif attempt.started is not None:
-            return await self._watch(attempt.number, attempt.started["wall_ns"], pid=attempt.started["pid"])
+            return await self._watch(attempt.number, attempt.started["wall_ns"])
         else:
             # Asked for, and nobody knows whether it began: what may be left of it goes.
             ended = await self._node.runtime.finish(None, self._group())
@@ -119,18 +119,19 @@ class ContainerWorker:
             self._tell("Failed", f"Error: {error}", True)
             ended = await self._node.runtime.finish(None, command.group)
             return self._terminate(number, 0, ended, failure=str(error))
-        return await self._watch(number, started_ns, pid=None)
+        return await self._watch(number, started_ns)
 
-    async def _watch(self, number: int, started_ns: int, *, pid: int | None) -> status.Terminated:
+    async def _watch(self, number: int, started_ns: int) -> status.Terminated:
         """The end of a process that runs; its probes run beside it."""
         self._live_id = self._id(number)
         self._set(state=status.Running(started_ns=started_ns), ready=self.spec.readiness is None)
         self._tell("Started", f"Started container {self.spec.name}", False)
         if self._stop.is_set():
-            self._node.runtime.signal(self._live_id, signal.SIGTERM)
+            self._node.runtime.signal(self._live_id, signal.SIGTERM, group=self._group())
         probing = asyncio.create_task(self._probe(), name=f"probes {self._live_id}")
         try:
-            ended = await self._node.runtime.wait(self._live_id, pid=pid, group=self._group())
+            directory = self._node.records.attempt(self._place.pod.uid, self.spec.name, number)
+            ended = await self._node.runtime.wait(self._live_id, directory=directory, group=self._group())
         finally:
             probing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -185,7 +186,7 @@ class ContainerWorker:
 
         async def on_dead(reason: str) -> None:
             self._tell("Unhealthy", f"Liveness probe failed: {reason}", True)
-            self._node.runtime.signal(self._live_id, signal.SIGTERM)
+            self._node.runtime.signal(self._live_id, signal.SIGTERM, group=self._group())
             await asyncio.sleep(self._place.pod.grace_s)
             self.kill()
 

@@ -52,6 +52,8 @@ class PodWorker:
         self._ended = False
         # False until the sandbox is gone: a Pod's end is told when a container runtime would tell it.
         self._settled = False
+        # True where the Pod was ended before it was through.
+        self._cut = False
         self._conditions: list[dict[str, Any]] = []
         self._mains = [self._container(item, spec.restart_policy) for item in spec.containers]
         # An init container runs to success once, whatever the Pod's policy says of its containers.
@@ -97,7 +99,7 @@ class PodWorker:
             self._publish()
         await self._stop.wait()
         assert self._ending is not None
-        if self._ending.report and self._rejected is None and self._phase() not in _TERMINAL:
+        if self._ending.report and self._cut:
             self._ended = True
             self._publish(final=self._ending)
         if self._ending.delete:
@@ -109,6 +111,7 @@ class PodWorker:
         try:
             await asyncio.wait({living, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not living.done():
+                self._cut = True
                 await self._end_containers(living)
             await living
             await self._clean_up()
@@ -176,7 +179,8 @@ class PodWorker:
         if self._group is not None and not self._group.try_remove():
             await asyncio.to_thread(self._group.destroy)
         self._settled = True
-        self._publish()
+        if not self._cut:
+            self._publish()
 
     def _workers(self) -> Iterable[container_worker.ContainerWorker]:
         return (*self._inits, *self._mains)

@@ -63,6 +63,7 @@ class Runtime:
         self._lock = asyncio.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._closing = False
+        self._orphans: set[str] = set()
 
     async def connect(self) -> frozenset[str]:
         """The ids of the containers that the zygote of this node has running; one is started where there is none."""
@@ -159,14 +160,26 @@ class Runtime:
         )
         return await started
 
-    async def wait(self, container_id: str, *, pid: int | None, group: groups.Group | None) -> Exit | None:
+    async def wait(self, container_id: str, *, directory: pathlib.Path, group: groups.Group | None) -> Exit | None:
         """How a container ended, once it has and nothing of it runs any more; None where nobody saw it end."""
-        found = self._exits.setdefault(container_id, asyncio.get_running_loop().create_future())
-        ended = await asyncio.shield(found)
+        found = self._exits.get(container_id)
+        ended = None if found is None else await asyncio.shield(found)
         self._exits.pop(container_id, None)
-        if ended is None and pid is not None:
-            await _wait_gone(pid)
+        if ended is None:
+            ended = await self._wait_orphan(container_id, directory)
         return await self.finish(ended, group)
+
+    async def _wait_orphan(self, container_id: str, directory: pathlib.Path) -> Exit | None:
+        """The recorded exit, if any, of a container whose zygote is no more, once its process has ended."""
+        started = files.read_json(directory / files.STARTED)
+        self._orphans.add(container_id)
+        try:
+            if started is not None and is_alive(started):
+                await _wait_gone(started["pid"])
+        finally:
+            self._orphans.discard(container_id)
+        exited = files.read_json(directory / files.EXITED)
+        return None if exited is None else exit_of(exited)
 
     async def finish(self, ended: Exit | None, group: groups.Group | None) -> Exit | None:
         """The exit with the kernel's word on memory; what the container left running is killed, its cgroup removed."""
@@ -177,12 +190,15 @@ class Runtime:
             await asyncio.to_thread(group.destroy)
         return ended if ended is None else dataclasses.replace(ended, oom_killed=oom_killed)
 
-    def signal(self, container_id: str, number: int, *, whole: groups.Group | None = None, group: bool = False) -> None:
-        """Nothing; the container's main process gets the signal, or with `group` all of its processes do."""
-        if group and whole is not None:
-            whole.kill()
+    def signal(self, container_id: str, number: int, *, group: groups.Group | None) -> None:
+        """Nothing; the container's main process gets the signal; SIGKILL goes to all of its processes."""
+        whole = number == signal.SIGKILL
+        if group is not None and whole:
+            group.kill()
+        elif group is not None and container_id in self._orphans:
+            group.signal(number)
         else:
-            self._send(op="signal", id=container_id, signal=number, group=group)
+            self._send(op="signal", id=container_id, signal=number, group=whole)
 
     async def close(self, *, quit_runtime: bool) -> None:
         """Nothing; the zygote ends too where `quit_runtime`."""

@@ -1,0 +1,93 @@
+"""An emulated node through kill -9, an API that goes away, a stop, and a machine without cgroups."""
+
+import json
+import pathlib
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from carico_local.cgroups import sweep
+from tests.integration import node_site
+
+pytestmark = pytest.mark.skipif(bool(node_site.why_no_cgroups()), reason=node_site.why_no_cgroups())
+PODS = node_site.PODS
+
+
+@pytest.fixture
+def site(tmp_path: pathlib.Path) -> Iterator[node_site.NodeSite]:
+    found = node_site.NodeSite(tmp_path, "--latency", "0.1")
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
+    assert found.cgroups() == []
+
+
+def test_pods_outlive_a_killed_node_process_and_their_exit_codes_are_not_lost(site: node_site.NodeSite) -> None:
+    site.run("ends-meanwhile", "sh", "-c", "sleep 0.7; exit 4")
+    site.run("goes-on", "carico-workload", "pi", "--seconds", "3")
+    site.run("removed-meanwhile", "carico-workload", "pi", "--seconds", "600")
+    for name in ("ends-meanwhile", "goes-on", "removed-meanwhile"):
+        site.until_phase(name, "Running")
+    before = site.status("goes-on")["containerStatuses"][0]
+    site.kill(site.node)
+    site.request("DELETE", f"{PODS}/removed-meanwhile?gracePeriodSeconds=0")
+    site.until(lambda: bool(list((site.root / "node" / "pods").glob("*/*/0/exit.json"))), "the first to end")
+    site.start_node()
+    assert node_site.terminated(site.until_phase("ends-meanwhile", "Failed"))["exitCode"] == 4
+    status = site.until_phase("goes-on", "Succeeded")
+    after = status["containerStatuses"][0]
+    assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
+    line = json.loads(node_site.terminated(status)["message"])
+    assert line["cpu_s"] == pytest.approx(3 * 0.125, rel=0.1)
+    # The kubelet's part of a removal nobody told it of: nothing of the Pod runs on.
+    site.until(lambda: not any(list(path.rglob("pod*")) for path in site.cgroups()), "every Pod's cgroup to go")
+
+
+def test_a_container_whose_end_nobody_saw_is_unknown(site: node_site.NodeSite) -> None:
+    site.run("orphaned", "carico-workload", "pi", "--seconds", "600")
+    site.until_phase("orphaned", "Running")
+    site.kill(site.node)
+    # The runtime and all of its containers too, as when a machine is reset; the records stay.
+    sweep.sweep(site.cluster, state_dirs=[site.root / "node"])
+    for record in (site.root / "node" / "pods").glob("*/*/0/exit.json"):
+        record.unlink()
+    site.start_node()
+    ended = node_site.terminated(site.until_phase("orphaned", "Failed"))
+    assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
+
+
+def test_pods_run_on_and_statuses_catch_up_when_the_api_was_away(site: node_site.NodeSite) -> None:
+    site.run("through", "sh", "-c", "sleep 1; exit 0")
+    site.until_phase("through", "Running")
+    site.kill(site.api)
+    time.sleep(2.0)
+    site.start_api()
+    assert node_site.terminated(site.until_phase("through", "Succeeded", within_s=40.0))["exitCode"] == 0
+    site.run("after", "true")
+    site.until_phase("after", "Succeeded", within_s=40.0)
+
+
+def test_stop_ends_pods_and_removes_every_trace(site: node_site.NodeSite) -> None:
+    site.run("runs", "sh", "-c", "trap '' TERM; while true; do sleep 0.1; done")
+    site.until_phase("runs", "Running")
+    assert site.cgroups()
+    assert site.node is not None
+    site.node.terminate()
+    assert site.node.wait(20) == 0
+    assert site.cgroups() == []
+    status = site.status("runs")
+    assert (status["phase"], status["reason"]) == ("Failed", "Terminated")
+    assert not list((site.root / "node").glob("pods/*"))
+
+
+def test_a_sweep_after_kill_9_of_everything_leaves_nothing(site: node_site.NodeSite) -> None:
+    site.run("left", "carico-workload", "pi", "--seconds", "600")
+    site.until_phase("left", "Running")
+    site.kill(site.node)
+    swept = sweep.sweep(site.cluster, state_dirs=[site.root / "node"])
+    assert swept.remaining == ()
+    assert swept.killed >= 2
+    assert site.cgroups() == []
