@@ -1,15 +1,18 @@
 """Pod events from the Pods' cgroups: any runtime, no socket, no right at the API.
 
-A Pod is created when its folder appears, runs while its group holds a process, and has ended when that holds none any
-more (`populated` in cgroup.events), which is seconds before its sandbox is removed. The kernel tells of each change by
-inotify; where only v1 trees are mounted, or inotify is used up, folders are looked at ten times a second.
+A Pod is created when its folder appears, runs while its group holds a process (`populated` in cgroup.events), and has
+ended when it holds none any more. Where the runtime is containerd, the process of the sandbox stays on for seconds: the
+group of a Pod's first container is the sandbox's, and is left out. The kernel tells of each change by inotify; where
+only v1 trees are mounted, or inotify is used up, folders are looked at ten times a second.
 
 Limit: a cgroup does not say who owns its Pod, so DaemonSet-owned and static Pods count as workload here. Use the
 `kubernetes` adapter where they come and go; standing ones add a constant that the baseline absorbs.
 """
 
 import asyncio
+import contextlib
 import pathlib
+import re
 from collections.abc import Callable
 
 from carico_agent import settings
@@ -21,6 +24,8 @@ from carico_core.runtime import logs
 # Ten looks a second, as telemetry itself; a full look also mends what an overflow of inotify's queue lost.
 POLL_S = 0.1
 FULL_LOOK_S = 5.0
+# A container's group: its id (cgroupfs driver), or a scope of it (systemd driver).
+_CONTAINERD = re.compile(r"[0-9a-f]{64}|cri-containerd-[0-9a-f]{64}\.scope")
 
 
 def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "CgroupPods":
@@ -99,12 +104,18 @@ class CgroupPods:
                 self._look(next(iter(self._watched.values())))
             elif mask & inotify.IN_IGNORED:
                 self._watched.pop(watch, None)
-            elif path is not None and mask & inotify.IN_CREATE:
-                self._on_folder(path / name)
-            elif path is not None and mask & inotify.IN_DELETE:
-                self._on_removed(name)
-            elif path is not None and mask & inotify.IN_MODIFY:
-                self._read(path.parent)
+            elif path is not None:
+                self._on_event(path, mask, name)
+
+    def _on_event(self, path: pathlib.Path, mask: int, name: str) -> None:
+        pod = _pod_of(path)
+        if pod is not None:
+            # Of the Pod itself: a container's group came or went, or a `populated` changed.
+            self._on_pod(*pod)
+        elif mask & inotify.IN_CREATE:
+            self._on_folder(path / name)
+        elif mask & inotify.IN_DELETE:
+            self._on_removed(name)
 
     def _look(self, root: pathlib.Path) -> None:
         """Looks at every Pod below `root`, and watches what is not watched yet."""
@@ -141,25 +152,28 @@ class CgroupPods:
             self._on_folder(child)
 
     def _on_pod(self, uid: str, folder: pathlib.Path) -> None:
-        self._ledger.created(uid, self._clock.monotonic_s())
+        if folder.is_dir():
+            self._ledger.created(uid, self._clock.monotonic_s())
         # Watch first, then read: a change between the two is told, one before is read.
+        self._watch(folder, inotify.IN_CREATE | inotify.IN_DELETE)
         self._watch(folder / "cgroup.events", inotify.IN_MODIFY)
-        self._read(folder)
+        containers = cgroup_tree.folders(folder)
+        sandbox = _sandbox(containers)
+        for container in containers if sandbox is not None else ():
+            self._watch(container / "cgroup.events", inotify.IN_MODIFY)
+        workload = [folder] if sandbox is None else [found for found in containers if found != sandbox]
+        self._on_populated(uid, [_populated(found) for found in workload])
+
+    def _on_populated(self, uid: str, populated: list[bool | None]) -> None:
+        if any(populated):
+            self._ledger.started(uid, self._clock.monotonic_s())
+        elif populated != [None]:
+            self._ledger.ended(uid, self._clock.monotonic_s())
 
     def _on_removed(self, name: str) -> None:
         uid = cgroup_tree.pod_uid(name)
         if uid is not None:
             self._ledger.removed(uid, self._clock.monotonic_s())
-
-    def _read(self, folder: pathlib.Path) -> None:
-        uid = cgroup_tree.pod_uid(folder.name)
-        populated = _populated(folder)
-        if uid is None or populated is None:
-            return
-        if populated:
-            self._ledger.started(uid, self._clock.monotonic_s())
-        else:
-            self._ledger.ended(uid, self._clock.monotonic_s())
 
     def _watch(self, path: pathlib.Path, mask: int) -> None:
         if self._notify is None:
@@ -171,6 +185,29 @@ class CgroupPods:
         except OSError as error:
             # Out of watches (fs.inotify.max_user_watches): the full looks still find everything.
             self._log.warning("a cgroup is not watched", path=str(path), why=str(error))
+
+
+def _pod_of(path: pathlib.Path) -> tuple[str, pathlib.Path] | None:
+    """UID and folder of the Pod that a watched path is of: its folder, or a cgroup.events in it or one below."""
+    for folder in (path, path.parent, path.parent.parent):
+        uid = cgroup_tree.pod_uid(folder.name)
+        if uid is not None:
+            return uid, folder
+    return None
+
+
+def _sandbox(containers: list[pathlib.Path]) -> pathlib.Path | None:
+    """The group of a Pod's sandbox among its containers'; None where the runtime has none.
+
+    containerd names groups by ids, and a Pod's sandbox is made before its containers; kernfs counts inodes up.
+    """
+    oldest: tuple[int, pathlib.Path] | None = None
+    for container in containers:
+        if _CONTAINERD.fullmatch(container.name):
+            with contextlib.suppress(OSError):
+                found = (container.stat().st_ino, container)
+                oldest = found if oldest is None else min(oldest, found)
+    return None if oldest is None else oldest[1]
 
 
 def _populated(folder: pathlib.Path) -> bool | None:

@@ -65,8 +65,10 @@ class Ledger:
         self._tell()
 
     def ended(self, uid: str, now_s: float) -> None:
-        """The Pod's processes have exited: it counts no more, though its sandbox may stay for seconds."""
-        self._creating_s.pop(uid, None)
+        """The Pod's processes have exited: it counts no more, though its sandbox may stay for seconds.
+
+        One that has not started yet is still being created.
+        """
         if uid not in self._running:
             return
         self._running.remove(uid)

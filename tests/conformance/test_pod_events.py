@@ -1,0 +1,298 @@
+"""Every adapter of Pod events tells the same of the same Pods."""
+
+import asyncio
+import contextlib
+import importlib
+import pkgutil
+import statistics
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+
+from carico_agent import churn, ports
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import memory_kube
+from tests.conformance import pod_stages
+from tests.contract.kubernetes import control_planes
+
+PATIENCE_S = 10.0
+# A Pod's exit is to reach the scheduler within 150 ms at p99; asserted at four times that.
+EXIT_TOLD_S = 4 * 0.150
+
+
+@pytest.fixture(scope="module")
+def embedded_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[control_planes.KubeApi]:
+    with control_planes.embedded(tmp_path_factory.mktemp("pod-events")) as api:
+        yield api
+        api.pool.clear()
+
+
+@pytest.fixture(params=sorted(pod_stages.STAGES))
+async def stage(request: pytest.FixtureRequest) -> AsyncIterator[pod_stages.Stage]:
+    async with pod_stages.STAGES[request.param](request) as made:
+        yield made
+
+
+class Agent:
+    """A running adapter and what it told."""
+
+    def __init__(self, pods: ports.PodEvents, clock: clocks.FakeClock) -> None:
+        self.pods = pods
+        self.clock = clock
+        self.told = 0
+        self._moved = asyncio.Event()
+        pods.on_change(self._on_change)
+
+    @property
+    def running(self) -> set[str]:
+        return set(self.pods.current().running)
+
+    @property
+    def ended(self) -> set[str]:
+        return set(self.pods.current().ended)
+
+    def holding(self) -> bool:
+        """Whether the runtime's own work is held."""
+        return self.pods.current().holding
+
+    async def until(self, wanted: Callable[[], bool]) -> None:
+        """Returns once `wanted` holds."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not wanted():
+            assert time.monotonic() < deadline, self.pods.current()
+            await asyncio.sleep(0.002)
+
+    async def until_told(self, wanted: Callable[[], bool]) -> None:
+        """Returns once `wanted` holds at a call back."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not wanted():
+                self._moved.clear()
+                await self._moved.wait()
+
+    def _on_change(self) -> None:
+        self.told += 1
+        self._moved.set()
+
+
+@contextlib.asynccontextmanager
+async def agent_of(stage: pod_stages.Stage, clock: clocks.FakeClock | None = None) -> AsyncIterator[Agent]:
+    clock = clock or clocks.FakeClock()
+    agent = Agent(stage.open(clock), clock)
+    task = asyncio.create_task(agent.pods.run())
+    try:
+        yield agent
+    finally:
+        assert not task.done(), task
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def uids(count: int) -> list[str]:
+    return [str(uuid.uuid4()) for _ in range(count)]
+
+
+async def test_a_pod_counts_from_its_start_to_its_exit(stage: pod_stages.Stage) -> None:
+    (uid,) = uids(1)
+    async with agent_of(stage) as agent:
+        await stage.start(uid)
+        await agent.until_told(lambda: agent.running == {uid})
+        await stage.exit(uid)
+        await agent.until_told(lambda: not agent.running)
+        assert agent.ended == {uid}
+        await stage.remove(uid)
+        agent.clock.advance(59.0)
+        assert agent.ended == {uid}
+        agent.clock.advance(1.5)
+        assert agent.ended == set()
+
+
+async def test_the_runtimes_own_work_is_held(stage: pod_stages.Stage) -> None:
+    (uid,) = uids(1)
+    async with agent_of(stage) as agent:
+        assert not agent.holding()
+        await stage.create(uid)
+        await agent.until(agent.holding)
+        assert not agent.running
+        await stage.start(uid)
+        await agent.until(lambda: agent.running == {uid})
+        assert agent.holding()
+        agent.clock.advance(0.11)
+        assert not agent.holding()
+        await stage.exit(uid)
+        await agent.until(agent.holding)
+        await stage.remove(uid)
+        # The removal is told too; 300 ms after that the hold is over.
+        await agent.until(lambda: _is_over(agent))
+
+
+def _is_over(agent: Agent) -> bool:
+    agent.clock.advance(0.31)
+    return not agent.holding() and not agent.running
+
+
+async def test_running_pods_are_counted_at_the_start(stage: pod_stages.Stage) -> None:
+    first, second, third = uids(3)
+    await stage.start(first)
+    await stage.start(second)
+    await stage.start(third)
+    await stage.exit(third)
+    async with agent_of(stage) as agent:
+        await agent.until(lambda: agent.running == {first, second})
+        await stage.exit(first)
+        await agent.until(lambda: agent.running == {second})
+    async with agent_of(stage) as agent:
+        await agent.until(lambda: agent.running == {second})
+
+
+async def test_a_deleted_pod_has_ended(stage: pod_stages.Stage) -> None:
+    first, second = uids(2)
+    async with agent_of(stage) as agent:
+        await stage.start(first)
+        await stage.create(second)
+        await agent.until(lambda: agent.running == {first} and agent.holding())
+        await stage.remove(first)
+        await stage.remove(second)
+        await agent.until(lambda: not agent.running and agent.ended == {first, second})
+
+
+async def test_a_burst_of_fifty(stage: pod_stages.Stage) -> None:
+    names = uids(50)
+    async with agent_of(stage) as agent:
+        for uid in names:
+            await stage.start(uid)
+        await agent.until(lambda: agent.running == set(names))
+        assert agent.told >= 1
+        for uid in names[:40]:
+            await stage.exit(uid)
+        for uid in names[40:]:
+            await stage.remove(uid)
+        await agent.until(lambda: not agent.running)
+        assert agent.ended == set(names)
+
+
+async def test_a_pod_that_exits_at_once_has_ended(stage: pod_stages.Stage) -> None:
+    (uid, other) = uids(2)
+    async with agent_of(stage) as agent:
+        await stage.start(other)
+        await agent.until(lambda: agent.running == {other})
+        # The hold of the other's start is over: the next one says that the Pod was seen.
+        agent.clock.advance(0.2)
+        await stage.create(uid)
+        await agent.until(agent.holding)
+        await stage.start(uid)
+        await stage.exit(uid)
+        await stage.remove(uid)
+        await agent.until(lambda: agent.ended == {uid})
+        assert agent.running == {other}
+
+
+async def test_names_that_come_again_are_other_pods(stage: pod_stages.Stage) -> None:
+    for uid in uids(5):
+        async with agent_of(stage) as agent:
+            await stage.start(uid)
+            await agent.until(lambda: agent.running == {uid})  # noqa: B023  # awaited before the next round
+            await stage.remove(uid)
+            await agent.until(lambda: agent.ended == {uid} and not agent.running)  # noqa: B023
+
+
+async def test_an_exit_is_told_in_time(stage: pod_stages.Stage) -> None:
+    waited_s = []
+    async with agent_of(stage) as agent:
+        names = uids(10)
+        for uid in names:
+            await stage.start(uid)
+        await agent.until(lambda: agent.running == set(names))
+        for uid in names:
+            begun_s = time.monotonic()
+            await stage.exit(uid)
+            await agent.until_told(lambda: uid not in agent.running)  # noqa: B023  # awaited in this round
+            waited_s.append(time.monotonic() - begun_s)
+    # The median: other work on the machine delays single ones.
+    assert statistics.median(waited_s) < EXIT_TOLD_S
+
+
+class TestKubernetesAlone:
+    """What only the API knows."""
+
+    @pytest.mark.parametrize(
+        "metadata",
+        [
+            {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]},
+            {"annotations": {"kubernetes.io/config.mirror": "x"}},
+        ],
+    )
+    async def test_daemons_and_static_pods_are_not_counted(
+        self, metadata: dict[str, object], request: pytest.FixtureRequest
+    ) -> None:
+        async with pod_stages.memory(request) as stage, agent_of(stage) as agent:
+            daemon, other = uids(2)
+            await stage.create(daemon, **metadata)
+            await stage.start(daemon)
+            await stage.start(other)
+            await agent.until(lambda: agent.running == {other})
+            await stage.remove(daemon)
+            await stage.remove(other)
+            await agent.until(lambda: agent.ended == {other})
+
+    async def test_what_happened_while_the_api_was_away_is_made_up_for(self, request: pytest.FixtureRequest) -> None:
+        async with pod_stages.memory(request) as stage, agent_of(stage) as agent:
+            api = stage.client
+            assert isinstance(api, memory_kube.MemoryKube)
+            stays, exits, goes, comes = uids(4)
+            for uid in (stays, exits, goes):
+                await stage.start(uid)
+            await agent.until(lambda: agent.running == {stays, exits, goes})
+            api.compact()
+            await stage.exit(exits)
+            await stage.remove(goes)
+            await stage.start(comes)
+            await agent.until(lambda: agent.running == {stays, comes})
+            assert agent.ended == {exits, goes}
+            api.go_away()
+            await asyncio.sleep(0)
+            assert agent.running == {stays, comes}
+            api.come_back()
+            await stage.remove(stays)
+            await agent.until(lambda: agent.running == {comes})
+
+    async def test_pods_that_ended_long_ago_are_no_news(self, request: pytest.FixtureRequest) -> None:
+        async with pod_stages.memory(request) as stage:
+            done, other = uids(2)
+            await stage.start(done)
+            await stage.exit(done)
+            async with agent_of(stage) as agent:
+                await stage.start(other)
+                await agent.until(lambda: agent.running == {other})
+                # Something about it changes, and then it is deleted: still no news.
+                await stage.exit(done)
+                await stage.remove(done)
+                await stage.remove(other)
+                await agent.until(lambda: agent.ended == {other})
+
+    async def test_a_pod_that_cannot_be_read_harms_no_other(self, request: pytest.FixtureRequest) -> None:
+        async with pod_stages.memory(request) as stage, agent_of(stage) as agent:
+            bad, good = uids(2)
+            await stage.create(bad, annotations=["not", "a", "mapping"])
+            await stage.start(good)
+            await agent.until(lambda: agent.running == {good})
+
+    async def test_a_container_that_starts_again_counts_again(self, request: pytest.FixtureRequest) -> None:
+        async with pod_stages.memory(request) as stage, agent_of(stage) as agent:
+            (uid,) = uids(1)
+            await stage.start(uid)
+            await agent.until(lambda: agent.running == {uid})
+            await stage._tell(uid, "Running", {"waiting": {"reason": "CrashLoopBackOff"}})
+            await agent.until(lambda: not agent.running)
+            await stage.start(uid)
+            await agent.until(lambda: agent.running == {uid})
+            assert agent.ended == set()
+
+
+def test_every_adapter_is_under_conformance() -> None:
+    names = [found.name for found in pkgutil.iter_modules(churn.__path__)]
+    adapters = {name for name in names if hasattr(importlib.import_module(f"carico_agent.churn.{name}"), "open_pods")}
+    assert adapters == {name.split(":")[0] for name in pod_stages.STAGES}
+    assert len(adapters) == 2
