@@ -1,12 +1,15 @@
 """An emulated node through kill -9, an API that goes away, a stop, and a machine without cgroups."""
 
 import json
+import os
 import pathlib
+import signal
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from bench import node as bench
 from carico_local.cgroups import sweep
 from tests.integration import node_site
 
@@ -59,6 +62,17 @@ def test_a_container_whose_end_nobody_saw_is_unknown(site: node_site.NodeSite) -
     assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
 
 
+def test_a_killed_container_runtime_is_replaced_and_its_containers_end_unknown(site: node_site.NodeSite) -> None:
+    site.run("orphan", "sh", "-c", "sleep 2")
+    site.until_phase("orphan", "Running")
+    os.kill(json.loads((site.root / "node" / "runtime.json").read_text())["pid"], signal.SIGKILL)
+    site.until(lambda: "runtime_lost" in (site.root / "node.log").read_text(), "the node to notice")
+    site.run("next", "true")
+    site.until_phase("next", "Succeeded")
+    ended = node_site.terminated(site.until_phase("orphan", "Failed"))
+    assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
+
+
 def test_pods_run_on_and_statuses_catch_up_when_the_api_was_away(site: node_site.NodeSite) -> None:
     site.run("through", "sh", "-c", "sleep 1; exit 0")
     site.until_phase("through", "Running")
@@ -91,3 +105,28 @@ def test_a_sweep_after_kill_9_of_everything_leaves_nothing(site: node_site.NodeS
     assert swept.remaining == ()
     assert swept.killed >= 2
     assert site.cgroups() == []
+
+
+def test_without_cgroups_pods_run_as_plain_processes_and_the_node_says_so(tmp_path: pathlib.Path) -> None:
+    site = node_site.NodeSite(tmp_path, "--latency", "0.1", "--cgroups", "none")
+    try:
+        site.start_api()
+        ready = site.start_node()
+        assert (ready["fallback"], ready["cgroup"]) == ("process-accounting", None)
+        site.run("pi", "carico-workload", "pi", "--seconds", "0.3")
+        site.run("runs", "sh", "-c", "sleep 600 & sleep 600")
+        assert node_site.terminated(site.until_phase("pi", "Succeeded"))["exitCode"] == 0
+        site.until_phase("runs", "Running")
+        site.request("DELETE", f"{PODS}/runs?gracePeriodSeconds=1")
+        site.until(lambda: site.pod("runs") is None, "the Pod to go")
+    finally:
+        site.stop()
+    assert site.cgroups() == []
+
+
+@pytest.mark.parametrize(("pods", "utilisation", "pressure"), [(1, 0.25, 0.0), (4, 1.0, 0.1), (8, 1.0, 0.85)])
+async def test_a_node_reads_as_loaded_as_a_real_one(pods: int, utilisation: float, pressure: float) -> None:
+    reading = await bench.measure(pods, seconds=1.5)
+    # Wide: the machine is shared. The shape is what matters: linear in use, then linear in pressure.
+    assert reading.utilisation == pytest.approx(utilisation, abs=0.12)
+    assert reading.pressure == pytest.approx(pressure, abs=0.45)

@@ -29,7 +29,7 @@ _log = logs.get("node")
 
 async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.Stop) -> None:
     """Nothing, once the node was asked to end and nothing of it is left but its object in the API."""
-    found = layout.read_layout()
+    found = layout.read_layout() if chosen.cgroups == "auto" else layout.Layout(version=layout.Version.NONE, trees={})
     opened = node_group.open_node(
         found, cluster=chosen.cluster, node=chosen.name, cores=chosen.real_cores, memory_bytes=chosen.memory_bytes,
         period_us=round(chosen.quota_period_ms * 1000),

@@ -57,7 +57,7 @@ async def _get(probe: podspec.Probe, host: str) -> str | None:
             reader, writer = await asyncio.open_connection(host, probe.port)
             writer.write(f"GET {probe.path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
             words = (await reader.readline()).split()
-    except (OSError, TimeoutError) as error:
+    except (OSError, TimeoutError, ValueError) as error:  # ValueError: a first line without end
         return f"Get http://{host}:{probe.port}{probe.path}: {error or 'no answer in time'}"
     finally:
         if writer is not None:

@@ -108,9 +108,7 @@ class Reporter:
         """True where there is nothing left to try; False where the API is away."""
         try:
             if report.status is not None:
-                await kube_actions.patch_pod_status(
-                    self._api, namespace=report.namespace, name=report.name, uid=uid, status=report.status
-                )
+                await self._write(uid, report, report.status)
             if report.delete:
                 await self._delete(uid, report)
         except errors.ApiUnavailable:
@@ -119,9 +117,21 @@ class Reporter:
             # The Pod has gone, or one of the same name took its place: nobody is left to be told.
             return True
         except errors.ApiError as error:
-            self.refused += 1
-            _log.error("status_refused", pod=f"{report.namespace}/{report.name}", error=str(error))
+            self._refuse(report, error)
         return True
+
+    async def _write(self, uid: str, report: _Report, status: dict[str, Any]) -> None:
+        """Nothing; the status is written, or the API does not accept it: then the Pod may still be deleted."""
+        try:
+            await kube_actions.patch_pod_status(
+                self._api, namespace=report.namespace, name=report.name, uid=uid, status=status
+            )
+        except (errors.Invalid, errors.Forbidden) as error:
+            self._refuse(report, error)
+
+    def _refuse(self, report: _Report, error: errors.ApiError) -> None:
+        self.refused += 1
+        _log.error("status_refused", pod=f"{report.namespace}/{report.name}", error=str(error))
 
     async def _delete(self, uid: str, report: _Report) -> None:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": uid}}

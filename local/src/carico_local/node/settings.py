@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from typing import Literal
 
 from carico_core.runtime import settings
 
@@ -33,6 +34,9 @@ class NodeSettings:
         1.0, help="factor on the start and exit latencies of a container runtime", minimum=0.0, why="spec 11's figures"
     )
     log_port: int = settings.setting(0, help="port of the kubelet's log endpoint, 0 for a free one", minimum=0)
+    cgroups: Literal["auto", "none"] = settings.setting(
+        "auto", help="none: plain processes without quota, as where cgroups may not be written"
+    )
     stop_grace_s: float = settings.setting(
         2.0, help="time that Pods have to end when the node is stopped", unit="s", minimum=0.0
     )

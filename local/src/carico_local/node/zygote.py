@@ -41,6 +41,8 @@ class Container:
     log: container_logs.LogFile
     output_fd: int
     status_fd: int | None
+    # True without a cgroup, whose removal would end what the main process leaves behind.
+    owns_group: bool
 
 
 class Zygote:
@@ -158,6 +160,7 @@ class Zygote:
             log=container_logs.LogFile(directory / files.LOG),
             output_fd=output_read,
             status_fd=status_read,
+            owns_group=request["die_with_parent"],
         )
         self._containers[container.id] = container
         self._selector.register(output_read, selectors.EVENT_READ, lambda: self._copy_output(container))
@@ -219,6 +222,9 @@ class Zygote:
     def _bury(self, container: Container, status: int) -> None:
         wall_ns = self._clock.wall_ns()
         del self._containers[container.id]
+        if container.owns_group:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(container.pid, signal.SIGKILL)
         self._read_status(container)
         # At most one pipe's worth: descendants that hold the pipe open and still write must not hold us up.
         for _ in range(2):

@@ -1,0 +1,99 @@
+"""Cgroup layouts from mounts, and groups on trees that are plain folders."""
+
+import os
+import pathlib
+
+import pytest
+
+from carico_local.cgroups import group as groups
+from carico_local.cgroups import layout, node_group, sweep
+
+V1 = """cgroup /c/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0
+cgroup /c/memory cgroup rw,relatime,memory 0 0
+cgroup /c/systemd cgroup rw,name=systemd 0 0
+"""
+UNIFIED = "cgroup2 /c/unified cgroup2 rw 0 0\n"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "version", "roots"),
+    [
+        (V1, "v1", 2),
+        (V1 + UNIFIED, "hybrid", 3),
+        (UNIFIED, "v2", 1),
+        ("proc /proc proc rw 0 0\nbroken\n", "none", 0),
+        ("cgroup2 /with\\040blank cgroup2 rw 0 0\n", "v2", 1),
+    ],
+)
+def test_layouts(mounts: str, version: str, roots: int) -> None:
+    found = layout.parse_mounts(mounts)
+    assert (found.version.value, len(found.roots)) == (version, roots)
+
+
+def v2(root: pathlib.Path) -> layout.Layout:
+    (root / "cgroup.subtree_control").write_text("")
+    return layout.Layout(version=layout.Version.V2, trees={layout.UNIFIED: root})
+
+
+def test_limits_on_v2_are_one_file_each(tmp_path: pathlib.Path) -> None:
+    group = groups.Group(layout=v2(tmp_path), path="g")
+    group.create()
+    group.set_cpu(cores=0.5, period_us=10_000)
+    group.set_memory(1024)
+    assert (tmp_path / "g" / "cpu.max").read_text() == "5000 10000"
+    assert (tmp_path / "g" / "memory.max").read_text() == "1024"
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory"
+
+
+def test_limits_on_v1_go_to_their_controllers(tmp_path: pathlib.Path) -> None:
+    trees = {name: tmp_path / name for name in ("cpu", "cpuacct", "memory")}
+    group = groups.Group(layout=layout.Layout(version=layout.Version.V1, trees=trees), path="a/b")
+    group.create()
+    group.set_cpu(cores=0.025, period_us=10_000)
+    group.set_memory(4096)
+    assert (tmp_path / "cpu/a/b/cpu.cfs_quota_us").read_text() == "1000"
+    assert (tmp_path / "cpu/a/b/cpu.cfs_period_us").read_text() == "40000"
+    assert (tmp_path / "memory/a/b/memory.limit_in_bytes").read_text() == "4096"
+    assert all((trees[name] / "a/b").is_dir() for name in trees)
+
+
+def test_memory_used_leaves_out_what_can_be_dropped(tmp_path: pathlib.Path) -> None:
+    directory = tmp_path / "memory" / "g"
+    directory.mkdir(parents=True)
+    (directory / "memory.usage_in_bytes").write_text("1000\n")
+    (directory / "memory.stat").write_text("inactive_file 1\ntotal_inactive_file 300\n")
+    (directory / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    trees = {"memory": tmp_path / "memory"}
+    group = groups.Group(layout=layout.Layout(version=layout.Version.V1, trees=trees), path="g")
+    assert group.memory_used_bytes() == 700
+    assert group.oom_kills() == 2
+
+
+def open_node(found: layout.Layout) -> node_group.NodeGroup:
+    return node_group.open_node(found, cluster="c", node="n", cores=0.5, memory_bytes=2**20, period_us=10_000)
+
+
+def test_no_or_partial_trees_are_the_named_fallback() -> None:
+    none = open_node(layout.Layout(version=layout.Version.NONE, trees={}))
+    assert none.fallback == "process-accounting"
+    partial = layout.Layout(version=layout.Version.V1, trees={"cpu": pathlib.Path("/nonexistent")})
+    assert "cpuacct, memory" in open_node(partial).reason
+
+
+def test_a_tree_that_cannot_be_written_is_the_fallback_with_its_reason(tmp_path: pathlib.Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    found = open_node(layout.Layout(version=layout.Version.V2, trees={layout.UNIFIED: blocked}))
+    assert found.group is None
+    assert "Not a directory" in found.reason
+
+
+def test_only_the_process_that_was_recorded_is_killed(tmp_path: pathlib.Path) -> None:
+    own = sweep.start_ticks(os.getpid())
+    assert own is not None
+    # Another process with a reused id has another start time: this test survives it.
+    (tmp_path / "runtime.json").write_text(f'{{"pid": {os.getpid()}, "start_ticks": {own - 1}}}')
+    assert sweep.kill_recorded(tmp_path) == 0
+    (tmp_path / "runtime.json").write_text("not json")
+    assert sweep.kill_recorded(tmp_path) == 0
+    assert sweep.start_ticks(2**22 + 1) is None

@@ -1,0 +1,61 @@
+"""Log files in the CRI format: cut, rotated, read back."""
+
+import pathlib
+
+import pytest
+
+from carico_local.node import container_logs, log_server
+
+NS = 1_700_000_000_000_000_001
+
+
+def test_lines_come_back_as_written_and_a_last_one_without_its_end_too(tmp_path: pathlib.Path) -> None:
+    log = container_logs.LogFile(tmp_path / "log")
+    log.write(b"one\ntw", wall_ns=NS)
+    log.write(b"o\n\nthree", wall_ns=NS + 1)
+    log.close(wall_ns=NS + 2)
+    entries = container_logs.parse((tmp_path / "log").read_bytes())
+    assert [entry.text for entry in entries] == [b"one", b"two", b"", b"three"]
+    assert [entry.wall_ns for entry in entries] == [NS, NS + 1, NS + 1, NS + 2]
+
+
+@pytest.mark.parametrize("length", [container_logs.LINE_BYTES, container_logs.LINE_BYTES + 1, 50_000])
+def test_long_lines_are_cut_and_shown_whole(tmp_path: pathlib.Path, length: int) -> None:
+    log = container_logs.LogFile(tmp_path / "log")
+    log.write(b"x" * length, wall_ns=NS)
+    log.write(b"\nnext\n", wall_ns=NS)
+    log.close(wall_ns=NS)
+    entries = container_logs.parse((tmp_path / "log").read_bytes())
+    assert b"".join(entry.render(timestamps=False) for entry in entries) == b"x" * length + b"\nnext\n"
+    assert container_logs.last_lines(entries, 1)[0].text == b"next"
+    assert len(b"".join(entry.text for entry in container_logs.last_lines(entries, 2))) == length + 4
+
+
+def test_a_log_is_bounded_by_rotation_and_a_reader_goes_on_in_the_new_file(tmp_path: pathlib.Path) -> None:
+    log = container_logs.LogFile(tmp_path / "log", rotate_bytes=500)
+    reader = container_logs.Reader(tmp_path / "log")
+    for number in range(100):
+        log.write(b"line %d\n" % number, wall_ns=NS)
+    log.close(wall_ns=NS)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1200
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "log.1"]
+    assert reader.is_rotated()
+    reader.close()
+
+
+def test_a_reader_returns_whole_lines_only(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"a\nb")
+    reader = container_logs.Reader(path)
+    assert reader.read() == b"a\n"
+    with path.open("ab") as more:
+        more.write(b"c\n")
+    assert reader.read() == b"bc\n"
+    reader.close()
+
+
+def test_queries_are_read_and_bad_ones_refused() -> None:
+    found = log_server.parse_query({"tailLines": "3", "follow": "true", "sinceSeconds": "10"}, now_ns=20 * 10**9)
+    assert (found.tail_lines, found.follow, found.since_ns) == (3, True, 10 * 10**9)
+    with pytest.raises(ValueError):
+        log_server.parse_query({"tailLines": "many"}, now_ns=0)

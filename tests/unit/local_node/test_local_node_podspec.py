@@ -1,0 +1,120 @@
+"""What a node reads of a Pod, and whether it takes it."""
+
+from typing import Any
+
+import pytest
+
+from carico_local.node import admission, kubelet, latency, podspec
+
+
+def pod(*, name: str = "p", metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "command": ["a"], "args": ["b"], **spec.pop("container", {})}
+    return {
+        "metadata": {"name": name, "namespace": "n", "uid": name, "labels": {"app": "x"}, **(metadata or {})},
+        "spec": {"nodeName": "node", "containers": [container], **spec},
+    }
+
+
+def test_limits_sum_only_where_every_container_has_one() -> None:
+    limits = {"resources": {"limits": {"cpu": "500m", "memory": "64Mi"}}}
+    assert podspec.parse(pod(container=limits)).limit_cores == 0.5
+    assert podspec.parse(pod(container=limits)).limit_bytes == 64 * 2**20
+    both = [{"name": "a", "command": ["x"], **limits}, {"name": "b", "command": ["x"]}]
+    assert podspec.parse(pod(containers=both)).limit_cores is None
+
+
+@pytest.mark.parametrize(
+    ("deletion", "own", "expected"), [(None, None, 30.0), (None, 5, 5.0), (7, 5, 7.0), (0, 5, 1.0)]
+)
+def test_grace_is_the_deletions_else_the_pods_and_at_least_a_second(
+    deletion: int | None, own: int | None, expected: float
+) -> None:
+    found = pod(metadata={"deletionGracePeriodSeconds": deletion}, terminationGracePeriodSeconds=own)
+    assert podspec.parse(found).grace_s == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"volumes": [{"name": "v", "emptyDir": {}}]}, "volume 'v'"),
+        ({"container": {"command": None}}, "without a command"),
+        ({"container": {"envFrom": [{"configMapRef": {"name": "x"}}]}}, "envFrom"),
+        ({"container": {"env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}}, "'E'"),
+        ({"container": {"livenessProbe": {"exec": {"command": ["x"]}}}}, "livenessProbe"),
+    ],
+)
+def test_what_is_missing_here_is_named(spec: dict[str, Any], words: str) -> None:
+    (found,) = podspec.parse(pod(**spec)).unsupported
+    assert words in found
+
+
+def test_the_api_servers_own_token_volume_is_no_obstacle() -> None:
+    assert podspec.parse(pod(volumes=[{"name": "kube-api-access-x", "projected": {}}])).unsupported == ()
+
+
+def test_variables_see_those_before_them_and_fields_of_the_pod() -> None:
+    env = [
+        {"name": "A", "value": "$(BASE)-$(LATER)"},
+        {"name": "UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+        {"name": "APP", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['app']"}}},
+        {"name": "LATER", "value": "$(UID)$$(UID)"},
+    ]
+    spec = podspec.parse(pod(container={"env": env}))
+    found = podspec.environment(spec, spec.containers[0], base={"BASE": "1"}, pod_ip="127.1.1.1", host_ip="h")
+    assert found == {"BASE": "1", "A": "1-$(LATER)", "UID": "p", "APP": "x", "LATER": "p$(UID)"}
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ({}, "BestEffort"),
+        ({"requests": {"cpu": "1"}}, "Burstable"),
+        ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
+        ({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}, "Burstable"),
+    ],
+)
+def test_qos_class(resources: dict[str, Any], expected: str) -> None:
+    assert podspec.qos_class({"containers": [{"name": "c", "resources": resources}]}) == expected
+
+
+@pytest.mark.parametrize("broken", [{}, {"metadata": {}, "spec": {}}, {"metadata": None, "spec": None}])
+def test_what_is_no_pod_is_a_value_error(broken: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="cannot be read"):
+        podspec.parse(broken)
+
+
+ROOM = admission.Room(cores=4.0, memory_bytes=8 * 2**30, pods=3)
+
+
+def rejection(found: dict[str, Any], others: list[dict[str, Any]]) -> str | None:
+    reason = admission.rejection(found, podspec.parse(found), room=ROOM, labels={"disk": "ssd"}, others=others)
+    return None if reason is None else reason[0]
+
+
+def test_admission_is_by_pods_selector_and_requests() -> None:
+    asks = {"resources": {"requests": {"cpu": "2"}}}
+    assert rejection(pod(), []) is None
+    assert rejection(pod(), [pod()] * 3) == "OutOfpods"
+    assert rejection(pod(nodeSelector={"disk": "ssd"}), []) is None
+    assert rejection(pod(nodeSelector={"disk": "hdd"}), []) == "NodeAffinity"
+    assert rejection(pod(container=asks), [pod(container=asks)]) is None
+    assert rejection(pod(container=asks), [pod(container=asks)] * 2) == "OutOfcpu"
+    # A Pod that asks for nothing is taken where requests already exceed the node.
+    assert rejection(pod(), [pod(container=asks)] * 2) is None
+
+
+def test_start_latencies_have_the_published_quantiles_and_repeat() -> None:
+    drawn = sorted(latency.start_s(f"node/{n}", factor=1.0) for n in range(4000))
+    assert drawn[2000] == pytest.approx(latency.MEDIAN_S, rel=0.05)
+    assert drawn[3600] == pytest.approx(latency.P90_S, rel=0.05)
+    assert latency.start_s("node/1", factor=2.0) == 2 * latency.start_s("node/1", factor=1.0)
+
+
+def test_pod_addresses_are_loopback_distinct_and_reused_when_given_back() -> None:
+    addresses = kubelet.Addresses("cluster/node")
+    taken = [addresses.take(f"u{n}") for n in range(254)]
+    assert len(set(taken)) == 254
+    assert all(address.startswith("127.") for address in taken)
+    addresses.give_back("u17")
+    assert addresses.take("new") == taken[17]
+    assert addresses.take("kept", "127.9.9.9") == "127.9.9.9"
