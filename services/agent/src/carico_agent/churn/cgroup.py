@@ -21,9 +21,12 @@ from carico_agent.telemetry import cgroup_tree, port
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
 
-# Ten looks a second, as telemetry itself; a full look also mends what an overflow of inotify's queue lost.
+# Ten looks a second, as telemetry itself.
 POLL_S = 0.1
-FULL_LOOK_S = 5.0
+# Beside inotify, whose overflows are told and mended at once, looks are for what nobody thought of; each costs
+# milliseconds. Where watches are refused, looks are all there is for those Pods.
+FULL_LOOK_S = 30.0
+UNWATCHED_LOOK_S = 1.0
 # A container's group: its id (cgroupfs driver), or a scope of it (systemd driver).
 _CONTAINERD = re.compile(r"[0-9a-f]{64}|cri-containerd-[0-9a-f]{64}\.scope")
 
@@ -42,8 +45,13 @@ class CgroupPods:
         self._tree = tree
         self._ledger = ledger.Ledger()
         self._log = logs.get("pods", adapter="cgroup")
+        self._limited = logs.RateLimited(self._log, clock=clock)
         self._notify: inotify.Inotify | None = None
         self._watched: dict[int, pathlib.Path] = {}
+        self._root = pathlib.Path()
+        # Whether a watch was refused in the last look, or the root is gone.
+        self._unwatched = False
+        self._wake = asyncio.Event()
 
     def current(self) -> ledger.PodSet:
         """The Pods now."""
@@ -55,20 +63,28 @@ class CgroupPods:
 
     async def run(self) -> None:
         """Never returns; keeps `current` up to date."""
-        root = await self._find_root()
-        self._notify = self._open_notify(root)
+        self._root = await self._find_root()
+        self._notify = self._open_notify(self._root)
         loop = asyncio.get_running_loop()
         try:
             if self._notify is not None:
                 loop.add_reader(self._notify.fileno(), self._on_readable)
             while True:
-                self._look(root)
-                await asyncio.sleep(POLL_S if self._notify is None else FULL_LOOK_S)
+                self._look(self._root)
+                self._wake.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause_s()):
+                        await self._wake.wait()
         finally:
             if self._notify is not None:
                 loop.remove_reader(self._notify.fileno())
                 self._notify.close()
                 self._notify = None
+
+    def _pause_s(self) -> float:
+        if self._notify is None:
+            return POLL_S
+        return UNWATCHED_LOOK_S if self._unwatched else FULL_LOOK_S
 
     async def _find_root(self) -> pathlib.Path:
         """The folder that Pods' folders are below; waits for it, as the node may start after its agent."""
@@ -101,9 +117,11 @@ class CgroupPods:
             path = self._watched.get(watch)
             if mask & inotify.IN_Q_OVERFLOW:
                 self._log.warning("events were lost: looking at all Pods")
-                self._look(next(iter(self._watched.values())))
+                self._look(self._root)
             elif mask & inotify.IN_IGNORED:
-                self._watched.pop(watch, None)
+                if self._watched.pop(watch, None) == self._root:
+                    # The node's group was removed; it may be made anew.
+                    self._wake.set()
             elif path is not None:
                 self._on_event(path, mask, name)
 
@@ -119,6 +137,7 @@ class CgroupPods:
 
     def _look(self, root: pathlib.Path) -> None:
         """Looks at every Pod below `root`, and watches what is not watched yet."""
+        self._unwatched = False
         self._watch(root, inotify.IN_CREATE | inotify.IN_DELETE)
         found: set[str] = set()
         for folder in self._folders(root, cgroup_tree.POD_DEPTH):
@@ -181,10 +200,12 @@ class CgroupPods:
         try:
             self._watched[self._notify.add(path, mask)] = path
         except FileNotFoundError:
-            return  # gone meanwhile, or a v1 folder without cgroup.events
+            # Gone meanwhile; of no matter unless it is where Pods appear.
+            self._unwatched = self._unwatched or path == self._root
         except OSError as error:
             # Out of watches (fs.inotify.max_user_watches): the full looks still find everything.
-            self._log.warning("a cgroup is not watched", path=str(path), why=str(error))
+            self._unwatched = True
+            self._limited.warning("watch", "cgroups are not watched", path=str(path), why=str(error))
 
 
 def _pod_of(path: pathlib.Path) -> tuple[str, pathlib.Path] | None:

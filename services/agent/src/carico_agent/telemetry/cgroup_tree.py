@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import os
 import pathlib
 import re
 from collections.abc import Iterable, Iterator
@@ -136,6 +137,8 @@ def pods(root: pathlib.Path, *, depth: int = POD_DEPTH) -> Iterator[pathlib.Path
 def folders(root: pathlib.Path) -> list[pathlib.Path]:
     """The folders in a folder; none where it went away."""
     try:
-        return [entry for entry in root.iterdir() if entry.is_dir()]
+        # scandir knows folders without a stat of each file; a Pod's group has two dozen.
+        with os.scandir(root) as entries:
+            return [root / entry.name for entry in entries if entry.is_dir()]
     except OSError:
         return []

@@ -1,0 +1,91 @@
+"""What every adapter of Pod events keeps: who runs, who ended within a minute, and when the runtime is at work."""
+
+import itertools
+
+import hypothesis
+from hypothesis import strategies
+
+from carico_agent.churn import ledger
+
+
+def test_a_life() -> None:
+    book = ledger.Ledger()
+    told: list[frozenset[str]] = []
+    book.on_change(lambda: told.append(book.current(10.0).running))
+    book.created("a", 10.0)
+    book.started("a", 11.0)
+    book.started("a", 11.5)
+    book.ended("a", 12.0)
+    book.ended("a", 12.5)
+    book.removed("a", 13.0)
+    assert told == [frozenset({"a"}), frozenset()]
+    assert book.current(71.9).ended == {"a"}
+    assert book.current(72.0).ended == frozenset()
+
+
+def test_holds_from_create_to_start_and_from_exit_to_removal() -> None:
+    book = ledger.Ledger()
+    book.created("a", 0.0)
+    assert book.current(5.0).holding
+    book.ended("a", 5.0)
+    assert book.current(6.0).holding, "empty is not ended before it has started"
+    book.started("a", 10.0)
+    assert book.current(10.09).holding
+    assert not book.current(10.11).holding
+    book.ended("a", 20.0)
+    assert book.current(22.0).holding
+    book.removed("a", 23.0)
+    assert book.current(23.29).holding
+    assert not book.current(23.31).holding
+
+
+def test_what_never_starts_or_is_never_removed_does_not_hold_for_ever() -> None:
+    book = ledger.Ledger()
+    book.created("a", 0.0)
+    book.started("b", 0.0)
+    book.ended("b", 1.0)
+    assert book.current(29.0).holding
+    assert not book.current(31.5).holding
+
+
+def test_a_container_that_starts_again() -> None:
+    book = ledger.Ledger()
+    book.started("a", 0.0)
+    book.ended("a", 1.0)
+    book.started("a", 2.0)
+    now = book.current(3.0)
+    assert now.running == {"a"}
+    assert not now.ended
+    assert not now.holding
+
+
+def test_ends_are_kept_in_a_bounded_number_newest_first() -> None:
+    book = ledger.Ledger()
+    for index in range(ledger.ENDED_MOST + 10):
+        book.started(str(index), 1.0)
+        book.removed(str(index), 1.0)
+    ended = book.current(2.0).ended
+    assert len(ended) == ledger.ENDED_MOST
+    assert "0" not in ended
+    assert str(ledger.ENDED_MOST + 9) in ended
+
+
+VERBS = strategies.sampled_from(("created", "started", "ended", "removed"))
+
+
+@hypothesis.given(strategies.lists(strategies.tuples(VERBS, strategies.sampled_from("abc"), strategies.floats(0, 5))))
+def test_in_any_order_nothing_is_both_and_each_change_is_told(steps: list[tuple[str, str, float]]) -> None:
+    book, now_s = ledger.Ledger(), 0.0
+    told: list[frozenset[str]] = [frozenset()]
+    book.on_change(lambda: told.append(book.current(now_s).running))
+    for verb, uid, dt_s in steps:
+        now_s += dt_s
+        getattr(book, verb)(uid, now_s)
+        now = book.current(now_s)
+        assert not now.running & now.ended
+        assert told[-1] == now.running
+        if verb == "removed":
+            assert uid in now.ended
+            assert uid not in book.known()
+    assert not book.current(now_s + 100.0).holding
+    assert all(first != second for first, second in itertools.pairwise(told))
