@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from carico_core.domain import cluster, quantity
+from carico_core.wire import kubernetes_fields as fields
 
 # The kubelet marks the API's copy of a static Pod, and the Pod itself, so.
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
@@ -24,47 +25,51 @@ Object = Mapping[str, Any]
 
 def parse_pod(obj: Object) -> cluster.Pod:
     """The Pod that an API object describes. Raises `ValueError` with the path of the bad field."""
-    metadata, spec = mapping(obj, "metadata"), mapping(obj, "spec")
-    status = mapping(obj, "status")
-    containers = objects(spec, "containers", "spec.")
+    metadata, spec = fields.mapping(obj, "metadata"), fields.mapping(obj, "spec")
+    status = fields.mapping(obj, "status")
+    containers = fields.objects(spec, "containers", "spec.")
     owner = _controller(metadata)
     requests = pod_requests(obj)
     return cluster.Pod(
-        namespace=required(metadata, "namespace", "metadata."),
-        name=required(metadata, "name", "metadata."),
-        uid=required(metadata, "uid", "metadata."),
-        resource_version=optional(metadata, "resourceVersion", "metadata."),
-        scheduler_name=optional(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER,
-        node_name=optional(spec, "nodeName", "spec.") or None,
-        phase=optional(status, "phase", "status.") or "Pending",
-        priority=_integer(spec, "priority", "spec."),
-        created_at_s=_instant_s(required(metadata, "creationTimestamp", "metadata."), "metadata.creationTimestamp"),
+        namespace=fields.required(metadata, "namespace", "metadata."),
+        name=fields.required(metadata, "name", "metadata."),
+        uid=fields.required(metadata, "uid", "metadata."),
+        resource_version=fields.optional(metadata, "resourceVersion", "metadata."),
+        scheduler_name=fields.optional(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER,
+        node_name=fields.optional(spec, "nodeName", "spec.") or None,
+        phase=fields.optional(status, "phase", "status.") or "Pending",
+        priority=fields.integer(spec, "priority", "spec."),
+        created_at_s=_instant_s(
+            fields.required(metadata, "creationTimestamp", "metadata."), "metadata.creationTimestamp"
+        ),
         deleting=metadata.get("deletionTimestamp") is not None,
-        labels=_texts(metadata, "labels", "metadata."),
-        node_selector=_texts(spec, "nodeSelector", "spec."),
+        labels=fields.texts(metadata, "labels", "metadata."),
+        node_selector=fields.texts(spec, "nodeSelector", "spec."),
         tolerations=_tolerations(spec),
         owner=owner,
-        image=optional(containers[0], "image", "spec.containers[0].") if containers else "",
+        image=fields.optional(containers[0], "image", "spec.containers[0].") if containers else "",
         is_baseline=is_baseline(metadata),
         request_cores=requests.get("cpu", 0.0),
         request_bytes=requests.get("memory", 0.0),
         unsupported=unsupported(spec, requests),
-        scheduling_gates=tuple(optional(gate, "name") for gate in objects(spec, "schedulingGates", "spec.")),
+        scheduling_gates=tuple(
+            fields.optional(gate, "name") for gate in fields.objects(spec, "schedulingGates", "spec.")
+        ),
     )
 
 
 def parse_node(obj: Object) -> cluster.Node:
     """The Node that an API object describes. Raises `ValueError` with the path of the bad field."""
-    metadata, spec, status = mapping(obj, "metadata"), mapping(obj, "spec"), mapping(obj, "status")
+    metadata, spec, status = fields.mapping(obj, "metadata"), fields.mapping(obj, "spec"), fields.mapping(obj, "status")
     # A kubelet that has not reported yet leaves both empty: nothing fits, which is the truth of that moment.
     field = "allocatable" if status.get("allocatable") else "capacity"
     amounts = _amounts(status, field, "status.")
-    conditions = objects(status, "conditions", "status.")
+    conditions = fields.objects(status, "conditions", "status.")
     return cluster.Node(
-        name=required(metadata, "name", "metadata."),
-        uid=optional(metadata, "uid", "metadata."),
-        resource_version=optional(metadata, "resourceVersion", "metadata."),
-        labels=_texts(metadata, "labels", "metadata."),
+        name=fields.required(metadata, "name", "metadata."),
+        uid=fields.optional(metadata, "uid", "metadata."),
+        resource_version=fields.optional(metadata, "resourceVersion", "metadata."),
+        labels=fields.texts(metadata, "labels", "metadata."),
         taints=_taints(spec),
         unschedulable=spec.get("unschedulable") is True,
         ready=any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions),
@@ -82,13 +87,13 @@ def pod_requests(obj: Object) -> dict[str, float]:
     then what the Pod states for itself in place of the sum, plus the runtime's overhead. Source: PodRequests in
     k8s.io/component-helpers/resource/helpers.go.
     """
-    spec = mapping(obj, "spec")
+    spec = fields.mapping(obj, "spec")
     running: dict[str, float] = {}
-    for index, container in enumerate(objects(spec, "containers", "spec.")):
+    for index, container in enumerate(fields.objects(spec, "containers", "spec.")):
         _add(running, _container_requests(container, f"spec.containers[{index}]."))
     sidecars: dict[str, float] = {}
     starting: dict[str, float] = {}
-    for index, container in enumerate(objects(spec, "initContainers", "spec.")):
+    for index, container in enumerate(fields.objects(spec, "initContainers", "spec.")):
         requests = _container_requests(container, f"spec.initContainers[{index}].")
         if container.get("restartPolicy") == "Always":
             _add(running, requests)
@@ -105,13 +110,13 @@ def pod_requests(obj: Object) -> dict[str, float]:
 
 def unsupported(spec: Object, requests: Mapping[str, float]) -> tuple[str, ...]:
     """The names of hard constraints that a Pod states and the scheduler does not evaluate; soft ones are left out."""
-    affinity = mapping(spec, "affinity", "spec.")
+    affinity = fields.mapping(spec, "affinity", "spec.")
     found = [
         f"{kind}.{_REQUIRED}"
         for kind in ("nodeAffinity", "podAffinity", "podAntiAffinity")
-        if mapping(affinity, kind, "spec.affinity.").get(_REQUIRED)
+        if fields.mapping(affinity, kind, "spec.affinity.").get(_REQUIRED)
     ]
-    spreads = objects(spec, "topologySpreadConstraints", "spec.")
+    spreads = fields.objects(spec, "topologySpreadConstraints", "spec.")
     if any(item.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for item in spreads):
         found.append("topologySpreadConstraints.DoNotSchedule")
     if _has_host_ports(spec):
@@ -192,56 +197,58 @@ def parse_instant(text: str) -> float:
 def is_baseline(metadata: Object) -> bool:
     """True for static Pods and Pods of a DaemonSet, by a Pod's metadata."""
     owner = _controller(metadata)
-    annotations = mapping(metadata, "annotations", "metadata.")
+    annotations = fields.mapping(metadata, "annotations", "metadata.")
     if MIRROR_ANNOTATION in annotations or annotations.get(SOURCE_ANNOTATION) in ("file", "http"):
         return True
     return owner is not None and owner.kind in ("DaemonSet", "Node")
 
 
 def _controller(metadata: Object) -> cluster.Owner | None:
-    for index, reference in enumerate(objects(metadata, "ownerReferences", "metadata.")):
+    for index, reference in enumerate(fields.objects(metadata, "ownerReferences", "metadata.")):
         if reference.get("controller") is True:
             path = f"metadata.ownerReferences[{index}]."
-            kind, name = required(reference, "kind", path), required(reference, "name", path)
-            return cluster.Owner(kind=kind, name=name, uid=optional(reference, "uid", path))
+            kind, name = fields.required(reference, "kind", path), fields.required(reference, "name", path)
+            return cluster.Owner(kind=kind, name=name, uid=fields.optional(reference, "uid", path))
     return None
 
 
 def _tolerations(spec: Object) -> tuple[cluster.Toleration, ...]:
     return tuple(
         cluster.Toleration(
-            key=optional(item, "key", path),
-            operator=optional(item, "operator", path) or "Equal",
-            value=optional(item, "value", path),
-            effect=optional(item, "effect", path),
+            key=fields.optional(item, "key", path),
+            operator=fields.optional(item, "operator", path) or "Equal",
+            value=fields.optional(item, "value", path),
+            effect=fields.optional(item, "effect", path),
         )
-        for path, item in _numbered(objects(spec, "tolerations", "spec."), "spec.tolerations")
+        for path, item in _numbered(fields.objects(spec, "tolerations", "spec."), "spec.tolerations")
     )
 
 
 def _taints(spec: Object) -> tuple[cluster.Taint, ...]:
     return tuple(
         cluster.Taint(
-            key=required(item, "key", path), value=optional(item, "value", path), effect=required(item, "effect", path)
+            key=fields.required(item, "key", path),
+            value=fields.optional(item, "value", path),
+            effect=fields.required(item, "effect", path),
         )
-        for path, item in _numbered(objects(spec, "taints", "spec."), "spec.taints")
+        for path, item in _numbered(fields.objects(spec, "taints", "spec."), "spec.taints")
     )
 
 
 def _volumes(spec: Object) -> list[Object]:
-    return objects(spec, "volumes", "spec.")
+    return fields.objects(spec, "volumes", "spec.")
 
 
 def _has_host_ports(spec: Object) -> bool:
     # On the host's network every container port is a host port, also before the API server's defaults say so.
     key = "containerPort" if spec.get("hostNetwork") is True else "hostPort"
-    containers = objects(spec, "containers", "spec.") + objects(spec, "initContainers", "spec.")
-    return any(port.get(key) for container in containers for port in objects(container, "ports"))
+    containers = fields.objects(spec, "containers", "spec.") + fields.objects(spec, "initContainers", "spec.")
+    return any(port.get(key) for container in containers for port in fields.objects(container, "ports"))
 
 
 def _container_requests(container: Object, path: str) -> dict[str, float]:
     """Requests, and limits where no request is stated: the API server's own default."""
-    resources = mapping(container, "resources", path)
+    resources = fields.mapping(container, "resources", path)
     return _amounts(resources, "limits", f"{path}resources.") | _amounts(resources, "requests", f"{path}resources.")
 
 
@@ -256,7 +263,7 @@ def _raise_to(total: dict[str, float], least: Mapping[str, float]) -> None:
 
 
 def _amounts(obj: Object, key: str, path: str) -> dict[str, float]:
-    return {name: _amount(value, f"{path}{key}.{name}") for name, value in mapping(obj, key, path).items()}
+    return {name: _amount(value, f"{path}{key}.{name}") for name, value in fields.mapping(obj, key, path).items()}
 
 
 def _amount(value: object, path: str) -> float:
@@ -281,55 +288,3 @@ def _at(path: str, parse: Callable[[Any], float], value: object) -> float:
 
 def _numbered(items: Iterable[Object], path: str) -> list[tuple[str, Object]]:
     return [(f"{path}[{index}].", item) for index, item in enumerate(items)]
-
-
-def mapping(obj: Object, key: str, path: str = "") -> Object:
-    """The object at `key`; empty where there is none. Raises `ValueError`."""
-    value = obj.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{path}{key}: got {type(value).__name__}, expected an object")
-    return value
-
-
-def objects(obj: Object, key: str, path: str = "") -> list[Object]:
-    """The list of objects at `key`; empty where there is none. Raises `ValueError`."""
-    value = obj.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-        raise ValueError(f"{path}{key}: got {type(value).__name__}, expected a list of objects")
-    return value
-
-
-def _texts(obj: Object, key: str, path: str) -> dict[str, str]:
-    values = mapping(obj, key, path)
-    return {name: optional(values, name, f"{path}{key}.") for name in values}
-
-
-def optional(obj: Object, key: str, path: str = "") -> str:
-    """The text at `key`; empty where there is none. Raises `ValueError`."""
-    value = obj.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise ValueError(f"{path}{key}: got {type(value).__name__}, expected a string")
-    return value
-
-
-def required(obj: Object, key: str, path: str) -> str:
-    """The text at `key`. Raises `ValueError` also where it is empty."""
-    text = optional(obj, key, path)
-    if not text:
-        raise ValueError(f"{path}{key}: missing")
-    return text
-
-
-def _integer(obj: Object, key: str, path: str) -> int:
-    value = obj.get(key)
-    if value is None:
-        return 0
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{path}{key}: got {value!r}, expected an integer")
-    return value

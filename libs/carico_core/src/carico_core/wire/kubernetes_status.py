@@ -7,6 +7,7 @@ from typing import Any
 
 from carico_core.domain import cluster
 from carico_core.wire import kubernetes
+from carico_core.wire import kubernetes_fields as fields
 
 
 class State(enum.StrEnum):
@@ -29,25 +30,25 @@ class Run:
 
 def parse_run(obj: Mapping[str, Any]) -> Run:
     """What runs of the Pod that an API object describes. Raises `ValueError` with the path of the bad field."""
-    metadata = kubernetes.mapping(obj, "metadata")
+    metadata = fields.mapping(obj, "metadata")
     return Run(
-        uid=kubernetes.required(metadata, "uid", "metadata."),
+        uid=fields.required(metadata, "uid", "metadata."),
         is_baseline=kubernetes.is_baseline(metadata),
-        state=_state(kubernetes.mapping(obj, "status")),
+        state=_state(fields.mapping(obj, "status")),
     )
 
 
 def _state(status: Mapping[str, Any]) -> State:
-    phase = kubernetes.optional(status, "phase", "status.")
+    phase = fields.optional(status, "phase", "status.")
     if phase in cluster.TERMINAL_PHASES:
         return State.ENDED
     # Init containers are the Pod's load as well; sidecars are among them.
     told = [
         container
         for field in ("initContainerStatuses", "containerStatuses")
-        for container in kubernetes.objects(status, field, "status.")
+        for container in fields.objects(status, field, "status.")
     ]
-    if any(kubernetes.mapping(container, "state").get("running") for container in told):
+    if any(fields.mapping(container, "state").get("running") for container in told):
         return State.RUNNING
     if not told and phase == "Running":
         return State.RUNNING

@@ -1,0 +1,60 @@
+"""Fields of an API object by name; what is of another type is a `ValueError` with the field's path."""
+
+from collections.abc import Mapping
+from typing import Any
+
+Object = Mapping[str, Any]
+
+
+def mapping(obj: Object, key: str, path: str = "") -> Object:
+    """The object at `key`; empty where there is none. Raises `ValueError`."""
+    value = obj.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{path}{key}: got {type(value).__name__}, expected an object")
+    return value
+
+
+def objects(obj: Object, key: str, path: str = "") -> list[Object]:
+    """The list of objects at `key`; empty where there is none. Raises `ValueError`."""
+    value = obj.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+        raise ValueError(f"{path}{key}: got {type(value).__name__}, expected a list of objects")
+    return value
+
+
+def texts(obj: Object, key: str, path: str) -> dict[str, str]:
+    """The texts at `key` by name; empty where there is none. Raises `ValueError`."""
+    values = mapping(obj, key, path)
+    return {name: optional(values, name, f"{path}{key}.") for name in values}
+
+
+def optional(obj: Object, key: str, path: str = "") -> str:
+    """The text at `key`; empty where there is none. Raises `ValueError`."""
+    value = obj.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ValueError(f"{path}{key}: got {type(value).__name__}, expected a string")
+    return value
+
+
+def required(obj: Object, key: str, path: str) -> str:
+    """The text at `key`. Raises `ValueError` also where it is empty."""
+    text = optional(obj, key, path)
+    if not text:
+        raise ValueError(f"{path}{key}: missing")
+    return text
+
+
+def integer(obj: Object, key: str, path: str) -> int:
+    """The whole number at `key`; 0 where there is none. Raises `ValueError`."""
+    value = obj.get(key)
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{path}{key}: got {value!r}, expected an integer")
+    return value
