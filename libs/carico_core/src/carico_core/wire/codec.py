@@ -25,7 +25,7 @@ def parse_json(payload: bytes, *, maximum_bytes: int = PAYLOAD_MAX_BYTES) -> fie
         values = orjson.loads(payload)
     except (ValueError, RecursionError, MemoryError) as error:
         raise errors.MessageError(errors.Drop.UNDECODABLE, "", f"not JSON: {fields.shown(str(error))}") from None
-    return fields.Fields(values, "")
+    return fields.Fields(values)
 
 
 def parse_msgpack(payload: bytes, *, maximum_bytes: int = PAYLOAD_MAX_BYTES) -> fields.Fields:
@@ -35,7 +35,7 @@ def parse_msgpack(payload: bytes, *, maximum_bytes: int = PAYLOAD_MAX_BYTES) -> 
         values = msgpack.unpackb(payload, max_array_len=_ARRAY_MAX, max_map_len=_ARRAY_MAX)
     except (ValueError, TypeError, OverflowError, RecursionError, MemoryError, msgpack.UnpackException) as error:
         raise errors.MessageError(errors.Drop.UNDECODABLE, "", f"not msgpack: {fields.shown(str(error))}") from None
-    return fields.Fields(values, "")
+    return fields.Fields(values)
 
 
 def format_json(values: dict[str, object]) -> bytes:

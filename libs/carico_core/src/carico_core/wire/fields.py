@@ -3,6 +3,7 @@
 The only exception that leaves this module is `MessageError`, with the path of the bad field.
 """
 
+import functools
 import math
 import struct
 from collections.abc import Callable, Collection
@@ -40,18 +41,26 @@ class Fields:
     Exact types are compared (`type(x) is int`), because bool is an int to Python and must not pass for a number.
     """
 
-    __slots__ = ("_path", "_values")
+    __slots__ = ("_name", "_parent", "_values")
 
-    def __init__(self, values: object, path: str) -> None:
+    def __init__(self, values: object, name: str = "", parent: "Fields | None" = None) -> None:
+        self._name = name
+        self._parent = parent
         if type(values) is not dict:
-            raise errors.MessageError(errors.Drop.WRONG_TYPE, path, f"got {type(values).__name__}, expected an object")
+            detail = f"got {type(values).__name__}, expected an object"
+            raise errors.MessageError(errors.Drop.WRONG_TYPE, self._own_path(), detail)
         self._values: dict[Any, Any] = values
-        self._path = path
+
+    @property
+    def raw(self) -> dict[Any, Any]:
+        """The decoded object as it is, unchecked."""
+        return self._values
 
     def path(self, name: object) -> str:
-        """The path of a field of this object, for errors."""
+        """The path of a field of this object. Made only for errors: most messages have none."""
         last = name[:_TEXT_SHOWN] if isinstance(name, str) else shown(name)
-        return f"{self._path}.{last}" if self._path else last
+        own = self._own_path()
+        return f"{own}.{last}" if own else last
 
     def fail(self, reason: errors.Drop, name: object, detail: str) -> errors.MessageError:
         """The error that says what is wrong with a field; the caller raises it."""
@@ -63,7 +72,7 @@ class Fields:
 
     def integer(self, name: str, *, maximum: int, minimum: int = 0) -> int:
         """A whole number within bounds."""
-        value = self._get(name)
+        value = self._values.get(name, _MISSING)
         if type(value) is not int:
             raise self._wrong_type(name, value, "a whole number")
         if not minimum <= value <= maximum:
@@ -73,7 +82,7 @@ class Fields:
 
     def number(self, name: str, *, maximum: float, minimum: float = 0.0) -> float:
         """A finite number within bounds."""
-        return self._number(name, self._get(name), minimum, maximum)
+        return self._number(name, self._values.get(name, _MISSING), minimum, maximum)
 
     def flag(self, name: str) -> bool:
         """True or False."""
@@ -84,7 +93,7 @@ class Fields:
 
     def text(self, name: str, *, maximum: int, free: bool = False) -> str:
         """A text of bounded length; printable and not empty unless `free`."""
-        return self._text(name, self._get(name), maximum, free)
+        return self._text(name, self._values.get(name, _MISSING), maximum, free)
 
     def texts(self, name: str, *, maximum: int, count: int) -> tuple[str, ...]:
         """A list of printable texts, at most `count`."""
@@ -119,18 +128,18 @@ class Fields:
 
     def fields(self, name: str) -> "Fields":
         """An object inside this one."""
-        return Fields(self._get(name), self.path(name))
+        return Fields(self._get(name), name, self)
 
     def members(self, name: str, read: "Callable[[Fields], _T]") -> dict[str, _T]:
         """Class name -> what `read` makes of its object."""
         inner = self.fields(name)
         inner._check_keys(CLASSES_MAX, CLASS_NAME_MAX)
-        return {key: read(Fields(value, inner.path(key))) for key, value in inner._values.items()}
+        return {key: read(Fields(value, key, inner)) for key, value in inner._values.items()}
 
     def objects(self, name: str, *, count: int) -> "list[Fields]":
         """A list of objects, at most `count`."""
         value = self._list(name, count)
-        return [Fields(item, f"{self.path(name)}[{index}]") for index, item in enumerate(value)]
+        return [Fields(item, f"{name}[{index}]", self) for index, item in enumerate(value)]
 
     def choice(self, name: str, choices: Collection[str]) -> str:
         """One of the given texts."""
@@ -142,23 +151,27 @@ class Fields:
 
     def dims(self, name: str = "dims") -> tuple[str, ...]:
         """The names of the dimensions, in order, each once, at least one."""
-        dims = self.texts(name, maximum=NAME_MAX, count=DIMS_MAX)
-        if not dims or len(set(dims)) != len(dims):
-            raise self.fail(errors.Drop.OUT_OF_RANGE, name, f"got {len(dims)} names, expected 1 or more, each once")
-        return dims
+        dims = tuple(self._list(name, DIMS_MAX))
+        # Nodes differ little in what they measure: what has passed once is not looked at again.
+        if all(type(dim) is str for dim in dims) and are_dims(dims):
+            return dims
+        self.texts(name, maximum=NAME_MAX, count=DIMS_MAX)
+        raise self.fail(errors.Drop.OUT_OF_RANGE, name, f"got {len(dims)} names, expected 1 or more, each once")
 
     def array(
         self, name: str, shape: tuple[int | None, ...], *, maximum: float, minimum: float = 0.0
     ) -> messages.Array:
         """A read-only float64 array of the given shape (None: any length), finite and within bounds."""
-        inner = self.fields(name)
-        data, stated = inner._get("data"), inner._get("shape")
+        value = self._get(name)
+        if type(value) is not dict:
+            raise self._wrong_type(name, value, "a shape and raw bytes")
+        data, stated = value.get("data"), value.get("shape")
         if type(data) is not bytes or type(stated) is not list:
             raise self._wrong_type(name, data if type(data) is not bytes else stated, "a shape and raw bytes")
         self._check_shape(name, stated, shape, len(data))
         # For the few numbers of a subspace, plain Python is several times quicker than numpy's reductions; a sum is
         # finite only where every term is (terms beyond 1e300 are out of range in any case).
-        numbers = struct.unpack(f"<{len(data) // 8}d", data)
+        numbers = _float64s(len(data) // 8).unpack(data)
         if not math.isfinite(sum(numbers)):
             raise self.fail(errors.Drop.NON_FINITE, name, "got a number that is not finite")
         if numbers and (min(numbers) < minimum or max(numbers) > maximum):
@@ -167,11 +180,14 @@ class Fields:
         return np.frombuffer(data, dtype=FLOAT64).reshape(stated)
 
     def _check_shape(self, name: str, stated: list[Any], shape: tuple[int | None, ...], size_bytes: int) -> None:
-        as_declared = len(stated) == len(shape) and all(
-            type(got) is int and 0 <= got <= DIMS_MAX and expected in (None, got)
-            for got, expected in zip(stated, shape, strict=True)
-        )
-        if not as_declared or math.prod(stated) * 8 != size_bytes:
+        count = 1
+        as_declared = len(stated) == len(shape)
+        for got, expected in zip(stated, shape, strict=False):
+            if type(got) is not int or not 0 <= got <= DIMS_MAX or (expected is not None and got != expected):
+                as_declared = False
+                break
+            count *= got
+        if not as_declared or count * 8 != size_bytes:
             detail = f"got {shown(stated)} in {size_bytes} bytes, expected {shape} of float64"
             raise self.fail(errors.Drop.WRONG_SHAPE, name, detail)
 
@@ -213,9 +229,32 @@ class Fields:
     def _check_keys(self, count: int, maximum: int) -> None:
         if len(self._values) > count:
             detail = f"got {len(self._values)} names, expected at most {count}"
-            raise errors.MessageError(errors.Drop.OUT_OF_RANGE, self._path, detail)
+            raise errors.MessageError(errors.Drop.OUT_OF_RANGE, self._own_path(), detail)
         for key in self._values:
-            self._text(key, key, maximum, False)
+            if type(key) is not str or not is_name(key, maximum):
+                self._text(key, key, maximum, False)
+
+    def _own_path(self) -> str:
+        return self._name if self._parent is None else self._parent.path(self._name)
 
     def _wrong_type(self, name: object, value: object, expected: str) -> errors.MessageError:
+        if value is _MISSING:
+            return self.fail(errors.Drop.MISSING_FIELD, name, f"expected {expected}")
         return self.fail(errors.Drop.WRONG_TYPE, name, f"got {type(value).__name__}, expected {expected}")
+
+
+@functools.lru_cache(maxsize=4096)
+def is_name(name: str, maximum: int) -> bool:
+    """True where a name is printable, not empty and not too long."""
+    return 0 < len(name) <= maximum and name.isprintable()
+
+
+@functools.lru_cache(maxsize=256)
+def are_dims(dims: tuple[str, ...]) -> bool:
+    """True where these are names of dimensions, each once, at least one."""
+    return all(is_name(dim, NAME_MAX) for dim in dims) and 0 < len(dims) == len(set(dims))
+
+
+@functools.lru_cache(maxsize=1024)
+def _float64s(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}d")

@@ -8,8 +8,8 @@ import numpy as np
 from carico_core.domain import errors, messages, names
 from carico_core.wire import codec, evidence, fields, header, subspace
 
-# sigma_max squared of a subspace.
-_GRAM_MAX = 1e12
+# Above what subspaces within their bounds add up to: rank x sigma^2 = 32 x 1e6.
+GRAM_MAX = 1e9
 # A Gram matrix is symmetric; the sums that make it round differently above and below the diagonal.
 _SYMMETRY_ROUNDING = 1e-9
 _WEIGHT_MAX = 1e12
@@ -157,7 +157,7 @@ def _parse_entry(item: fields.Fields) -> messages.Entry:
 
 def _parse_gram(item: fields.Fields, count: int) -> messages.Array:
     """A symmetric matrix with a diagonal that is not negative. Raises `MessageError`."""
-    gram = item.array("gram", (count, count), minimum=-_GRAM_MAX, maximum=_GRAM_MAX)
+    gram = item.array("gram", (count, count), minimum=-GRAM_MAX, maximum=GRAM_MAX)
     diagonal = gram.diagonal()
     if diagonal.min() < 0.0:
         raise item.fail(errors.Drop.OUT_OF_RANGE, "gram", "got a negative diagonal, expected a Gram matrix")

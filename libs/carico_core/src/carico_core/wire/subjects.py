@@ -6,6 +6,7 @@
 Node and Pod names hold dots, which would split a token: they become `_` (`carico_core.domain.names`).
 """
 
+import functools
 import re
 
 from carico_core.domain import errors, names
@@ -71,6 +72,8 @@ def query(service: str, verb: str, node: str | None = None) -> str:
     return f"{_QUERY}{service}{middle}.{verb}"
 
 
+# A cluster has few nodes and each speaks every second: what was taken apart once is remembered, within bounds.
+@functools.lru_cache(maxsize=65_536)
 def node_of(subject: str) -> str:
     """The node (or replica) whose capacity, subspace or partial subject this is. Raises `BadName`."""
     for prefix in (_CAPACITY, _SUBSPACE, _PARTIAL):

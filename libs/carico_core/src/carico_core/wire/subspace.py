@@ -1,13 +1,14 @@
 """Local subspaces on `carico.v1.subspace.<node>`: msgpack, arrays as raw little-endian float64."""
 
 from carico_core.domain import errors, messages
-from carico_core.wire import codec, evidence, fields, header
+from carico_core.wire import codec, evidence, fields, header, subspace_quick
 
 # Columns of u have length 1.
 _UNIT_ROUNDING = 1e-6
-# Usage per dimension is at most 1, so sigma is at most sqrt(d) for a Gram matrix divided by its samples; a factor of
-# room for writers that do not divide.
-_SIGMA_MAX = 1e6
+# Usage per dimension is at most 1, so sigma is at most sqrt(d) for a Gram matrix divided by its samples; the rest is
+# room for writers that do not divide. What passes here must fit into the bounds of partials and of the model
+# (`model.GRAM_MAX`), or one node that lies would have the messages of all refused.
+SIGMA_MAX = 1e3
 _CORES_MAX = 1e6
 
 
@@ -34,6 +35,14 @@ def encode_subspace(subspace: messages.LocalSubspace) -> bytes:
 def decode_subspace(payload: bytes, *, subject: str) -> messages.LocalSubspace:
     """The local subspace in `payload`; its arrays are read-only. Raises `MessageError` for whatever is wrong."""
     message = codec.parse_msgpack(payload)
+    quick = subspace_quick.read(
+        message.raw, subject=subject, sigma_max=SIGMA_MAX, unit_max=1.0 + _UNIT_ROUNDING, cores_max=_CORES_MAX
+    )
+    return read_carefully(message, subject=subject) if quick is None else quick
+
+
+def read_carefully(message: fields.Fields, *, subject: str) -> messages.LocalSubspace:
+    """The local subspace in `message`, field by field. Raises `MessageError` for whatever is wrong."""
     origin = header.parse_header(message)
     dims = message.dims()
     u = message.array("u", (len(dims), None), minimum=-1.0 - _UNIT_ROUNDING, maximum=1.0 + _UNIT_ROUNDING)
@@ -48,7 +57,7 @@ def decode_subspace(payload: bytes, *, subject: str) -> messages.LocalSubspace:
         sampled_at_ns=message.integer("sampled_at", maximum=fields.INT64_MAX),
         dims=dims,
         u=u,
-        sigma=message.array("sigma", (rank,), maximum=_SIGMA_MAX),
+        sigma=message.array("sigma", (rank,), maximum=SIGMA_MAX),
         samples=message.integer("samples", maximum=fields.INT64_MAX),
         weight=message.number("weight", maximum=_CORES_MAX),
         scale=parse_scale(message, len(dims)),
