@@ -93,7 +93,9 @@ class Aggregator:
                 self._complete_due.clear()
                 complete_s = now_s
                 self._changed.clear()
-                await self._say("partial", self._tell(complete=True, joining=False, entries=self.fleet.entries(now_s)))
+                # Nobody else: a sign of life is enough, and who joins asks for the rest.
+                entries = self.fleet.entries(now_s) if self.replicas.others(now_s) else ()
+                await self._say("partial", self._tell(complete=bool(entries), joining=False, entries=entries))
             elif self._changed and self.replicas.others(now_s):
                 nodes, self._changed = self._changed, set()
                 entries = self.fleet.entries(now_s, nodes)

@@ -1,8 +1,7 @@
 """The bus on NATS with JetStream, by nats-py; together with `bus_streams` the only importer of `nats`.
 
 Rules that were measured (docs of nats-py do not say them): callbacks must never raise, or the read loop dies while
-`is_connected` stays true; a fetch outstanding at a disconnect waits out its own timeout unless it is cancelled;
-`fetch(n)` for long sits on available messages, so fetch one, then drain; nothing is buffered while disconnected.
+`is_connected` stays true; nothing is buffered while disconnected; pulls are asked for anew at a reconnect (`bus_pull`).
 """
 
 import asyncio
@@ -11,7 +10,7 @@ import pathlib
 import random
 import re
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import orjson
@@ -29,7 +28,7 @@ with optional_imports.hidden("aiohttp"):
     from nats.js.errors import Error as JetStreamError
     from nats.js.errors import KeyNotFoundError, NoKeysError
 
-    from carico_core.runtime import bus_service, bus_streams
+    from carico_core.runtime import bus_pull, bus_service, bus_streams
 from carico_core.wire import subjects
 
 # 2.12 brought atomic batches of direct gets and per-subject schedules; what is tested here starts there.
@@ -40,9 +39,6 @@ PING_INTERVAL_S = 5
 RECONNECT_FIRST_S = 0.1
 RECONNECT_MOST_S = 2.0
 STORE_TIMEOUT_S = 2.0
-FETCH_LONG_S = 5.0
-DRAIN_MOST = 256
-DRAIN_S = 0.02
 # A subscription that falls this far behind drops the newest messages: bound it well above one second of 10,000 nodes.
 PENDING_MESSAGES = 100_000
 PENDING_BYTES = 256 * 1024 * 1024
@@ -59,7 +55,7 @@ class NatsBus:
         self._closed = asyncio.Event()
         self.closing = False
         self._reconnect_callbacks: list[Callable[[], None]] = []
-        self._fetch: asyncio.Task[list[Msg]] | None = None
+        self._pullers: list[bus_pull.Puller] = []
 
     @property
     def connected(self) -> bool:
@@ -98,16 +94,14 @@ class NatsBus:
             await self._js.publish(subject, payload, timeout=STORE_TIMEOUT_S, headers={"Nats-Msg-Id": msg_id})
 
     async def pull(self) -> AsyncIterator[list[buses.QueueItem]]:
-        """Batches of the work queue: one message as soon as there is one, with what else is there by then."""
-        found = await self._js.pull_subscribe_bind(bus_streams.CONSUMER, stream=bus_streams.SUBSPACES)
+        """Batches of the work queue: whatever is there, as soon as something is."""
+        puller = bus_pull.Puller(self._client, stream=bus_streams.SUBSPACES, consumer=bus_streams.CONSUMER)
+        self._pullers.append(puller)
         try:
-            while True:
-                batch = await self._next_batch(found)
-                if batch:
-                    yield [_QueueItem(message) for message in batch]
+            async for batch in puller.batches():
+                yield [_QueueItem(self._client, message) for message in batch]
         finally:
-            with contextlib.suppress(NatsError):
-                await found.unsubscribe()
+            self._pullers.remove(puller)
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         """Each node's newest advertisement."""
@@ -176,8 +170,8 @@ class NatsBus:
 
     def reconnected(self) -> None:
         """The connection is back: work that waits for the old one starts over, and others are told."""
-        if self._fetch is not None:
-            self._fetch.cancel()
+        for puller in self._pullers:
+            puller.restart()
         for callback in self._reconnect_callbacks:
             try:
                 callback()
@@ -187,27 +181,6 @@ class NatsBus:
     def closed(self) -> None:
         """The connection is gone for good."""
         self._closed.set()
-
-    async def _next_batch(self, found: Any) -> list[Msg]:
-        """One message, as soon as there is one, and those that are there with it; empty where none came."""
-        self._fetch = asyncio.ensure_future(found.fetch(1, FETCH_LONG_S))
-        try:
-            first = await self._fetch
-        except (NatsError, JetStreamError, TimeoutError):
-            await asyncio.sleep(0 if self.connected else RECONNECT_FIRST_S)
-            return []
-        except asyncio.CancelledError:
-            # Cancelled by `reconnected` to fetch anew, unless this task itself is being cancelled.
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                self._fetch.cancel()
-                raise
-            return []
-        finally:
-            self._fetch = None
-        with contextlib.suppress(NatsError, JetStreamError, TimeoutError):
-            return [*first, *await found.fetch(DRAIN_MOST, DRAIN_S)]
-        return first
 
     async def _direct(self, stream: str, query: dict[str, Any]) -> list[tuple[str, bytes]]:
         """A batch by the direct-get API (ADR-31), which answers with many messages and a status at the end."""
@@ -359,32 +332,36 @@ class _Subscription:
 
 
 class _QueueItem:
-    __slots__ = ("_message",)
+    __slots__ = ("_client", "_message", "payload", "subject")
 
-    def __init__(self, message: Msg) -> None:
+    def __init__(self, client: Client, message: Msg) -> None:
+        self._client = client
         self._message = message
-
-    @property
-    def subject(self) -> str:
-        return str(self._message.subject)
-
-    @property
-    def payload(self) -> bytes:
-        return bytes(self._message.data)
+        self.subject: str = message.subject
+        self.payload: bytes = message.data
 
     async def ack(self) -> None:
-        with contextlib.suppress(NatsError):
-            await self._message.ack()
+        # What is not acknowledged comes again, and is then dropped as not newer: nothing to mend here.
+        with contextlib.suppress(errors.BusUnavailable):
+            await bus_pull.acknowledge(self._client, self._message, b"")
 
     async def term(self) -> None:
-        with contextlib.suppress(NatsError):
-            await self._message.term()
+        with contextlib.suppress(errors.BusUnavailable):
+            await bus_pull.acknowledge(self._client, self._message, b"+TERM")
 
 
 @contextlib.contextmanager
-def _translated(what: str) -> Any:
-    """Foreign exceptions become ours, here and nowhere else."""
+def _translated(what: str) -> Iterator[None]:
+    """Foreign exceptions become ours, here and nowhere else; and a cancellation that nats-py lost is raised again.
+
+    nats-py waits with `asyncio.wait_for`, which before Python 3.12 returns its result and forgets a cancellation that
+    arrives in the same turn of the loop (python/cpython#86296). A service under load then did not end on SIGTERM.
+    """
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
     try:
         yield
     except (NatsError, JetStreamError, TimeoutError, OSError) as error:
         raise errors.BusUnavailable(f"{what}: {str(error) or type(error).__name__}") from error
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError

@@ -1,0 +1,133 @@
+"""How many local subspaces a second one replica takes in, from JetStream's file store to the model it broadcasts."""
+
+import asyncio
+import pathlib
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+
+import nats
+import numpy as np
+import uvloop
+
+from bench import __main__ as runner
+from carico_aggregator import app, fleet, instruments, model, service
+from carico_aggregator import settings as setting
+from carico_core.domain import messages
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock, metrics, nats_bus
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_local import nats_server
+
+DIMS = ("cpu", "memory", "io")
+NODES = 30_000
+NODES_QUICK = 5_000
+# So long that no waiting message runs out of its lease between its publication and the measurement.
+LEASE_S = 600.0
+# nats-py keeps at most this many publications without an answer.
+WINDOW = 2000
+ROUND_TIMEOUT_S = 60.0
+
+
+def run(quick: bool) -> list[runner.Row]:
+    """Messages a second end to end, and what their parts cost."""
+    nodes = NODES_QUICK if quick else NODES
+    service.collect_rarely()
+    with tempfile.TemporaryDirectory() as folder:
+        server = nats_server.NatsServer(pathlib.Path(folder) / "nats").start()
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+                rates = loop.run(_rates(server.url, nodes=nodes, rounds=1 if quick else 5))
+        finally:
+            server.stop()
+    return [
+        ("subspaces through one replica, from JetStream", statistics.median(rates), "1/s", "at least 20000"),
+        ("one subspace, bytes to record", _decode_us(), "us", ""),
+        ("entries of 1,000 subspaces, per subspace", _entries_us(1000), "us", ""),
+        ("model of 1,000 nodes", _model_ms(1000), "ms", ""),
+    ]
+
+
+def subspace(number: int, seq: int = 1) -> messages.LocalSubspace:
+    """What node `number` would send: three dimensions, full rank, evidence of one class."""
+    rng = np.random.default_rng(number)
+    u, _ = np.linalg.qr(rng.normal(size=(len(DIMS), len(DIMS))))
+    cost = {name: messages.Estimate(mean=float(rng.uniform(0.1, 1.0)), sd=0.1) for name in DIMS}
+    return messages.LocalSubspace(
+        node=f"node-{number}", boot="0123456789abcdef", seq=seq, ts_ns=10**18 + seq * 10**9,
+        sampled_at_ns=10**18 + seq * 10**9, dims=DIMS, u=u, sigma=rng.uniform(0.1, 1.0, len(DIMS)), samples=10,
+        weight=4.0, scale=np.array([8.0, 8.0 * 2**30, 1.0]),
+        evidence={messages.ANY_CLASS: messages.ClassEvidence(pods=4, cost=cost)}, peak_pods_per_core=1.5,
+    )  # fmt: skip
+
+
+async def _rates(url: str, *, nodes: int, rounds: int) -> list[float]:
+    chosen = buses.BusSettings(url=url, lease_s=LEASE_S)
+    bus = await nats_bus.connect(chosen, name="bench", clock=clock.SystemClock())
+    try:
+        return [await _rate(bus, chosen, nodes=nodes, seq=seq) for seq in range(1, rounds + 1)]
+    finally:
+        await bus.close()
+
+
+async def _rate(bus: nats_bus.NatsBus, chosen: buses.BusSettings, *, nodes: int, seq: int) -> float:
+    await _fill(chosen.url, nodes=nodes, seq=seq)
+    series = instruments.Instruments(metrics.Metrics("aggregator"), clock=clock.SystemClock())
+    replica = app.Aggregator(
+        setting.AggregatorSettings(bus=chosen), bus, series, replica="bench", boot=f"{seq:016x}",
+        clock=clock.SystemClock(),
+    )  # fmt: skip
+    await replica.listen()
+    started = time.perf_counter()
+    async with asyncio.timeout(ROUND_TIMEOUT_S), asyncio.TaskGroup() as group:
+        works = (replica.intake_forever(), replica.exchange_forever(), replica.broadcast_forever())
+        tasks = [group.create_task(work) for work in works]
+        while replica.fleet.version < nodes:
+            await asyncio.sleep(0.001)
+        rate = nodes / (time.perf_counter() - started)
+        for task in tasks:
+            task.cancel()
+    return rate
+
+
+async def _fill(url: str, *, nodes: int, seq: int) -> None:
+    client = await nats.connect(url)
+    stream = client.jetstream(publish_async_max_pending=WINDOW)
+    stored = []
+    for number in range(nodes):
+        found = subspace(number, seq)
+        headers = {"Nats-Msg-Id": f"{found.node}-{found.boot}-{seq}"}
+        payload = wire.encode_subspace(found)
+        stored.append(await stream.publish_async(subjects.subspace(found.node), payload, headers=headers))
+    async with asyncio.timeout(ROUND_TIMEOUT_S):
+        await asyncio.gather(*stored)
+    await client.close()
+
+
+def _decode_us() -> float:
+    payload, subject = wire.encode_subspace(subspace(1)), subjects.subspace("node-1")
+    return _median_us(lambda: wire.decode_subspace(payload, subject=subject), per_call=1)
+
+
+def _entries_us(count: int) -> float:
+    reports = [subspace(number) for number in range(count)]
+    return _median_us(lambda: fleet.Fleet(lease_s=10.0, horizon_s=10.0).take(reports, 0.0), per_call=count)
+
+
+def _model_ms(count: int) -> float:
+    held = fleet.Fleet(lease_s=10.0, horizon_s=10.0)
+    held.take([subspace(number) for number in range(count)], 0.0)
+    return _median_us(lambda: model.make(held.gathered(), model.Round()), per_call=1) / 1000.0
+
+
+def _median_us(call: Callable[[], object], *, per_call: int) -> float:
+    """Microseconds a piece: the median of repetitions that take about half a second together."""
+    times: list[float] = []
+    until = time.perf_counter() + 0.5
+    while time.perf_counter() < until or len(times) < 3:
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times) / per_call * 1e6

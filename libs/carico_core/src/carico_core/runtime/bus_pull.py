@@ -1,0 +1,115 @@
+"""Pulling from a JetStream consumer with standing requests and a callback, in place of nats-py's `fetch`.
+
+`fetch(n)` sits on messages that are there, has to be cancelled at a reconnect, and costs a task and a timer a message:
+9,000 messages a second end to end, where this takes in over twice as many. Here a request for many messages stands
+at the server, what comes is handed on at once, and a new request follows before the old one is used up. The protocol
+is that of NATS' ADR-15 (`$JS.API.CONSUMER.MSG.NEXT`): a request ends with a status message or with its last message.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import orjson
+
+from carico_core.domain import errors
+from carico_core.runtime import logs, optional_imports
+
+with optional_imports.hidden("aiohttp"):
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.errors import Error as NatsError
+
+# Messages asked for at once, which also bounds what waits here; asked for anew when half of it has come.
+REQUEST_MESSAGES = 512
+# A request that found nothing for this long ends by itself, and is made again.
+EXPIRES_S = 30.0
+# After an answer that says more than "nothing there" (consumer gone, server stopping): do not ask in a loop.
+REFUSED_S = 0.5
+_NOTHING = "408"
+
+
+class Puller:
+    """The messages of one durable consumer, by batches of what has come."""
+
+    def __init__(self, client: Client, *, stream: str, consumer: str) -> None:
+        self._client = client
+        self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        self._request = orjson.dumps({"batch": REQUEST_MESSAGES, "expires": int(EXPIRES_S * 1e9)})
+        self._log = logs.get("bus", consumer=consumer)
+        self._come: list[Msg] = []
+        self._wake = asyncio.Event()
+        # How many messages the server still owes us for requests made.
+        self._owed = 0
+        self._refused: str | None = None
+
+    def restart(self) -> None:
+        """The connection is new: the server knows none of the requests that were made."""
+        self._owed = 0
+        self._wake.set()
+
+    async def batches(self) -> AsyncIterator[list[Msg]]:
+        """What has come, as soon as something has; for ever."""
+        inbox = self._client.new_inbox()
+        listening = await self._client.subscribe(inbox, cb=self._on_message)
+        try:
+            while True:
+                await self._ask(inbox)
+                await self._wait()
+                if self._come:
+                    come, self._come = self._come, []
+                    yield come
+        finally:
+            with contextlib.suppress(NatsError):
+                await listening.unsubscribe()
+
+    async def _ask(self, inbox: str) -> None:
+        if self._refused is not None:
+            self._log.warning("the queue refuses", answer=self._refused)
+            self._refused = None
+            await asyncio.sleep(REFUSED_S)
+        if self._owed > REQUEST_MESSAGES // 2 or not self._client.is_connected:
+            return
+        # Counted before it is sent: an answer may arrive within the same turn of the loop.
+        self._owed += REQUEST_MESSAGES
+        try:
+            await self._client.publish(self._subject, self._request, reply=inbox)
+        except NatsError:
+            # Not connected any more: `restart` follows.
+            self._owed = 0
+
+    async def _wait(self) -> None:
+        """Until something happens; a request that got lost on the way is noticed by its expiry."""
+        try:
+            async with asyncio.timeout(EXPIRES_S + 5.0):
+                await self._wake.wait()
+        except TimeoutError:
+            self._owed = 0
+        self._wake.clear()
+
+    async def _on_message(self, message: Msg) -> None:
+        headers = message.headers
+        status = headers.get("Status") if headers and not message.data else None
+        if status is None:
+            self._owed -= 1
+            self._come.append(message)
+        elif status != "100":
+            self._end(status, headers or {})
+        self._wake.set()
+
+    def _end(self, status: str, headers: dict[str, str]) -> None:
+        """A request has ended before all of it had come."""
+        if status != _NOTHING:
+            self._refused = f"{status} {headers.get('Description', '')}".strip()
+        try:
+            self._owed = max(0, self._owed - int(headers["Nats-Pending-Messages"]))
+        except (KeyError, ValueError):
+            self._owed = 0
+
+
+async def acknowledge(client: Client, message: Msg, answer: bytes) -> None:
+    """Answers a message of a consumer. Raises `BusUnavailable` where it could not be sent: the message comes again."""
+    try:
+        await client.publish(message.reply, answer)
+    except NatsError as error:
+        raise errors.BusUnavailable(f"{message.subject} was not acknowledged: {error}") from error
