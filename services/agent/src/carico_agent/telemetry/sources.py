@@ -99,6 +99,7 @@ def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
         clock=clock,
         throttling=None if group.cpu is None else pod_throttling.PodThrottling(group.cpu),
         cpus=float(os.cpu_count() or 1),
+        shared=True,
     )
     host_bytes = meminfo.total_bytes(wanted.proc)
     memory_bytes = wanted.memory_bytes or cgroup_memory.limit_bytes(group, host_bytes=host_bytes)
@@ -123,7 +124,7 @@ def _processes(wanted: Wanted, clock: clocks.Clock, notes: tuple[str, ...]) -> p
     memory_bytes = wanted.memory_bytes or meminfo.total_bytes(wanted.proc)
     return _panel(
         wanted,
-        cpus.Cpu(utilisation, waiting, clock=clock),
+        cpus.Cpu(utilisation, waiting, clock=clock, shared=True),
         process_accounting.ProcessMemory(table, limit_bytes=memory_bytes),
         cores=cores,
         memory_bytes=memory_bytes,
