@@ -1,0 +1,113 @@
+"""What is written about a cluster, and what a reader makes of it."""
+
+import pathlib
+
+import pytest
+
+from carico_core.domain import errors
+from carico_local.cluster import events, machine, plan, processes, state
+
+MACHINE = machine.Machine(
+    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
+)
+CRASH = state.Crash(service="scheduler", at_ns=5, how="exit code 1", last_lines=("a", "b"))
+
+
+def some_state() -> state.ClusterState:
+    process = processes.ProcessId(pid=7, start_ticks=8)
+    return state.ClusterState(
+        plan=plan.make_plan(plan.Wish(name="x", nodes=8), MACHINE),
+        phase=state.Phase.READY,
+        supervisor=process,
+        mark="CARICO_CLUSTER_RUN=/x",
+        started_ns=1,
+        nats_url="nats://127.0.0.1:1",
+        api_url="http://127.0.0.1:2",
+        services=(
+            state.ServiceState(name="api", process=process, ready=True, restarts=0, http_port=2),
+            state.ServiceState(name="scheduler", process=None, ready=False, restarts=3, http_port=3),
+        ),
+        crashes=(CRASH,),
+        notes=("a note",),
+        failure=None,
+    )
+
+
+def test_a_state_is_read_back_as_it_was_written(tmp_path: pathlib.Path) -> None:
+    paths = state.Paths(tmp_path)
+    assert state.read(paths) is None
+    state.write(paths, some_state())
+    assert state.read(paths) == some_state()
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"version": 99}'])
+def test_a_state_of_another_version_is_refused_in_one_line(tmp_path: pathlib.Path, text: str) -> None:
+    paths = state.Paths(tmp_path)
+    paths.state.write_text(text)
+    with pytest.raises(errors.EnvironmentUnfit, match="another version of carico"):
+        state.read(paths)
+
+
+def test_a_cluster_runs_while_its_lock_is_held(tmp_path: pathlib.Path) -> None:
+    paths = state.Paths(tmp_path)
+    assert not state.is_running(paths)
+    with state.locked(paths):
+        assert state.is_running(paths)
+        with pytest.raises(errors.SettingsError, match="runs already"), state.locked(paths):
+            pass
+    assert not state.is_running(paths)
+
+
+def test_an_unknown_name_is_answered_with_the_names_there_are(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(errors.SettingsError, match="there is none: start one"):
+        state.find(tmp_path / "absent", "a")
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "plan.json").write_text("{}")
+    (tmp_path / "no-cluster").mkdir()
+    with pytest.raises(errors.SettingsError, match=r"there is one, two$"):
+        state.find(tmp_path, "three")
+    assert state.find(tmp_path, "two").root == tmp_path / "two"
+
+
+def test_removal_keeps_the_logs_where_asked_and_nothing_otherwise(tmp_path: pathlib.Path) -> None:
+    paths = state.Paths(tmp_path / "carico" / "x")
+    for keep_logs in (True, False):
+        (paths.data / "nats").mkdir(parents=True)
+        paths.logs.mkdir(exist_ok=True)
+        paths.log("api").write_text("said\n")
+        paths.plan.write_text("{}")
+        state.remove(paths, keep_logs=keep_logs)
+        left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
+        assert left == (["carico", "carico/x", "carico/x/logs", "carico/x/logs/api.log"] if keep_logs else [])
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"XDG_STATE_HOME": "/s", "HOME": "/h"}, "/s/carico"),
+        ({"XDG_STATE_HOME": "relative", "HOME": "/h"}, "/h/.local/state/carico"),
+        ({"HOME": "/h"}, "/h/.local/state/carico"),
+    ],
+)
+def test_the_home_of_all_clusters_follows_xdg(environ: dict[str, str], expected: str) -> None:
+    assert state.home(environ) == pathlib.Path(expected)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.Event(kind=events.Kind.UP, after_s=1.5),
+        events.Event(kind=events.Kind.CRASHED, service="scheduler", text="exit code 1", crash=CRASH),
+    ],
+)
+def test_an_event_is_one_line_and_comes_back(event: events.Event) -> None:
+    line = events.encode(event)
+    assert line.count(b"\n") == 1
+    assert events.decode(line) == event
+
+
+@pytest.mark.parametrize("line", [b"[]\n", b"no json\n", b'"text"\n'])
+def test_a_line_that_is_no_event_is_a_value_error(line: bytes) -> None:
+    with pytest.raises(ValueError):
+        events.decode(line)
