@@ -1,6 +1,7 @@
 """What every adapter of the bus does: the fake in memory and NATS itself pass the same tests."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -50,8 +51,8 @@ async def join(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[J
 
 
 async def first_batch(bus: Any) -> list[buses.QueueItem]:
-    async with asyncio.timeout(WAIT_S):
-        async for batch in bus.pull():
+    async with asyncio.timeout(WAIT_S), contextlib.aclosing(bus.pull()) as batches:
+        async for batch in batches:
             return list(batch)
     raise AssertionError("the queue ended")
 
@@ -177,8 +178,29 @@ async def test_decisions_of_one_pod_come_oldest_first_and_of_all_the_last_of_eac
         while len(found) < 2:
             found = await bus.recent_decisions("default", "p.1", 10)
     assert [payload for _, payload in found] == [b"1", b"3"]
-    assert sorted(payload for _, payload in await bus.recent_decisions(None, None, 10)) == [b"2", b"3"]
+    assert [payload for _, payload in await bus.recent_decisions(None, None, 10)] == [b"2", b"3"]
+    assert [payload for _, payload in await bus.recent_decisions("default", "p.1", 1)] == [b"3"], "the newest are kept"
+    assert [payload for _, payload in await bus.recent_decisions(None, None, 1)] == [b"3"]
     assert await bus.recent_decisions("elsewhere", None, 10) == []
+
+
+async def test_thousands_of_nodes_and_pods_are_read_whole(join: Join) -> None:
+    bus = await join()
+    # Above 1,024 subjects, the limit of one kind of direct get, and above a page of 1,000.
+    nodes, pods = 2300, 1500
+    for number in range(nodes):
+        await bus.publish(subjects.capacity(f"n{number}"), b"%d" % number)
+    for number in range(pods):
+        await bus.publish(subjects.decision("default", f"p{number}"), b"%d" % number)
+    await bus.publish(subjects.decision("default", "p0"), b"again")
+    async with asyncio.timeout(WAIT_S):
+        while len(await bus.latest_capacities()) < nodes:
+            await asyncio.sleep(0.05)
+    assert dict(await bus.latest_capacities())[subjects.capacity("n17")] == b"17"
+    last = await bus.recent_decisions(None, None, 3)
+    assert last[-1] == (subjects.decision("default", "p0"), b"again")
+    assert [payload for _, payload in last[:2]] == [b"1498", b"1499"]
+    assert len(await bus.recent_decisions("default", None, 5000)) == pods
 
 
 async def test_a_service_answers_and_its_errors_arrive_as_errors(join: Join) -> None:

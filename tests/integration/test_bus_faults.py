@@ -1,8 +1,10 @@
 """The bus when NATS is killed, frozen, too old, late or configured otherwise: on a real server."""
 
 import asyncio
+import contextlib
 import os
 import pathlib
+import shutil
 import signal
 from collections.abc import AsyncIterator, Callable
 
@@ -10,7 +12,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
-from carico_core.runtime import clock, nats_bus
+from carico_core.runtime import bus_connection, clock, nats_bus
 from carico_core.wire import subjects
 from carico_local import nats_server
 
@@ -89,7 +91,7 @@ async def test_a_server_that_comes_late_is_waited_for(tmp_path: pathlib.Path) ->
 
 
 async def test_a_frozen_server_is_noticed(server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nats_bus, "PING_INTERVAL_S", 1)
+    monkeypatch.setattr(bus_connection, "PING_INTERVAL_S", 1)
     bus = await join(server)
     os.kill(server.pid, signal.SIGSTOP)
     try:
@@ -130,3 +132,73 @@ async def test_a_credentials_file_that_is_not_there_is_named() -> None:
     settings = buses.BusSettings(credentials="/nowhere/agent.creds")
     with pytest.raises(errors.SettingsError, match=r"/nowhere/agent\.creds, expected a file"):
         await nats_bus.connect(settings, name="x", clock=clock.SystemClock())
+
+
+async def test_a_server_that_comes_back_empty_is_furnished_again(server: nats_server.NatsServer) -> None:
+    bus = await join(server)
+    pulled: list[bytes] = []
+
+    async def pull() -> None:
+        async for batch in bus.pull():
+            for item in batch:
+                pulled.append(item.payload)
+                await item.ack()
+
+    puller = asyncio.create_task(pull())
+    try:
+        await asyncio.sleep(0.1)
+        server.kill()
+        shutil.rmtree(server.directory / "store")
+        server.start()
+
+        async def enqueue(number: int) -> bool:
+            try:
+                await bus.enqueue(subjects.subspace("n1"), b"%d" % number, msg_id=str(number))
+            except errors.BusUnavailable:
+                return False
+            return True
+
+        async with asyncio.timeout(BACK_S):
+            number = 0
+            while not pulled:
+                number += 1
+                await enqueue(number)
+                await asyncio.sleep(0.05)
+    finally:
+        puller.cancel()
+        await bus.close()
+
+
+async def test_a_server_without_jetstream_is_refused_in_one_line() -> None:
+    port = nats_server.free_port()
+    process = await asyncio.create_subprocess_exec(
+        str(nats_server.binary()), "-a", "127.0.0.1", "-p", str(port), stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        settings = buses.BusSettings(url=f"nats://127.0.0.1:{port}")
+        with pytest.raises(errors.EnvironmentUnfit, match="without JetStream: start it with `nats-server -js`"):
+            await asyncio.wait_for(nats_bus.connect(settings, name="x", clock=clock.SystemClock()), BACK_S)
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def test_a_cancellation_that_the_client_loses_is_raised_again(
+    server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = await join(server)
+    began = asyncio.Event()
+
+    async def lose_it(*_: object, **__: object) -> None:
+        # What asyncio.wait_for before Python 3.12 does where a result and a cancellation meet.
+        began.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(BACK_S)
+
+    monkeypatch.setattr(bus._js, "publish", lose_it)
+    task = asyncio.create_task(bus.enqueue(subjects.subspace("n1"), b"1", msg_id="1"))
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await bus.close()

@@ -115,7 +115,10 @@ class Bus(Protocol):
         ...
 
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
-        """(subject, payload) of all of one Pod, oldest first, or of the last of each. Raises `BusUnavailable`."""
+        """(subject, payload) of the newest `limit` of one Pod, or the last of each of the `limit` Pods decided on last.
+
+        Oldest first. Raises `BusUnavailable`.
+        """
         ...
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:

@@ -8,7 +8,7 @@ is that of NATS' ADR-15 (`$JS.API.CONSUMER.MSG.NEXT`): a request ends with a sta
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import orjson
 
@@ -18,6 +18,7 @@ from carico_core.runtime import logs, optional_imports
 with optional_imports.hidden("aiohttp"):
     from nats.aio.client import Client
     from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
     from nats.errors import Error as NatsError
 
 # Messages asked for at once, which also bounds what waits here; asked for anew when half of it has come.
@@ -26,6 +27,7 @@ REQUEST_MESSAGES = 512
 EXPIRES_S = 30.0
 # After an answer that says more than "nothing there" (consumer gone, server stopping): do not ask in a loop.
 REFUSED_S = 0.5
+LEAVE_S = 1.0
 _NOTHING = "408"
 
 
@@ -48,7 +50,7 @@ class Puller:
         self._owed = 0
         self._wake.set()
 
-    async def batches(self) -> AsyncIterator[list[Msg]]:
+    async def batches(self) -> AsyncGenerator[list[Msg], None]:
         """What has come, as soon as something has; for ever."""
         inbox = self._client.new_inbox()
         listening = await self._client.subscribe(inbox, cb=self._on_message)
@@ -60,8 +62,15 @@ class Puller:
                     come, self._come = self._come, []
                     yield come
         finally:
-            with contextlib.suppress(NatsError):
-                await listening.unsubscribe()
+            await self._leave(listening)
+
+    async def _leave(self, listening: Subscription) -> None:
+        """Gives back what has come and was not handed on, so that other replicas get it now and not after its wait."""
+        with contextlib.suppress(NatsError, TimeoutError):
+            async with asyncio.timeout(LEAVE_S):
+                await listening.drain()  # type: ignore[no-untyped-call]  # nats-py leaves it without types
+                for message in self._come:
+                    await self._client.publish(message.reply, b"-NAK")
 
     async def _ask(self, inbox: str) -> None:
         if self._refused is not None:

@@ -106,13 +106,17 @@ class MemoryBus:
         return self.hub.model
 
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
-        """All kept of one Pod, oldest first, or the last one of each Pod."""
+        """The newest `limit` of one Pod, or the last one of each of the `limit` Pods decided on last; oldest first."""
         self._require("decisions")
         pattern = subjects.decisions(namespace, pod)
         found = [(s, p) for s, p in self.hub.decisions if matches(pattern, s)]
         if namespace is None or pod is None:
-            found = list(dict(found).items())
-        return found[:limit]
+            last: dict[str, bytes] = {}
+            for subject, payload in found:
+                last.pop(subject, None)  # so that the order is that of the last messages
+                last[subject] = payload
+            found = list(last.items())
+        return found[-limit:]
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
         """The answer of a service."""

@@ -5,20 +5,16 @@ Rules that were measured (docs of nats-py do not say them): callbacks must never
 """
 
 import asyncio
+import collections
 import contextlib
-import pathlib
 import random
-import re
-import ssl
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
-
-import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
+from carico_core.runtime import bus_connection, logs, optional_imports
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs, optional_imports
 
 with optional_imports.hidden("aiohttp"):
     from nats.aio.client import Client
@@ -28,17 +24,13 @@ with optional_imports.hidden("aiohttp"):
     from nats.js.errors import Error as JetStreamError
     from nats.js.errors import KeyNotFoundError, NoKeysError
 
-    from carico_core.runtime import bus_pull, bus_service, bus_streams
+    from carico_core.runtime import bus_direct, bus_pull, bus_service, bus_streams
 from carico_core.wire import subjects
 
 # 2.12 brought atomic batches of direct gets and per-subject schedules; what is tested here starts there.
 MINIMUM_VERSION = (2, 12)
-CONNECT_TIMEOUT_S = 5
-# A half-open connection is noticed after two missed pings.
-PING_INTERVAL_S = 5
-RECONNECT_FIRST_S = 0.1
-RECONNECT_MOST_S = 2.0
 STORE_TIMEOUT_S = 2.0
+SETTLE_TIMEOUT_S = 2
 # A subscription that falls this far behind drops the newest messages: bound it well above one second of 10,000 nodes.
 PENDING_MESSAGES = 100_000
 PENDING_BYTES = 256 * 1024 * 1024
@@ -47,15 +39,18 @@ PENDING_BYTES = 256 * 1024 * 1024
 class NatsBus:
     """One connection. Made by `connect`."""
 
-    def __init__(self, client: Client, *, name: str, lease_s: float) -> None:
+    def __init__(self, client: Client, watch: bus_connection.Watch, *, name: str, lease_s: float) -> None:
         self._client = client
         self._js: JetStreamContext = client.jetstream(timeout=STORE_TIMEOUT_S)
         self._lease_s = lease_s
         self._log = logs.get("bus", connection=name)
         self._closed = asyncio.Event()
-        self.closing = False
         self._reconnect_callbacks: list[Callable[[], None]] = []
         self._pullers: list[bus_pull.Puller] = []
+        self._watch = watch
+        self._restoring: asyncio.Future[None] | None = None
+        watch.on_back = self.reconnected
+        watch.on_end = self._closed.set
 
     @property
     def connected(self) -> bool:
@@ -82,8 +77,7 @@ class NatsBus:
             found = await self._client.subscribe(
                 subject, cb=on_message, pending_msgs_limit=PENDING_MESSAGES, pending_bytes_limit=PENDING_BYTES
             )
-            # The command is written by the flusher: give it its turn, or messages of the next instant are missed.
-            await asyncio.sleep(0)
+            await self._settle()
         return _Subscription(found)
 
     async def enqueue(self, subject: str, payload: bytes, *, msg_id: str) -> None:
@@ -93,19 +87,26 @@ class NatsBus:
         with _translated(subject):
             await self._js.publish(subject, payload, timeout=STORE_TIMEOUT_S, headers={"Nats-Msg-Id": msg_id})
 
-    async def pull(self) -> AsyncIterator[list[buses.QueueItem]]:
+    async def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]:
         """Batches of the work queue: whatever is there, as soon as something is."""
         puller = bus_pull.Puller(self._client, stream=bus_streams.SUBSPACES, consumer=bus_streams.CONSUMER)
         self._pullers.append(puller)
         try:
-            async for batch in puller.batches():
-                yield [_QueueItem(self._client, message) for message in batch]
+            async with contextlib.aclosing(puller.batches()) as batches:
+                async for batch in batches:
+                    yield [_QueueItem(self._client, message) for message in batch]
         finally:
             self._pullers.remove(puller)
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         """Each node's newest advertisement."""
-        return await self._direct(bus_streams.CAPACITY, {"multi_last": [subjects.CAPACITY_ALL]})
+        with _translated(bus_streams.CAPACITY):
+            found = [
+                (message.subject, message.payload)
+                async for message in bus_direct.read(self._client, bus_streams.CAPACITY, subjects.CAPACITY_ALL)
+            ]
+        # One that was replaced while we read has come twice: the later is the newer.
+        return list(dict(found).items())
 
     async def put_model(self, payload: bytes) -> None:
         """Keeps the model of the cluster."""
@@ -123,13 +124,16 @@ class NatsBus:
                 return None
 
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
-        """All kept of one Pod, oldest first, or the last one of each Pod."""
+        """The newest `limit` of one Pod, or the last one of each of the `limit` Pods decided on last; oldest first."""
         subject = subjects.decisions(namespace, pod)
-        if namespace is not None and pod is not None:
-            query: dict[str, Any] = {"seq": 1, "next_by_subj": subject, "batch": limit}
-        else:
-            query = {"multi_last": [subject], "batch": limit}
-        return await self._direct(bus_streams.DECISIONS, query)
+        with _translated(bus_streams.DECISIONS):
+            if namespace is None or pod is None:
+                last = await bus_direct.newest_of_each(self._client, bus_streams.DECISIONS, subject, limit=limit)
+                return [(message.subject, message.payload) for message in last]
+            found: collections.deque[tuple[str, bytes]] = collections.deque(maxlen=limit)
+            async for message in bus_direct.read(self._client, bus_streams.DECISIONS, subject):
+                found.append((message.subject, message.payload))
+            return list(found)
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
         """The answer of a service."""
@@ -143,7 +147,9 @@ class NatsBus:
     async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
         """Answers the questions to a service."""
         with _translated(service.name):
-            return await bus_service.serve(self._client, service)
+            found = await bus_service.serve(self._client, service)
+            await self._settle()
+        return found
 
     def on_reconnect(self, callback: Callable[[], None]) -> None:
         """Calls `callback` each time the bus is back."""
@@ -155,7 +161,9 @@ class NatsBus:
 
     async def close(self) -> None:
         """Leaves the bus; what was published is flushed first."""
-        self.closing = True
+        self._watch.is_closing = True
+        if self._restoring is not None:
+            self._restoring.cancel()
         if self._client.is_connected:
             with contextlib.suppress(NatsError, TimeoutError):
                 await self._client.flush(timeout=1)
@@ -163,8 +171,11 @@ class NatsBus:
             await self._client.close()
 
     async def prepare(self) -> None:
-        """Checks the server and creates streams. Raises `BusTooOld`, `StreamMismatch`, `BusUnavailable`."""
-        self._check_version()
+        """Checks the server and creates streams.
+
+        Raises `BusTooOld`, `EnvironmentUnfit` (no JetStream), `StreamMismatch`, `BusUnavailable`.
+        """
+        self._check_server()
         with _translated("streams"):
             await bus_streams.ensure(self._js, lease_s=self._lease_s)
 
@@ -172,44 +183,42 @@ class NatsBus:
         """The connection is back: work that waits for the old one starts over, and others are told."""
         for puller in self._pullers:
             puller.restart()
+        self._restoring = asyncio.ensure_future(self._restore())
         for callback in self._reconnect_callbacks:
             try:
                 callback()
             except Exception:  # a raising callback would end nats-py's reconnecting
                 self._log.exception("reconnect callback failed")
 
-    def closed(self) -> None:
-        """The connection is gone for good."""
-        self._closed.set()
+    async def _settle(self) -> None:
+        """Until the server knows of subscriptions just made; where it is away, it learns of them at the reconnect."""
+        # nats-py writes the PING of a flush before commands that wait for its flusher: give that its turn first, or
+        # the PONG proves nothing and messages of the next instant are missed (measured).
+        await asyncio.sleep(0)
+        if self._client.is_connected:
+            with contextlib.suppress(NatsError, TimeoutError):
+                await self._client.flush(timeout=SETTLE_TIMEOUT_S)
 
-    async def _direct(self, stream: str, query: dict[str, Any]) -> list[tuple[str, bytes]]:
-        """A batch by the direct-get API (ADR-31), which answers with many messages and a status at the end."""
-        found: list[tuple[str, bytes]] = []
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def _restore(self) -> None:
+        """Makes streams anew where the server came back without them; pulls and publishes then go on by themselves."""
+        try:
+            await self.prepare()
+        except errors.CaricoError as error:
+            self._log.error("streams could not be checked after the reconnect", error=str(error))
 
-        async def on_message(message: Msg) -> None:
-            headers = message.headers or {}
-            if "Nats-Subject" in headers:
-                found.append((headers["Nats-Subject"], message.data))
-            elif not ended.done():
-                ended.set_result(None)
-
-        inbox = self._client.new_inbox()
-        with _translated(stream):
-            listening = await self._client.subscribe(inbox, cb=on_message)
-            try:
-                await self._client.publish(f"$JS.API.DIRECT.GET.{stream}", orjson.dumps(query), reply=inbox)
-                await asyncio.wait_for(ended, STORE_TIMEOUT_S)
-            finally:
-                await listening.unsubscribe()
-        return found
-
-    def _check_version(self) -> None:
+    def _check_server(self) -> None:
         version = self._client.connected_server_version
         if (version.major, version.minor) < MINIMUM_VERSION:
             got = f"{version.major}.{version.minor}.{version.patch}"
             minimum = ".".join(map(str, MINIMUM_VERSION))
             raise errors.BusTooOld(got=got, minimum=minimum, url=_address(self._client))
+        # nats-py shows what the server said of itself nowhere else. Members of a cluster may leave JetStream to others.
+        said = self._client._server_info
+        if not said.get("jetstream") and not said.get("cluster"):
+            raise errors.EnvironmentUnfit(
+                f"NATS server at {_address(self._client)} runs without JetStream: start it with `nats-server -js`, "
+                "or with a `jetstream` block in its configuration"
+            )
 
 
 async def connect(settings: buses.BusSettings, *, name: str, clock: clocks.Clock) -> NatsBus:
@@ -218,108 +227,46 @@ async def connect(settings: buses.BusSettings, *, name: str, clock: clocks.Clock
     Raises `BusTooOld`, `StreamMismatch`, and `SettingsError` for credentials that cannot be read.
     """
     rng = random.Random(f"{name}{clock.wall_ns()}")
-    watch = _Watch(logs.get("bus", connection=name))
+    watch = bus_connection.Watch(logs.get("bus", connection=name))
+    options = bus_connection.options(settings, name=name, watch=watch, rng=rng)
     client = Client()
-    options = _options(settings, name, watch, rng)
     while True:
         try:
             await client.connect(**options)
             break
         except (OSError, NatsError, TimeoutError) as error:
             await watch.on_error(error)
-            await asyncio.sleep(rng.uniform(RECONNECT_FIRST_S, RECONNECT_MOST_S))
-    bus = NatsBus(client, name=name, lease_s=settings.lease_s)
-    watch.bus = bus
+            await asyncio.sleep(_pause_s(rng))
+    bus = NatsBus(client, watch, name=name, lease_s=settings.lease_s)
+    try:
+        await _prepare(bus, watch, rng)
+    except BaseException:
+        await bus.close()
+        raise
+    watch.log.info("connected", url=_address(client), server=str(client.connected_server_version))
+    return bus
+
+
+async def _prepare(bus: NatsBus, watch: bus_connection.Watch, rng: random.Random) -> None:
+    is_said = False
     while True:
         try:
-            await bus.prepare()
+            return await bus.prepare()
         except errors.BusUnavailable as error:
-            watch.log.warning("JetStream is not ready", error=str(error))
-            await asyncio.sleep(rng.uniform(RECONNECT_FIRST_S, RECONNECT_MOST_S))
-        except errors.UserError:
-            await bus.close()
-            raise
-        else:
-            watch.log.info("connected", url=_address(client), server=str(client.connected_server_version))
-            return bus
+            if not is_said:
+                watch.log.warning("JetStream is not ready", error=str(error))
+            is_said = True
+            await asyncio.sleep(_pause_s(rng))
 
 
-def _options(settings: buses.BusSettings, name: str, watch: "_Watch", rng: random.Random) -> dict[str, Any]:
-    return {
-        "servers": [part.strip() for part in settings.url.split(",")],
-        "name": name,
-        "error_cb": watch.on_error,
-        "disconnected_cb": watch.on_disconnect,
-        "reconnected_cb": watch.on_reconnect,
-        "closed_cb": watch.on_close,
-        "max_reconnect_attempts": -1,
-        # Jitter, so that a thousand agents do not come back in one instant.
-        "reconnect_time_wait": rng.uniform(RECONNECT_FIRST_S, RECONNECT_MOST_S),
-        "ping_interval": PING_INTERVAL_S,
-        "max_outstanding_pings": 2,
-        "connect_timeout": CONNECT_TIMEOUT_S,
-        # Negative: publishing while disconnected raises. Old signals are worthless.
-        "pending_size": -1,
-        **_identity(settings),
-    }
-
-
-def _identity(settings: buses.BusSettings) -> dict[str, Any]:
-    """Options of whatever proves who we are. Raises `SettingsError` where a file cannot be read."""
-    found: dict[str, Any] = {}
-    for path in (settings.credentials, settings.nkey, settings.token_file, settings.tls_ca, settings.tls_cert):
-        if path and not pathlib.Path(path).is_file():
-            raise errors.SettingsError(f"bus: got {path}, expected a file that can be read")
-    if settings.credentials:
-        found["user_credentials"] = settings.credentials
-    if settings.nkey:
-        found["nkeys_seed"] = settings.nkey
-    if settings.token_file:
-        found["token"] = lambda: pathlib.Path(settings.token_file).read_text().strip()
-    if settings.tls_ca or settings.tls_cert:
-        context = ssl.create_default_context(cafile=settings.tls_ca or None)
-        if settings.tls_cert:
-            context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
-        found["tls"] = context
-    return found
+def _pause_s(rng: random.Random) -> float:
+    return rng.uniform(bus_connection.RECONNECT_FIRST_S, bus_connection.RECONNECT_MOST_S)
 
 
 def _address(client: Client) -> str:
     """host:port of the server, without credentials."""
     url = client.connected_url
     return "?" if url is None else f"{url.hostname}:{url.port}"
-
-
-class _Watch:
-    """The client's callbacks: one line per change of state, and never an exception."""
-
-    def __init__(self, log: Any) -> None:
-        self.log = log
-        self.bus: NatsBus | None = None
-        self._away = False
-
-    async def on_error(self, error: Exception) -> None:
-        text = str(error) or type(error).__name__
-        if re.search("authorization|permissions|authentication", text, re.IGNORECASE):
-            self.log.error("refused by NATS", error=text)
-        elif not self._away:
-            self._away = isinstance(error, OSError)
-            self.log.warning("NATS is away" if self._away else "NATS error", error=text)
-
-    async def on_disconnect(self) -> None:
-        if self.bus is None or not self.bus.closing:
-            self.log.warning("disconnected from NATS")
-        self._away = True
-
-    async def on_reconnect(self) -> None:
-        self._away = False
-        self.log.info("reconnected to NATS")
-        if self.bus is not None:
-            self.bus.reconnected()
-
-    async def on_close(self) -> None:
-        if self.bus is not None:
-            self.bus.closed()
 
 
 class _Subscription:

@@ -1,0 +1,91 @@
+"""Reading what streams keep by the direct-get API (ADR-31), in pages: no consumer is made and none is left behind.
+
+`multi_last` looks made for the newest of each subject, but answers 413 and nothing else above 1,024 subjects
+(measured); pages of `next_by_subj` have no such limit.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+
+from carico_core.runtime import optional_imports
+
+with optional_imports.hidden("aiohttp"):
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.errors import Error as NatsError
+
+PAGE_MESSAGES = 1000
+PAGE_TIMEOUT_S = 2.0
+_END_OF_PAGE = "204"
+_NOT_FOUND = "404"
+# A first look back this far; eight times as far each time that was not enough.
+_WINDOW = 1024
+_WIDER = 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stored:
+    """One message of a stream."""
+
+    seq: int
+    subject: str
+    payload: bytes
+
+
+async def read(client: Client, stream: str, subject: str, *, first_seq: int = 1) -> AsyncIterator[Stored]:
+    """Every message of `subject` (wildcards allowed) from `first_seq` on, oldest first. Raises nats-py's errors."""
+    while True:
+        page = await _ask(client, stream, {"seq": first_seq, "next_by_subj": subject, "batch": PAGE_MESSAGES})
+        for message in page:
+            yield message
+        if len(page) < PAGE_MESSAGES:
+            return
+        first_seq = page[-1].seq + 1
+
+
+async def newest_of_each(client: Client, stream: str, subject: str, *, limit: int) -> list[Stored]:
+    """The last message of each subject, of the `limit` subjects written last, oldest first. Raises nats-py's errors."""
+    last = await _ask(client, stream, {"last_by_subj": subject})
+    window = _WINDOW
+    while last:
+        first_seq = max(1, last[0].seq - window + 1)
+        found: dict[str, Stored] = {}
+        async for message in read(client, stream, subject, first_seq=first_seq):
+            found.pop(message.subject, None)  # so that the order is that of the last messages
+            found[message.subject] = message
+        if len(found) >= limit or first_seq == 1:
+            return list(found.values())[-limit:]
+        window *= _WIDER
+    return []
+
+
+async def _ask(client: Client, stream: str, query: dict[str, Any]) -> list[Stored]:
+    """One answer: a single message, or several and a status that ends them."""
+    found: list[Stored] = []
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def on_message(message: Msg) -> None:
+        headers = message.headers or {}
+        if "Nats-Subject" in headers:
+            found.append(Stored(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data))
+        if ended.done() or ("Nats-Subject" in headers and "batch" in query):
+            return
+        status = headers.get("Status", _END_OF_PAGE)
+        if status in (_END_OF_PAGE, _NOT_FOUND):
+            ended.set_result(None)
+        else:
+            ended.set_exception(NatsError(f"{stream} answers {status} {headers.get('Description', '')}".strip()))
+
+    inbox = client.new_inbox()
+    listening = await client.subscribe(inbox, cb=on_message)
+    try:
+        await client.publish(f"$JS.API.DIRECT.GET.{stream}", orjson.dumps(query), reply=inbox)
+        async with asyncio.timeout(PAGE_TIMEOUT_S):
+            await ended
+    finally:
+        await listening.unsubscribe()
+    return found
