@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import sys
@@ -73,8 +74,6 @@ asyncio.run(main())
         descriptor = os.pidfd_open(pid)
         parent.kill()
     # A pidfd turns readable when the process ends: no polling.
-    import select
-
     ended, _, _ = select.select([descriptor], [], [], 10)
     os.close(descriptor)
     assert ended

@@ -29,6 +29,11 @@ class PodFacts:
         return self.nodes[-1] if self.nodes else None
 
     @property
+    def time_s(self) -> float | None:
+        """From the process's start to its exit."""
+        return None if self.started_s is None or self.finished_s is None else self.finished_s - self.started_s
+
+    @property
     def is_terminal(self) -> bool:
         """True where it has ended, or is gone."""
         return self.gone or self.phase in ("Succeeded", "Failed")

@@ -27,8 +27,8 @@ SERIES_MOST = 2000
 def report(found: facts.Facts) -> dict[str, Any]:
     """The report as JSON types."""
     setting = found.setting
-    finished = [pod for pod in found.pods if pod.started_s is not None and pod.finished_s is not None]
-    times_s = [pod.finished_s - pod.started_s for pod in finished if pod.finished_s and pod.started_s]
+    finished = [(pod, pod.time_s) for pod in found.pods if pod.time_s is not None]
+    times_s = [time_s for _, time_s in finished]
     spans = running_spans(found.pods)
     terminal = [pod.terminal_s for pod in found.pods if pod.terminal_s is not None]
     job_s = (max(terminal) if terminal else found.ended_s) - found.submitted_s
@@ -125,13 +125,9 @@ def _baseline(found: facts.Facts, node: str) -> dict[str, float]:
 
 
 def _targets(
-    setting: facts.Setting, finished: Sequence[facts.PodFacts], job_s: float, bound_s: float
+    setting: facts.Setting, finished: Sequence[tuple[facts.PodFacts, float]], job_s: float, bound_s: float
 ) -> dict[str, Any]:
-    ratios = [
-        (pod.finished_s - pod.started_s) / setting_work(setting, pod)
-        for pod in finished
-        if pod.finished_s is not None and pod.started_s is not None
-    ]
+    ratios = [time_s / setting_work(setting, pod) for pod, time_s in finished]
     pod_ratio = float(np.mean(ratios)) if ratios else math.nan
     job_ratio = job_s / bound_s
     return {

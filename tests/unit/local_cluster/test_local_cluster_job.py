@@ -1,0 +1,156 @@
+"""Jobs as labelled Pods: sizes, manifests, submission; and what an observer makes of what it is told."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube_watch
+from carico_local import job, observer
+
+PI, TRAIN, MIXED = job.Workload.PI, job.Workload.TRAIN, job.Workload.MIXED
+
+
+@pytest.mark.parametrize(
+    ("workload", "seconds", "cores", "pods"),
+    [(PI, None, 12, 132), (PI, 2.0, 12, 348), (TRAIN, None, 12, 17), (MIXED, None, 12, 73), (TRAIN, 300.0, 12, 12)],
+)
+def test_a_job_is_sized_to_a_minute(workload: job.Workload, seconds: float | None, cores: int, pods: int) -> None:
+    assert job.sized(workload, seconds=seconds, cores=cores) == pods
+    sized = job.Job(name="a", workload=workload, pods=pods, seconds=seconds)
+    if seconds != 300.0:
+        assert sized.total_work_s / cores + sized.longest_work_s == pytest.approx(60, abs=3)
+
+
+def test_a_mixed_job_is_mostly_pi_and_its_seconds_are_those_of_pi() -> None:
+    mixed = job.Job(name="m", workload=MIXED, pods=52, seconds=2.0)
+    kinds = [mixed.kind(index) for index in range(mixed.pods)]
+    assert kinds.count(TRAIN) == 2
+    assert (mixed.work_s(PI), mixed.work_s(TRAIN)) == (2.0, 25.0)
+    assert mixed.total_work_s == 50 * 2.0 + 2 * 25.0
+    assert mixed.longest_work_s == 25.0
+
+
+@pytest.mark.parametrize(
+    ("fields", "flag"),
+    [
+        ({"name": "Not_Valid"}, "job name"),
+        ({"name": "a" * 51}, "job name"),
+        ({"pods": 0}, "--pods"),
+        ({"pods": 10**6}, "--pods"),
+        ({"seconds": 0.0}, "--seconds"),
+        ({"seconds": float("nan")}, "--seconds"),
+    ],
+)
+def test_a_job_without_sense_is_refused_by_the_name_of_its_flag(fields: dict[str, Any], flag: str) -> None:
+    with pytest.raises(errors.SettingsError, match=f"^{flag}: got .*, expected"):
+        job.Job(**{"name": "a", "workload": PI, "pods": 1, **fields})
+
+
+class Api:
+    """Takes Pods; the ones named in `taken` exist already."""
+
+    def __init__(self, *taken: str) -> None:
+        self.taken = set(taken)
+        self.pods: list[dict[str, Any]] = []
+
+    async def request(self, method: str, path: str, *, body: Any = None) -> Any:
+        await asyncio.sleep(0)
+        name = body["metadata"]["name"]
+        if name in self.taken:
+            raise errors.Conflict(status=409, reason="AlreadyExists", message=name, request=f"{method} {path}")
+        self.taken.add(name)
+        self.pods.append(body)
+        return body
+
+
+async def test_every_pod_of_a_job_is_created_once_and_names_the_scheduler() -> None:
+    api = Api()
+    assert await job.submit(api, job.Job(name="j", workload=PI, pods=40, seconds=1.5)) == 40
+    assert sorted(pod["metadata"]["name"] for pod in api.pods) == [f"j-{index:02d}" for index in range(40)]
+    assert {pod["spec"]["schedulerName"] for pod in api.pods} == {"carico"}
+    assert api.pods[0]["spec"]["containers"][0]["command"] == ["carico-workload", "pi", "--seconds", "1.5"]
+    assert "resources" not in api.pods[0]["spec"]["containers"][0]
+
+
+async def test_a_name_that_is_taken_is_a_conflict() -> None:
+    with pytest.raises(errors.Conflict):
+        await job.submit(Api("j-0"), job.Job(name="j", workload=PI, pods=3))
+
+
+def pod(phase: str, *, node: str = "", **terminated: Any) -> dict[str, Any]:
+    state: dict[str, Any] = {"terminated": terminated} if terminated else {"running": {}} if phase == "Running" else {}
+    return {
+        "metadata": {"uid": "u", "name": "j-0", "labels": {job.JOB_LABEL: "j", job.WORKLOAD_LABEL: "pi"}},
+        "spec": {"nodeName": node} if node else {},
+        "status": {"phase": phase, "containerStatuses": [{"state": state}]},
+    }
+
+
+class Mirror:
+    """Tells the given events, then stays silent."""
+
+    def __init__(self, *events: Any) -> None:
+        self._events = events
+
+    async def mirror(self, path: str, *, params: Any = None) -> Any:
+        for event in self._events:
+            yield event
+        await asyncio.Event().wait()
+
+
+async def test_an_observer_keeps_each_node_a_pod_was_shown_on_and_the_processs_own_times() -> None:
+    clock = clocks.FakeClock(wall_ns=5_000_000_000)
+    seen = observer.Observer(clock=clock)
+    told = Mirror(
+        kube_watch.Listed(objects=[pod("Pending")], resource_version="1"),
+        kube_watch.Changed(type="MODIFIED", object=pod("Running", node="node-1")),
+        kube_watch.Changed(type="MODIFIED", object=pod("Running", node="node-2")),
+        kube_watch.Changed(
+            type="MODIFIED",
+            object=pod(
+                "Succeeded",
+                node="node-2",
+                reason="Completed",
+                message='{"started_ns": 1000000000, "finished_ns": 3500000000}',
+            ),
+        ),
+    )
+    following = asyncio.ensure_future(seen.follow_pods(told))
+    async with asyncio.timeout(10):
+        while not any(each.is_terminal for each in seen.of_job("j")):
+            await asyncio.sleep(0)
+    following.cancel()
+    (found,) = seen.of_job("j")
+    assert found.nodes == ["node-1", "node-2"]
+    assert (found.started_s, found.finished_s, found.terminal_s) == (1.0, 3.5, 5.0)
+    assert seen.job_names() == ["j"]
+
+
+async def test_a_pod_that_a_new_list_lacks_is_gone_and_damaged_last_words_are_none() -> None:
+    seen = observer.Observer(clock=clocks.FakeClock())
+    told = Mirror(
+        kube_watch.Listed(
+            objects=[pod("Failed", node="n", reason="OOMKilled", message="no json")], resource_version="1"
+        ),
+        kube_watch.Away(error=errors.ApiUnavailable("away")),
+        kube_watch.Listed(objects=[], resource_version="9"),
+    )
+    following = asyncio.ensure_future(seen.follow_pods(told))
+    async with asyncio.timeout(10):
+        while not any(each.gone for each in seen.pods.values()):
+            await asyncio.sleep(0)
+    following.cancel()
+    (found,) = seen.of_job("j")
+    assert (found.reason, found.started_s, found.phase) == ("OOMKilled", None, "Failed")
+    assert seen.api_away is None
+
+
+def test_damaged_messages_from_the_bus_are_passed_over() -> None:
+    seen = observer.Observer(clock=clocks.FakeClock())
+    seen.on_capacity("carico.v1.capacity.node-1", b"{")
+    seen.on_decision("carico.v1.decision.default.a", b"[]")
+    assert not seen.newest
+    assert not seen.placed

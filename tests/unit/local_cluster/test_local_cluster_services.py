@@ -1,0 +1,125 @@
+"""The commands that make up a cluster are ones their services accept; readiness probes say what is missing."""
+
+import argparse
+import asyncio
+import json
+import pathlib
+from typing import Any
+
+import pytest
+
+from carico_agent import settings as agent_settings
+from carico_aggregator import settings as aggregator_settings
+from carico_core.runtime import settings
+from carico_local.cluster import machine, plan, readiness, state, supervisor, topology
+from carico_scheduler import settings as scheduler_settings
+
+MACHINE = machine.Machine(
+    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
+)
+SETTINGS: dict[str, tuple[type[Any], str]] = {
+    "carico_agent": (agent_settings.AgentSettings, "AGENT"),
+    "carico_aggregator": (aggregator_settings.AggregatorSettings, "AGGREGATOR"),
+    "carico_scheduler": (scheduler_settings.SchedulerSettings, "SCHEDULER"),
+}
+
+
+def some_services(tmp_path: pathlib.Path, **wish: Any) -> list[topology.Service]:
+    made = plan.make_plan(plan.Wish(name="x", nodes=2, **wish), MACHINE)
+    where = topology.addresses(made, list(range(20_000, 20_000 + topology.ports_needed(made))))
+    return topology.services(made, where, state.Paths(tmp_path), {})
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [{}, {"estimator": "dual", "ceiling_cpu": 0.5, "merge": "sequential", "aggregators": 3}],
+    ids=["plain", "all"],
+)
+def test_every_service_accepts_the_flags_it_is_started_with(tmp_path: pathlib.Path, wish: dict[str, Any]) -> None:
+    accepted = 0
+    for service in some_services(tmp_path, **wish):
+        module, flags = service.command.argv[2], service.command.argv[3:]
+        if module in SETTINGS:
+            cls, prefix = SETTINGS[module]
+            loaded = settings.load(cls, prefix=prefix, argv=flags, environ={}, program=module)
+            assert loaded.http_port == service.http_port
+            accepted += 1
+    assert accepted == 1 + 2 + wish.get("aggregators", 1)
+
+
+def test_what_was_wished_for_reaches_the_agents(tmp_path: pathlib.Path) -> None:
+    (agent, _) = [s for s in some_services(tmp_path, estimator="dual", ceiling_cpu=0.5) if s.name.startswith("agent/")]
+    parser = argparse.ArgumentParser()
+    for flag in ("--estimator", "--ceiling-cpu", "--cores", "--scale", "--cgroup", "--scope"):
+        parser.add_argument(flag)
+    known, _ = parser.parse_known_args(agent.command.argv)
+    assert vars(known) == {
+        "estimator": "dual", "ceiling_cpu": "0.5", "cores": "4", "scale": "0.125",
+        "cgroup": "carico-x/node-1", "scope": "cgroup",
+    }  # fmt: skip
+
+
+def test_an_agent_whose_node_has_no_cgroup_watches_its_processes(tmp_path: pathlib.Path) -> None:
+    paths = state.Paths(tmp_path)
+    paths.run.mkdir()
+    topology.ready_file(paths, "node-1").write_text(json.dumps({"pid": 77, "fallback": "process-accounting"}))
+    first, second = (s for s in some_services(tmp_path) if s.name.startswith("agent/"))
+    assert first.command.argv[first.command.argv.index("--root-pid") + 1] == "77"
+    assert "--cgroup" in second.command.argv
+
+
+def test_names_ports_and_stop_order_cover_every_service(tmp_path: pathlib.Path) -> None:
+    found = some_services(tmp_path, aggregators=2)
+    names = [service.name for service in found]
+    listening = [service.http_port for service in found if service.http_port is not None]
+    assert len(listening) == len(set(listening))
+    groups = topology.stop_groups(names)
+    assert sorted(name for group in groups for name in group) == sorted(names)
+    assert groups[0] == ["scheduler"]
+    assert groups[-1] == ["nats"]
+
+
+def test_services_do_not_inherit_another_clusters_settings() -> None:
+    environ = {"NATS_URL": "a", "KUBECONFIG": "b", "CARICO_AGENT_NODE": "c", "PATH": "d"}
+    assert supervisor.stripped(environ) == {"PATH": "d"}
+
+
+async def test_an_http_probe_gives_the_first_line_of_the_refusal() -> None:
+    answers = [b"HTTP/1.1 503 Service Unavailable\r\n\r\nbus: not connected\nmore\n", b"HTTP/1.1 200 OK\r\n\r\nok\n"]
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answers.pop(0))
+        writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    probe = readiness.Http(port=port)
+    assert await probe.why_not() == "bus: not connected"
+    assert await probe.why_not() is None
+    assert await readiness.Tcp(port=port).why_not() is None
+    server.close()
+    await server.wait_closed()
+    assert await probe.why_not() == f"nothing answers on port {port}"
+    assert await readiness.Tcp(port=port).why_not() == f"nothing listens on port {port}"
+
+
+async def test_what_is_no_http_counts_as_no_answer() -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"SSH-2.0-x\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(handle, "127.0.0.1", 0) as server:
+        assert await readiness.get(server.sockets[0].getsockname()[1], "/readyz") is None
+
+
+async def test_waiting_ends_when_the_file_is_there(tmp_path: pathlib.Path) -> None:
+    probe = readiness.File(path=tmp_path / "ready.json")
+    assert await probe.why_not() == "ready.json is not written yet"
+    waiting = asyncio.ensure_future(readiness.wait(probe))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    (tmp_path / "ready.json").touch()
+    async with asyncio.timeout(10):
+        await waiting
