@@ -112,9 +112,11 @@ class Aggregator:
                 self._log.info("nodes left", nodes=gone[:10], count=len(gone))
             self._counted.nodes.set(len(self.fleet))
             self._counted.replicas.set(1 + len(self.replicas.others(now_s)))
-            due = self.fleet.version != version or now_s - repeated_s >= REPEAT_EVERY_S
+            # What comes while this one is on its way is not in it, and is due the next time.
+            told = self.fleet.version
+            due = told != version or now_s - repeated_s >= REPEAT_EVERY_S
             if due and self._may_broadcast(now_s) and await self._say("model", self._broadcast()):
-                version, repeated_s = self.fleet.version, now_s
+                version, repeated_s = told, now_s
 
     def on_partial(self, subject: str, payload: bytes) -> None:
         """Takes over what another replica has newer."""
@@ -178,7 +180,7 @@ class Aggregator:
             dims=content.dims, gram=content.gram, evidence=content.evidence,
             peak_pods_per_core=content.peak_pods_per_core,
         )  # fmt: skip
-        payload = wire.encode_model(self.last)
+        payload = model.encode(self.last)
         await self._bus.publish(subjects.MODEL, payload)
         await self._bus.put_model(payload)
         self._counted.models.inc()

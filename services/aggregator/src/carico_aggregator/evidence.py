@@ -4,50 +4,64 @@ A node's cost of a class is the cluster's plus a difference between nodes of abo
 node's own estimate (mean c, variance v) is 1 / (v + (0.2 c)^2) (design, section 7, step 6).
 """
 
+import collections
 import math
 from collections.abc import Iterable, Mapping
 
 from carico_core.domain import messages
+from carico_core.wire import fields
 
 # Differences between nodes, as a share of the cost; from the quick twin, where .1 to .5 changed nothing.
 BETWEEN_NODES = 0.2
-# The model stays below its size limit: the classes with most Pods are kept.
-CLASSES_MAX = 1024
+# Below this a variance counts as none, and its weight stays far from overflow.
+_EXACT_BELOW = 1e-200
 
 
 def fuse(reports: Iterable[Mapping[str, messages.ClassEvidence]]) -> dict[str, messages.ClassEvidence]:
-    """Class -> the fusion of what every node measured; Pods are summed."""
+    """Class -> the fusion of what every node measured; Pods are summed.
+
+    Whatever single nodes say, the result is within the bounds that readers of the model hold it to: where there are
+    more classes than they take, those with most Pods are kept.
+    """
     by_class: dict[str, list[messages.ClassEvidence]] = {}
     for report in reports:
         for name, found in report.items():
             by_class.setdefault(name, []).append(found)
     fused = {name: _fuse_class(found) for name, found in sorted(by_class.items())}
-    kept = sorted(fused, key=lambda name: (-fused[name].pods, name))[:CLASSES_MAX]
-    return {name: fused[name] for name in sorted(kept)}
+    return largest(fused, fields.CLASSES_MAX)
 
 
 def _fuse_class(found: list[messages.ClassEvidence]) -> messages.ClassEvidence:
     lifetimes = [each.lifetime_s for each in found if each.lifetime_s is not None]
     return messages.ClassEvidence(
-        pods=sum(each.pods for each in found),
+        pods=min(sum(each.pods for each in found), int(fields.PODS_MAX)),
         cost=_fuse_dimensions([each.cost for each in found]),
         growth=_fuse_dimensions([each.growth for each in found]),
         lifetime_s=_fuse_estimates(lifetimes) if lifetimes else None,
     )
 
 
+def largest(found: Mapping[str, messages.ClassEvidence], count: int) -> dict[str, messages.ClassEvidence]:
+    """The `count` classes with most Pods, in the order of their names."""
+    kept = sorted(found, key=lambda name: (-found[name].pods, name))[:count]
+    return {name: found[name] for name in sorted(kept)}
+
+
 def _fuse_dimensions(found: list[Mapping[str, messages.Estimate]]) -> dict[str, messages.Estimate]:
-    names = sorted({name for each in found for name in each})
-    return {name: _fuse_estimates([each[name] for each in found if name in each]) for name in names}
+    counts = collections.Counter(name for each in found for name in each)
+    # Nodes agree on few dimensions; who makes up others cannot have the model refused.
+    names = sorted(counts, key=lambda name: (-counts[name], name))[: fields.DIMS_MAX]
+    return {name: _fuse_estimates([each[name] for each in found if name in each]) for name in sorted(names)}
 
 
 def _fuse_estimates(found: list[messages.Estimate]) -> messages.Estimate:
     # weight = 1 / (v + (0.2 c)^2);   mean = sum w c / sum w;   variance = 1 / sum w
     variances = [each.sd**2 + (BETWEEN_NODES * each.mean) ** 2 for each in found]
-    exact = [each.mean for each, variance in zip(found, variances, strict=True) if variance <= 0.0]
+    exact = [each.mean for each, variance in zip(found, variances, strict=True) if variance < _EXACT_BELOW]
     if exact:
         return messages.Estimate(mean=sum(exact) / len(exact), sd=0.0)
     weights = [1.0 / variance for variance in variances]
     total = sum(weights)
     mean = sum(w * each.mean for w, each in zip(weights, found, strict=True)) / total
-    return messages.Estimate(mean=mean, sd=math.sqrt(1.0 / total))
+    bound = fields.QUANTITY_MAX
+    return messages.Estimate(mean=max(-bound, min(mean, bound)), sd=min(math.sqrt(1.0 / total), bound))

@@ -6,6 +6,8 @@ from typing import Protocol
 from carico_aggregator import evidence, fleet
 from carico_core.domain import messages
 from carico_core.numerics import merge as merges
+from carico_core.wire import codec
+from carico_core.wire import messages as wire
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -97,3 +99,12 @@ def make(gathered: fleet.Gathered, merger: Merger) -> Content | None:
         evidence=evidence.fuse(entry.evidence for entry in gathered.entries),
         peak_pods_per_core=max(entry.peak_pods_per_core for entry in gathered.entries),
     )
+
+
+def encode(found: messages.GlobalModel) -> bytes:
+    """The bytes of a model; with fewer classes where all of them are more than readers take."""
+    payload = wire.encode_model(found)
+    while len(payload) > codec.MODEL_MAX_BYTES:
+        found = dataclasses.replace(found, evidence=evidence.largest(found.evidence, len(found.evidence) // 2))
+        payload = wire.encode_model(found)
+    return payload

@@ -1,0 +1,108 @@
+"""One replica fed with whatever may arrive: it counts, drops and goes on."""
+
+import dataclasses
+
+import pytest
+
+from carico_aggregator import app, instruments, model
+from carico_aggregator import settings as setting
+from carico_core.domain import messages
+from carico_core.runtime import clock, memory_bus, metrics
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from tests.unit.aggregator import reports
+from tests.unit.wire import kinds, mutations
+
+COUNT = 2000
+
+
+@dataclasses.dataclass
+class Item:
+    """A queued message that remembers what was answered."""
+
+    subject: str
+    payload: bytes
+    answers: list[str] = dataclasses.field(default_factory=list)
+
+    async def ack(self) -> None:
+        self.answers.append("ack")
+
+    async def term(self) -> None:
+        self.answers.append("term")
+
+
+class Replica:
+    """An aggregator on a bus in memory, and its counters."""
+
+    def __init__(self) -> None:
+        self.clock = clock.FakeClock()
+        self.metrics = metrics.Metrics("aggregator")
+        self.hub = memory_bus.Hub()
+        self.app = app.Aggregator(
+            setting.AggregatorSettings(), memory_bus.MemoryBus(self.hub),
+            instruments.Instruments(self.metrics, clock=self.clock), replica="r0", boot="0" * 16, clock=self.clock,
+        )  # fmt: skip
+
+    def drops(self, kind: str) -> dict[str, float]:
+        """Reason -> how many."""
+        return {
+            sample.labels["reason"]: sample.value
+            for family in self.metrics.registry.collect()
+            for sample in family.samples
+            if sample.name == "carico_aggregator_drops_total" and sample.labels["kind"] == kind
+        }
+
+
+@pytest.fixture
+def replica() -> Replica:
+    return Replica()
+
+
+def golden(name: str) -> tuple[bytes, str]:
+    kind = next(kind for kind in kinds.ALL if kind.name == name)
+    return kind.encode(kind.record), kind.subject
+
+
+async def test_damaged_reports_are_terminated_and_counted(replica: Replica) -> None:
+    payload, subject = golden("subspace")
+    items = [Item(subject, bad) for bad in mutations.mutated(payload, is_json=False, count=COUNT, seed=21)]
+    for start in range(0, COUNT, 100):
+        await replica.app._take(list(items[start : start + 100]))
+    assert {tuple(item.answers) for item in items} == {("ack",), ("term",)}
+    terminated = sum(item.answers == ["term"] for item in items)
+    assert sum(replica.drops("subspace").values()) == terminated > COUNT // 2
+    good = reports.report("n1", 1)
+    await replica.app._take([Item(subjects.subspace("n1"), wire.encode_subspace(good))])
+    assert "n1" in {entry.node for entry in replica.app.fleet.entries(0.0)}
+
+
+async def test_damaged_partials_and_models_are_counted_and_nothing_ends(replica: Replica) -> None:
+    payload, subject = golden("partial")
+    for bad in mutations.mutated(payload, is_json=False, count=COUNT, seed=22):
+        replica.app.on_partial(subject, bad)
+    assert sum(replica.drops("partial").values()) > COUNT // 2
+    replica.app.merger = model.Sequential()
+    payload, subject = golden("model")
+    for bad in mutations.mutated(payload, is_json=False, count=COUNT, seed=23):
+        replica.app.on_model(subject, bad)
+    assert sum(replica.drops("model").values()) > COUNT // 2
+
+
+async def test_a_replayed_report_is_acknowledged_and_changes_nothing(replica: Replica) -> None:
+    payload = wire.encode_subspace(reports.report("n1", 5))
+    for _ in range(3):
+        await replica.app._take([Item(subjects.subspace("n1"), payload)])
+    assert replica.metrics.value("subspaces_total", {"result": "taken"}) == 1
+    assert replica.metrics.value("subspaces_total", {"result": "not_newer"}) == 2
+    assert replica.app.fleet.version == 1
+
+
+async def test_a_replica_that_joins_is_told_everything(replica: Replica) -> None:
+    said = messages.Partial(replica="r1", boot="1" * 16, seq=1, ts_ns=1, complete=False, joining=True, entries=())
+    replica.app.on_partial(subjects.partial("r1"), wire.encode_partial(said))
+    assert replica.app._complete_due.is_set()
+    # Our own messages come back to us and are nobody's news.
+    own = dataclasses.replace(said, replica="r0")
+    replica.app._complete_due.clear()
+    replica.app.on_partial(subjects.partial("r0"), wire.encode_partial(own))
+    assert not replica.app._complete_due.is_set()

@@ -1,0 +1,64 @@
+"""Records that a writer may send: whatever is within the bounds of readers."""
+
+from typing import Any
+
+import hypothesis.extra.numpy as arrays
+import numpy as np
+from hypothesis import strategies as st
+
+from carico_core.domain import messages
+from carico_core.wire import subspace
+
+NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?(\.[a-z0-9]{1,5}){0,2}", fullmatch=True)
+BOOTS = st.from_regex(r"[0-9a-f]{16}", fullmatch=True)
+COUNTS = st.integers(0, 2**63 - 1)
+DIM_NAMES = st.sampled_from(("cpu", "memory", "io", "network", "cache"))
+QUANTITIES = st.floats(-1e18, 1e18)
+ESTIMATES = st.builds(messages.Estimate, mean=QUANTITIES, sd=st.floats(0, 1e18))
+BY_DIM = st.dictionaries(DIM_NAMES, ESTIMATES, max_size=5)
+CLASS_NAMES = st.text(st.characters(categories=("L", "N", "P")), min_size=1, max_size=50)
+EVIDENCE = st.dictionaries(
+    CLASS_NAMES,
+    st.builds(
+        messages.ClassEvidence, pods=st.integers(0, 1000), cost=BY_DIM, growth=BY_DIM,
+        lifetime_s=st.none() | ESTIMATES,
+    ),
+    max_size=3,
+)  # fmt: skip
+SHARES = st.dictionaries(DIM_NAMES, st.floats(0, 1))
+
+
+@st.composite
+def advertisements(draw: Any) -> messages.Advertisement:
+    classes = st.dictionaries(
+        CLASS_NAMES,
+        st.builds(
+            messages.ClassCapacity,
+            cost_plus=st.dictionaries(DIM_NAMES, st.floats(0, 1e18)),
+            pods=st.integers(0, 10**6),
+        ),
+        max_size=3,
+    )
+    return messages.Advertisement(
+        node=draw(NAMES), boot=draw(BOOTS), seq=draw(COUNTS), ts_ns=draw(COUNTS), sampled_at_ns=draw(COUNTS),
+        capacity=draw(st.floats(0, 1e6)), capacity_sd=draw(st.floats(0, 1e9)), bottleneck=draw(st.none() | DIM_NAMES),
+        signal=draw(st.floats(-1e9, 1e9)), baseline=draw(BY_DIM), cost=draw(BY_DIM), pods=draw(st.integers(0, 10**6)),
+        covers=draw(st.frozensets(st.uuids().map(str), max_size=5)), mode=draw(st.sampled_from(messages.Mode)),
+        usage=draw(SHARES), parts=draw(SHARES), direction=draw(st.dictionaries(DIM_NAMES, st.floats(-1e9, 1e9))),
+        headroom=draw(st.none() | st.dictionaries(DIM_NAMES, QUANTITIES)), classes=draw(st.none() | classes),
+        limit=draw(st.none() | st.integers(0, 10**6)),
+    )  # fmt: skip
+
+
+@st.composite
+def local_subspaces(draw: Any) -> messages.LocalSubspace:
+    dims = draw(st.lists(DIM_NAMES, min_size=1, max_size=5, unique=True))
+    rank = draw(st.integers(1, len(dims)))
+    return messages.LocalSubspace(
+        node=draw(NAMES), boot=draw(BOOTS), seq=draw(COUNTS), ts_ns=draw(COUNTS), sampled_at_ns=draw(COUNTS),
+        dims=tuple(dims), u=draw(arrays.arrays(np.float64, (len(dims), rank), elements=st.floats(-1, 1))),
+        sigma=draw(arrays.arrays(np.float64, rank, elements=st.floats(0, subspace.SIGMA_MAX))),
+        samples=draw(st.integers(0, 10**9)), weight=draw(st.floats(0, 1e6)),
+        scale=draw(arrays.arrays(np.float64, len(dims), elements=st.floats(1e-9, 1e18))),
+        evidence=draw(EVIDENCE), peak_pods_per_core=draw(st.floats(0, 1e6)),
+    )  # fmt: skip
