@@ -55,16 +55,20 @@ async def test_the_report_is_one_page_that_loads_nothing(shell: carico_command.S
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("moment", ["start", "job"])
+@pytest.mark.parametrize("moment", ["start", "job", "twice"])
 async def test_ctrl_c_ends_everything(shell: carico_command.Shell, moment: str) -> None:
     name = f"e2e-int-{moment}"
     process = await shell.start("demo", "--name", name, "--pods", "40", "--seconds", "5")
     assert process.stdout is not None
-    word = b"ready: nats" if moment == "start" else b"running"
+    word = b"running" if moment == "job" else b"ready: nats"
     async with asyncio.timeout(60):
         while word not in await process.stdout.readline():
             pass
     process.send_signal(signal.SIGINT)
+    if moment == "twice":
+        # While the first is being followed: the end is hurried, and as complete.
+        await asyncio.sleep(0.1)
+        process.send_signal(signal.SIGINT)
     async with asyncio.timeout(40):
         _, err = await process.communicate()
     assert process.returncode == 130

@@ -1,0 +1,67 @@
+"""Exit codes of the command, and the one line that each ending says."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from carico_cli import application, main
+from carico_core.domain import errors
+
+
+def raising(error: BaseException) -> Callable[..., int]:
+    def instead(*_: object, **__: object) -> int:
+        raise error
+
+    return instead
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "carico: interrupted\n"),
+        (asyncio.CancelledError(), 130, "carico: interrupted\n"),
+        (errors.SettingsError("--pods: got 0"), 2, "carico: --pods: got 0\n"),
+        (errors.BusUnavailable("no bus"), 1, "carico: no bus\n"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
+)
+def test_each_ending_has_its_code_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, said: str
+) -> None:
+    monkeypatch.setattr(application.cli, "main", raising(error))
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == code
+    assert capsys.readouterr().err == said
+
+
+def test_an_interrupt_while_modules_are_read_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupting:
+        """A finder under which the first import that is not cached is interrupted."""
+
+        def find_spec(self, name: str, *_: object) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "carico_cli.application")
+    monkeypatch.delattr("carico_cli.application")
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "carico: interrupted\n"
+
+
+def test_without_a_word_the_command_explains_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["carico"])
+    monkeypatch.setenv("HOME", os.sep)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("Usage: carico")
