@@ -13,8 +13,11 @@ from carico_core.wire import freshness
 from carico_local import job as jobs
 from carico_local.cluster import plan as plans
 
-BAR_CELLS = 8
+BAR_CELLS = 6
 PLAIN_LINE_EVERY_S = 5.0
+# Least widths: the whole fits into 80 columns.
+_COLUMNS = {"node": 6, "CPU used": 11, "pressure": 11, "memory": 11, "Pods": 4, "capacity": 9, "res.": 4, "state": 9}
+_NUMBERS = frozenset({"Pods", "capacity", "res."})
 _STYLE = {"fresh": "green", "ageing": "yellow", "stale": "red", "absent": "red"}
 _SNAPSHOT_WIDTH = 110
 
@@ -57,11 +60,8 @@ class Screen:
 
     def _nodes(self) -> table.Table:
         found = table.Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
-        for name, justify in (
-            ("node", "left"), ("CPU used", "left"), ("CPU pressure", "left"), ("memory", "left"),
-            ("Pods", "right"), ("capacity", "right"), ("reserved", "right"), ("state", "left"),
-        ):  # fmt: skip
-            found.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
+        for name, width in _COLUMNS.items():
+            found.add_column(name, justify="right" if name in _NUMBERS else "left", no_wrap=True, min_width=width)
         for node in self._plan.node_names:
             found.add_row(*self._node(node))
         return found
@@ -74,7 +74,7 @@ class Screen:
         found = heard.advertisement
         age_s = self._live.clock.monotonic_s() - heard.at_s
         state = freshness.classify(age_s, lease_s=10.0).value
-        capacity = f"{found.capacity:.1f} ± {found.capacity_sd:.1f}"
+        capacity = f"{found.capacity:.1f} ±{found.capacity_sd:.1f}"
         return [
             node,
             _bar(found.parts.get("cpu.utilisation", found.usage.get("cpu", 0.0))),
@@ -83,7 +83,7 @@ class Screen:
             str(found.pods),
             capacity,
             str(said.get("reserved", "-")),
-            text.Text(f"{state} {found.mode.value}", style=_STYLE[state]),
+            text.Text(found.mode.value if state == "fresh" else state, style=_STYLE[state]),
         ]
 
     def _progress(self) -> panel.Panel:
@@ -97,11 +97,12 @@ class Screen:
 
     def _decisions(self) -> panel.Panel:
         rows = [
-            f"{found.pod} -> {found.node}, where {found.free or 0.0:.1f} more fit; it had waited {found.waited_s:.1f} s"
+            f"{found.pod} -> {found.node}: {found.free or 0.0:.1f} more fitted there; it had waited {found.waited_s:.1f} s"
             for found in reversed(self._live.observer.decisions)
         ]
-        rows.append(self._live.observer.waiting_why or "no Pod waits for a reason")
-        return panel.Panel("\n".join(rows), title="decisions, newest first", title_align="left")
+        if self._counts()["pending"] and self._live.observer.waiting_why:
+            rows.append(self._live.observer.waiting_why)
+        return panel.Panel("\n".join(rows) or "none yet", title="decisions, newest first", title_align="left")
 
     def _counts(self) -> dict[str, int]:
         pods = self._live.observer.of_job(self._job.name)

@@ -58,7 +58,7 @@ class Observer:
         self.placed: list[facts.Placed] = []
         self.waits: collections.Counter[str] = collections.Counter()
         self.decisions: collections.deque[decision.Decision] = collections.deque(maxlen=LAST_DECISIONS)
-        # Why the last Pod that fitted nowhere waits; empty once a Pod was placed again.
+        # Why the last Pod that fitted nowhere had to wait.
         self.waiting_why = ""
         # node -> what the scheduler says of it: freshness, free, reserved.
         self.scheduler: dict[str, Mapping[str, Any]] = {}
@@ -128,10 +128,9 @@ class Observer:
             return
         if found.outcome is not decision.Outcome.BOUND or found.node is None:
             self.waits.update(found.refused.keys())
-            self.waiting_why = f"{found.pod} waits: {found.message}"
+            self.waiting_why = f"{found.pod} waited: {found.message}"
             return
         self.decisions.append(found)
-        self.waiting_why = ""
         heard = self.newest.get(found.node)
         self.placed.append(
             facts.Placed(
