@@ -97,7 +97,7 @@ class Screen:
 
     def _decisions(self) -> panel.Panel:
         rows = [
-            f"{found.pod} -> {found.node}: {found.free or 0.0:.1f} more fitted there; it had waited {found.waited_s:.1f} s"
+            f"{found.pod} -> {found.node}: {found.free or 0.0:.1f} more fitted there; it waited {found.waited_s:.1f} s"
             for found in reversed(self._live.observer.decisions)
         ]
         if self._counts()["pending"] and self._live.observer.waiting_why:
