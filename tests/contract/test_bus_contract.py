@@ -115,6 +115,26 @@ async def test_the_queue_keeps_the_newest_of_each_node_and_gives_it_once(join: J
     assert [item.payload for item in await first_batch(reader)] == [b"n3-0"]
 
 
+async def test_a_batch_is_acknowledged_at_once_and_does_not_come_again(join: Join) -> None:
+    bus = await join()
+    for number in range(300):
+        await bus.enqueue(subjects.subspace(f"n{number}"), b"x", msg_id=str(number))
+    seen: list[str] = []
+    async with asyncio.timeout(WAIT_S), contextlib.aclosing(bus.pull()) as batches:
+        async for batch in batches:
+            await bus.acknowledge(batch)
+            seen += [item.subject for item in batch]
+            if len(seen) >= 300:
+                break
+    assert len(set(seen)) == 300
+    await bus.acknowledge([])
+    if isinstance(bus, nats_bus.NatsBus):
+        stream = await bus._js.stream_info("CARICO_SUBSPACES")
+        async with asyncio.timeout(WAIT_S):
+            while stream.state.messages:
+                stream = await bus._js.stream_info("CARICO_SUBSPACES")
+
+
 async def test_the_same_message_id_is_stored_once(join: Join) -> None:
     bus = await join()
     await bus.enqueue(subjects.subspace("n1"), b"first", msg_id="n1-1")

@@ -5,7 +5,7 @@ changed, `broadcast` publishes the model, at most once a second and at least eve
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import orjson
@@ -37,6 +37,8 @@ class Bus(Protocol):
     async def subscribe(self, subject: str, handler: buses.Handler) -> object: ...
 
     def pull(self) -> AsyncIterator[list[buses.QueueItem]]: ...
+
+    async def acknowledge(self, items: Sequence[buses.QueueItem]) -> None: ...
 
     async def put_model(self, payload: bytes) -> None: ...
 
@@ -148,7 +150,7 @@ class Aggregator:
 
     async def _take(self, batch: list[buses.QueueItem]) -> None:
         self._counted.batch_messages.observe(len(batch))
-        reports = []
+        reports, read = [], []
         for item in batch:
             try:
                 reports.append(wire.decode_subspace(item.payload, subject=item.subject))
@@ -156,8 +158,9 @@ class Aggregator:
                 self._counted.dropped("subspace", item.subject, error)
                 await item.term()
             else:
-                await item.ack()
+                read.append(item)
         changed = self.fleet.take(reports, self._clock.monotonic_s())
+        await self._bus.acknowledge(read)
         self.merger.arrived(changed, len(self.fleet))
         self._changed.update(entry.node for entry in changed)
         self._counted.reports.labels("taken").inc(len(changed))

@@ -1,7 +1,7 @@
 """What the bus offers, whichever adapter carries it: `nats_bus` (NATS) or `memory_bus` (tests)."""
 
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from carico_core.runtime import settings
@@ -100,6 +100,10 @@ class Bus(Protocol):
 
     def pull(self) -> AsyncIterator[list[QueueItem]]:
         """Batches of the work queue, for ever; replicas share them."""
+        ...
+
+    async def acknowledge(self, items: Sequence[QueueItem]) -> None:
+        """They are done with, all in one write; what could not be sent comes again."""
         ...
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:

@@ -8,7 +8,7 @@ is that of NATS' ADR-15 (`$JS.API.CONSUMER.MSG.NEXT`): a request ends with a sta
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 import orjson
 
@@ -122,3 +122,15 @@ async def acknowledge(client: Client, message: Msg, answer: bytes) -> None:
         await client.publish(message.reply, answer)
     except NatsError as error:
         raise errors.BusUnavailable(f"{message.subject} was not acknowledged: {error}") from error
+
+
+async def acknowledge_all(client: Client, replies: Sequence[str]) -> None:
+    """Acknowledges many messages in one write. Raises nats-py's errors.
+
+    `publish` costs 4 us of coroutines and checks a message, a tenth of what taking in a report costs altogether; the
+    subjects are the server's own, so that nothing is left to check. nats-py offers no batch: this is its inner door.
+    """
+    if not replies or not client.is_connected:
+        return
+    await client._send_command(b"".join([b"PUB %s 0\r\n\r\n" % reply.encode() for reply in replies]))
+    await client._flush_pending()

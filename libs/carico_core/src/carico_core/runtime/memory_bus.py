@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
@@ -89,6 +89,11 @@ class MemoryBus:
                 batch: list[buses.QueueItem] = [_QueueItem(s, p) for s, p in hub.queue.items()]
                 hub.queue.clear()
             yield batch
+
+    async def acknowledge(self, items: Sequence[buses.QueueItem]) -> None:
+        """They are done with."""
+        for item in items:
+            await item.ack()
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         """Each node's newest advertisement."""

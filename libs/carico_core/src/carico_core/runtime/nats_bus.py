@@ -8,7 +8,7 @@ import asyncio
 import collections
 import contextlib
 import random
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Any
 
 from carico_core.domain import errors
@@ -97,6 +97,12 @@ class NatsBus:
                     yield [_QueueItem(self._client, message) for message in batch]
         finally:
             self._pullers.remove(puller)
+
+    async def acknowledge(self, items: Sequence[buses.QueueItem]) -> None:
+        """Acknowledges a batch in one write."""
+        replies = [item.reply for item in items if isinstance(item, _QueueItem)]
+        with contextlib.suppress(NatsError, OSError):
+            await bus_pull.acknowledge_all(self._client, replies)
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         """Each node's newest advertisement."""
@@ -279,13 +285,14 @@ class _Subscription:
 
 
 class _QueueItem:
-    __slots__ = ("_client", "_message", "payload", "subject")
+    __slots__ = ("_client", "_message", "payload", "reply", "subject")
 
     def __init__(self, client: Client, message: Msg) -> None:
         self._client = client
         self._message = message
         self.subject: str = message.subject
         self.payload: bytes = message.data
+        self.reply: str = message.reply
 
     async def ack(self) -> None:
         # What is not acknowledged comes again, and is then dropped as not newer: nothing to mend here.
