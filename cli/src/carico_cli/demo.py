@@ -159,7 +159,7 @@ class _Demo:
                 workload=job.workload.value,
                 pods=job.pods,
                 total_work_s=job.total_work_s,
-                longest_work_s=job.longest_work_s,
+                mean_work_s=job.mean_work_s,
                 machine={"cpus": on.cpus, "processor": on.processor, "kernel": on.kernel},
                 versions=_versions(),
                 notes=notes,

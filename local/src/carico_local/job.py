@@ -70,9 +70,9 @@ class Job:
         return sum(self.work_s(self.kind(index)) for index in range(self.pods))
 
     @property
-    def longest_work_s(self) -> float:
-        """Work of its longest Pod."""
-        return max(self.work_s(self.kind(index)) for index in range(self.pods))
+    def mean_work_s(self) -> float:
+        """Work of one Pod, the mean where they differ."""
+        return self.total_work_s / self.pods
 
 
 class Api(Protocol):
@@ -84,17 +84,16 @@ class Api(Protocol):
 
 
 def sized(workload: Workload, *, seconds: float | None, cores: int, target_s: float = 60.0) -> int:
-    """How many Pods keep `cores` busy for about `target_s`, the last one's time included; at least one a core.
+    """How many Pods keep `cores` busy for about `target_s`, one Pod's time included; at least one a core.
 
     >>> sized(Workload.PI, seconds=None, cores=12)
     132
     >>> sized(Workload.MIXED, seconds=None, cores=12)
-    73
+    113
     """
     # One round of a mixed job stands for all of it; any other job is the same Pod throughout.
     round_of = Job(name="sized", workload=workload, pods=MIXED_PI_PER_TRAIN + 1, seconds=seconds)
-    mean_work_s = round_of.total_work_s / round_of.pods
-    return max(cores, round((target_s - round_of.longest_work_s) / mean_work_s * cores))
+    return max(cores, round((target_s - round_of.mean_work_s) / round_of.mean_work_s * cores))
 
 
 def manifests(job: Job) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from carico_local.report import facts, figures
 
 SETTING = facts.Setting(
     nodes=("node-1", "node-2"), cores=4, scale=0.125, memory_bytes=2**30, estimator="vector",
-    ceiling={"cpu": 0.9, "memory": 0.95}, workload="pi", pods=4, total_work_s=20.0, longest_work_s=5.0,
+    ceiling={"cpu": 0.9, "memory": 0.95}, workload="pi", pods=4, total_work_s=20.0, mean_work_s=5.0,
     machine={}, versions={}, notes=(),
 )  # fmt: skip
 
@@ -120,7 +120,7 @@ def test_memory_bounds_training_pods() -> None:
 
 
 def test_a_mixed_job_compares_each_pod_with_its_own_work() -> None:
-    mixed = facts.Setting(**{**_fields(SETTING), "workload": "mixed", "longest_work_s": 25.0})
+    mixed = facts.Setting(**{**_fields(SETTING), "workload": "mixed", "mean_work_s": 15.0})
     pods = [pod(0, end_s=6.0), pod(1, workload="train", end_s=30.0)]
     found = figures.report(run(pods, setting=mixed))
     assert found["targets"]["pod_ratio"]["value"] == 1.2

@@ -80,7 +80,7 @@ class Setting:
     workload: str
     pods: int
     total_work_s: float
-    longest_work_s: float
+    mean_work_s: float
     machine: Mapping[str, object]
     # Program or package -> version.
     versions: Mapping[str, str]

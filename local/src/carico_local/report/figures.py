@@ -1,7 +1,8 @@
 """The figures of a job from its facts. Pure; definitions are those of the design, section 11.
 
 Job time: from the job's creation to its last Pod terminal. Pod time: the process's start to its exit at the node.
-Bound: total work / total capacity + one Pod's time alone: less is impossible on these cores.
+Bound: total work / total capacity + one Pod's time alone (of a mixed job: the mean), what a scheduler that keeps every
+core busy until the last Pods run out would need.
 Overload: node-seconds in which a node ran more Pods than floor((ceiling S - baseline) / true cost) allows, where the
 true cost is known from the workload: one runnable task for `pi` and `train` (S = 2 x cores tasks), and for `train`
 0.75 GB x scale of the node's memory besides. The baseline is the least usage that the node advertised.
@@ -32,7 +33,7 @@ def report(found: facts.Facts) -> dict[str, Any]:
     spans = running_spans(found.pods)
     terminal = [pod.terminal_s for pod in found.pods if pod.terminal_s is not None]
     job_s = (max(terminal) if terminal else found.ended_s) - found.submitted_s
-    bound_s = setting.total_work_s / (len(setting.nodes) * setting.cores) + setting.longest_work_s
+    bound_s = setting.total_work_s / (len(setting.nodes) * setting.cores) + setting.mean_work_s
     return {
         "version": VERSION,
         "pods": len(found.pods),
@@ -131,7 +132,7 @@ def _targets(
     pod_ratio = float(np.mean(ratios)) if ratios else math.nan
     job_ratio = job_s / bound_s
     return {
-        "pod_alone_s": setting.longest_work_s if setting.workload != "mixed" else None,
+        "pod_alone_s": setting.mean_work_s if setting.workload != "mixed" else None,
         "bound_s": round(bound_s, 3),
         "pod_ratio": _ratio(pod_ratio, POD_RATIO_TARGET),
         "job_ratio": _ratio(job_ratio, JOB_RATIO_TARGET),
@@ -142,7 +143,7 @@ def setting_work(setting: facts.Setting, pod: facts.PodFacts) -> float:
     """What the Pod takes alone on an idle node, in seconds."""
     if setting.workload == "mixed":
         return jobs.DEFAULT_SECONDS[jobs.Workload(pod.workload)]
-    return setting.longest_work_s
+    return setting.mean_work_s
 
 
 def _ratio(value: float, target: float) -> dict[str, Any]:
