@@ -1,6 +1,7 @@
 """The bus when NATS is killed, frozen, too old, late or configured otherwise: on a real server."""
 
 import asyncio
+import base64
 import contextlib
 import os
 import pathlib
@@ -202,3 +203,23 @@ async def test_a_cancellation_that_the_client_loses_is_raised_again(
     with pytest.raises(asyncio.CancelledError):
         await task
     await bus.close()
+
+
+async def test_the_connection_is_renewed_before_its_token_expires(tmp_path: pathlib.Path) -> None:
+    expires_s = int(clock.SystemClock().wall_ns() / 1e9) + 3
+    claims = base64.urlsafe_b64encode(b'{"exp":%d}' % expires_s).decode().rstrip("=")
+    token = tmp_path / "token"
+    token.write_text(f"header.{claims}.signature\n")
+    server = nats_server.NatsServer(
+        tmp_path / "nats", extra={"authorization": {"token": token.read_text().strip()}}
+    ).start()
+    try:
+        settings = buses.BusSettings(url=server.url, token_file=str(token))
+        bus = await nats_bus.connect(settings, name="x", clock=clock.SystemClock())
+        back = asyncio.Event()
+        bus.on_reconnect(back.set)
+        await asyncio.wait_for(back.wait(), BACK_S)
+        await bus.publish(subjects.capacity("n1"), b"still allowed")
+        await bus.close()
+    finally:
+        server.stop()

@@ -9,6 +9,7 @@ from typing import Any
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
+from carico_core.runtime import bus_token
 
 CONNECT_TIMEOUT_S = 5
 # A half-open connection is noticed after two missed pings.
@@ -85,7 +86,7 @@ def _identity(settings: buses.BusSettings) -> dict[str, Any]:
     if settings.nkey:
         found["nkeys_seed"] = settings.nkey
     if settings.token_file:
-        found["token"] = lambda: pathlib.Path(settings.token_file).read_text().strip()
+        found["token"] = lambda: bus_token.read(pathlib.Path(settings.token_file))
     if settings.tls_ca or settings.tls_cert:
         context = ssl.create_default_context(cafile=settings.tls_ca or None)
         if settings.tls_cert:

@@ -7,13 +7,14 @@ Rules that were measured (docs of nats-py do not say them): callbacks must never
 import asyncio
 import collections
 import contextlib
+import pathlib
 import random
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Any
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
-from carico_core.runtime import bus_connection, logs, optional_imports
+from carico_core.runtime import bus_connection, bus_token, logs, optional_imports
 from carico_core.runtime import clock as clocks
 
 with optional_imports.hidden("aiohttp"):
@@ -49,6 +50,7 @@ class NatsBus:
         self._pullers: list[bus_pull.Puller] = []
         self._watch = watch
         self._restoring: asyncio.Future[None] | None = None
+        self._renewing: asyncio.Future[None] | None = None
         watch.on_back = self.reconnected
         watch.on_end = self._closed.set
 
@@ -168,8 +170,9 @@ class NatsBus:
     async def close(self) -> None:
         """Leaves the bus; what was published is flushed first."""
         self._watch.is_closing = True
-        if self._restoring is not None:
-            self._restoring.cancel()
+        for task in (self._restoring, self._renewing):
+            if task is not None:
+                task.cancel()
         if self._client.is_connected:
             with contextlib.suppress(NatsError, TimeoutError):
                 await self._client.flush(timeout=1)
@@ -184,6 +187,10 @@ class NatsBus:
         self._check_server()
         with _translated("streams"):
             await bus_streams.ensure(self._js, lease_s=self._lease_s)
+
+    def renew_by_token(self, path: pathlib.Path, clock: clocks.Clock, rng: random.Random) -> None:
+        """Makes the connection anew before its token expires, from now on."""
+        self._renewing = asyncio.ensure_future(self._renew_forever(path, clock, rng))
 
     def reconnected(self) -> None:
         """The connection is back: work that waits for the old one starts over, and others are told."""
@@ -204,6 +211,15 @@ class NatsBus:
         if self._client.is_connected:
             with contextlib.suppress(NatsError, TimeoutError):
                 await self._client.flush(timeout=SETTLE_TIMEOUT_S)
+
+    async def _renew_forever(self, path: pathlib.Path, clock: clocks.Clock, rng: random.Random) -> None:
+        while True:
+            token = await asyncio.to_thread(bus_token.read, path)
+            delay_s = bus_token.renew_in_s(token, now_s=clock.wall_ns() / 1e9, rng=rng)
+            await asyncio.sleep(bus_token.LOOK_EVERY_S if delay_s is None else delay_s)
+            if delay_s is not None and self._client.is_connected:
+                self._log.info("renewing the connection before its token expires")
+                await self._client.force_reconnect()
 
     async def _restore(self) -> None:
         """Makes streams anew where the server came back without them; pulls and publishes then go on by themselves."""
@@ -249,6 +265,8 @@ async def connect(settings: buses.BusSettings, *, name: str, clock: clocks.Clock
     except BaseException:
         await bus.close()
         raise
+    if settings.token_file:
+        bus.renew_by_token(pathlib.Path(settings.token_file), clock, rng)
     watch.log.info("connected", url=_address(client), server=str(client.connected_server_version))
     return bus
 

@@ -1,0 +1,53 @@
+"""When a connection has to be made anew because the token it was made with runs out.
+
+A token that expires closes nats-py for good (nats.py issue 1019), so the connection is renewed before, at a time that
+differs from agent to agent. The kubelet replaces projected tokens at 80 % of their life or after 24 hours:
+https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/#serviceaccount-token-volume-projection
+"""
+
+import base64
+import binascii
+import pathlib
+import random
+
+import orjson
+
+# Parts of the life that is left: late enough that the file holds the next token, early enough for a slow reconnect.
+EARLIEST = 0.75
+LATEST = 0.85
+# A file whose token has already run out: its replacement may come any moment.
+AGAIN_S = 2.0
+# A token that does not expire may be replaced by one that does.
+LOOK_EVERY_S = 60.0
+
+
+def read(path: pathlib.Path) -> str:
+    """The token in a file; empty where it cannot be read now (it is being replaced)."""
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def expires_at_s(token: str) -> float | None:
+    """The Unix time at which a JWT expires; None for a token that does not say, or is none.
+
+    The signature is the server's to check: this only decides when to ask it again.
+    """
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = orjson.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, binascii.Error):
+        return None
+    expires = claims.get("exp") if isinstance(claims, dict) else None
+    return float(expires) if isinstance(expires, int | float) else None
+
+
+def renew_in_s(token: str, *, now_s: float, rng: random.Random) -> float | None:
+    """Seconds until the connection should be made anew; None where the token does not expire."""
+    expires_s = expires_at_s(token)
+    if expires_s is None:
+        return None
+    return max(AGAIN_S, (expires_s - now_s) * rng.uniform(EARLIEST, LATEST))
