@@ -56,7 +56,8 @@ class Job:
         """What the Pod number `index` runs."""
         if self.workload is not Workload.MIXED:
             return self.workload
-        return Workload.TRAIN if index % (MIXED_PI_PER_TRAIN + 1) == MIXED_PI_PER_TRAIN else Workload.PI
+        # The long Pod leads its round: at the end of the job it would keep one core busy while all others are idle.
+        return Workload.TRAIN if index % (MIXED_PI_PER_TRAIN + 1) == 0 else Workload.PI
 
     def work_s(self, kind: Workload) -> float:
         """Work of one Pod of a kind, in seconds of one emulated core."""
