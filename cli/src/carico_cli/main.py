@@ -1,5 +1,6 @@
 """The `carico` command. Nothing is imported here at first: what follows takes most of a second."""
 
+import signal
 import sys
 
 # 128 + SIGINT, as shells report it.
@@ -14,6 +15,9 @@ def main() -> None:
 
         code = application.run()
     except KeyboardInterrupt:
+        # Everything has ended by now: one more Ctrl-C must not break off the last line and the exit code.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("carico: interrupted", file=sys.stderr)
         code = EXIT_INTERRUPTED
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
