@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -147,7 +148,9 @@ def to_svg(screen: Screen) -> str:
     """The view as a picture."""
     recorder = console.Console(record=True, width=_SNAPSHOT_WIDTH, file=io.StringIO(), force_terminal=True)
     recorder.print(screen.draw())
-    return recorder.export_svg(title="carico demo")
+    picture = recorder.export_svg(title="carico demo")
+    # rich has the font loaded from the web; a picture in a repository loads nothing.
+    return re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL).replace("Fira Code", "ui-monospace")
 
 
 def summary(report: Mapping[str, Any]) -> str:
