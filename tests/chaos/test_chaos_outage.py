@@ -1,0 +1,45 @@
+"""A cluster whose bus and API freeze in mid-job for longer than a lease: it goes on by itself, and nothing is lost."""
+
+import asyncio
+import json
+import os
+import pathlib
+import signal
+
+from carico_local.cluster import state
+from tests.e2e import carico_command
+
+# Longer than the lease of 10 s, so that every advertisement and entry has expired meanwhile.
+FROZEN_S = 12.0
+PODS = 12
+
+
+async def test_bus_and_api_frozen_for_longer_than_a_lease(tmp_path: pathlib.Path) -> None:
+    shell = carico_command.Shell(tmp_path)
+    async with carico_command.cluster(shell, "chaos", "--nodes", "2") as paths:
+        before = state.read(paths)
+        assert before is not None
+        pids = {service.name: service.process.pid for service in before.services if service.process is not None}
+        flags = ("--name", "chaos", "--pods", str(PODS), "--seconds", "2", "--job", "frozen")
+        code, out, err = await shell.run("submit", "pi", *flags)
+        assert code == 0, out + err
+        await asyncio.sleep(1.5)
+        for name in ("nats", "api"):
+            os.kill(pids[name], signal.SIGSTOP)
+        try:
+            await asyncio.sleep(FROZEN_S)
+        finally:
+            for name in ("nats", "api"):
+                os.kill(pids[name], signal.SIGCONT)
+
+        async def succeeded() -> int:
+            _, said, _ = await shell.run("status", "--name", "chaos", "--json")
+            return sum(int(job["succeeded"]) for job in json.loads(said)["jobs"])
+
+        async with asyncio.timeout(60):
+            while await succeeded() < PODS:
+                await asyncio.sleep(0.5)
+        after = state.read(paths)
+        assert after is not None
+        assert {service.name: service.process.pid for service in after.services if service.process} == pids
+        assert after.crashes == ()
