@@ -91,7 +91,8 @@ def test_deletion_ends_a_process_that_ignores_sigterm_after_its_grace(site: node
     assert told is not None
     assert told["metadata"]["deletionTimestamp"]
     site.until(lambda: site.pod("stubborn") is None, "the Pod to go")
-    assert not list((site.root / "node" / "pods").glob(told["metadata"]["uid"]))
+    # The node forgets a Pod once it sees that its object has gone.
+    site.until(lambda: not (site.root / "node" / "pods" / told["metadata"]["uid"]).exists(), "its records to go")
 
 
 def test_deletion_with_sigterm_honoured_needs_no_grace(site: node_site.NodeSite) -> None:
