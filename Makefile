@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
-MEMBERS := libs/carico_core services/agent services/aggregator services/scheduler local cli
+MEMBERS := libs/carico_core services/agent services/aggregator services/scheduler local twin cli
 
 # What each set was installed from; a changed lock or pyproject installs anew.
 LOCAL_PROJECTS := $(foreach m,$(MEMBERS),$(m)/pyproject.toml)

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[3]
 MEMBERS = sorted(
-    p.parent for pattern in ("libs/*", "services/*", "local", "cli") for p in ROOT.glob(f"{pattern}/pyproject.toml")
+    p.parent for pattern in ("libs/*", "services/*", "local", "twin", "cli") for p in ROOT.glob(f"{pattern}/pyproject.toml")
 )
 
 
@@ -42,6 +42,7 @@ def imported(member: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
 def test_all_members_are_found() -> None:
     assert [m.relative_to(ROOT).as_posix() for m in MEMBERS] == [
         "cli", "libs/carico_core", "local", "services/agent", "services/aggregator", "services/scheduler",
+        "twin",
     ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ Pure: time, counts and the cluster's model come as arguments, records go out; no
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -29,6 +30,8 @@ class PipelineConfig:
     model_max_age_s: float = 30.0
     # The peak of Pods per core halves in this time without such a load.
     peak_half_life_s: float = 600.0
+    # The estimator's own constants; None: its defaults.
+    constants: object | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,7 +70,7 @@ class Pipeline:
         """Raises `ValueError` where the estimator is not known."""
         self._config = config
         self._filter = ewma.DynamicEma(config.filter)
-        self._estimator = registry.create(config.estimator, config.node)
+        self._estimator = registry.create(config.estimator, config.node, config.constants)
         self._batch = np.zeros((len(config.node.dims), config.batch))
         self._filled = 0
         self._since_update_s = 0.0
@@ -113,7 +116,14 @@ class Pipeline:
         self._cluster = model.gram[np.ix_(places, places)]
         self._cluster_at_s = now_s
         self._cluster_peak = model.peak_pods_per_core
+        if isinstance(self._estimator, base.ByClass):
+            self._estimator.use(model)
         return True
+
+    def pods_changed(self, running: Mapping[str, str]) -> None:
+        """Nothing; an estimator that tells classes apart hears which Pods run (UID to class)."""
+        if isinstance(self._estimator, base.ByClass):
+            self._estimator.follow(running)
 
     def update(self, *, pods: int, churning: bool) -> State | None:
         """The state after learning from the batch so far; None before the first sample."""

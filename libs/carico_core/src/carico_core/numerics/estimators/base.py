@@ -7,8 +7,9 @@ Units: y is usage in [0, 1]; physical units are y times the full scale S of the 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from carico_core.domain import messages
 from carico_core.numerics import arrays, signal
 
 Mode: TypeAlias = Literal["measured", "predicted", "warming", "saturated"]
@@ -135,6 +136,19 @@ class Estimator(Protocol):
 
     def estimate(self, observation: Observation) -> CapacityEstimate:
         """The estimate for this observation without learning from it: for a publish when a Pod starts or ends."""
+        ...
+
+
+@runtime_checkable
+class ByClass(Protocol):
+    """What an estimator that tells classes of Pods apart is told besides."""
+
+    def follow(self, running: Mapping[str, str]) -> None:
+        """Take in which workload Pods run now (UID to class), at each change."""
+        ...
+
+    def use(self, model: messages.GlobalModel) -> None:
+        """Take in what the cluster has measured of each class."""
         ...
 
 

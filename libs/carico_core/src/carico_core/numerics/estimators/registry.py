@@ -2,16 +2,19 @@
 
 from collections.abc import Callable
 
-from carico_core.numerics.estimators import base, dual, vector
+from carico_core.numerics.estimators import base, delta, dual, joint, vector
 
-ESTIMATORS: dict[str, Callable[[base.EstimatorConfig], base.Estimator]] = {
+# Each takes the node's facts and, where they are not to be its defaults, its own constants.
+ESTIMATORS: dict[str, Callable[..., base.Estimator]] = {
+    "delta": delta.Delta,
     "dual": dual.Dual,
+    "joint": joint.Joint,
     "vector": vector.Vector,
 }
 
 
-def create(name: str, config: base.EstimatorConfig) -> base.Estimator:
+def create(name: str, config: base.EstimatorConfig, constants: object | None = None) -> base.Estimator:
     """A fresh estimator; raises ValueError with the known names where there is none of that name."""
     if name not in ESTIMATORS:
         raise ValueError(f"estimator: expected one of {', '.join(sorted(ESTIMATORS))}, got {name!r}")
-    return ESTIMATORS[name](config)
+    return ESTIMATORS[name](config) if constants is None else ESTIMATORS[name](config, constants)

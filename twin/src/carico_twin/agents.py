@@ -1,0 +1,166 @@
+"""The agent of a node of the twin: the project's own pipeline, messages and rules of publishing, in virtual time."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from carico_agent import advertisement, pipeline
+from carico_agent.churn import ledger
+from carico_core.numerics.estimators import base
+from carico_core.wire import messages as wire
+from carico_twin import events, kubelet, records, telemetry
+
+SAMPLE_EVERY_S = 0.1
+BATCH = 10
+# Wall-clock time at the start of every run: any instant serves, a fixed one makes runs repeat.
+EPOCH_NS = 1_700_000_000 * 10**9
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """The user's choices, those of the agent's settings. merge_global False: the node hears no model."""
+
+    estimator: str = "footprint"
+    ceiling_cpu: float = base.DEFAULT_CEILING["cpu"]
+    ceiling_memory: float = base.DEFAULT_CEILING["memory"]
+    merge_global: bool = True
+    publish_at_events: bool = True
+    constants: object | None = None
+
+
+class TwinAgent:
+    """Samples, learns and publishes. `send` takes (kind, payload)."""
+
+    def __init__(
+        self, node: kubelet.TwinNode, options: AgentOptions, timeline: events.Timeline, rng: np.random.Generator,
+        send: Callable[["TwinAgent", str, bytes], None], clock_offset_s: float,
+    ) -> None:  # fmt: skip
+        self.name = node_name(node.index)
+        self.node = node
+        self.alive = True
+        self._options = options
+        self._timeline = timeline
+        self._send = send
+        self._offset_ns = round(clock_offset_s * 1e9)
+        self._telemetry = telemetry.Telemetry(node.machine, rng)
+        self._config = node_config(node, options)
+        self.pipeline = pipeline.Pipeline(pipeline_config(self._config, options))
+        self._ledger = ledger.Ledger()
+        self._classes: dict[str, str] = {}
+        self._running: frozenset[str] = frozenset()
+        self._ended: dict[str, None] = {}
+        self._seqs = {"capacity": 0, "subspace": 0}
+        self.state: pipeline.State | None = None
+        self._covers: frozenset[str] = frozenset()
+        self._ledger.on_change(self._pods_changed)
+        # Agents do not tick in phase.
+        timeline.after(float(rng.random()) * SAMPLE_EVERY_S, self._tick)
+
+    def created(self, record: records.PodRecord) -> None:
+        """The runtime makes the Pod's container."""
+        self._classes[record.uid] = pod_class(record)
+        self._ledger.created(record.uid, self._timeline.now_s)
+
+    def started(self, record: records.PodRecord) -> None:
+        """The Pod's program runs."""
+        self._classes[record.uid] = pod_class(record)
+        self._ledger.started(record.uid, self._timeline.now_s)
+
+    def exited(self, record: records.PodRecord) -> None:
+        """The Pod's program has exited."""
+        self._ledger.ended(record.uid, self._timeline.now_s)
+        self._classes.pop(record.uid, None)
+
+    def removed(self, record: records.PodRecord) -> None:
+        """Nothing of the Pod is left on the node."""
+        self._ledger.removed(record.uid, self._timeline.now_s)
+
+    def hear_model(self, payload: bytes) -> None:
+        """Follows the model of the cluster."""
+        if self.alive and self._options.merge_global:
+            self.pipeline.follow(wire.decode_model(payload), now_s=self._timeline.now_s)
+
+    def _tick(self) -> None:
+        if not self.alive:
+            return
+        now_s = self._timeline.now_s
+        self._timeline.after(SAMPLE_EVERY_S, self._tick)
+        self.node.settle()
+        sample = pipeline.Sample(
+            values=self._telemetry.read(now_s),
+            parts=self._telemetry.parts,
+            pods=len(self._running),
+            dt_s=SAMPLE_EVERY_S,
+            at_ns=self._wall_ns(),
+            at_s=now_s,
+        )
+        if self.pipeline.sample(sample):
+            self._update()
+
+    def _update(self) -> None:
+        now = self._ledger.current(self._timeline.now_s)
+        state = self.pipeline.update(pods=len(now.running), churning=now.holding)
+        if state is None:
+            return
+        self._settle(state, now)
+        self._publish_capacity()
+        record = advertisement.local_subspace(self._stamp("subspace"), state, self.pipeline, node=self._config)
+        if record is not None:
+            self._send(self, "subspace", wire.encode_subspace(record))
+
+    def _pods_changed(self) -> None:
+        if not self.alive:
+            return
+        now = self._ledger.current(self._timeline.now_s)
+        self._running = now.running
+        self.pipeline.pods_changed({uid: self._classes[uid] for uid in now.running})
+        if self._options.publish_at_events:
+            state = self.pipeline.estimate(pods=len(now.running), churning=now.holding)
+            if state is not None:
+                self._settle(state, now)
+                self._publish_capacity()
+
+    def _settle(self, state: pipeline.State, pods: ledger.PodSet) -> None:
+        self.state = state
+        self._covers = pods.running | pods.ended
+
+    def _publish_capacity(self) -> None:
+        assert self.state is not None
+        message = advertisement.capacity(self._stamp("capacity"), self.state, dims=telemetry.DIMS, covers=self._covers)
+        self._send(self, "capacity", wire.encode_advertisement(message))
+
+    def _stamp(self, kind: str) -> advertisement.Stamp:
+        self._seqs[kind] += 1
+        return advertisement.Stamp(node=self.name, boot="0" * 16, seq=self._seqs[kind], ts_ns=self._wall_ns())
+
+    def _wall_ns(self) -> int:
+        return EPOCH_NS + self._offset_ns + round(self._timeline.now_s * 1e9)
+
+
+def node_name(index: int) -> str:
+    """The name of a node of the twin."""
+    return f"node-{index}"
+
+
+def pod_class(record: records.PodRecord) -> str:
+    """The class of a Pod: its owner, as a real Pod's."""
+    return record.job
+
+
+def node_config(node: kubelet.TwinNode, options: AgentOptions) -> base.EstimatorConfig:
+    """What the estimator knows of the node."""
+    hardware = node.machine.hardware
+    return base.EstimatorConfig(
+        dims=telemetry.DIMS,
+        scale=np.array([2.0 * hardware.cores, hardware.memory_bytes]),
+        cores=hardware.cores,
+        ceiling=np.array([options.ceiling_cpu, options.ceiling_memory]),
+        guard=base.default_guard(telemetry.DIMS),
+        signal_mode="trace" if options.estimator in ("dual", "joint", "delta") else "sigma1u1",
+    )
+
+
+def pipeline_config(config: base.EstimatorConfig, options: AgentOptions) -> pipeline.PipelineConfig:
+    """The pipeline as the options want it."""
+    return pipeline.PipelineConfig(estimator=options.estimator, node=config, batch=BATCH, constants=options.constants)

@@ -1,0 +1,50 @@
+"""The aggregator of the twin: the project's own fleet and model, once a second."""
+
+from collections.abc import Callable
+
+from carico_aggregator import fleet, model
+from carico_core.domain import messages
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_twin import agents, events
+
+LEASE_S = 10.0
+HORIZON_S = 10.0
+BROADCAST_EVERY_S = 1.0
+
+
+class TwinAggregator:
+    """Takes in subspaces, broadcasts the model. `broadcast` takes the bytes of a model."""
+
+    def __init__(self, merge: str, timeline: events.Timeline, broadcast: Callable[[bytes], None]) -> None:
+        is_round = merge == "round"
+        self._merger: model.Merger = model.Round() if is_round else model.Sequential()
+        self._fleet = fleet.Fleet(lease_s=LEASE_S, horizon_s=HORIZON_S if is_round else None)
+        self._timeline = timeline
+        self._broadcast = broadcast
+        self._arrived: list[messages.LocalSubspace] = []
+        self._seq = 0
+        self.last: messages.GlobalModel | None = None
+        timeline.after(BROADCAST_EVERY_S, self._beat)
+
+    def hear(self, node: str, payload: bytes) -> None:
+        """A node's local subspace."""
+        self._arrived.append(wire.decode_subspace(payload, subject=subjects.subspace(node)))
+
+    def _beat(self) -> None:
+        now_s = self._timeline.now_s
+        self._timeline.after(BROADCAST_EVERY_S, self._beat)
+        self._merger.arrived(self._fleet.take(self._arrived, now_s), len(self._fleet))
+        self._arrived = []
+        self._fleet.expire(now_s)
+        content = model.make(self._fleet.gathered(), self._merger)
+        if content is None:
+            return
+        self._seq += 1
+        self.last = messages.GlobalModel(
+            replica="aggregator", boot="0" * 16, seq=self._seq, ts_ns=agents.EPOCH_NS + round(now_s * 1e9),
+            epoch=content.epoch, merge=content.merge, contributors=content.contributors, weight=content.weight,
+            dims=content.dims, gram=content.gram, evidence=content.evidence,
+            peak_pods_per_core=content.peak_pods_per_core,
+        )  # fmt: skip
+        self._broadcast(model.encode(self.last))

@@ -1,0 +1,152 @@
+"""A node of the twin: a machine, and a kubelet with a runtime's latencies and spikes.
+
+Latencies are those of the recorded container events (design, section 11): create to start 0.55 s median, 0.98 s at
+the 90th percentile, log-normal; a program uses CPU about 0.2 s after its start; an exit is known to the API after
+about 0.7 s. Creating a container costs the node 0.5 core-seconds and taking one down 0.2, as extra runnable tasks for
+about 0.2 s each.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from carico_twin import events, machine, records
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """Latencies in seconds and spikes in core-seconds."""
+
+    hear_s: float = 0.02
+    start_median_s: float = 0.55
+    # ln(0.98 / 0.55) / 1.2816, the 90th percentile of a normal.
+    start_sigma: float = 0.45
+    work_lag_s: float = 0.2
+    report_s: float = 0.7
+    create_core_s: float = 0.5
+    delete_core_s: float = 0.2
+    spike_s: float = 0.25
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Watchers:
+    """Who is told what, with the node's index and the Pod. Called in order."""
+
+    # The runtime creates the Pod's container, its program starts, its program has exited: seen on the node.
+    created: list[Callable[[int, records.PodRecord], None]] = dataclasses.field(default_factory=list)
+    started: list[Callable[[int, records.PodRecord], None]] = dataclasses.field(default_factory=list)
+    exited: list[Callable[[int, records.PodRecord], None]] = dataclasses.field(default_factory=list)
+    # The API shows the Pod as terminal.
+    terminal: list[Callable[[int, records.PodRecord], None]] = dataclasses.field(default_factory=list)
+
+
+class TwinNode:
+    """Runs the Pods bound to it."""
+
+    def __init__(
+        self, index: int, hardware: machine.Hardware, runtime: Runtime, timeline: events.Timeline,
+        watchers: Watchers, rng: np.random.Generator,
+    ) -> None:  # fmt: skip
+        self.index = index
+        self.machine = machine.Machine(hardware)
+        self.record = records.NodeRecord(cores=hardware.cores)
+        # Pods whose program has started, also in the 0.2 s before it uses anything.
+        self.pods: dict[str, records.PodRecord] = {}
+        self._runtime = runtime
+        self._timeline = timeline
+        self._watchers = watchers
+        self._rng = rng
+        # Grows at each change of rates: an end planned under older rates is void.
+        self._generation = 0
+        self._noted_s = 0.0
+        self._servers = 0
+
+    def bind(self, record: records.PodRecord) -> None:
+        """The kubelet hears of a Pod bound to it: creates its container, starts it after the runtime's latency."""
+        runtime = self._runtime
+        if self.machine.tasks > self.machine.hardware.cores * 2.0:
+            self.record.bound_when_full += 1
+        latency_s = runtime.start_median_s * math.exp(runtime.start_sigma * self._rng.standard_normal())
+        self._spike(runtime.create_core_s)
+        for watcher in self._watchers.created:
+            watcher(self.index, record)
+        self._timeline.after(latency_s, lambda: self._start(record))
+
+    def disturb(self, tasks: float) -> None:
+        """A neighbour outside Kubernetes starts (or, below 0, stops) running that many tasks."""
+        self._change(lambda now_s: self.machine.spike(tasks, now_s))
+
+    def settle(self) -> None:
+        """Brings counters and record up to now."""
+        self._note()
+        self.machine.advance(self._timeline.now_s)
+
+    def _start(self, record: records.PodRecord) -> None:
+        record.started_s = self._timeline.now_s
+        self.pods[record.uid] = record
+        self._servers += record.work.lifetime_s is not None
+        self.record.most_pods = max(self.record.most_pods, len(self.pods))
+        for watcher in self._watchers.started:
+            watcher(self.index, record)
+        self._timeline.after(self._runtime.work_lag_s, lambda: self._work(record))
+
+    def _work(self, record: records.PodRecord) -> None:
+        self._change(lambda now_s: self.machine.start(record.uid, record.work, record.cpu_s, now_s))
+        busy_at_s = record.work.busy_at_s
+        if busy_at_s is not None and busy_at_s > self._timeline.now_s:
+            self._timeline.at(busy_at_s, lambda: self._change(self.machine.wave))
+
+    def _end(self, uid: str) -> None:
+        record = self.pods.pop(uid)
+        self._servers -= record.work.lifetime_s is not None
+        record.ended_s = self._timeline.now_s
+        self._change(lambda now_s: self.machine.stop(uid, now_s))
+        self._spike(self._runtime.delete_core_s)
+        for watcher in self._watchers.exited:
+            watcher(self.index, record)
+        self._timeline.after(self._runtime.report_s, lambda: self._report(record))
+
+    def _report(self, record: records.PodRecord) -> None:
+        record.terminal_s = self._timeline.now_s
+        for watcher in self._watchers.terminal:
+            watcher(self.index, record)
+
+    def _spike(self, core_s: float) -> None:
+        span_s = self._runtime.spike_s
+        if core_s <= 0.0:
+            return
+        tasks = core_s / span_s
+        self._change(lambda now_s: self.machine.spike(tasks, now_s))
+        self._timeline.after(span_s, lambda: self._change(lambda now_s: self.machine.spike(-tasks, now_s)))
+
+    def _change(self, change: Callable[[float], object]) -> None:
+        """Applies a change of tasks and plans the next end anew."""
+        self._note()
+        change(self._timeline.now_s)
+        self._generation += 1
+        upcoming = self.machine.next_end(self._timeline.now_s)
+        if upcoming is not None:
+            generation, (when_s, uid) = self._generation, upcoming
+            self._timeline.at(when_s, lambda: self._end(uid) if generation == self._generation else None)
+
+    def _note(self) -> None:
+        """Adds the span since the last change to the node's record."""
+        now_s = self._timeline.now_s
+        span_s, self._noted_s = now_s - self._noted_s, now_s
+        if span_s <= 0.0:
+            return
+        record, hardware = self.record, self.machine.hardware
+        tasks = self.machine.tasks
+        record.pod_s += span_s * len(self.pods)
+        record.tasks_s += span_s * tasks
+        record.contended_s += span_s * (tasks > hardware.cores)
+        record.doubled_s += span_s * (tasks > 2.0 * hardware.cores)
+        record.doubled_running_s += span_s * (len(self.pods) > 2.0 * hardware.cores)
+        if self._servers:
+            record.server_s += span_s
+            record.server_contended_s += span_s * (tasks > hardware.cores)
+        share = self.machine.memory_bytes(now_s) / hardware.memory_bytes
+        record.peak_memory_share = max(record.peak_memory_share, share)
+        record.memory_over_s += span_s * (share > 1.0)

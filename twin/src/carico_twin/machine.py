@@ -1,0 +1,161 @@
+"""One node's hardware: tasks share its cores as the kernel would share them, and its counters read as the kernel's.
+
+Pressure is aggregated the kernel's way (`some`, weighted per CPU): 0 up to one runnable task a core, then linear, 1 at
+two tasks a core (measured: design, section 1). Between changes every task runs at a constant rate, so counters and
+remaining work are exact, not stepped.
+"""
+
+import dataclasses
+import math
+
+from carico_twin import work as works
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """A kind of node. `full_speed` is what a core does when every core is busy: hyperthreads share a core's units."""
+
+    cores: float = 4.0
+    memory_bytes: float = 8.0 * works.GIB
+    full_speed: float = 1.0
+    baseline_cores: float = 0.02
+    baseline_bytes: float = 0.5 * works.GIB
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Running:
+    """A Pod's processes on a machine. `left` is core-seconds still to do (inf where wall-clock time decides)."""
+
+    uid: str
+    work: works.Work
+    started_s: float
+    left: float
+    threads: float
+    rate: float = 0.0
+
+    @property
+    def asks(self) -> float:
+        """Runnable tasks: a limited Pod is runnable for its limit's share of the time only."""
+        limit = self.work.limit_cores
+        return self.threads if limit is None or limit > self.threads else limit
+
+    def resident_bytes(self, now_s: float) -> float:
+        """Memory that it holds now."""
+        ramp_s = self.work.ramp_s
+        share = 1.0 if ramp_s <= 0.0 else min(1.0, (now_s - self.started_s) / ramp_s)
+        return self.work.memory_bytes * share
+
+
+class Machine:
+    """Tasks, their rates, and the counters that telemetry reads."""
+
+    __slots__ = ("_at_s", "busy_s", "hardware", "pressure_s", "running", "spikes", "tasks")
+
+    def __init__(self, hardware: Hardware) -> None:
+        self.hardware = hardware
+        self.running: dict[str, Running] = {}
+        # Runnable tasks of the runtime itself, or of a neighbour outside Kubernetes.
+        self.spikes = 0.0
+        self.tasks = hardware.baseline_cores
+        # Integrals: core-seconds busy, seconds of `some` pressure.
+        self.busy_s = 0.0
+        self.pressure_s = 0.0
+        self._at_s = 0.0
+
+    def advance(self, now_s: float) -> None:
+        """Brings counters and remaining work up to `now_s`."""
+        span_s = now_s - self._at_s
+        if span_s <= 0.0:
+            return
+        cores = self.hardware.cores
+        self.busy_s += min(self.tasks, cores) * span_s
+        # some = min(max(tasks - cores, 0) / cores, 1)
+        if self.tasks > cores:
+            self.pressure_s += min((self.tasks - cores) / cores, 1.0) * span_s
+        for pod in self.running.values():
+            pod.left -= pod.rate * span_s
+        self._at_s = now_s
+
+    def memory_bytes(self, now_s: float) -> float:
+        """Memory asked for now; more than the hardware has is an overrun, not a clipped reading."""
+        return self.hardware.baseline_bytes + sum(pod.resident_bytes(now_s) for pod in self.running.values())
+
+    def start(self, uid: str, work: works.Work, cpu_s: float, now_s: float) -> None:
+        """A Pod's processes begin."""
+        self.advance(now_s)
+        left = math.inf if work.cpu_s is None else cpu_s
+        busy = work.busy_at_s is not None and now_s >= work.busy_at_s
+        threads = work.busy_threads if busy else work.threads
+        self.running[uid] = Running(uid=uid, work=work, started_s=now_s, left=left, threads=threads)
+        self._share()
+
+    def stop(self, uid: str, now_s: float) -> None:
+        """The Pod's processes are gone."""
+        self.advance(now_s)
+        self.running.pop(uid, None)
+        self._share()
+
+    def wave(self, now_s: float) -> None:
+        """Every running Pod whose busy time has come asks for its busy threads."""
+        self.advance(now_s)
+        for pod in self.running.values():
+            if pod.work.busy_at_s is not None and now_s >= pod.work.busy_at_s:
+                pod.threads = pod.work.busy_threads
+        self._share()
+
+    def spike(self, tasks: float, now_s: float) -> None:
+        """Adds runnable tasks that belong to no Pod (a negative number takes them away)."""
+        self.advance(now_s)
+        self.spikes = max(0.0, self.spikes + tasks)
+        self._share()
+
+    def next_end(self, now_s: float) -> tuple[float, str] | None:
+        """(when, uid) of the Pod that ends first at the present rates, or None where none will."""
+        best: tuple[float, str] | None = None
+        for pod in self.running.values():
+            if pod.work.lifetime_s is not None:
+                when = pod.started_s + pod.work.lifetime_s
+            elif pod.rate > 0.0:
+                when = now_s + max(pod.left, 0.0) / pod.rate
+            else:
+                continue
+            if best is None or when < best[0]:
+                best = (when, pod.uid)
+        return best
+
+    def _share(self) -> None:
+        """Rates of all tasks: equal shares of the cores, none above a thread's own speed or its Pod's limit."""
+        hardware = self.hardware
+        pods = self.running.values()
+        self.tasks = hardware.baseline_cores + self.spikes + sum(pod.asks for pod in pods)
+        speed = self._speed()
+        if self.tasks <= hardware.cores:
+            for pod in pods:
+                pod.rate = pod.asks * speed
+            return
+        share = self._fair_share()
+        for pod in pods:
+            pod.rate = min(pod.asks, pod.threads * share) * speed
+
+    def _fair_share(self) -> float:
+        """Cores per thread when more is asked for than there is; what limited Pods leave goes to the others."""
+        left = self.hardware.cores
+        threads = self.hardware.baseline_cores + self.spikes + sum(pod.threads for pod in self.running.values())
+        limited = sorted(
+            (pod.asks / pod.threads, pod.threads, pod.asks) for pod in self.running.values() if pod.asks < pod.threads
+        )
+        for per_thread, count, asks in limited:
+            if threads <= 0.0 or per_thread >= left / threads:
+                break
+            left -= asks
+            threads -= count
+        return left / threads if threads > 0.0 else 1.0
+
+    def _speed(self) -> float:
+        """Work per core-second: 1 on an almost idle node, `full_speed` when every core is busy."""
+        full_speed = self.hardware.full_speed
+        if full_speed >= 1.0:
+            return 1.0
+        # Hyperthreads come in pairs: up to half of the cores nobody shares.
+        shared = max(0.0, 2.0 * min(1.0, self.tasks / self.hardware.cores) - 1.0)
+        return 1.0 - (1.0 - full_speed) * shared

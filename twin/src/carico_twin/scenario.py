@@ -1,0 +1,68 @@
+"""What is run in the twin: a cluster, jobs, and what goes wrong meanwhile."""
+
+import dataclasses
+import math
+
+from carico_twin import bus, kubelet, machine
+from carico_twin import work as works
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """`pods` Pods of one kind, created from `at_s` on (`create_per_s` None: at once).
+
+    request_cores, request_bytes: what its owner requests; schedulers that take no requests do not see them.
+    """
+
+    name: str
+    work: works.Work
+    pods: int
+    at_s: float = 0.0
+    create_per_s: float | None = None
+    request_cores: float = 0.0
+    request_bytes: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.pods < 1:
+            raise ValueError(f"job {self.name}: pods: expected 1 or more, got {self.pods}")
+        if not self.at_s >= 0.0:
+            raise ValueError(f"job {self.name}: at_s: expected 0 or more seconds, got {self.at_s}")
+        if self.create_per_s is not None and not 0.0 < self.create_per_s < math.inf:
+            raise ValueError(f"job {self.name}: create_per_s: expected more than 0, got {self.create_per_s}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """Work outside Kubernetes on a node: `tasks` runnable tasks between two instants."""
+
+    node: int
+    tasks: float
+    at_s: float
+    until_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """limit_s: virtual time after which a run is given up. dead_agents: share of nodes whose agent says nothing."""
+
+    name: str
+    hardware: tuple[machine.Hardware, ...]
+    jobs: tuple[Job, ...]
+    runtime: kubelet.Runtime = dataclasses.field(default_factory=kubelet.Runtime)
+    link: bus.Link = dataclasses.field(default_factory=bus.Link)
+    neighbours: tuple[Neighbour, ...] = ()
+    dead_agents: float = 0.0
+    limit_s: float = 3600.0
+
+    def __post_init__(self) -> None:
+        if not self.hardware:
+            raise ValueError(f"scenario {self.name}: nodes: expected at least one")
+        if not self.jobs:
+            raise ValueError(f"scenario {self.name}: jobs: expected at least one")
+        if len({job.name for job in self.jobs}) < len(self.jobs):
+            raise ValueError(f"scenario {self.name}: jobs: expected distinct names, got {[j.name for j in self.jobs]}")
+        for neighbour in self.neighbours:
+            if not 0 <= neighbour.node < len(self.hardware):
+                raise ValueError(
+                    f"scenario {self.name}: neighbours: node {neighbour.node}, expected 0 to {len(self.hardware) - 1}"
+                )

@@ -1,0 +1,83 @@
+"""CARICO's scheduler in the twin: its own state and cycle, told by messages and by the API as the real one is."""
+
+import random
+
+from carico_core.domain import cluster as objects
+from carico_core.wire import subjects
+from carico_scheduler import cycle, intake, policy, state
+from carico_twin import agents, records
+from carico_twin.schedulers import port
+
+BINDS_A_CYCLE = 32
+
+
+class Carico:
+    """Takes advertisements in as bytes; `advertised` is called with each."""
+
+    def __init__(self, cluster: port.Cluster, rules: policy.Policy, seed: int) -> None:
+        self._cluster = cluster
+        self._rules = rules
+        self.state = state.State(rules, random.Random(seed))
+        self.intake = intake.Intake(lease_s=rules.lease_s, on_drop=self._dropped)
+        self.dropped: dict[str, int] = {}
+        self._cycle = cycle.Cycle(rules)
+        self._records: dict[str, records.PodRecord] = {}
+        self.state.put_nodes(_node(index, cores=node.machine.hardware.cores, size=node.machine.hardware.memory_bytes)
+                             for index, node in enumerate(cluster.nodes))  # fmt: skip
+
+    def offer(self, record: records.PodRecord) -> None:
+        """A Pod waits for a node."""
+        self._records[record.uid] = record
+        self.state.put_pod(_pod(record), self._cluster.now_s)
+
+    def ended(self, record: records.PodRecord) -> None:
+        """The API shows the Pod as terminal."""
+        self._records.pop(record.uid, None)
+        self.state.remove_pod(record.uid)
+
+    def hear(self, node: str, payload: bytes) -> None:
+        """An advertisement has come."""
+        self.intake.store(subjects.capacity(node), payload, self._cluster.now_s)
+
+    def step(self) -> None:
+        """Takes in what has come, and runs cycles until nothing more can be placed."""
+        now_s = self._cluster.now_s
+        for heard in self.intake.drain(most=100_000):
+            self.state.put_advertisement(heard, now_s)
+        while len(self.state.queue):
+            outcome = self._cycle.run(self.state.fleet.snapshot(now_s), self.state.queue, most=BINDS_A_CYCLE)
+            for placed in outcome.placed:
+                self._bind(placed, now_s)
+            if len(outcome.placed) < BINDS_A_CYCLE:
+                return
+
+    def _bind(self, placed: cycle.Placement, now_s: float) -> None:
+        uid, name = placed.waiting.pod.uid, placed.row.node.name
+        record = self._records[uid]
+        self.state.assume(placed.waiting, name, now_s)
+        node = int(name.rpartition("-")[2])
+        overrun = placed.free is None or placed.free < self._rules.threshold
+        self._cluster.bind(record, node, overrun=overrun)
+        self.state.put_pod(_pod(record, node=name), now_s)
+        self.state.confirm(uid)
+
+    def _dropped(self, subject: str, reason: str, detail: str) -> None:
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+
+def _pod(record: records.PodRecord, node: str | None = None) -> objects.Pod:
+    return objects.Pod(
+        namespace="default", name=record.uid, uid=record.uid, resource_version="1",
+        scheduler_name=objects.SCHEDULER_NAME, node_name=node, phase="Pending", priority=0,
+        created_at_s=record.created_s, deleting=False, labels={}, node_selector={}, tolerations=(),
+        owner=objects.Owner(kind="Job", name=agents.pod_class(record), uid=record.job), image="twin",
+        is_baseline=False, request_cores=0.0, request_bytes=0.0, unsupported=(),
+    )  # fmt: skip
+
+
+def _node(index: int, *, cores: float, size: float) -> objects.Node:
+    return objects.Node(
+        name=agents.node_name(index), uid=str(index), resource_version="1", labels={}, taints=(), unschedulable=False,
+        ready=True, deleting=False, allocatable_cores=cores, allocatable_bytes=size,
+        pod_limit=objects.DEFAULT_POD_LIMIT,
+    )  # fmt: skip

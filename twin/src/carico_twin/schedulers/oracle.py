@@ -1,0 +1,56 @@
+"""Oracle: knows every Pod's true cost and how many core-seconds are left, and places without delay or doubt.
+
+It keeps the runnable tasks of every node at or below `tasks_per_core` a core and its memory below the ceiling, giving
+a Pod to the node with most room.
+"""
+
+import collections
+
+import numpy as np
+
+from carico_twin import records
+from carico_twin.schedulers import port
+
+MEMORY_CEILING = 0.95
+
+
+class Oracle:
+    """True costs, placed at once; the exit of a Pod is known as it happens."""
+
+    def __init__(self, cluster: port.Cluster, *, tasks_per_core: float = 1.0) -> None:
+        self._cluster = cluster
+        hardware = [node.machine.hardware for node in cluster.nodes]
+        self._room = np.array([each.cores * tasks_per_core for each in hardware])
+        self._bytes = np.array([each.memory_bytes * MEMORY_CEILING - each.baseline_bytes for each in hardware])
+        self._cores = self._room.copy()
+        self._queues: dict[str, collections.deque[records.PodRecord]] = {}
+
+    def offer(self, record: records.PodRecord) -> None:
+        """A Pod waits for a node."""
+        self._queues.setdefault(record.job, collections.deque()).append(record)
+
+    def ended(self, record: records.PodRecord) -> None:
+        """Nothing: it has known since the exit."""
+
+    def exited(self, record: records.PodRecord) -> None:
+        """Its cores and memory are free again."""
+        self._room[record.node] += record.work.most_threads
+        self._bytes[record.node] += record.work.memory_bytes
+
+    def step(self) -> None:
+        """Places Pods, oldest job first."""
+        for queue in self._queues.values():
+            while queue and self._place(queue[0]):
+                queue.popleft()
+
+    def _place(self, record: records.PodRecord) -> bool:
+        work = record.work
+        # A Pod wider than any node's share gets a node of its own.
+        fits = (self._room >= np.minimum(work.most_threads, self._cores) - 1e-9) & (self._bytes >= work.memory_bytes)
+        if not fits.any():
+            return False
+        node = int(np.where(fits, self._room / self._cores, -np.inf).argmax())
+        self._room[node] -= work.most_threads
+        self._bytes[node] -= work.memory_bytes
+        self._cluster.bind(record, node)
+        return True

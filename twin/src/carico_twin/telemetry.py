@@ -1,0 +1,55 @@
+"""What an agent reads on a node of the twin: the shares that its telemetry would give, from the machine's counters."""
+
+import numpy as np
+
+from carico_core.domain import messages
+from carico_twin import machine
+
+DIMS = ("cpu", "memory")
+# Readings scatter: a hundredth of the CPU (10 Hz windows and 10 ms ticks), a thousandth of the memory.
+CPU_NOISE = 0.01
+MEMORY_NOISE = 0.001
+_BLOCK = 1024
+
+
+class Telemetry:
+    """Reads one machine between two calls, as 10 Hz telemetry does."""
+
+    __slots__ = ("_at", "_busy_s", "_machine", "_noise", "_pressure_s", "_read_s", "_rng", "parts")
+
+    def __init__(self, hardware: machine.Machine, rng: np.random.Generator) -> None:
+        self._machine = hardware
+        self._rng = rng
+        self._busy_s = hardware.busy_s
+        self._pressure_s = hardware.pressure_s
+        self._read_s = 0.0
+        self._noise: list[tuple[float, float]] = []
+        self._at = 0
+        self.parts: dict[str, float] = {"cpu.utilisation": 0.0, "cpu.pressure": 0.0}
+
+    def read(self, now_s: float) -> messages.Array:
+        """Usage (cpu, memory) since the last reading; the machine's counters must be up to date."""
+        hardware = self._machine.hardware
+        span_s = now_s - self._read_s
+        busy_s, pressure_s = self._machine.busy_s, self._machine.pressure_s
+        utilisation = (busy_s - self._busy_s) / (span_s * hardware.cores)
+        pressure = (pressure_s - self._pressure_s) / span_s
+        self._busy_s, self._pressure_s, self._read_s = busy_s, pressure_s, now_s
+        cpu_noise, memory_noise = self._scatter()
+        self.parts = {"cpu.utilisation": _share(utilisation), "cpu.pressure": _share(pressure)}
+        # cpu = (utilisation + pressure) / 2
+        cpu = (utilisation + pressure) / 2.0 + cpu_noise
+        memory = self._machine.memory_bytes(now_s) / hardware.memory_bytes + memory_noise
+        return np.array([_share(cpu), _share(memory)])
+
+    def _scatter(self) -> tuple[float, float]:
+        if self._at == len(self._noise):
+            scaled = self._rng.standard_normal((_BLOCK, 2)) * (CPU_NOISE, MEMORY_NOISE)
+            self._noise = [(cpu, memory) for cpu, memory in scaled.tolist()]
+            self._at = 0
+        self._at += 1
+        return self._noise[self._at - 1]
+
+
+def _share(value: float) -> float:
+    return min(max(value, 0.0), 1.0)

@@ -1,0 +1,215 @@
+"""A run: nodes, services and a job in virtual time, put together from a scenario and a choice of scheduler."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from carico_scheduler import policy as policies
+from carico_twin import agents, aggregator, bus, events, kubelet, machine, records, scenario
+from carico_twin.schedulers import carico, load_aware, oracle, port, slots
+
+# The API tells watchers after this time, and a decision that is due is made this long after what woke it.
+API_S = 0.01
+WAKE_S = 0.001
+# A bind through the API.
+BIND_S = 0.02
+CLOCK_OFFSET_SD_S = 0.02
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CaricoOptions:
+    """CARICO as a user sets it up: agents, merge (None: no aggregator), the scheduler's policy."""
+
+    agent: agents.AgentOptions = dataclasses.field(default_factory=agents.AgentOptions)
+    merge: str | None = "round"
+    policy: policies.Policy = dataclasses.field(default_factory=policies.Policy)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantOptions:
+    """A constant number of Pods a core."""
+
+    pods_per_core: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OracleOptions:
+    """True costs, up to this many runnable tasks a core."""
+
+    tasks_per_core: float = 1.0
+
+
+Choice = CaricoOptions | slots.KubeOptions | ConstantOptions | load_aware.LoadAwareOptions | OracleOptions
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Run:
+    """What came of a run. `finished`: every Pod ended before the limit of virtual time."""
+
+    scenario: scenario.Scenario
+    pods: Sequence[records.PodRecord]
+    nodes: Sequence[records.NodeRecord]
+    finished: bool
+    end_s: float
+    events: int
+    overruns: int
+    messages: int
+    lost: int
+
+
+class World:
+    """One cluster in virtual time; see `run`."""
+
+    def __init__(self, plan: scenario.Scenario, choice: Choice, seed: int) -> None:
+        self._plan = plan
+        self._timeline = events.Timeline()
+        seeds = np.random.SeedSequence(seed).spawn(6)
+        self._rngs = [np.random.default_rng(each) for each in seeds]
+        self._watchers = kubelet.Watchers()
+        self.pods: list[records.PodRecord] = []
+        self._left = 0
+        self._overruns = 0
+        self._woken = False
+        self._nodes = self._make_nodes(plan, self._rngs[0])
+        self._bus = bus.Bus(plan.link, self._timeline, self._rngs[1])
+        self.agents: list[agents.TwinAgent] = []
+        self.aggregator: aggregator.TwinAggregator | None = None
+        self.scheduler = self._make_scheduler(choice)
+        self._watchers.terminal.append(self._on_terminal)
+        self._plan_events()
+
+    @property
+    def now_s(self) -> float:
+        """Virtual time."""
+        return self._timeline.now_s
+
+    @property
+    def nodes(self) -> Sequence[kubelet.TwinNode]:
+        """The nodes."""
+        return self._nodes
+
+    def bind(self, record: records.PodRecord, node: int, *, overrun: bool = False) -> None:
+        """Binds a Pod through the API."""
+        record.node = node
+        record.binds += 1
+        record.bound_s = self.now_s
+        self._overruns += overrun
+        self._timeline.after(BIND_S + self._plan.runtime.hear_s, lambda: self._nodes[node].bind(record))
+
+    def run(self) -> Run:
+        """What came of it, once every Pod that can end has ended."""
+        finished = self._timeline.run(until_s=self._plan.limit_s, done=lambda: self._left == 0)
+        for node in self._nodes:
+            node.settle()
+        return Run(
+            scenario=self._plan, pods=self.pods, nodes=[node.record for node in self._nodes], finished=finished,
+            end_s=self.now_s, events=self._timeline.events, overruns=self._overruns, messages=self._bus.sent,
+            lost=self._bus.lost,
+        )  # fmt: skip
+
+    def run_until(self, when_s: float) -> None:
+        """Runs on to this instant, for tests that look at the world on its way."""
+        self._timeline.run(until_s=when_s, done=lambda: False)
+
+    def _make_nodes(self, plan: scenario.Scenario, rng: np.random.Generator) -> list[kubelet.TwinNode]:
+        return [
+            kubelet.TwinNode(index, hardware, plan.runtime, self._timeline, self._watchers, rng)
+            for index, hardware in enumerate(plan.hardware)
+        ]
+
+    def _make_scheduler(self, choice: Choice) -> port.Scheduler:
+        match choice:
+            case CaricoOptions():
+                return self._make_carico(choice)
+            case load_aware.LoadAwareOptions():
+                return load_aware.LoadAware(self, choice, self._timeline, self._rngs[2])
+            case slots.KubeOptions():
+                return slots.Kube(self, choice, self._rngs[2])
+            case ConstantOptions():
+                return slots.Constant(self, pods_per_core=choice.pods_per_core)
+            case OracleOptions():
+                made = oracle.Oracle(self, tasks_per_core=choice.tasks_per_core)
+                self._watchers.exited.append(lambda _, record: self._told(lambda: made.exited(record), delay_s=0.0))
+                return made
+
+    def _make_carico(self, options: CaricoOptions) -> carico.Carico:
+        scheduler = carico.Carico(self, options.policy, seed=int(self._rngs[2].integers(2**31)))
+        if options.merge is not None:
+            self.aggregator = aggregator.TwinAggregator(options.merge, self._timeline, self._broadcast)
+        offsets = self._rngs[3].standard_normal(len(self._nodes)) * CLOCK_OFFSET_SD_S
+        dead = set(self._rngs[3].permutation(len(self._nodes))[: round(self._plan.dead_agents * len(self._nodes))])
+        watchers = self._watchers
+        for index, node in enumerate(self._nodes):
+            rng = np.random.default_rng(self._rngs[4].integers(2**63))
+            agent = agents.TwinAgent(node, options.agent, self._timeline, rng, self._on_message, offsets[index])
+            agent.alive = index not in dead
+            self.agents.append(agent)
+        watchers.created.append(lambda index, record: self.agents[index].created(record))
+        watchers.started.append(lambda index, record: self.agents[index].started(record))
+        watchers.exited.append(lambda index, record: self.agents[index].exited(record))
+        watchers.terminal.append(lambda index, record: self.agents[index].removed(record))
+        return scheduler
+
+    def _plan_events(self) -> None:
+        plan = self._plan
+        for job in plan.jobs:
+            every_s = 0.0 if job.create_per_s is None else 1.0 / job.create_per_s
+            for number in range(job.pods):
+                self._timeline.at(job.at_s + number * every_s, functools.partial(self._create, job, number))
+            self._left += 0 if job.work.lifetime_s is not None and job.work.lifetime_s >= plan.limit_s else job.pods
+        for neighbour in plan.neighbours:
+            node = self._nodes[neighbour.node]
+            self._timeline.at(neighbour.at_s, functools.partial(node.disturb, neighbour.tasks))
+            self._timeline.at(neighbour.until_s, functools.partial(node.disturb, -neighbour.tasks))
+
+    def _create(self, job: scenario.Job, number: int) -> None:
+        work = job.work
+        spread = 1.0 + work.spread * float(np.clip(self._rngs[5].standard_normal(), -3.0, 3.0))
+        record = records.PodRecord(
+            uid=f"{job.name}-{number}", job=job.name, work=work, cpu_s=(work.cpu_s or 0.0) * spread,
+            created_s=self.now_s, request_cores=job.request_cores, request_bytes=job.request_bytes,
+        )  # fmt: skip
+        self.pods.append(record)
+        self._told(lambda: self.scheduler.offer(record))
+
+    def _on_terminal(self, _: int, record: records.PodRecord) -> None:
+        self._left -= 1
+        self._told(lambda: self.scheduler.ended(record))
+
+    def _on_message(self, agent: agents.TwinAgent, kind: str, payload: bytes) -> None:
+        if kind == "capacity":
+            scheduler = self.scheduler
+            assert isinstance(scheduler, carico.Carico)
+            self._bus.send(lambda: self._wake_after(lambda: scheduler.hear(agent.name, payload)))
+        elif self.aggregator is not None:
+            found = self.aggregator
+            self._bus.send(lambda: found.hear(agent.name, payload))
+
+    def _broadcast(self, payload: bytes) -> None:
+        for agent in self.agents:
+            self._bus.send(functools.partial(agent.hear_model, payload))
+
+    def _told(self, tell: "events.Action", *, delay_s: float = API_S) -> None:
+        self._timeline.after(delay_s, lambda: self._wake_after(tell))
+
+    def _wake_after(self, tell: "events.Action") -> None:
+        tell()
+        if not self._woken:
+            self._woken = True
+            self._timeline.after(WAKE_S, self._wake)
+
+    def _wake(self) -> None:
+        self._woken = False
+        self.scheduler.step()
+
+
+def run(plan: scenario.Scenario, choice: Choice, *, seed: int) -> Run:
+    """One run of a scenario under a scheduler; the same for the same seed."""
+    return World(plan, choice, seed).run()
+
+
+def uniform(count: int, hardware: machine.Hardware | None = None) -> tuple[machine.Hardware, ...]:
+    """`count` nodes of one kind, by default four cores and 8 GB."""
+    return (hardware if hardware is not None else machine.Hardware(),) * count
