@@ -11,13 +11,18 @@ from carico_agent.telemetry import (
     cgroup_cpu,
     cgroup_memory,
     cgroup_tree,
+    disk,
+    gpu,
     meminfo,
+    network,
     port,
     pressure,
     proc_stat,
     process_accounting,
+    sources,
 )
 from carico_core.runtime import clock as clocks
+from tests.unit.agent import fake_nvml
 
 PROC = pathlib.Path(__file__).parents[2] / "fixtures" / "proc" / "6.18-hybrid"
 Make = Callable[[pathlib.Path, clocks.Clock], port.Gauge]
@@ -30,6 +35,8 @@ def group(folder: pathlib.Path, layout: cgroup_tree.Layout) -> cgroup_tree.Group
         "cpuacct.usage": "1000000\n",
         "memory.current": "700\n",
         "memory.usage_in_bytes": "700\n",
+        "io.stat": "254:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n",
+        "io.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\nfull avg10=0.00 total=0\n",
         "memory.stat": "anon 1\ninactive_file 200\ntotal_inactive_file 200\n",
     }
     for name, text in files.items():
@@ -61,6 +68,29 @@ class Waiting:
         return self.wait.read()
 
 
+class Gpus(fake_nvml.FakeNvml):
+    """GPUs whose driver answers with what a file holds."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.file = folder / "nvml"
+        self.file.write_text("40 30 100")
+        super().__init__([], [])
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 1
+
+    def _check(self, call: str) -> None:
+        try:
+            percent, used, total = (int(word) for word in self.file.read_bytes().split())
+        except ValueError:
+            raise self.NVMLError(call) from None
+        self.percents, self.memory = [percent], [(used, total)]
+
+
+def cgroup_disk(folder: pathlib.Path, clock: clocks.Clock) -> disk.Disk:
+    return disk.open_disk(folder, clock=clock, group=group(folder, V2), notes=[])
+
+
 V1, V2 = cgroup_tree.Layout.HYBRID, cgroup_tree.Layout.V2
 GAUGES: dict[str, Make] = {
     "host utilisation": lambda folder, clock: proc_stat.HostUtilisation(folder),
@@ -74,11 +104,17 @@ GAUGES: dict[str, Make] = {
     "process utilisation": process_use,
     "process pressure": Waiting,
     "process memory": lambda folder, clock: process_accounting.ProcessMemory(process(folder, clock), limit_bytes=1e6),
+    "disk": lambda folder, clock: disk.open_disk(folder, clock=clock, group=None, notes=[]),
+    "disk of a cgroup": cgroup_disk,
+    "network": lambda folder, clock: network.Network("eth0", full=1e6, proc=folder, clock=clock),
+    "gpu": lambda folder, clock: gpu.GpuUtilisation(gpu.open_gpus(Gpus(folder))),
+    "gpu_memory": lambda folder, clock: gpu.GpuMemory(gpu.open_gpus(Gpus(folder))),
 }
 
 
 def test_all_gauges_are_here() -> None:
-    assert len(GAUGES) == 11
+    assert len(GAUGES) == 16
+    assert set(sources.OPTIONAL) <= set(GAUGES)
 
 
 @pytest.fixture

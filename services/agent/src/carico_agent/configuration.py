@@ -18,7 +18,7 @@ def node_config(chosen: settings.AgentSettings, facts: panel.Facts) -> base.Esti
         dims=facts.dims,
         scale=np.array(facts.scale),
         cores=facts.cores,
-        ceiling=np.array([ceilings[dim] for dim in facts.dims]),
+        ceiling=np.array([ceilings.get(dim, base.OTHER_CEILING) for dim in facts.dims]),
         guard=np.full(len(facts.dims), chosen.guard),
         pod_limit=chosen.pod_limit,
         capacity_cap=chosen.capacity_cap,

@@ -52,7 +52,21 @@ class AgentSettings:
         help="what counts as free on the host: MemAvailable, or the paper's MemFree + Buffers + Cached",
         why="the paper's sum counts tmpfs as free",
     )
-    dims: tuple[str, ...] = setting(("cpu", "memory"), help="resources that are measured", choices=("cpu", "memory"))
+    dims: tuple[str, ...] = setting(
+        ("cpu", "memory"),
+        help="resources that are measured; disk, network, gpu and gpu_memory are off unless named",
+        choices=sources.DIMS,
+    )
+    network_interface: str = setting(
+        "", help="interface whose link the dimension network measures; empty: the default route's"
+    )
+    network_mbit_per_s: float | None = setting(
+        None,
+        help="speed of that link, each way",
+        unit="Mbit/s",
+        minimum=0.001,
+        why="what the kernel says; virtual interfaces say nothing",
+    )
     pod_events: str = setting(
         "cgroup",
         help="where starts and ends of Pods come from; none: they are not counted, and their cost is not learnt",
@@ -143,5 +157,7 @@ class AgentSettings:
             memory_bytes=self.memory_bytes,
             root_pid=self.root_pid,
             free_by=self.memory_free_by,
+            network_interface=self.network_interface,
+            network_mbit_per_s=self.network_mbit_per_s,
             proc=proc,
         )

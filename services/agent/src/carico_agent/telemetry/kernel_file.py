@@ -26,10 +26,27 @@ class KernelFile:
 
     def read(self) -> bytes:
         """What is in it now. Raises `Broken` where it went away, `Absent` where its feature is switched off."""
+        return self._read_at(0)
+
+    def read_all(self) -> bytes:
+        """The whole of a file of many lines, which the kernel hands out about a page a call. Raises as `read`."""
+        parts = [self._read_at(0)]
+        while parts[-1]:
+            parts.append(self._read_at(sum(map(len, parts))))
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Nothing; the file is closed until it is read again."""
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._fd)
+        self._fd = -1
+
+    def _read_at(self, offset: int) -> bytes:
         try:
             if self._fd < 0:
                 self._fd = self._open()
-            return os.pread(self._fd, self._size, 0)
+            return os.pread(self._fd, self._size, offset)
         except port.Absent as error:
             raise port.Broken(str(self.path), error.why) from None
         except OSError as error:
@@ -38,13 +55,6 @@ class KernelFile:
             # ENODEV: the cgroup was removed. The next read looks for a new one of that name.
             self.close()
             raise port.Broken(str(self.path), error.strerror or "cannot be read") from None
-
-    def close(self) -> None:
-        """Nothing; the file is closed until it is read again."""
-        if self._fd >= 0:
-            with contextlib.suppress(OSError):
-                os.close(self._fd)
-        self._fd = -1
 
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:

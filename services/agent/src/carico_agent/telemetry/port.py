@@ -39,3 +39,10 @@ class Utilisation(Gauge, Protocol):
 
     @property
     def cores(self) -> float: ...
+
+
+class Dimension(Gauge, Protocol):
+    """The gauge of a dimension beside CPU and memory; `full` says what a share of 1 is, in physical units."""
+
+    @property
+    def full(self) -> float: ...

@@ -1,4 +1,4 @@
-"""CPU pressure (PSI, "some") of the host or of one cgroup.
+"""Pressure (PSI, "some") of the host or of one cgroup: of its CPUs, or of its I/O.
 
 Absent (no CONFIG_PSI, psi=0, cgroup.pressure 0) is told when the gauge is made; broken (a truncated file) at a read.
 https://docs.kernel.org/accounting/psi.html
@@ -25,9 +25,9 @@ class Pressure:
         self._last: tuple[int, float] | None = None
 
     def read(self) -> float | None:
-        """The share of time in which a runnable task waited, since the last read."""
+        """The share of time in which a task waited for it, since the last read."""
         try:
-            total_us = parse_some(self._file.read())
+            total_us = parse_some(self._file.read(), what=str(self._file.path))
         except port.Absent as error:
             raise port.Broken(str(self._file.path), error.why) from None
         now_s = self._clock.monotonic_s()
@@ -37,7 +37,7 @@ class Pressure:
         return counters.ratio(last[0], total_us, (now_s - last[1]) * 1e6)
 
 
-def parse_some(data: bytes) -> int:
+def parse_some(data: bytes, *, what: str = "cpu.pressure") -> int:
     """The microseconds of "some".
 
     >>> parse_some(b"some avg10=0.00 avg60=0.00 avg300=0.00 total=42\\nfull avg10=0.00 avg60=0.00 total=0\\n")
@@ -48,5 +48,5 @@ def parse_some(data: bytes) -> int:
     line, newline, _ = data.partition(b"\n")
     start = line.rfind(_TOTAL)
     if not line.startswith(_SOME) or start < 0 or not newline:
-        raise port.Broken("cpu.pressure", data)
-    return kernel_file.whole(line[start + len(_TOTAL) :], what="cpu.pressure")
+        raise port.Broken(what, data)
+    return kernel_file.whole(line[start + len(_TOTAL) :], what=what)

@@ -4,12 +4,16 @@ import dataclasses
 import enum
 import os
 import pathlib
+from collections.abc import Callable, Mapping
 
 from carico_agent.telemetry import (
     cgroup_cpu,
     cgroup_memory,
     cgroup_tree,
+    disk,
+    gpu,
     meminfo,
+    network,
     panel,
     pod_throttling,
     port,
@@ -18,6 +22,7 @@ from carico_agent.telemetry import (
     process_accounting,
 )
 from carico_agent.telemetry import cpu as cpus
+from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 
 PROCESS_FALLBACK = "process-accounting"
@@ -44,13 +49,43 @@ class Wanted:
     memory_bytes: float | None = None
     root_pid: int | None = None
     free_by: meminfo.FreeBy = meminfo.FreeBy.AVAILABLE
+    network_interface: str = ""
+    network_mbit_per_s: float | None = None
     proc: pathlib.Path = pathlib.Path("/proc")
+    interfaces: pathlib.Path = pathlib.Path("/sys/class/net")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What an optional dimension is opened with. notes: what it does without is added."""
+
+    wanted: Wanted
+    clock: clocks.Clock
+    group: cgroup_tree.Group | None
+    notes: list[str]
+
+
+# Optional dimensions: each is off unless named in the settings.
+OPTIONAL: Mapping[str, Callable[[Place], port.Dimension]] = {
+    "disk": lambda at: disk.open_disk(at.wanted.proc, clock=at.clock, group=at.group, notes=at.notes),
+    "network": lambda at: network.open_network(
+        at.wanted.proc,
+        clock=at.clock,
+        interface=at.wanted.network_interface,
+        mbit_per_s=at.wanted.network_mbit_per_s,
+        classes=at.wanted.interfaces,
+    ),
+    "gpu": lambda _: gpu.GpuUtilisation(gpu.open_gpus()),
+    "gpu_memory": lambda _: gpu.GpuMemory(gpu.open_gpus()),
+}
+DIMS = ("cpu", "memory", *OPTIONAL)
 
 
 def open_panel(wanted: Wanted, *, clock: clocks.Clock) -> panel.Panel:
     """The panel of a node. Raises `Absent` where what is needed is not there (yet).
 
-    A cgroup that cannot be read falls back to the node's processes where `root_pid` names them.
+    An optional dimension that cannot be measured is a person's to mend: `EnvironmentUnfit`. A cgroup that cannot be
+    read falls back to the node's processes where `root_pid` names them.
     """
     if wanted.scope is Scope.HOST:
         return _host(wanted, clock)
@@ -81,6 +116,7 @@ def _host(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
         cores=wanted.cores or utilisation.cores,
         memory_bytes=wanted.memory_bytes or meminfo.total_bytes(wanted.proc),
         source="host",
+        further=_further(wanted, clock, notes),
         notes=notes,
     )
 
@@ -110,6 +146,7 @@ def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
         cores=wanted.cores or utilisation.cores / wanted.core_scale,
         memory_bytes=memory_bytes,
         source=f"cgroup-{group.layout}",
+        further=_further(wanted, clock, notes, group=group),
         notes=notes,
     )
 
@@ -117,6 +154,7 @@ def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
 def _processes(wanted: Wanted, clock: clocks.Clock, notes: tuple[str, ...]) -> panel.Panel:
     if wanted.root_pid is None:
         raise port.Absent(PROCESS_FALLBACK, "no process is named as the node's root")
+    said = list(notes)
     table = process_accounting.ProcessTable(wanted.root_pid, clock=clock, proc=wanted.proc)
     cores = wanted.cores or float(os.cpu_count() or 1)
     utilisation = process_accounting.ProcessUtilisation(table, quota_cores=cores * wanted.core_scale, clock=clock)
@@ -129,7 +167,8 @@ def _processes(wanted: Wanted, clock: clocks.Clock, notes: tuple[str, ...]) -> p
         cores=cores,
         memory_bytes=memory_bytes,
         source=PROCESS_FALLBACK,
-        notes=list(notes),
+        further=_further(wanted, clock, said),
+        notes=said,
     )
 
 
@@ -141,9 +180,11 @@ def _panel(
     cores: float,
     memory_bytes: float,
     source: str,
+    further: Mapping[str, port.Dimension],
     notes: list[str],
 ) -> panel.Panel:
     full = {"cpu": cpu.tasks_per_core * cores, "memory": memory_bytes}
+    full |= {dim: gauge.full for dim, gauge in further.items()}
     facts = panel.Facts(
         dims=wanted.dims,
         scale=tuple(full[dim] for dim in wanted.dims),
@@ -151,7 +192,27 @@ def _panel(
         source=source,
         notes=tuple(notes),
     )
-    return panel.Panel(facts, {"cpu": cpu, "memory": memory})
+    return panel.Panel(facts, {"cpu": cpu, "memory": memory, **further})
+
+
+def _further(
+    wanted: Wanted, clock: clocks.Clock, notes: list[str], *, group: cgroup_tree.Group | None = None
+) -> dict[str, port.Dimension]:
+    """The optional dimensions that are named. Raises `EnvironmentUnfit` where one cannot be measured here."""
+    place = Place(wanted=wanted, clock=clock, group=group, notes=notes)
+    opened: dict[str, port.Dimension] = {}
+    for dim in wanted.dims:
+        if dim not in OPTIONAL:
+            continue
+        try:
+            opened[dim] = OPTIONAL[dim](place)
+        except (port.Absent, port.Broken) as error:
+            raise errors.EnvironmentUnfit(
+                f"dimension {dim} cannot be measured: {error}; or take it out of --dims (CARICO_AGENT_DIMS)"
+            ) from error
+        if wanted.scope is not Scope.HOST and (dim != "disk" or group is None):
+            notes.append(f"{dim} is the whole machine's, which others than this node use too")
+    return opened
 
 
 def _pressure(path: pathlib.Path | None, clock: clocks.Clock, notes: list[str]) -> pressure.Pressure | None:
