@@ -1,0 +1,196 @@
+"""What the scalar estimators share: one signal, `signal = baseline - cost x pods`, and the capacity that follows.
+
+They differ in how they learn baseline and cost. Common to all: the scale is fitted to the first signal, nothing is
+learnt during churn, and capacity is `signal / cost` while the signal can be trusted, else `baseline / cost - pods`.
+"""
+
+import abc
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, Generic, NamedTuple, Self, TypeVar
+
+from carico_core.numerics import kalman
+from carico_core.numerics.estimators import base
+
+# The idle signal of the `trace` mode that the logged constants were chosen for.
+LOGGED_IDLE_SIGNAL = 1.3
+# More Pods than any node has; their square times any variance here stays far from overflow.
+MOST_PODS = 10**9
+# How a constant follows the signal's scale: means by it, variances by its square.
+MEAN = {"power": 1}
+VARIANCE = {"power": 2}
+
+
+class Beliefs(NamedTuple):
+    """Baseline and cost (signal per Pod) of a node, and how far their errors go together."""
+
+    baseline: kalman.Belief
+    cost: kalman.Belief
+    covariance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constants:
+    """Start values and noises, in units of the signal (cost: signal per Pod); noises are per update.
+
+    decay_per_s: how fast cost goes back to its start while no Pod runs.
+    """
+
+    baseline_start: float = field(default=LOGGED_IDLE_SIGNAL, metadata=MEAN)
+    # One Pod fills the node: a cold start that errs to the safe side.
+    cost_start: float = field(default=1.0, metadata=MEAN)
+    cost_variance: float = field(default=0.2, metadata=VARIANCE)
+    cost_noise: float = field(default=1e-3, metadata=VARIANCE)
+    measurement_noise: float = field(default=0.5, metadata=VARIANCE)
+    decay_per_s: float = 0.0
+
+    def scaled(self, factor: float) -> Self:
+        """The same filter for a signal `factor` times as large: means by it, variances by its square."""
+        powers = {one.name: one.metadata["power"] for one in dataclasses.fields(self) if "power" in one.metadata}
+        return dataclasses.replace(
+            self, **{name: getattr(self, name) * factor**power for name, power in powers.items()}
+        )
+
+
+C = TypeVar("C", bound=Constants)
+
+
+class Scalar(abc.ABC, Generic[C]):
+    """An estimator of one signal; a subclass keeps the beliefs and learns them."""
+
+    __slots__ = ("_config", "_constants", "_seen_pods", "_settled_scale")
+
+    # Whether readings of 0 keep the baseline honest, so that a full node may be told more than "nothing".
+    predicts_when_full: ClassVar[bool] = True
+
+    def __init__(self, config: base.EstimatorConfig, constants: C) -> None:
+        self._config = config
+        # The trace signal is free of scale. Any other is fitted to the first idle signal seen.
+        self._settled_scale = config.signal_mode == "trace"
+        # Whether Pods have taught a cost yet.
+        self._seen_pods = False
+        self._constants = constants
+        self._begin(constants)
+
+    @abc.abstractmethod
+    def _begin(self, constants: C) -> None:
+        """Forget everything but these start values."""
+
+    @abc.abstractmethod
+    def _beliefs(self) -> Beliefs:
+        """What is believed now."""
+
+    @abc.abstractmethod
+    def _learn(self, level: float, pods: float) -> None:
+        """Take in a signal that can be trusted; 0 stands for anything at or below 0."""
+
+    def _rest(self, keep: float) -> None:
+        """Forget part of a cost that no Pod shows, down to the share `keep`."""
+
+    def tick(self, sample_y: object, gains: object, pods: int, dt_s: float) -> None:
+        """Nothing: this model pairs the filtered signal with the Pod count as it is (and so trails it in ramps)."""
+
+    def update(self, observation: base.Observation) -> base.CapacityEstimate:
+        """The estimate after learning from one more signal, unless a container is starting or stopping."""
+        level = self._level(observation.signal)
+        pods = _count(observation.pods)
+        if math.isfinite(observation.signal) and not observation.churning:
+            self._fit_scale(level)
+            self._learn(level, pods)
+        if pods == 0.0:
+            self._rest(math.exp(-self._constants.decay_per_s * base.elapsed(observation.dt_s)))
+        return self.estimate(observation)
+
+    def estimate(self, observation: base.Observation) -> base.CapacityEstimate:
+        """signal / cost while the signal can be trusted, else baseline / cost - pods."""
+        pods = _count(observation.pods)
+        level = self._level(observation.signal)
+        mode = self._mode(level, observation.churning)
+        beliefs = self._fitted(level)
+        most = min(self._config.capacity_cap, max(0.0, self._config.pod_limit - pods))
+        if mode == "predicted" or (mode == "saturated" and self.predicts_when_full):
+            capacity, spread = predicted(beliefs, pods, most=most)
+        else:
+            capacity, spread = measured(level, beliefs.cost, most=most)
+        baseline, cost, _ = beliefs
+        return base.CapacityEstimate(
+            capacity=capacity,
+            capacity_sd=spread,
+            bottleneck=base.SIGNAL if capacity < most else None,
+            mode=mode,
+            baseline={base.SIGNAL: (baseline.mean, math.sqrt(baseline.variance))},
+            cost={base.SIGNAL: (cost.mean, math.sqrt(cost.variance))},
+            filtered_pods=pods,
+        )
+
+    def _level(self, signal: float) -> float:
+        # The agent caps its signal too; a reading that is no number counts as full, never as room.
+        return min(max(signal, 0.0), self._config.capacity_cap) if math.isfinite(signal) else 0.0
+
+    def _fit_scale(self, level: float) -> None:
+        # s = idle signal / 1.3: x0 and sqrt(P0) scale by s, Q and R by s^2 (spec 3). A node that starts with Pods
+        # has no idle signal yet: its first positive one stands in.
+        if not self._settled_scale and level > 0.0:
+            self._constants = self._constants.scaled(level / LOGGED_IDLE_SIGNAL)
+            self._begin(self._constants)
+            self._settled_scale = True
+
+    def _fitted(self, level: float) -> Beliefs:
+        if self._settled_scale or level <= 0.0:
+            return self._beliefs()
+        # Asked before the first update: one Pod fills the node at whatever scale the signal has.
+        factor = level / LOGGED_IDLE_SIGNAL
+        baseline, cost, covariance = self._beliefs()
+        return Beliefs(_times(baseline, factor), _times(cost, factor), covariance * factor * factor)
+
+    def _mode(self, level: float, churning: bool) -> base.Mode:
+        if level <= 0.0:
+            return "saturated"
+        if churning:
+            return "predicted"
+        return "measured" if self._seen_pods else "warming"
+
+
+def measured(level: float, cost: kalman.Belief, *, most: float) -> tuple[float, float]:
+    """(signal / cost, its standard deviation), both at most `most` Pods; the signal itself counts as exact."""
+    if _endless(level, cost.mean, most):
+        return (most if level > 0.0 else 0.0), most
+    capacity = level / cost.mean
+    # To first order: sd(z / c) = (z / c) sd_c / c
+    return capacity, min(capacity * math.sqrt(cost.variance) / cost.mean, most)
+
+
+def predicted(beliefs: Beliefs, pods: float, *, most: float) -> tuple[float, float]:
+    """(baseline / cost - pods or 0, its standard deviation), both at most `most` Pods."""
+    baseline, cost, covariance = beliefs
+    room = max(0.0, baseline.mean - cost.mean * pods)
+    if _endless(room, cost.mean, most):
+        return (most if room > 0.0 else 0.0), most
+    # Held to what the result can be: a cost of almost nothing must not overflow its square.
+    fits = min(max(baseline.mean / cost.mean, 0.0), most + pods)
+    # To first order: var(b / c) = (var_b - 2 (b / c) cov_bc + (b / c)^2 var_c) / c^2
+    variance = baseline.variance - 2.0 * fits * covariance + fits * fits * cost.variance
+    return room / cost.mean, min(math.sqrt(max(variance, 0.0)) / cost.mean, most)
+
+
+def forget(belief: kalman.Belief, constants: Constants, keep: float) -> kalman.Belief:
+    """A cost on its way back to its start, and its variance likewise: what is forgotten is no longer certain."""
+    # c <- c0 + (c - c0) exp(-decay dt)
+    return kalman.Belief(
+        constants.cost_start + (belief.mean - constants.cost_start) * keep,
+        constants.cost_variance + (belief.variance - constants.cost_variance) * keep,
+    )
+
+
+def _endless(room: float, cost: float, most: float) -> bool:
+    # A cost of nothing (or less: nothing in these filters forbids it) would admit without end.
+    return cost <= 0.0 or room >= most * cost
+
+
+def _times(belief: kalman.Belief, factor: float) -> kalman.Belief:
+    return kalman.Belief(belief.mean * factor, belief.variance * factor * factor)
+
+
+def _count(pods: int) -> float:
+    return float(min(max(pods, 0), MOST_PODS))
