@@ -1,52 +1,27 @@
-"""The log format of the dissertation author's agent: a parser, and a generator that stands in where it is absent.
+"""Where the author's recorded logs lie, and a generator of the same format that stands in where they are absent.
 
 The generator writes the same lines from its own plain arithmetic, not from the project's numerics, so that a replay
 still compares two implementations. What it cannot show is that the author's agent worked that way.
 """
 
+import datetime
 import os
 import pathlib
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
+from carico_agent.replay import author_log, trace
+
 Array = npt.NDArray[np.float64]
-NUMBER = r"(-?[\d.]+(?:e-?\d+)?)"
-RAW = re.compile(rf"\(metrics\) cpu utilisation: {NUMBER} cpu pressure: {NUMBER} mem utilisation {NUMBER}")
-FILTERED = re.compile(rf"\(filter-metrics\) cpu pressure: {NUMBER} mem utilisation {NUMBER}")
-BASIS = re.compile(rf"\(fpca\) U: .*Data:\[\]float64\{{{NUMBER}, {NUMBER}, {NUMBER}, {NUMBER}\}}")
-SIGMA = re.compile(rf"\(fpca\) S: .*Data:\[\]float64\{{{NUMBER}, {NUMBER}\}}")
-WEIGHTS = re.compile(rf"\(fpca\) sumProbU: \[\]float64\{{{NUMBER}, {NUMBER}\}}")
-USAGE = re.compile(rf"\(signal\) y: \[{NUMBER} {NUMBER}\]")
-DIRECTION = re.compile(rf"\(signal\) U: \[\]float64\{{{NUMBER}, {NUMBER}\}}")
-LEVEL = re.compile(rf"\(calc-signal\) signal = {NUMBER}")
-PODS = re.compile(rf"\(capacity\) podCount = {NUMBER}")
-DUAL = re.compile(rf"\(two-kalman-1d\) capacity: {NUMBER} cost: {NUMBER}")
-
-
-@dataclass
-class Evaluation:
-    """One evaluation of the signal; what the agent left out of the log (during churn) is None."""
-
-    usage: Array
-    direction: Array
-    level: float | None = None
-    pods: int | None = None
-    baseline: float | None = None
-    cost: float | None = None
-
-
-@dataclass
-class AgentLog:
-    """raw: (n, 3) utilisation, pressure, memory. filtered: (n, 2). models: (U (2, 2), sigma (2,), w (2,))."""
-
-    raw: Array
-    filtered: Array
-    models: list[tuple[Array, Array, Array]]
-    evaluations: list[Evaluation]
+NUMBER = author_log.NUMBER
+PODS = author_log.PODS
+AgentLog = author_log.AuthorLog
+Evaluation = trace.Evaluation
+numbers = author_log.numbers
+# The stand-in begins at the time of the recorded logs.
+BEGIN = datetime.datetime(2025, 5, 21, 21, 26, 53, tzinfo=datetime.UTC)
 
 
 def shared_data() -> pathlib.Path:
@@ -56,47 +31,9 @@ def shared_data() -> pathlib.Path:
     return (pathlib.Path(named) if named else root.parent / "shared" / "data") / "dissertation"
 
 
-def numbers(match: re.Match[str]) -> Array:
-    return np.array([float(group) for group in match.groups()])
-
-
-def parse(lines: Iterator[str]) -> AgentLog:
+def parse(lines: Iterable[str]) -> AgentLog:
     """The log of one agent."""
-    raw: list[Array] = []
-    filtered: list[Array] = []
-    evaluations: list[Evaluation] = []
-    models: list[tuple[Array, Array, Array]] = []
-    basis: Array = np.empty((0, 0))
-    sigma: Array = np.empty(0)
-    usage: Array = np.empty(0)
-    for line in lines:
-        if found := RAW.search(line):
-            raw.append(numbers(found))
-        elif found := FILTERED.search(line):
-            filtered.append(numbers(found))
-        elif found := BASIS.search(line):
-            basis = numbers(found).reshape(2, 2)
-        elif found := SIGMA.search(line):
-            sigma = numbers(found)
-        elif found := WEIGHTS.search(line):
-            models.append((basis, sigma, numbers(found)))
-        elif found := USAGE.search(line):
-            usage = numbers(found)
-        elif found := DIRECTION.search(line):
-            evaluations.append(Evaluation(usage=usage, direction=numbers(found)))
-        elif evaluations:
-            read_evaluation(line, evaluations[-1])
-    return AgentLog(raw=np.array(raw), filtered=np.array(filtered), models=models, evaluations=evaluations)
-
-
-def read_evaluation(line: str, evaluation: Evaluation) -> None:
-    if found := LEVEL.search(line):
-        evaluation.level = float(found[1])
-    elif found := PODS.search(line):
-        evaluation.pods = int(float(found[1]))
-    elif found := DUAL.search(line):
-        # The author keeps the cost as a negative number.
-        evaluation.baseline, evaluation.cost = float(found[1]), -float(found[2])
+    return author_log.parse(lines, name="log")
 
 
 # --- the stand-in ---
@@ -149,6 +86,14 @@ class PlainDual:
 
 def generate(*, seconds: int = 200, seed: int = 1) -> Iterator[str]:
     """Lines of a made-up run: waves of Pods on four cores, memory that rests between them."""
+    at = BEGIN
+    for line in untimed(seconds=seconds, seed=seed):
+        at += datetime.timedelta(seconds=0.1 if line.startswith("(metrics)") else 0.0)
+        yield f"{at:%Y/%m/%d %H:%M:%S.%f} {line}"
+
+
+def untimed(*, seconds: int, seed: int) -> Iterator[str]:
+    """The run's lines without their stamps."""
     rng = np.random.default_rng(seed)
     ema, dual = SharedEma(), PlainDual()
     gram: Array | None = None

@@ -12,6 +12,7 @@
     |   +-- NotFound 404, Conflict 409, Gone 410, Forbidden 401/403, Invalid 400/422
     +-- ApiUnavailable         the Kubernetes API could not be reached, or answered 429/5xx
     +-- KubeconfigError        a kubeconfig that cannot be used                    (exit code 2)
+    +-- RecordingError         a recording or log that cannot be replayed          (exit code 2)
     +-- EnvironmentUnfit       this machine lacks what was asked for               (exit code 2)
 
 Errors with "exit code 2" are a user's to mend: a main prints the one line and stops.
@@ -39,6 +40,17 @@ class EnvironmentUnfit(UserError):
 
 class KubeconfigError(UserError):
     """A kubeconfig that cannot be used."""
+
+
+class RecordingError(UserError):
+    """A recording or an agent's log that cannot be read: which file, where in it, what was got and expected."""
+
+    def __init__(self, file: str, where: str, *, got: str, expected: str) -> None:
+        self.file = file
+        self.where = where
+        self.got = got
+        self.expected = expected
+        super().__init__(f"{file}, {where}: got {got}, expected {expected}")
 
 
 class BadName(CaricoError):

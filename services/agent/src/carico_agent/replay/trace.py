@@ -1,0 +1,54 @@
+"""What a replay runs on: a recording, and what the agent that made it is known to have computed."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from carico_core.domain import messages, recording
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Learnt:
+    """Baseline and cost as logged; a cost is positive. `delta` has no baseline."""
+
+    cost: float
+    baseline: float | None = None
+
+
+# What the published capacity was made from, in logs that do not name the estimator.
+PUBLISHED = "published"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Evaluation:
+    """One logged evaluation of the signal. usage, direction: (d,). pods: None where the agent held (churn).
+
+    level: the signal as logged. learnt: estimator -> what it held after this evaluation.
+    """
+
+    at_s: float
+    usage: messages.Array
+    direction: messages.Array
+    level: float | None
+    pods: int | None
+    learnt: Mapping[str, Learnt]
+
+    @property
+    def baseline(self) -> float | None:
+        """The logged baseline of `dual`."""
+        return self.learnt["dual"].baseline if "dual" in self.learnt else None
+
+    @property
+    def cost(self) -> float | None:
+        """The logged cost of `dual`."""
+        return self.learnt["dual"].cost if "dual" in self.learnt else None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trace:
+    """format: `recording` or `log`. evaluations: empty in a recording. notes: what a reader should know."""
+
+    name: str
+    format: str
+    recording: recording.Recording
+    evaluations: tuple[Evaluation, ...] = ()
+    notes: tuple[str, ...] = ()
