@@ -10,15 +10,18 @@ from carico_scheduler import fleet, headroom, policy, reservations
 from tests.unit.scheduler import objects
 
 
-def free_of(advertisement: messages.Advertisement, load: reservations.Load, **node: Any) -> float:
+def free_of(
+    advertisement: messages.Advertisement, load: reservations.Load, pod_class: str = "Job/default/x", **node: Any
+) -> float:
     nodes = fleet.Fleet(policy.Policy())
     nodes.put_node(objects.make_node(**node), load)
     nodes.put_advertisement(advertisement, 0.0)
-    return nodes.snapshot(0.0).row(0).free
+    return nodes.snapshot(0.0).row(0).free_for(pod_class)
 
 
 def reserved(count: int) -> reservations.Load:
-    return reservations.Load(placed=count, workloads=count, reserved=count)
+    classes = {"Job/default/x": count} if count else {}
+    return reservations.Load(placed=count, workloads=count, reserved=count, classes=classes)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5])
@@ -63,18 +66,62 @@ def test_caps_on_what_is_believed() -> None:
 def test_nothing_advertised_is_not_zero() -> None:
     nodes = fleet.Fleet(policy.Policy())
     nodes.put_node(objects.make_node(), reservations.Load())
-    assert nodes.snapshot(0.0).row(0).free == -math.inf
+    assert nodes.snapshot(0.0).row(0).free_for("x") == -math.inf
 
 
-def test_columns_hold_the_scarcest_dimensions() -> None:
+def test_of_too_many_dimensions_the_scarcest_are_looked_at() -> None:
     names = [f"dim-{index}" for index in range(12)]
     made = objects.with_headroom(
         objects.make_advertisement(),
         {name: 100.0 - index for index, name in enumerate(names)},
         dict.fromkeys(names, 1.0),
     )
-    values, _ = headroom.columns_of(made)
-    assert values == [89.0 + index for index in range(headroom.DIMENSIONS_MAX)]
+    assert headroom.offer_of(made).headroom == tuple(89.0 + index for index in range(headroom.DIMENSIONS_MAX))
+
+
+def by_class() -> messages.Advertisement:
+    classes = {
+        "Job/a": messages.ClassCapacity(cost_plus={"cpu": 1.0, "memory": 4.0}, pods=1),
+        "Job/b": messages.ClassCapacity(cost_plus={"cpu": 2.0, "memory": 0.0}, pods=1),
+        messages.NEW_CLASS: messages.ClassCapacity(cost_plus={"cpu": 4.0, "memory": 8.0}, pods=0),
+    }
+    return objects.make_advertisement(pods=2, headroom={"cpu": 8.0, "memory": 8.0}, classes=classes)
+
+
+@pytest.mark.parametrize(("pod_class", "fits"), [("Job/a", 2.0), ("Job/b", 4.0), ("Job/never seen", 1.0)])
+def test_each_class_fits_by_its_own_cost(pod_class: str, fits: float) -> None:
+    assert free_of(by_class(), reserved(0), pod_class) == fits
+
+
+def test_reserved_pods_take_what_their_own_class_costs() -> None:
+    load = reservations.Load(placed=3, workloads=3, reserved=1, classes={"Job/b": 1})
+    # cpu: (8 - 2) / 1, memory: (8 - 0) / 4
+    assert free_of(by_class(), load, "Job/a") == 2.0
+    load = reservations.Load(placed=4, workloads=4, reserved=2, classes={"Job/a": 1, "Job/b": 1})
+    # cpu: (8 - 1 - 2) / 2; b takes no memory
+    assert free_of(by_class(), load, "Job/b") == 2.5
+
+
+def test_a_placement_of_one_class_leaves_less_for_another() -> None:
+    nodes = fleet.Fleet(policy.Policy())
+    nodes.put_node(objects.make_node(), reservations.Load())
+    nodes.put_advertisement(by_class(), 0.0)
+    row = nodes.snapshot(0.0).row(0).with_pod("Job/a", cores=0.0, size_bytes=0.0)
+    assert row.free_for("Job/a") == 1.0
+    assert row.free_for("Job/b") == 3.5
+
+
+def test_free_pods_by_class_follow_every_change() -> None:
+    nodes = fleet.Fleet(policy.Policy())
+    nodes.put_node(objects.make_node("a"), reservations.Load())
+    assert nodes.free("Job/a").tolist() == [-math.inf]
+    nodes.put_advertisement(objects.make_advertisement("a", capacity=2.0, pods=1), 0.0)
+    nodes.put_node(objects.make_node("b"), reservations.Load())
+    assert nodes.free("Job/a").tolist() == [2.0, -math.inf]
+    nodes.put_load("a", reservations.Load(placed=1, workloads=1, reserved=1, classes={"Job/a": 1}))
+    assert nodes.free("Job/a").tolist() == [1.0, -math.inf]
+    nodes.remove_node("a")
+    assert nodes.free("Job/a").tolist() == [-math.inf, -math.inf]
 
 
 def test_several_classes_without_a_general_one_cost_as_the_dearest() -> None:

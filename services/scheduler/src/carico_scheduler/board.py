@@ -8,7 +8,6 @@ import numpy as np
 
 from carico_core.domain import decision
 from carico_scheduler import demand as demands
-from carico_scheduler import policy as policies
 from carico_scheduler import snapshot
 from carico_scheduler.stages import protocol, registry
 
@@ -41,9 +40,9 @@ class Draft:
         """A node as it stands in this cycle."""
         return self.changed.get(slot) or self._view.row(slot)
 
-    def reserve(self, slot: int, demand: demands.Demand, policy: policies.Policy) -> snapshot.NodeRow:
+    def reserve(self, slot: int, demand: demands.Demand) -> snapshot.NodeRow:
         """The node with one more Pod."""
-        row = self.row(slot).with_pod(cores=demand.request_cores, size_bytes=demand.request_bytes, policy=policy)
+        row = self.row(slot).with_pod(demand.pod_class, cores=demand.request_cores, size_bytes=demand.request_bytes)
         self.changed[slot] = row
         return row
 
@@ -100,8 +99,9 @@ class Board:
             return feasible
         # Of those refused, the ones nearest to having room say most.
         refused = (self.view.present & (self.scores == REFUSED)).nonzero()[0]
-        nearest = refused[_highest(self.view.free[refused], _SHORTLIST - len(feasible))]
-        return np.concatenate([feasible, nearest[(-self.view.free[nearest]).argsort(kind="stable")]])
+        free = self.view.free(self.demand.pod_class)
+        nearest = refused[_highest(free[refused], _SHORTLIST - len(feasible))]
+        return np.concatenate([feasible, nearest[(-free[nearest]).argsort(kind="stable")]])
 
     def update(self, slot: int, row: snapshot.NodeRow) -> None:
         """Brings one node up to date after a Pod was reserved on it."""
@@ -111,7 +111,7 @@ class Board:
         # A reservation changes no facts: only the other filters can refuse now what they let pass before.
         rejection = _rejection(self.stages.by_columns, row, self.demand, self.view)
         if rejection is None:
-            self.scores[slot] = self.stages.scorer.score(row, self.view)
+            self.scores[slot] = self.stages.scorer.score(row, self.view, self.demand)
             return
         self.scores[slot] = REFUSED
         # A new table: the placements made before keep theirs.

@@ -8,29 +8,26 @@ import numpy.typing as npt
 
 from carico_scheduler import headroom
 
-# name -> (dtype, value of an empty slot, entries per slot)
-_FIELDS: dict[str, tuple[npt.DTypeLike, float, int]] = {
-    "present": (np.bool_, False, 1),
-    "ready": (np.bool_, False, 1),
-    "schedulable": (np.bool_, False, 1),
-    "tainted": (np.bool_, False, 1),
-    "allocatable_cores": (np.float64, 0.0, 1),
-    "allocatable_bytes": (np.float64, 0.0, 1),
-    "pod_limit": (np.int64, 0, 1),
-    "placed": (np.int64, 0, 1),
-    "workloads": (np.int64, 0, 1),
-    "used_cores": (np.float64, 0.0, 1),
-    "used_bytes": (np.float64, 0.0, 1),
-    "capacity": (np.float64, math.nan, 1),
-    "pods": (np.int64, 0, 1),
-    "limit": (np.float64, headroom.UNLIMITED, 1),
-    "seq": (np.int64, 0, 1),
-    "headroom": (np.float64, headroom.UNLIMITED, headroom.DIMENSIONS_MAX),
-    "cost": (np.float64, 1.0, headroom.DIMENSIONS_MAX),
-    "sampled_s": (np.float64, -math.inf, 1),
-    "reserved": (np.int64, 0, 1),
-    "uncovered_since_s": (np.float64, math.inf, 1),
-    "free": (np.float64, -math.inf, 1),
+# name -> (dtype, value of an empty slot)
+_FIELDS: dict[str, tuple[npt.DTypeLike, float]] = {
+    "present": (np.bool_, False),
+    "ready": (np.bool_, False),
+    "schedulable": (np.bool_, False),
+    "tainted": (np.bool_, False),
+    "allocatable_cores": (np.float64, 0.0),
+    "allocatable_bytes": (np.float64, 0.0),
+    "pod_limit": (np.int64, 0),
+    "placed": (np.int64, 0),
+    "workloads": (np.int64, 0),
+    "used_cores": (np.float64, 0.0),
+    "used_bytes": (np.float64, 0.0),
+    "capacity": (np.float64, math.nan),
+    "pods": (np.int64, 0),
+    "limit": (np.float64, headroom.UNLIMITED),
+    "seq": (np.int64, 0),
+    "sampled_s": (np.float64, -math.inf),
+    "reserved": (np.int64, 0),
+    "uncovered_since_s": (np.float64, math.inf),
 }
 _FIRST_SLOTS = 64
 
@@ -69,5 +66,5 @@ class Columns:
 
 
 def _empty(name: str, slots: int) -> npt.NDArray[Any]:
-    dtype, value, width = _FIELDS[name]
-    return np.full((slots, width) if width > 1 else slots, value, dtype=dtype)
+    dtype, value = _FIELDS[name]
+    return np.full(slots, value, dtype=dtype)

@@ -18,6 +18,9 @@ from carico_scheduler import policy as policies
 from carico_scheduler import queue as queues
 from carico_scheduler.stages import protocol, registry
 
+# Filters by columns whose answer depends on the demand: on its requests, or on its class.
+_BY_DEMAND = frozenset({decision.Reason.REQUESTS, decision.Reason.CAPACITY})
+
 
 class Source(Protocol):
     """Where a cycle takes its Pods from."""
@@ -98,7 +101,7 @@ class Cycle:
             if lost:
                 refused[each.reason.value] = refused.get(each.reason.value, 0) + lost
             mask = left
-        scores = np.where(mask, stages.scorer.scores(view), boarding.REFUSED)
+        scores = np.where(mask, stages.scorer.scores(view, demand), boarding.REFUSED)
         made = boarding.Board(demand=demand, view=view, scores=scores, refused=refused, stages=stages, draft=draft)
         # Pods of other demands may have been placed in this cycle already.
         for slot, row in draft.changed.items():
@@ -118,10 +121,10 @@ class Cycle:
         others = board.seen()
         score = float(board.scores[slot])
         refused = board.refused
-        after = draft.reserve(slot, waiting.demand, self._policy)
+        after = draft.reserve(slot, waiting.demand)
         for each in boards.values():
             each.update(slot, after)
-        free = row.free if board.stages is self._by_capacity else None
+        free = row.free_for(waiting.demand.pod_class) if board.stages is self._by_capacity else None
         return Placement(waiting=waiting, row=row, free=free, score=score, board=board, refused=refused, others=others)
 
     def _stages(self, view: snapshot.Snapshot) -> registry.Stages:
@@ -136,8 +139,8 @@ class Cycle:
         each: protocol.Filter, view: snapshot.Snapshot, demand: demands.Demand,
         shared: dict[decision.Reason, snapshot.Bools | None],
     ) -> snapshot.Bools | None:  # fmt: skip
-        """The mask of a filter that goes by columns; shared between demands where they state no requests."""
-        if each.reason is decision.Reason.REQUESTS:
+        """The mask of a filter that goes by columns; shared between demands where it is the same for all."""
+        if each.reason in _BY_DEMAND:
             return each.feasible(view, demand)
         if each.reason not in shared:
             shared[each.reason] = each.feasible(view, demand)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from carico_core.domain import cluster
+from carico_core.domain import cluster, pod_class
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +15,7 @@ class Demand:
     request_cores: float = 0.0
     request_bytes: float = 0.0
     unsupported: tuple[str, ...] = ()
+    pod_class: str = ""
 
     @property
     def has_requests(self) -> bool:
@@ -31,4 +32,5 @@ def demand_of(pod: cluster.Pod) -> Demand:
         request_cores=pod.request_cores,
         request_bytes=pod.request_bytes,
         unsupported=pod.unsupported,
+        pod_class=pod_class.class_of(pod),
     )

@@ -62,7 +62,7 @@ def candidates_of(
 
 def candidate_of(board: boarding.Board, row: snapshot.NodeRow, score: float) -> decision.Candidate:
     """A node as a record. `capacity` is what it is believed to take, before reservations."""
-    free = row.free if row.is_advertised else None
+    free = row.free_for(board.demand.pod_class) if row.is_advertised else None
     return decision.Candidate(
         node=row.node.name,
         capacity=None if free is None else max(free + row.reserved, 0.0),

@@ -1,21 +1,26 @@
 """All nodes in columns: what the API says of them, what they advertise, and what is reserved on them.
 
-The only writer of the columns. Everything that a decision needs of a node is settled here when it changes (`free`
+The only writer of the columns. Everything that a decision needs of a node is settled here when it changes (what is free
 above all), so that a decision at 10,000 nodes is a few operations on whole columns.
 """
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from carico_core.domain import cluster, messages
-from carico_scheduler import columns, headroom, reservations, snapshot
+from carico_scheduler import columns, headroom, reservations
 from carico_scheduler import policy as policies
+from carico_scheduler import snapshot as snapshots
 
 # Slots that changed are logged so that cached answers mend themselves; past this many, they start over.
 _LOG_MAX = 20_000
+# Classes whose free Pods are kept; past this many, all are worked out anew.
+_KEPT_CLASSES_MAX = 256
 
 
 class Fleet:
@@ -26,6 +31,12 @@ class Fleet:
         self.version = 0
         self._columns = columns.Columns()
         self._nodes: list[cluster.Node | None] = []
+        self._offers: list[headroom.Offer | None] = []
+        # Reserved Pods by class, and what they will take of the offer.
+        self._classes: list[Mapping[str, int]] = []
+        self._taken: list[headroom.Vector] = []
+        # Per class that Pods were looked at for: free Pods by slot, and the slots to be worked out anew.
+        self._free: dict[str, tuple[npt.NDArray[np.float64], set[int]]] = {}
         self._slots: dict[str, int] = {}
         self._vacant: list[int] = []
         self._facts_changed: list[int] = []
@@ -43,11 +54,11 @@ class Fleet:
         """The slot of a node, or None where the API has shown no such node."""
         return self._slots.get(name)
 
-    def snapshot(self, now_s: float) -> snapshot.Snapshot:
+    def snapshot(self, now_s: float) -> snapshots.Snapshot:
         """The fleet as it is; valid until its next change."""
         if self._views is None:
             self._views = self._columns.views()
-        return snapshot.Snapshot(
+        return snapshots.Snapshot(
             version=self.version,
             now_s=now_s,
             policy=self.policy,
@@ -55,6 +66,9 @@ class Fleet:
             facts_changed=self._facts_changed,
             facts_epoch=self._facts_epoch,
             nodes=self._nodes,
+            offers=self._offers,
+            taken=self._taken,
+            free_of=self.free,
             **self._views,
         )
 
@@ -79,7 +93,10 @@ class Fleet:
         if slot is None:
             return False
         self._nodes[slot] = None
+        self._offers[slot] = None
+        self._classes[slot] = {}
         self._columns.clear(slot)
+        self._settle(slot)
         self._vacant.append(slot)
         self._log_facts(slot)
         return True
@@ -97,27 +114,51 @@ class Fleet:
         if slot is None:
             return
         c = self._columns
-        slot_headroom, slot_cost = headroom.columns_of(advertisement)
         c["capacity"][slot] = advertisement.capacity
         c["pods"][slot] = advertisement.pods
         c["limit"][slot] = headroom.UNLIMITED if advertisement.limit is None else advertisement.limit
         c["seq"][slot] = advertisement.seq
-        c["headroom"][slot] = slot_headroom
-        c["cost"][slot] = slot_cost
         c["sampled_s"][slot] = sampled_s
+        self._offers[slot] = headroom.offer_of(advertisement)
         self._settle(slot)
 
+    def free(self, pod_class: str) -> npt.NDArray[np.float64]:
+        """Pods of a class that each slot is believed to take, reservations subtracted; -inf where nothing is known.
+
+        Kept between calls: only slots that have changed since are worked out.
+        """
+        count = self._columns.count
+        kept = self._free.get(pod_class)
+        if kept is None or len(kept[0]) != count:
+            if len(self._free) >= _KEPT_CLASSES_MAX:
+                self._free.clear()
+            kept = self._free[pod_class] = (np.full(count, -math.inf), set(range(count)))
+        values, stale = kept
+        if stale:
+            for slot in stale:
+                # A vacant slot offers nothing.
+                values[slot] = -math.inf if self._nodes[slot] is None else self.row(slot).free_for(pod_class)
+            stale.clear()
+        return values
+
     def is_admitting(self, name: str, now_s: float) -> bool:
-        """True where the node can take a Pod, as far as advertisement and reservations go."""
+        """True where the node can take a Pod, typical or of a class looked at, by advertisement and reservations."""
         slot = self._slots.get(name)
         if slot is None:
             return False
         c = self._columns
-        return bool(
-            c["free"].item(slot) >= self.policy.threshold
-            and now_s - c["sampled_s"].item(slot) <= self.policy.ageing_s
+        if not (
+            now_s - c["sampled_s"].item(slot) <= self.policy.ageing_s
             and now_s - c["uncovered_since_s"].item(slot) <= self.policy.suspect_after_s
-        )
+        ):
+            return False
+        row = self.row(slot)
+        least = self.policy.threshold
+        return row.typical_free() >= least or any(row.free_for(pod_class) >= least for pod_class in self._free)
+
+    def row(self, slot: int) -> snapshots.NodeRow:
+        """One node as it is now."""
+        return self.snapshot(0.0).row(slot)
 
     def _occupy(self, name: str) -> int:
         """A slot for a node that had none."""
@@ -126,6 +167,9 @@ class Fleet:
         else:
             slot = self._columns.add_slot()
             self._nodes.append(None)
+            self._offers.append(None)
+            self._classes.append({})
+            self._taken.append(())
             self._views = None
         self._slots[name] = slot
         return slot
@@ -148,25 +192,15 @@ class Fleet:
         c["used_bytes"][slot] = load.used_bytes
         c["reserved"][slot] = load.reserved
         c["uncovered_since_s"][slot] = load.uncovered_since_s
+        self._classes[slot] = load.classes
 
     def _settle(self, slot: int) -> None:
-        """Works out `free` anew for one slot."""
-        c = self._columns
+        """What is free on one slot has changed."""
         self.version += 1
-        if c["sampled_s"].item(slot) == -math.inf:
-            c["free"][slot] = -math.inf
-            return
-        reserved = c["reserved"].item(slot)
-        cores = c["allocatable_cores"].item(slot)
-        c["free"][slot] = headroom.believed(
-            headroom.pods_left(c["headroom"][slot].tolist(), c["cost"][slot].tolist(), reserved),
-            capacity=c["capacity"].item(slot),
-            pods=c["pods"].item(slot),
-            reserved=reserved,
-            pod_slots=c["pod_limit"].item(slot) - c["placed"].item(slot),
-            core_slots=self.policy.max_pods_per_core * cores - c["workloads"].item(slot),
-            limit=c["limit"].item(slot),
-        )
+        offer = self._offers[slot]
+        self._taken[slot] = () if offer is None else offer.reserved(self._classes[slot])
+        for _, stale in self._free.values():
+            stale.add(slot)
 
     def _log_facts(self, slot: int) -> None:
         self.version += 1

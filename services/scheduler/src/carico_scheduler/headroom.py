@@ -1,39 +1,61 @@
 """How many more Pods a node takes: one rule for every mode of the agent.
 
-An advertisement of our own modes states headroom H_i and the cautious cost c+_i of one more Pod per dimension;
-an advertisement of the paper's modes states a capacity in Pods only, which is the same rule in a single dimension
-with H = capacity and c+ = 1. So both are decided by
+An advertisement of our own modes states headroom H_i and, per class of Pods, the cautious cost c+_i of one more Pod
+per dimension; an advertisement of the paper's modes states a capacity in Pods only, which is the same rule in a single
+dimension with H = capacity and c+ = 1. So both are decided by
 
-    free = min_i (H_i - reserved x c+_i) / c+_i
-
-With the one class of Pods that the `vector` mode keeps, reserved Pods cost what the next one costs.
+    free = min_i (H_i - sum of reserved c+_i) / c+_i
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from carico_core.domain import messages
 
-# Columns kept per node. Known dimensions are cpu, memory, disk, network and two of a GPU; one is the paper's "pods".
+# Dimensions looked at per node. Known ones are cpu, memory, disk, network and two of a GPU; one is the paper's "pods".
 DIMENSIONS_MAX = 8
 UNLIMITED = math.inf
+Vector: TypeAlias = tuple[float, ...]
 
 
-def pods_left(headroom: Sequence[float], cost: Sequence[float], reserved: int) -> float:
-    """The Pods that fit beside `reserved` ones, by the scarcest dimension; below zero where too many are reserved.
+class Offer(NamedTuple):
+    """What a node has free per dimension, and what one more Pod of each class takes of it, cautiously."""
 
-    >>> pods_left([4.0, 8e9], [1.0, 1e9], 2)
+    headroom: Vector
+    costs: Mapping[str, Vector]
+    # The cost of a Pod of a class that `costs` does not name.
+    other: Vector
+
+    def cost(self, pod_class: str) -> Vector:
+        """c+ of one more Pod of this class."""
+        return self.costs.get(pod_class, self.other)
+
+    def reserved(self, classes: Mapping[str, int]) -> Vector:
+        """What reserved Pods, counted by class, will take."""
+        if not classes:
+            return (0.0,) * len(self.headroom)
+        if len(classes) == 1:
+            ((name, count),) = classes.items()
+            return tuple(count * c for c in self.cost(name))
+        costs = [(count, self.cost(name)) for name, count in classes.items()]
+        return tuple(sum(count * cost[i] for count, cost in costs) for i in range(len(self.headroom)))
+
+
+def pods_left(headroom: Sequence[float], reserved: Sequence[float], cost: Sequence[float]) -> float:
+    """The Pods that fit beside reserved ones, by the scarcest dimension; below zero where too much is reserved.
+
+    >>> pods_left([4.0, 8e9], [2.0, 2e9], [1.0, 1e9])
     2.0
     """
     least = UNLIMITED
-    for h, c in zip(headroom, cost, strict=True):
-        # Dimensions that limit nothing come last (`columns_of`). In the hot path of every decision.
-        if h == UNLIMITED:
-            break
-        left = h / c
-        if left < least:
-            least = left
-    return least - reserved
+    # In the hot path of every decision.
+    for h, r, c in zip(headroom, reserved, cost, strict=True):
+        if c > 0.0:
+            left = (h - r) / c
+            if left < least:
+                least = left
+    return least
 
 
 def believed(
@@ -50,36 +72,28 @@ def believed(
     return float(min(left, pod_slots, core_slots, limit - pods - reserved))
 
 
-def columns_of(advertisement: messages.Advertisement) -> tuple[list[float], list[float]]:
-    """(H, c+), scarcest first, padded with what limits nothing; `capacity` and 1 where no headroom is stated."""
-    pairs = _pairs(advertisement)
-    padding = DIMENSIONS_MAX - len(pairs)
-    return (
-        [h for h, _ in pairs] + [UNLIMITED] * padding,
-        [c for _, c in pairs] + [1.0] * padding,
-    )
-
-
-def _pairs(advertisement: messages.Advertisement) -> list[tuple[float, float]]:
-    """The scarcest DIMENSIONS_MAX pairs of headroom and positive cost."""
-    cost = _cost_plus(advertisement)
-    if advertisement.headroom is None or cost is None:
-        return [(advertisement.capacity, 1.0)]
-    pairs = [(h, cost[name]) for name, h in advertisement.headroom.items() if cost.get(name, 0.0) > 0.0]
-    if not pairs:
-        return [(advertisement.capacity, 1.0)]
-    return sorted(pairs, key=lambda pair: pair[0] / pair[1])[:DIMENSIONS_MAX]
-
-
-def _cost_plus(advertisement: messages.Advertisement) -> dict[str, float] | None:
-    """c+ per dimension of any Pod: that of the one class, else the dearest of all classes."""
+def offer_of(advertisement: messages.Advertisement) -> Offer:
+    """What an advertisement offers; `capacity` at a cost of 1 a Pod where it states no headroom or no costs."""
     classes = advertisement.classes
-    if not classes:
-        return None
-    if messages.ANY_CLASS in classes:
-        return dict(classes[messages.ANY_CLASS].cost_plus)
-    dearest: dict[str, float] = {}
-    for each in classes.values():
-        for name, value in each.cost_plus.items():
-            dearest[name] = max(value, dearest.get(name, 0.0))
-    return dearest
+    if advertisement.headroom is None or not classes or not any(map(_has_cost, classes.values())):
+        return Offer(headroom=(advertisement.capacity,), costs={}, other=(1.0,))
+    names = _dimensions(advertisement.headroom, classes)
+    costs = {key: tuple(each.cost_plus.get(name, 0.0) for name in names) for key, each in classes.items()}
+    other = costs.get(messages.ANY_CLASS, costs.get(messages.NEW_CLASS))
+    if other is None:
+        # Neither general: the dearest of all classes, dimension by dimension.
+        other = tuple(map(max, *costs.values())) if len(costs) > 1 else next(iter(costs.values()))
+    return Offer(headroom=tuple(advertisement.headroom[name] for name in names), costs=costs, other=other)
+
+
+def _has_cost(found: messages.ClassCapacity) -> bool:
+    return any(value > 0.0 for value in found.cost_plus.values())
+
+
+def _dimensions(headroom: Mapping[str, float], classes: Mapping[str, messages.ClassCapacity]) -> list[str]:
+    """The dimensions with a headroom and some cost; of too many, those where the dearest class has least room."""
+    dearest = {name: max(each.cost_plus.get(name, 0.0) for each in classes.values()) for name in headroom}
+    names = [name for name, cost in dearest.items() if cost > 0.0]
+    if len(names) <= DIMENSIONS_MAX:
+        return names
+    return sorted(names, key=lambda name: headroom[name] / dearest[name])[:DIMENSIONS_MAX]

@@ -78,7 +78,7 @@ class Answers:
                     "freshness": freshness.classify(age_s, lease_s=self.lease_s).value,
                     "age_s": _finite(age_s),
                     "capacity": _finite(row.capacity),
-                    "free": _finite(row.free),
+                    "free": _finite(row.typical_free()),
                     "reserved": row.reserved,
                     "pods": row.pods,
                     "placed": row.placed,

@@ -68,6 +68,11 @@ class Queue:
     def __iter__(self) -> Iterator[Waiting]:
         return iter(list(self._waiting.values()))
 
+    @property
+    def is_parked(self) -> bool:
+        """True where some lane is parked."""
+        return any(lane.is_parked for lane in self._lanes.values())
+
     def parked(self) -> list[Waiting]:
         """The Pods for which there was no node when they were last looked at, in no order."""
         demands_parked = {lane.demand for lane in self._lanes.values() if lane.is_parked}

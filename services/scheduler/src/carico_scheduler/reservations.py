@@ -6,12 +6,13 @@ it yet. An advertisement of a new boot decides again. Pods of the baseline (Daem
 the Pod limit and requests, but are never reserved.
 """
 
+import collections
 import dataclasses
 import math
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import TypeVar
 
-from carico_core.domain import cluster
+from carico_core.domain import cluster, pod_class
 from carico_scheduler import policy as policies
 
 _V = TypeVar("_V")
@@ -28,6 +29,7 @@ class Claim:
     cores: float
     size_bytes: float
     is_baseline: bool
+    pod_class: str
     # True until the API has shown the Pod as bound.
     is_assumed: bool
     is_pending: bool
@@ -43,6 +45,8 @@ class Load:
     used_cores: float = 0.0
     used_bytes: float = 0.0
     reserved: int = 0
+    # The reserved Pods by class.
+    classes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     uncovered_since_s: float = math.inf
 
 
@@ -55,6 +59,7 @@ def claim_of(pod: cluster.Pod, *, node: str, now_s: float, is_assumed: bool) -> 
         cores=pod.request_cores,
         size_bytes=pod.request_bytes,
         is_baseline=pod.is_baseline,
+        pod_class=pod_class.class_of(pod),
         is_assumed=is_assumed,
         is_pending=pod.phase == "Pending",
         since_s=now_s,
@@ -149,6 +154,7 @@ class Ledger:
             used_cores=sum(claim.cores for claim in values),
             used_bytes=sum(claim.size_bytes for claim in values),
             reserved=len(reserved) if reserved else 0,
+            classes=collections.Counter(claims[uid].pod_class for uid in reserved) if reserved else {},
             uncovered_since_s=min(reserved.values()) if reserved else math.inf,
         )
 

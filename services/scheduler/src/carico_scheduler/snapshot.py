@@ -8,7 +8,8 @@ would cost more than a decision.
 
 import dataclasses
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -54,14 +55,19 @@ class Snapshot:
     pods: Ints
     limit: Floats
     seq: Ints
-    headroom: Floats  # nodes x dimensions
-    cost: Floats
     # When the newest sample of the advertisement was taken, on the receiver's clock; -inf where there is none.
     sampled_s: Floats
     reserved: Ints
     # Since when the longest uncovered Pod is uncovered; +inf where all are covered.
     uncovered_since_s: Floats
-    free: Floats
+    # What each slot offers, and what its reserved Pods will take of it.
+    offers: Sequence[headroom.Offer | None]
+    taken: Sequence[headroom.Vector]
+    free_of: Callable[[str], Floats]
+
+    def free(self, pod_class: str) -> Floats:
+        """Pods of a class that each slot is believed to take now; -inf where nothing is advertised."""
+        return self.free_of(pod_class)
 
     @property
     def count(self) -> int:
@@ -83,12 +89,12 @@ class Snapshot:
             pods=self.pods.item(slot),
             limit=self.limit.item(slot),
             seq=self.seq.item(slot),
-            headroom=self.headroom[slot].tolist(),
-            cost=self.cost[slot].tolist(),
             sampled_s=self.sampled_s.item(slot),
             reserved=self.reserved.item(slot),
             uncovered_since_s=self.uncovered_since_s.item(slot),
-            free=self.free.item(slot),
+            offer=self.offers[slot],
+            taken=self.taken[slot],
+            most_per_core=self.policy.max_pods_per_core,
         )
 
 
@@ -108,38 +114,52 @@ class NodeRow(NamedTuple):
     pods: int
     limit: float
     seq: int
-    headroom: list[float]
-    cost: list[float]
     sampled_s: float
     reserved: int
     uncovered_since_s: float
-    # Pods that the node is believed to take now, reservations subtracted; -inf where nothing is advertised.
-    free: float
+    offer: headroom.Offer | None
+    # What the reserved Pods will take, per dimension of the offer.
+    taken: headroom.Vector
+    # The policy's cap on Pods per core.
+    most_per_core: float
 
     @property
     def is_advertised(self) -> bool:
         """True where an advertisement of the node is known, whatever its age."""
         return self.sampled_s > -math.inf
 
-    def with_pod(self, *, cores: float, size_bytes: float, policy: policies.Policy) -> "NodeRow":
-        """The row with one more reserved Pod of these requests."""
-        reserved, placed, workloads = self.reserved + 1, self.placed + 1, self.workloads + 1
-        free = self.free
-        if self.is_advertised:
-            free = headroom.believed(
-                headroom.pods_left(self.headroom, self.cost, reserved),
-                capacity=self.capacity,
-                pods=self.pods,
-                reserved=reserved,
-                pod_slots=self.pod_limit - placed,
-                core_slots=policy.max_pods_per_core * self.node.allocatable_cores - workloads,
-                limit=self.limit,
-            )
+    def free_for(self, pod_class: str) -> float:
+        """Pods of a class that the node is believed to take now, reservations subtracted; -inf: nothing advertised."""
+        offer = self.offer
+        if offer is None:
+            return -math.inf
+        return self._believed(headroom.pods_left(offer.headroom, self.taken, offer.cost(pod_class)))
+
+    def typical_free(self) -> float:
+        """The same for the typical Pod that the headline capacity is in: for people."""
+        return -math.inf if self.offer is None else self._believed(self.capacity - self.reserved)
+
+    def _believed(self, left: float) -> float:
+        return headroom.believed(
+            left,
+            capacity=self.capacity,
+            pods=self.pods,
+            reserved=self.reserved,
+            pod_slots=self.pod_limit - self.placed,
+            core_slots=self.most_per_core * self.node.allocatable_cores - self.workloads,
+            limit=self.limit,
+        )
+
+    def with_pod(self, pod_class: str, *, cores: float, size_bytes: float) -> "NodeRow":
+        """The row with one more reserved Pod of this class and these requests."""
+        taken = self.taken
+        if self.offer is not None:
+            taken = tuple(map(operator.add, taken, self.offer.cost(pod_class)))
         return self._replace(
-            placed=placed,
-            workloads=workloads,
+            placed=self.placed + 1,
+            workloads=self.workloads + 1,
             used_cores=self.used_cores + cores,
             used_bytes=self.used_bytes + size_bytes,
-            reserved=reserved,
-            free=free,
+            reserved=self.reserved + 1,
+            taken=taken,
         )

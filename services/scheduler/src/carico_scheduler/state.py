@@ -112,11 +112,13 @@ class State:
             self._bound_strangers(node)
             self.ledger.cover(node, heard.advertisement.covers, now_s)
             return
-        was_admitting = self.fleet.is_admitting(node, now_s)
+        # Only Pods that found no room are worth asking for; it is the dearest part of taking one in.
+        asked = self.queue.is_parked
+        was_admitting = asked and self.fleet.is_admitting(node, now_s)
         if self.ledger.cover(node, heard.advertisement.covers, now_s):
             self.fleet.put_load(node, self.ledger.load(node))
         self.fleet.put_advertisement(heard.advertisement, heard.sampled_s)
-        if not was_admitting and self.fleet.is_admitting(node, now_s):
+        if asked and not was_admitting and self.fleet.is_admitting(node, now_s):
             self.queue.unpark()
 
     def assume(self, waiting: queues.Waiting, node: str, now_s: float) -> None:

@@ -16,6 +16,8 @@ import numpy.typing as npt
 SCHEMA_VERSION = 1
 # One class for all Pods, as the `vector` estimator keeps it.
 ANY_CLASS = "*"
+# Pods of a class that no advertisement names: nobody has measured it yet.
+NEW_CLASS = "?"
 
 Array = npt.NDArray[np.float64]
 

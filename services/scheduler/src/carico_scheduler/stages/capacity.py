@@ -14,11 +14,11 @@ class Capacity:
 
     def feasible(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools | None:
         """A mask over all slots; None where all pass."""
-        return view.free >= view.policy.threshold
+        return view.free(demand.pod_class) >= view.policy.threshold
 
     def refuse(self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot) -> str | None:
         """States what is free and the threshold."""
-        free = row.free
+        free = row.free_for(demand.pod_class)
         if free >= view.policy.threshold:
             return None
         if free == float("-inf"):
@@ -29,13 +29,13 @@ class Capacity:
 class AbsoluteScore:
     """capacity - reserved: the node with most room (paper)."""
 
-    def scores(self, view: snapshot.Snapshot) -> snapshot.Floats:
+    def scores(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Floats:
         """A score for every slot."""
-        return view.free
+        return view.free(demand.pod_class)
 
-    def score(self, row: snapshot.NodeRow, view: snapshot.Snapshot) -> float:
+    def score(self, row: snapshot.NodeRow, view: snapshot.Snapshot, demand: demands.Demand) -> float:
         """The score of one node."""
-        return row.free
+        return row.free_for(demand.pod_class)
 
 
 class RelativeScore:
@@ -44,16 +44,17 @@ class RelativeScore:
     capacity = free + reserved: what the node is believed to take beside the `pods` it accounts for.
     """
 
-    def scores(self, view: snapshot.Snapshot) -> snapshot.Floats:
+    def scores(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Floats:
         """A score for every slot; -inf where nothing is advertised."""
-        whole = view.free + view.reserved + view.pods
+        free = view.free(demand.pod_class)
+        whole = free + view.reserved + view.pods
         whole[~(whole > 0)] = 1.0
-        scores: snapshot.Floats = view.free / whole
+        scores: snapshot.Floats = free / whole
         return scores
 
-    def score(self, row: snapshot.NodeRow, view: snapshot.Snapshot) -> float:
+    def score(self, row: snapshot.NodeRow, view: snapshot.Snapshot, demand: demands.Demand) -> float:
         """The score of one node."""
-        free = row.free
+        free = row.free_for(demand.pod_class)
         whole = free + row.reserved + row.pods
         return free / whole if whole > 0 else free
 

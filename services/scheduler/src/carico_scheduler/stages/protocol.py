@@ -28,8 +28,8 @@ class Filter(Protocol):
 class Scorer(Protocol):
     """Ranks nodes: the highest score is chosen."""
 
-    def scores(self, view: snapshot.Snapshot) -> snapshot.Floats:
-        """A score for every slot."""
+    def scores(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Floats:
+        """A score for every slot, for one demand."""
 
-    def score(self, row: snapshot.NodeRow, view: snapshot.Snapshot) -> float:
+    def score(self, row: snapshot.NodeRow, view: snapshot.Snapshot, demand: demands.Demand) -> float:
         """The score of one node; equal to its entry of `scores`."""
