@@ -70,8 +70,13 @@ class AgentSettings:
     pod_events: str = setting(
         "cgroup",
         help="where starts and ends of Pods come from; none: they are not counted, and their cost is not learnt",
-        choices=("cgroup", "kubernetes", "none"),
+        choices=("cgroup", "containerd", "kubernetes", "none"),
         why="pod cgroups appear and empty at once and need no rights at the API",
+    )
+    containerd_socket: str = setting(
+        "/run/containerd/containerd.sock",
+        help="containerd's socket, for Pod events from containerd",
+        why="containerd's own default",
     )
     pod_limit: int = setting(110, help="most Pods of the node", minimum=1, why="the kubelet's own default")
     estimator: str = setting(

@@ -76,6 +76,11 @@ class Ledger:
         self._removing_s[uid] = now_s
         self._tell()
 
+    def removing(self, uid: str, now_s: float) -> None:
+        """The runtime takes down what is left of a Pod that does not run, such as its sandbox."""
+        if uid not in self._running:
+            self._removing_s.setdefault(uid, now_s)
+
     def removed(self, uid: str, now_s: float) -> None:
         """Nothing is left of the Pod on the node."""
         was_running = uid in self._running
