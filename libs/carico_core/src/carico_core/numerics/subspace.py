@@ -6,6 +6,7 @@ Functions on Gram matrices take stacks (..., d, d) too. Source: dissertation 3.2
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -72,6 +73,18 @@ def merge_svd(
     return _left(np.hstack([math.sqrt(weight_a) * (a.u * a.sigma), math.sqrt(1.0 - weight_a) * (b.u * b.sigma)]), rank)
 
 
+def merge_svd_stack(models: Sequence[subspace.Subspace], weights: arrays.Array, *, rank: int) -> subspace.Subspace:
+    """The merge of n subspaces with weights (n,) >= 0 by one SVD, cut to `rank`; order matters to rounding alone."""
+    shares = arrays.vector(weights, name="merge weights", size=len(models))
+    if not models or not (np.isfinite(shares) & (shares >= 0.0)).all():
+        raise ValueError(f"merge: expected models and finite weights >= 0, got {len(models)} and {shares.tolist()}")
+    # SVD of [sqrt(w_1) U_1 S_1, sqrt(w_2) U_2 S_2, ...]
+    return _left(
+        np.hstack([math.sqrt(share) * (one.u * one.sigma) for share, one in zip(shares.tolist(), models, strict=True)]),
+        rank,
+    )
+
+
 def principal(matrix: arrays.Array) -> tuple[float, arrays.Array]:
     """(sigma_1, |u_1|) of a (d, d) Gram matrix: the size and the direction (d,) of recent work.
 
@@ -100,6 +113,8 @@ def distance(a: arrays.Array, b: arrays.Array) -> float:
 
 
 def _left(matrix: arrays.Array, rank: int | None) -> subspace.Subspace:
+    if rank is not None and rank < 1:
+        raise ValueError(f"rank: expected at least 1, got {rank}")
     u, sigma, _ = np.linalg.svd(matrix, full_matrices=False)
     keep = sigma.shape[0] if rank is None else min(rank, sigma.shape[0])
     return subspace.Subspace(u=u[:, :keep], sigma=sigma[:keep])
