@@ -18,6 +18,7 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, memory_kube
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
+from tests.conformance import containerd_stages
 from tests.contract.kubernetes import control_planes
 
 NODE = "node-1"
@@ -27,6 +28,8 @@ class Stage(Protocol):
     """Pods that come and go in one adapter's world. Every verb returns once the world is so."""
 
     adapter: str
+    # Pods of a burst that is not too much for this world.
+    burst: int
 
     def open(self, clock: clocks.Clock) -> ports.PodEvents:
         """The adapter, not running yet."""
@@ -53,6 +56,7 @@ class KubernetesStage:
     """Pods of an API, told of as kubelets do."""
 
     adapter = "kubernetes"
+    burst = 50
 
     def __init__(self, client: kube.KubeClient | memory_kube.MemoryKube, connect: Callable[[], Any]) -> None:
         self.client = client
@@ -157,6 +161,7 @@ class CgroupStage:
     """Real cgroups with real processes in them, laid out as one runtime does."""
 
     adapter = "cgroup"
+    burst = 50
 
     def __init__(self, root: groups.Group, *, path: str, container: str, has_sandbox: bool, v1_only: bool) -> None:
         self._root = root
@@ -287,4 +292,5 @@ STAGES: dict[str, Any] = {
     "cgroup: kubelet, cgroupfs": _cgroups(CGROUPFS),
     "cgroup: kubelet, systemd": _cgroups(SYSTEMD),
     "cgroup: kubelet, polled": _cgroups(CGROUPFS, polls=True),
+    **containerd_stages.STAGES,
 }

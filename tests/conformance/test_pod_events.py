@@ -14,8 +14,9 @@ import pytest
 from carico_agent import churn, ports
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import memory_kube
-from tests.conformance import pod_stages
+from tests.conformance import containerd_real, pod_stages
 from tests.contract.kubernetes import control_planes
+from tests.tools import binaries, debian
 
 PATIENCE_S = 10.0
 # A Pod's exit is to reach the scheduler within 150 ms at p99; asserted at four times that.
@@ -27,6 +28,18 @@ def embedded_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[control_p
     with control_planes.embedded(tmp_path_factory.mktemp("pod-events")) as api:
         yield api
         api.pool.clear()
+
+
+@pytest.fixture(scope="module")
+def real_containerd() -> Iterator[containerd_real.Containerd]:
+    refused = debian.allowed()
+    if refused is not None:
+        pytest.skip(refused)
+    try:
+        with containerd_real.started() as real:
+            yield real
+    except binaries.Unavailable as error:
+        pytest.skip(f"containerd cannot be had here: {error}")
 
 
 @pytest.fixture(params=sorted(pod_stages.STAGES))
@@ -158,16 +171,17 @@ async def test_a_deleted_pod_has_ended(stage: pod_stages.Stage) -> None:
         await agent.until(lambda: not agent.running and agent.ended == {first, second})
 
 
-async def test_a_burst_of_fifty(stage: pod_stages.Stage) -> None:
-    names = uids(50)
+async def test_a_burst(stage: pod_stages.Stage) -> None:
+    names = uids(stage.burst)
+    some = len(names) * 4 // 5
     async with agent_of(stage) as agent:
         for uid in names:
             await stage.start(uid)
         await agent.until(lambda: agent.running == set(names))
         assert agent.told >= 1
-        for uid in names[:40]:
+        for uid in names[:some]:
             await stage.exit(uid)
-        for uid in names[40:]:
+        for uid in names[some:]:
             await stage.remove(uid)
         await agent.until(lambda: not agent.running)
         assert agent.ended == set(names)
@@ -295,4 +309,4 @@ def test_every_adapter_is_under_conformance() -> None:
     names = [found.name for found in pkgutil.iter_modules(churn.__path__)]
     adapters = {name for name in names if hasattr(importlib.import_module(f"carico_agent.churn.{name}"), "open_pods")}
     assert adapters == {name.split(":")[0] for name in pod_stages.STAGES}
-    assert len(adapters) == 2
+    assert len(adapters) == 3

@@ -61,6 +61,10 @@ class CgroupPods:
         """`callback` is called in the loop's thread after each change of what runs."""
         self._ledger.on_change(callback)
 
+    def on_event(self, witness: ledger.Witness) -> None:
+        """`witness` is told of each event of a Pod."""
+        self._ledger.on_event(witness)
+
     async def run(self) -> None:
         """Never returns; keeps `current` up to date."""
         self._root = await self._find_root()

@@ -10,7 +10,7 @@ cgroups.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -97,6 +97,10 @@ class ContainerdPods:
         """`callback` is called in the loop's thread after each change of what runs."""
         self._ledger.on_change(callback)
 
+    def on_event(self, witness: ledger.Witness) -> None:
+        """`witness` is told of each event of a Pod."""
+        self._ledger.on_event(witness)
+
     async def run(self) -> None:
         """Never returns; keeps `current` up to date. Raises `EnvironmentUnfit` where the socket is not containerd's."""
         while True:
@@ -139,19 +143,27 @@ class ContainerdPods:
         """Nothing; the ledger stands as containerd lists its containers and tasks."""
         containers = {container.id: container for container in await api.containers()}
         running = await api.running()
-        tasks: dict[str, set[str]] = {}
+        uids = {container.pod_uid for container in containers.values() if container.pod_uid is not None}
+        creating, tasks = set(uids), dict[str, set[str]]()
         for container in containers.values():
+            # A sandbox waits for its first container: a Pod that has one and does not run has seen it end.
+            if not container.is_sandbox or container.id not in running:
+                creating.discard(container.pod_uid or "")
             if container.pod_uid is not None and not container.is_sandbox and container.id in running:
                 tasks.setdefault(container.pod_uid, set()).add(container.id)
         self._containers, self._tasks = containers, tasks
+        self._settle(creating=creating, listed=uids)
+
+    def _settle(self, *, creating: Set[str], listed: Set[str]) -> None:
         now_s = self._clock.monotonic_s()
-        listed = {container.pod_uid for container in containers.values()}
-        for uid in self._ledger.known() - tasks.keys():
+        for uid in self._ledger.known() - self._tasks.keys():
             if uid in listed:
                 self._ledger.ended(uid, now_s)
             else:
                 self._ledger.removed(uid, now_s)
-        for uid in tasks:
+        for uid in creating:
+            self._ledger.created(uid, now_s)
+        for uid in self._tasks:
             self._ledger.started(uid, now_s)
 
     async def _take(self, api: Api, event: wire.Event | None) -> None:
@@ -175,6 +187,8 @@ class ContainerdPods:
 
     async def _container(self, api: Api, event: wire.Event) -> wire.Container | None:
         """Whose event it is. Events name containers alone; their labels are asked for once, while they are there."""
+        if event.kind is wire.Kind.DELETED:
+            return self._containers.pop(event.container, None)
         if event.container not in self._containers and event.kind in (wire.Kind.CREATED, wire.Kind.STARTED):
             found = await api.container(event.container)
             if found is not None:
@@ -202,7 +216,6 @@ class ContainerdPods:
             self._ledger.removed(uid, now_s)
 
     def _on_deleted(self, container: wire.Container, uid: str, now_s: float) -> None:
-        del self._containers[container.id]
         self._forget_task(container, uid)
         if container.is_sandbox and uid not in self._tasks and uid in self._ledger.known():
             self._ledger.removed(uid, now_s)

@@ -59,6 +59,10 @@ class KubernetesPods:
         """`callback` is called in the loop's thread after each change of what runs."""
         self._ledger.on_change(callback)
 
+    def on_event(self, witness: ledger.Witness) -> None:
+        """`witness` is told of each event of a Pod."""
+        self._ledger.on_event(witness)
+
     async def run(self) -> None:
         """Never returns; keeps `current` up to date. Raises `KubeconfigError`."""
         api = await self._connect()

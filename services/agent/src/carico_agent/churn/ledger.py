@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Callable
 
+from carico_core.domain import recording
+
 # Spec of the messages: a capacity covers those that ended in the last 60 s.
 ENDED_KEPT_S = 60.0
 # The runtime's own work outlasts the events: 100 ms after a start, 300 ms after a removal (published agent's hold).
@@ -23,6 +25,10 @@ class PodSet:
     holding: bool
 
 
+# Told of each event that changed something: its kind, the Pod, when.
+Witness = Callable[[recording.EventKind, str, float], None]
+
+
 class Ledger:
     """Takes in what an adapter sees; `now_s` is monotonic. Calls back after each change of what runs."""
 
@@ -34,10 +40,15 @@ class Ledger:
         self._removing_s: dict[str, float] = {}
         self._hold_until_s = 0.0
         self._callbacks: list[Callable[[], None]] = []
+        self._witnesses: list[Witness] = []
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """`callback` is called after each change of what runs."""
         self._callbacks.append(callback)
+
+    def on_event(self, witness: Witness) -> None:
+        """`witness` is told of each event: a ledger that takes in the same ones stands as this one does."""
+        self._witnesses.append(witness)
 
     def current(self, now_s: float) -> PodSet:
         """The Pods at `now_s`."""
@@ -50,8 +61,9 @@ class Ledger:
 
     def created(self, uid: str, now_s: float) -> None:
         """The runtime makes the Pod's container."""
-        if uid not in self._running and uid not in self._ended_s:
-            self._creating_s.setdefault(uid, now_s)
+        if uid not in self._running and uid not in self._ended_s and uid not in self._creating_s:
+            self._creating_s[uid] = now_s
+            self._note(recording.EventKind.CREATED, uid, now_s)
 
     def started(self, uid: str, now_s: float) -> None:
         """The Pod's process runs."""
@@ -60,6 +72,7 @@ class Ledger:
         if uid in self._running:
             return
         self._running.add(uid)
+        self._note(recording.EventKind.STARTED, uid, now_s)
         self._ended_s.pop(uid, None)
         self._hold_until_s = max(self._hold_until_s, now_s + HOLD_AFTER_START_S)
         self._tell()
@@ -72,19 +85,23 @@ class Ledger:
         if uid not in self._running:
             return
         self._running.remove(uid)
+        self._note(recording.EventKind.ENDED, uid, now_s)
         self._note_end(uid, now_s)
         self._removing_s[uid] = now_s
         self._tell()
 
     def removing(self, uid: str, now_s: float) -> None:
         """The runtime takes down what is left of a Pod that does not run, such as its sandbox."""
-        if uid not in self._running:
-            self._removing_s.setdefault(uid, now_s)
+        if uid not in self._running and uid not in self._removing_s:
+            self._removing_s[uid] = now_s
+            self._note(recording.EventKind.REMOVING, uid, now_s)
 
     def removed(self, uid: str, now_s: float) -> None:
         """Nothing is left of the Pod on the node."""
         was_running = uid in self._running
         was_known = was_running or uid in self._creating_s or uid in self._removing_s
+        if was_known or uid not in self._ended_s:
+            self._note(recording.EventKind.REMOVED, uid, now_s)
         self._creating_s.pop(uid, None)
         self._removing_s.pop(uid, None)
         self._running.discard(uid)
@@ -109,6 +126,10 @@ class Ledger:
         return any(
             now_s - since < HOLD_MOST_S for held in (self._creating_s, self._removing_s) for since in held.values()
         )
+
+    def _note(self, kind: recording.EventKind, uid: str, now_s: float) -> None:
+        for witness in self._witnesses:
+            witness(kind, uid, now_s)
 
     def _tell(self) -> None:
         for callback in self._callbacks:

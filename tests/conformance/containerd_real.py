@@ -1,0 +1,136 @@
+"""A real containerd of the tests' own: its folders and socket are temporary and leave no trace."""
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+
+from tests.tools import debian
+
+STARTUP_S = 30.0
+END_S = 20.0
+# Where containerd's shims put their sockets, whatever the daemon's own state folder is.
+SHIM_STATE = pathlib.Path("/run/containerd")
+
+CONFIG = """
+version = 2
+root = "{folder}/root"
+state = "{folder}/state"
+plugin_dir = "{folder}/plugins"
+disabled_plugins = ["io.containerd.grpc.v1.cri"]
+[grpc]
+address = "{folder}/containerd.sock"
+[plugins."io.containerd.internal.v1.opt"]
+path = "{folder}/opt"
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Containerd:
+    """A running containerd."""
+
+    folder: pathlib.Path
+    commands: dict[str, pathlib.Path]
+
+    @property
+    def socket(self) -> pathlib.Path:
+        return self.folder / "containerd.sock"
+
+    async def run(self, name: str, *, uid: str, kind: str) -> None:
+        """A container with the labels that the CRI plugin gives a Pod's, and its task running."""
+        labels = ("--label", f"io.kubernetes.pod.uid={uid}", "--label", f"io.cri-containerd.kind={kind}")
+        # No cgroup of its own: none is left behind.
+        own = ("--cgroup", "", "--runc-root", str(self.folder / "runc"), "--rootfs")
+        await self.ctr(
+            "run", "--detach", "--null-io", *own, *labels, str(self.folder / "rootfs"), name, "/sleep", "600"
+        )
+
+    async def ctr(self, *arguments: str) -> str:
+        """What a `ctr` command in the namespace of the kubelet prints. Raises `AssertionError` where it fails."""
+        process = await asyncio.create_subprocess_exec(
+            str(self.commands["ctr"]), "--address", str(self.socket), "--namespace", "k8s.io", *arguments,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        out, err = await process.communicate()
+        assert process.returncode == 0, f"ctr {' '.join(arguments)}: {err.decode()}"
+        return out.decode()
+
+    async def clear(self) -> None:
+        """Nothing runs any more."""
+        names = (await self.ctr("container", "list", "--quiet")).split()
+        tasks = (await self.ctr("task", "list", "--quiet")).split()
+        for name in names:
+            if name in tasks:
+                await self.ctr("task", "delete", "--force", name)
+            await self.ctr("container", "delete", name)
+
+
+@contextlib.contextmanager
+def started() -> Iterator[Containerd]:
+    """A containerd of the tests' own. Raises `binaries.Unavailable` where its packages cannot be had."""
+    commands = debian.unpacked(debian.CONTAINERD)
+    stranger = SHIM_STATE.exists()
+    # A unix socket's path is short: pytest's folders are too deep.
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="carico-ctd-"))
+    (folder / "rootfs").mkdir()
+    shutil.copy(commands["busybox"], folder / "rootfs" / "sleep")
+    (folder / "config.toml").write_text(CONFIG.format(folder=folder))
+    folders = {str(path.parent) for path in commands.values()}
+    environment = {**os.environ, "PATH": os.pathsep.join([*folders, os.environ["PATH"]])}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [commands["containerd"], "--config", folder / "config.toml"], stdout=log, stderr=log, env=environment
+        )
+    try:
+        _until(lambda: (folder / "containerd.sock").exists() or process.poll() is not None, STARTUP_S)
+        assert process.poll() is None, (folder / "log").read_text()[-2000:]
+        yield Containerd(folder=folder, commands=commands)
+    finally:
+        process.terminate()
+        process.wait(END_S)
+        left = _processes_of(folder)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        mounts = [line for line in pathlib.Path("/proc/mounts").read_text().splitlines() if str(folder) in line]
+        if not mounts:
+            shutil.rmtree(folder)
+        if not stranger:
+            _remove_empty(SHIM_STATE)
+        assert not left, "shims outlived their containerd"
+        assert not mounts, mounts
+
+
+def _processes_of(folder: pathlib.Path) -> list[int]:
+    """Processes whose command names the folder, once those that are about to end have ended: shims."""
+
+    def find() -> list[int]:
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and os.fsencode(folder) in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+        return found
+
+    _until(lambda: not find(), END_S)
+    return find()
+
+
+def _until(wanted: object, within_s: float) -> None:
+    assert callable(wanted)
+    deadline = time.monotonic() + within_s
+    while not wanted() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def _remove_empty(folder: pathlib.Path) -> None:
+    for path in [*sorted(folder.rglob("*"), reverse=True), folder]:
+        with contextlib.suppress(OSError):
+            path.rmdir()

@@ -1,0 +1,133 @@
+"""Pods of a containerd for the suite of Pod events: the fake that replays a recorded log, and a real one."""
+
+import contextlib
+import pathlib
+import tempfile
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from carico_agent import ports, settings
+from carico_agent.churn import containerd, containerd_wire
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import settings as loader
+from tests.conformance import containerd_fake, containerd_real
+
+ABSENT = "the dissertation's recorded log is absent (CARICO_SHARED_DATA); the generated log stands in"
+DELETED = containerd_wire.Kind.DELETED
+
+
+def open_pods(socket: pathlib.Path, clock: clocks.Clock) -> ports.PodEvents:
+    """The adapter as a service opens it."""
+    argv = ["--node", "node-1", "--pod-events", "containerd", "--containerd-socket", str(socket)]
+    chosen = loader.load(settings.AgentSettings, prefix=settings.PREFIX, argv=argv, environ={}, program="test")
+    return containerd.open_pods(chosen, clock=clock)
+
+
+class FakeStage:
+    """A fake over its socket: each verb replays the log's events up to the end of what it names."""
+
+    adapter = "containerd"
+    burst = 50
+
+    def __init__(self, fake: containerd_fake.FakeContainerd, life: containerd_fake.Life, socket: pathlib.Path) -> None:
+        self.fake = fake
+        self.socket = socket
+        self._life = life
+
+    def open(self, clock: clocks.Clock) -> ports.PodEvents:
+        return open_pods(self.socket, clock)
+
+    async def create(self, uid: str) -> None:
+        self._play(self._life.create, uid)
+
+    async def start(self, uid: str) -> None:
+        if f"{uid}-sandbox" not in self.fake.containers:
+            await self.create(uid)
+        self._play(self._life.start, uid)
+
+    async def exit(self, uid: str) -> None:
+        self._play(self._life.exit, uid)
+
+    async def remove(self, uid: str) -> None:
+        if self.fake.tasks.get(f"{uid}-main") == containerd_fake.RUNNING:
+            await self.exit(uid)
+        self._play(self._life.remove, uid)
+        # Long after a Pod is gone; the log's agent did not listen to it.
+        for is_sandbox in (False, True):
+            self._play((containerd_fake.Step(at_s=0.0, kind=DELETED, is_sandbox=is_sandbox),), uid)
+
+    def _play(self, steps: tuple[containerd_fake.Step, ...], uid: str) -> None:
+        for step in steps:
+            self.fake.play(step, uid)
+
+
+class RealStage:
+    """Containers with a Pod's labels in a real containerd."""
+
+    adapter = "containerd"
+    # Each start is a runc, and two cores are slow at that.
+    burst = 25
+
+    def __init__(self, real: containerd_real.Containerd) -> None:
+        self._real = real
+        self._alive: dict[str, set[str]] = {}
+
+    def open(self, clock: clocks.Clock) -> ports.PodEvents:
+        return open_pods(self._real.socket, clock)
+
+    async def create(self, uid: str) -> None:
+        await self._run(uid, "sandbox")
+
+    async def start(self, uid: str) -> None:
+        if uid not in self._alive:
+            await self.create(uid)
+        await self._run(uid, "container")
+
+    async def exit(self, uid: str) -> None:
+        # As the CRI plugin does: the task of a container that has ended is deleted at once.
+        await self._real.ctr("task", "delete", "--force", f"{uid}-container")
+        self._alive[uid].discard("container")
+
+    async def remove(self, uid: str) -> None:
+        if "container" in self._alive[uid]:
+            await self.exit(uid)
+        await self._real.ctr("task", "delete", "--force", f"{uid}-sandbox")
+        del self._alive[uid]
+        for name in (await self._real.ctr("container", "list", "--quiet")).split():
+            if name.startswith(uid):
+                await self._real.ctr("container", "delete", name)
+
+    async def _run(self, uid: str, kind: str) -> None:
+        await self._real.run(f"{uid}-{kind}", uid=uid, kind=kind)
+        self._alive.setdefault(uid, set()).add(kind)
+
+
+def fake_stage(life: containerd_fake.Life | None) -> Any:
+    @contextlib.asynccontextmanager
+    async def stage(_: pytest.FixtureRequest) -> AsyncIterator[FakeStage]:
+        if life is None:
+            pytest.skip(ABSENT)
+        fake = containerd_fake.FakeContainerd()
+        with tempfile.TemporaryDirectory(prefix="carico-") as folder:
+            socket = pathlib.Path(folder) / "c.sock"
+            async with containerd_fake.serve(fake, socket):
+                yield FakeStage(fake, life, socket)
+
+    return stage
+
+
+@contextlib.asynccontextmanager
+async def real_stage(request: pytest.FixtureRequest) -> AsyncIterator[RealStage]:
+    """A containerd that the module's tests share."""
+    real: containerd_real.Containerd = request.getfixturevalue("real_containerd")
+    yield RealStage(real)
+    await real.clear()
+
+
+STAGES: dict[str, Any] = {
+    "containerd: recorded log": fake_stage(containerd_fake.recorded()),
+    "containerd: generated log": fake_stage(containerd_fake.generated()),
+    "containerd: real": real_stage,
+}

@@ -1,0 +1,70 @@
+"""System software for tests, from Debian's packages: unpacked into the cache of tools, installed nowhere."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+from tests.tools import binaries
+
+# What each package is wanted for.
+CONTAINERD = {
+    "containerd": ("containerd", "ctr", "containerd-shim-runc-v2"),
+    "runc": ("runc",),
+    "busybox-static": ("busybox",),
+}
+
+
+def allowed() -> str | None:
+    """Why system software is not to be started here; None where it is."""
+    if os.environ.get("CARICO_TEST_SYSTEM") != "1":
+        return "starts system software: runs only with CARICO_TEST_SYSTEM=1"
+    return None if os.geteuid() == 0 else "starts system software, which needs root"
+
+
+def unpacked(packages: dict[str, tuple[str, ...]]) -> dict[str, pathlib.Path]:
+    """The path of each command by its name, from the packages' newest versions; fetched once.
+
+    Raises `binaries.Unavailable` without apt, or where it knows no such package.
+    """
+    root = binaries.cache_dir() / f"debian-{'-'.join(sorted(packages))}"
+    if not root.exists():
+        _unpack(tuple(packages), root)
+    found = {}
+    for command in (command for commands in packages.values() for command in commands):
+        places = [root / folder / command for folder in ("usr/bin", "usr/sbin", "bin", "sbin")]
+        path = next((place for place in places if place.exists()), None)
+        if path is None:
+            raise binaries.Unavailable(f"no command {command} in {root}")
+        found[command] = path
+    return found
+
+
+def _unpack(packages: tuple[str, ...], root: pathlib.Path) -> None:
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        raise binaries.Unavailable("this is no Debian: apt-get or dpkg-deb is missing")
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=root.parent) as made:
+        folder = pathlib.Path(made)
+        # apt drops its rights to fetch; a folder of root's alone would make it warn.
+        folder.chmod(0o777)
+        fetch = ["apt-get", "--quiet", "download", *packages]
+        if _run(fetch, folder) is not None:
+            _run(["apt-get", "--quiet", "update"], folder)
+            failed = _run(fetch, folder)
+            if failed is not None:
+                raise binaries.Unavailable(failed)
+        for package in folder.glob("*.deb"):
+            failed = _run(["dpkg-deb", "--extract", str(package), str(folder / "root")], folder)
+            if failed is not None:
+                raise binaries.Unavailable(failed)
+        (folder / "root").rename(root)
+
+
+def _run(command: list[str], cwd: pathlib.Path) -> str | None:
+    """Why it failed; None where it did not."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return None
+    return f"`{' '.join(command)}` ended with {done.returncode}: {done.stderr.strip()[-300:]}"
