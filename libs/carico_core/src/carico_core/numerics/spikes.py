@@ -1,0 +1,138 @@
+"""Spikes in a sliding window, and PRONTO's Reject-Job signal made of them (dissertation 2.3.8): to compare with.
+
+The usual streaming rule for spikes is the smoothed z-score (J. P. G. van Brakel, "Robust peak detection algorithm
+using z-scores", stackoverflow.com/questions/22583391, 2014). That PRONTO uses this one is not confirmed.
+"""
+
+import collections
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from carico_core.numerics import arrays, fpca
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpikeConstants:
+    """When a value is a spike.
+
+    window: values it is compared with. threshold: standard deviations from their mean. influence: how far a spike
+    enters the window itself, 0 to 1. least_sd: what a window that stands still deviates by, in the values' unit.
+    PRONTO's own values are published nowhere. These are this project's: three seconds at 10 Hz, the threshold and the
+    influence of the rule's own example, and one hundredth of a full node.
+    """
+
+    window: int = 30
+    threshold: float = 3.5
+    influence: float = 0.5
+    least_sd: float = 0.01
+
+    def __post_init__(self) -> None:
+        if self.window < 2 or not self.threshold > 0.0 or not 0.0 <= self.influence <= 1.0 or not self.least_sd > 0.0:
+            raise ValueError(
+                "spikes: expected window >= 2, threshold > 0, influence in [0, 1] and least_sd > 0, got "
+                f"{self.window}, {self.threshold}, {self.influence}, {self.least_sd}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectConstants:
+    """When spikes reject a job.
+
+    threshold: the share of the model's strength, from -1 to 1, above which it does. PRONTO's own is published
+    nowhere; this project's says: directions with more than half of the strength spike upwards.
+    """
+
+    spikes: SpikeConstants = field(default_factory=SpikeConstants)
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not -1.0 <= self.threshold < 1.0:
+            raise ValueError(f"reject-job: expected a threshold in [-1, 1), got {self.threshold}")
+
+
+# Not PRONTO's, which are unknown.
+OURS = RejectConstants()
+
+
+class SpikeDetector:
+    """A smoothed z-score over the values of one stream."""
+
+    __slots__ = ("_constants", "_window")
+
+    def __init__(self, constants: SpikeConstants = OURS.spikes) -> None:
+        self._constants = constants
+        self._window: collections.deque[float] = collections.deque(maxlen=constants.window)
+
+    def observe(self, value: float) -> int:
+        """1 for a spike upwards, -1 for one downwards, else 0; 0 too until the window is full.
+
+        What is no number is no spike, and leaves the window as it is.
+        """
+        if not math.isfinite(value):
+            return 0
+        window, constants = self._window, self._constants
+        if len(window) < constants.window:
+            window.append(value)
+            return 0
+        mean = sum(window) / constants.window
+        variance = sum((one - mean) * (one - mean) for one in window) / constants.window
+        apart = value - mean
+        # |x - mean| > threshold x sd
+        if not abs(apart) > constants.threshold * max(math.sqrt(variance), constants.least_sd):
+            window.append(value)
+            return 0
+        # x' = influence x + (1 - influence) x'_before
+        window.append(constants.influence * value + (1.0 - constants.influence) * window[-1])
+        return 1 if apart > 0.0 else -1
+
+
+class Verdict(NamedTuple):
+    """score: spikes weighted by strength, from -1 to 1. spikes: 1, 0 or -1 per direction. rejected: no job here now."""
+
+    score: float
+    spikes: tuple[int, ...]
+    rejected: bool
+
+
+class RejectJob:
+    """PRONTO's signal: usage is projected on U, each projection's spikes count by its sigma, and too many reject.
+
+    It says whether a node is getting slower just now, never how many more Pods fit. Spikes downwards count against
+    those upwards. Only u_1 is known to point to more usage, so the sign of the others' spikes has little meaning; and
+    when two directions change places, both projections jump.
+    """
+
+    __slots__ = ("_constants", "_detectors")
+
+    def __init__(self, rank: int, constants: RejectConstants = OURS) -> None:
+        if rank < 1:
+            raise ValueError(f"reject-job: expected rank >= 1, got {rank}")
+        self._constants = constants
+        self._detectors = [SpikeDetector(constants.spikes) for _ in range(rank)]
+
+    def observe(self, y: arrays.Array, held: fpca.Centred) -> Verdict:
+        """The verdict on one more usage (d,), held to [0, 1], with the latest model, a node's own or a merged one.
+
+        A reading that is no number rejects, and leaves no trace: it must never pass for room.
+        """
+        if held.model.rank != len(self._detectors):
+            raise ValueError(f"reject-job: expected a model of rank {len(self._detectors)}, got {held.model.rank}")
+        sample = arrays.vector(y, name="reject-job usage", size=held.model.dimensions)
+        if not np.isfinite(sample).all():
+            return Verdict(score=0.0, spikes=(0,) * len(self._detectors), rejected=True)
+        # v = U^T (y - mean)
+        projections: list[float] = held.project(np.clip(sample, 0.0, 1.0)).tolist()
+        spikes = tuple(detector.observe(value) for detector, value in zip(self._detectors, projections, strict=True))
+        score = _weighted(spikes, held.model.sigma.tolist())
+        return Verdict(score=score, spikes=spikes, rejected=score > self._constants.threshold)
+
+
+def _weighted(spikes: tuple[int, ...], sigma: list[float]) -> float:
+    strength = sum(sigma)
+    if strength <= 0.0:
+        return 0.0
+    # R = sum_i s_i sigma_i / sum_i sigma_i: the share makes one threshold fit any amount of variation (ours)
+    return sum(spike * part for spike, part in zip(spikes, sigma, strict=True)) / strength
