@@ -6,6 +6,7 @@ import hypothesis
 from hypothesis import strategies
 
 from carico_agent.churn import ledger
+from carico_core.domain import recording
 
 
 def test_a_life() -> None:
@@ -89,3 +90,42 @@ def test_in_any_order_nothing_is_both_and_each_change_is_told(steps: list[tuple[
             assert uid not in book.known()
     assert not book.current(now_s + 100.0).holding
     assert all(first != second for first, second in itertools.pairwise(told))
+
+
+STEPS = strategies.lists(
+    strategies.tuples(
+        strategies.sampled_from(["created", "started", "ended", "removing", "removed"]),
+        strategies.sampled_from("abc"),
+        strategies.floats(0.0, 40.0),
+    ),
+    max_size=40,
+)
+
+
+@hypothesis.given(STEPS)
+def test_a_ledger_told_of_the_same_events_stands_the_same(steps: list[tuple[str, str, float]]) -> None:
+    book, copy, told = ledger.Ledger(), ledger.Ledger(), list[recording.PodEvent]()
+    book.on_event(lambda kind, uid, now_s: told.append(recording.PodEvent(at_s=now_s, kind=kind, uid=uid)))
+    now_s = 0.0
+    for verb, uid, pause_s in steps:
+        now_s += pause_s
+        getattr(book, verb)(uid, now_s)
+        for event in told:
+            copy.take(event)
+        told.clear()
+        for later_s in (0.0, 0.2, 31.0):
+            assert copy.current(now_s + later_s) == book.current(now_s + later_s)
+
+
+def test_what_changes_nothing_is_not_told_of() -> None:
+    book, told = ledger.Ledger(), list[recording.EventKind]()
+    book.on_event(lambda kind, uid, now_s: told.append(kind))
+    for now_s in (1.0, 2.0):
+        book.created("a", now_s)
+    for now_s in (3.0, 4.0):
+        book.started("a", now_s)
+    for now_s in (5.0, 6.0):
+        book.ended("a", now_s)
+    for now_s in (7.0, 8.0):
+        book.removed("a", now_s)
+    assert [kind.value for kind in told] == ["created", "started", "ended", "removed"]

@@ -1,7 +1,9 @@
 """What the agent needs of others, as narrow ports."""
 
 from collections.abc import Callable, Collection, Set
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+from carico_core.domain import recording
 
 
 class PodSet(Protocol):
@@ -36,6 +38,15 @@ class PodEvents(Protocol):
 
     async def run(self) -> None:
         """Never; keeps `current` up to date."""
+        ...
+
+
+@runtime_checkable
+class TellsEvents(Protocol):
+    """Pod events that can be recorded: not only which Pods run, but what happened to them."""
+
+    def on_event(self, witness: Callable[[recording.EventKind, str, float], None]) -> None:
+        """`witness` is told the kind, the Pod's UID and the time (monotonic) of each event."""
         ...
 
 

@@ -15,6 +15,7 @@ class EventKind(enum.StrEnum):
     CREATED = "created"
     STARTED = "started"
     ENDED = "ended"
+    REMOVING = "removing"
     REMOVED = "removed"
 
 

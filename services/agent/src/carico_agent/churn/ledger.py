@@ -113,6 +113,17 @@ class Ledger:
         if was_running:
             self._tell()
 
+    def take(self, event: recording.PodEvent) -> None:
+        """What another ledger told of."""
+        verbs = {
+            recording.EventKind.CREATED: self.created,
+            recording.EventKind.STARTED: self.started,
+            recording.EventKind.ENDED: self.ended,
+            recording.EventKind.REMOVING: self.removing,
+            recording.EventKind.REMOVED: self.removed,
+        }
+        verbs[event.kind](event.uid, event.at_s)
+
     def known(self) -> frozenset[str]:
         """Pods that have not been removed yet."""
         return frozenset(self._running | self._creating_s.keys() | self._removing_s.keys())
