@@ -32,16 +32,34 @@ path = "{folder}/opt"
 """
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(slots=True, kw_only=True)
 class Containerd:
-    """A running containerd."""
+    """A containerd."""
 
     folder: pathlib.Path
     commands: dict[str, pathlib.Path]
+    process: subprocess.Popen[bytes] | None = None
 
     @property
     def socket(self) -> pathlib.Path:
         return self.folder / "containerd.sock"
+
+    def start(self) -> None:
+        """Nothing, once it listens."""
+        folders = {str(path.parent) for path in self.commands.values()}
+        environment = {**os.environ, "PATH": os.pathsep.join([*folders, os.environ["PATH"]])}
+        command = [str(self.commands["containerd"]), "--config", str(self.folder / "config.toml")]
+        with (self.folder / "log").open("ab") as log:
+            self.process = process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        _until(lambda: self.socket.exists() or process.poll() is not None, STARTUP_S)
+        assert process.poll() is None, (self.folder / "log").read_text()[-2000:]
+
+    def stop(self) -> None:
+        """Nothing, once it has ended; its containers go on."""
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(END_S)
+        self.socket.unlink(missing_ok=True)
 
     async def run(self, name: str, *, uid: str, kind: str) -> None:
         """A container with the labels that the CRI plugin gives a Pod's, and its task running."""
@@ -82,19 +100,12 @@ def started() -> Iterator[Containerd]:
     (folder / "rootfs").mkdir()
     shutil.copy(commands["busybox"], folder / "rootfs" / "sleep")
     (folder / "config.toml").write_text(CONFIG.format(folder=folder))
-    folders = {str(path.parent) for path in commands.values()}
-    environment = {**os.environ, "PATH": os.pathsep.join([*folders, os.environ["PATH"]])}
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [commands["containerd"], "--config", folder / "config.toml"], stdout=log, stderr=log, env=environment
-        )
+    made = Containerd(folder=folder, commands=commands)
     try:
-        _until(lambda: (folder / "containerd.sock").exists() or process.poll() is not None, STARTUP_S)
-        assert process.poll() is None, (folder / "log").read_text()[-2000:]
-        yield Containerd(folder=folder, commands=commands)
+        made.start()
+        yield made
     finally:
-        process.terminate()
-        process.wait(END_S)
+        made.stop()
         left = _processes_of(folder)
         for pid in left:
             with contextlib.suppress(ProcessLookupError):

@@ -71,11 +71,11 @@ class RealStage:
     burst = 25
 
     def __init__(self, real: containerd_real.Containerd) -> None:
-        self._real = real
+        self.real = real
         self._alive: dict[str, set[str]] = {}
 
     def open(self, clock: clocks.Clock) -> ports.PodEvents:
-        return open_pods(self._real.socket, clock)
+        return open_pods(self.real.socket, clock)
 
     async def create(self, uid: str) -> None:
         await self._run(uid, "sandbox")
@@ -87,20 +87,20 @@ class RealStage:
 
     async def exit(self, uid: str) -> None:
         # As the CRI plugin does: the task of a container that has ended is deleted at once.
-        await self._real.ctr("task", "delete", "--force", f"{uid}-container")
+        await self.real.ctr("task", "delete", "--force", f"{uid}-container")
         self._alive[uid].discard("container")
 
     async def remove(self, uid: str) -> None:
         if "container" in self._alive[uid]:
             await self.exit(uid)
-        await self._real.ctr("task", "delete", "--force", f"{uid}-sandbox")
+        await self.real.ctr("task", "delete", "--force", f"{uid}-sandbox")
         del self._alive[uid]
-        for name in (await self._real.ctr("container", "list", "--quiet")).split():
+        for name in (await self.real.ctr("container", "list", "--quiet")).split():
             if name.startswith(uid):
-                await self._real.ctr("container", "delete", name)
+                await self.real.ctr("container", "delete", name)
 
     async def _run(self, uid: str, kind: str) -> None:
-        await self._real.run(f"{uid}-{kind}", uid=uid, kind=kind)
+        await self.real.run(f"{uid}-{kind}", uid=uid, kind=kind)
         self._alive.setdefault(uid, set()).add(kind)
 
 

@@ -14,7 +14,7 @@ import pytest
 from carico_agent import churn, ports
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import memory_kube
-from tests.conformance import containerd_real, pod_stages
+from tests.conformance import containerd_real, containerd_stages, pod_stages
 from tests.contract.kubernetes import control_planes
 from tests.tools import binaries, debian
 
@@ -303,6 +303,23 @@ class TestKubernetesAlone:
             await stage.start(uid)
             await agent.until(lambda: agent.running == {uid})
             assert agent.ended == set()
+
+
+class TestContainerdAlone:
+    """What a restart of the runtime shows; what more there is to say of odd containers is in the unit tests."""
+
+    async def test_pods_go_on_while_containerd_restarts(self, request: pytest.FixtureRequest) -> None:
+        async with containerd_stages.real_stage(request) as stage, agent_of(stage) as agent:
+            stays, comes = uids(2)
+            await stage.start(stays)
+            await agent.until(lambda: agent.running == {stays})
+            await asyncio.to_thread(stage.real.stop)
+            assert agent.running == {stays}
+            await asyncio.to_thread(stage.real.start)
+            await stage.start(comes)
+            await agent.until(lambda: agent.running == {stays, comes})
+            await stage.exit(stays)
+            await agent.until_told(lambda: agent.running == {comes})
 
 
 def test_every_adapter_is_under_conformance() -> None:

@@ -56,7 +56,7 @@ class TestDisk:
         devices = disk.parse_diskstats((PROC / kernel / "diskstats").read_bytes())
         name = "8:0" if kernel == "3.10-v1" else "254:0"
         assert devices[name] == disk.Device(busy_ms=86168, moved_bytes=(18369722 + 18953504) * 512)
-        assert len(devices) == 4
+        assert len(devices) == 2, "the disk and its partition: the others were never used"
 
     def test_it_is_the_mean_of_the_busiest_device_and_of_pressure(self, proc: pathlib.Path) -> None:
         clock = clocks.FakeClock()
@@ -78,6 +78,14 @@ class TestDisk:
             read.append(gauge.read())
             clock.advance(0.1)
         assert read == [None, None, pytest.approx(0.3)]
+
+    def test_a_machine_without_a_used_device_is_not_busy(self, proc: pathlib.Path) -> None:
+        (proc / "diskstats").write_text("7 0 loop0 0 0 0 0 0 0 0 0 0 0 0\n")
+        clock = clocks.FakeClock()
+        gauge = disk.HostBusy(proc, clock=clock)
+        assert gauge.read() is None
+        clock.advance(0.1)
+        assert gauge.read() == 0.0
 
     def test_a_device_plugged_in_is_measured_from_then_on(self, proc: pathlib.Path) -> None:
         clock = clocks.FakeClock()
@@ -256,6 +264,14 @@ class TestGpu:
                 gauge.read()
         nvml.failing = set()
         assert [gauge.read() for gauge in gauges] == [0.07, 0.5]
+
+    def test_the_fake_has_what_the_package_has(self) -> None:
+        nvml = gpu.load_nvml()
+        asked = [name for name in vars(fake_nvml.FakeNvml) if name.startswith("nvml")]
+        assert len(asked) == 5 and all(callable(getattr(nvml, name)) for name in asked)
+        assert issubclass(nvml.NVMLError, Exception)
+        assert {name for name, _ in nvml.c_nvmlUtilization_t._fields_} >= {"gpu"}
+        assert {name for name, _ in nvml.c_nvmlMemory_t._fields_} >= {"used", "total"}
 
     def test_a_machine_without_a_driver_is_told_in_one_line(self, proc: pathlib.Path) -> None:
         if pathlib.Path("/proc/driver/nvidia").exists():

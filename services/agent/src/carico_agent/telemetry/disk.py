@@ -18,7 +18,7 @@ from carico_core.runtime import clock as clocks
 SECTOR_BYTES = 512
 # major minor name, then ten fields up to the milliseconds of I/O; later kernels have more.
 _FIELDS = 13
-_SECTORS_READ, _SECTORS_WRITTEN, _BUSY_MS = 5, 9, 12
+_READS, _SECTORS_READ, _WRITES, _SECTORS_WRITTEN, _BUSY_MS = 3, 5, 7, 9, 12
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class HostBusy:
         return _most(
             counters.ratio(before[name].busy_ms, device.busy_ms, elapsed_ms)
             for name, device in found.items()
-            if name in before  # one plugged in meanwhile is measured from now on
+            if name in before  # one first used meanwhile is measured from now on
         )
 
 
@@ -119,7 +119,7 @@ def open_disk(proc: pathlib.Path, *, clock: clocks.Clock, group: cgroup_tree.Gro
 
 
 def parse_diskstats(data: bytes) -> dict[str, Device]:
-    """The devices by "major:minor".
+    """The devices that were ever used, by "major:minor"; a machine lists dozens of loop devices that were not.
 
     >>> parse_diskstats(b"254 0 vda 9 0 16 5 9 0 8 5 0 70 10\\n")
     {'254:0': Device(busy_ms=70, moved_bytes=12288)}
@@ -133,6 +133,8 @@ def parse_diskstats(data: bytes) -> dict[str, Device]:
         words = line.split()
         if len(words) < _FIELDS:
             raise port.Broken("/proc/diskstats", line)
+        if words[_READS] == words[_WRITES] == b"0":
+            continue
         sectors = _whole(words[_SECTORS_READ]) + _whole(words[_SECTORS_WRITTEN])
         found[f"{_whole(words[0])}:{_whole(words[1])}"] = Device(
             busy_ms=_whole(words[_BUSY_MS]), moved_bytes=sectors * SECTOR_BYTES
@@ -185,7 +187,7 @@ def _whole(word: bytes) -> int:
 
 
 def _most(shares: Iterable[float | None]) -> float | None:
-    """The largest; None where one has no sample, or there is none."""
+    """The largest, 0 where there is none; None where one has no sample."""
     found = list(shares)
     known = [share for share in found if share is not None]
-    return max(known) if known and len(known) == len(found) else None
+    return max(known, default=0.0) if len(known) == len(found) else None
