@@ -135,7 +135,7 @@ class _Parser:
         self._number += 1
         found = STAMP.match(line)
         if found is None:
-            raise self._error(_shown(line), f"a line as {STAMP_EXAMPLE}")
+            raise self._error(shown(line), f"a line as {STAMP_EXAMPLE}")
         at_s = self._time(found, line)
         if at_s < self._newest_s - DISORDER_S:
             raise self._error(
@@ -186,7 +186,7 @@ class _Parser:
                 self._times.append(at_s)
                 self._raw.append(sample)
                 return
-        raise self._error(_shown(line[27:]), f"a (metrics) sample as {' or '.join(one.expected for one in layouts)}")
+        raise self._error(shown(line[27:]), f"a (metrics) sample as {' or '.join(one.expected for one in layouts)}")
 
     def _filter(self, line: str, _: float) -> None:
         if found := FILTERED.search(line):
@@ -260,6 +260,7 @@ class _Open:
         )
 
 
-def _shown(text: str) -> str:
-    shown = repr(text.rstrip("\r\n"))
-    return shown if len(shown) <= 70 else f"{shown[:70]}...'"
+def shown(text: str) -> str:
+    """The beginning of a line, as an error shows it."""
+    line = repr(text.rstrip("\r\n"))
+    return line if len(line) <= 70 else f"{line[:70]}...'"
