@@ -9,7 +9,7 @@ from carico_agent import advertisement, pipeline
 from carico_agent.churn import ledger
 from carico_core.numerics.estimators import base
 from carico_core.wire import messages as wire
-from carico_twin import events, kubelet, records, telemetry
+from carico_twin import api_objects, events, kubelet, records, telemetry
 
 SAMPLE_EVERY_S = 0.1
 BATCH = 10
@@ -36,7 +36,7 @@ class TwinAgent:
         self, node: kubelet.TwinNode, options: AgentOptions, timeline: events.Timeline, rng: np.random.Generator,
         send: Callable[["TwinAgent", str, bytes], None], clock_offset_s: float,
     ) -> None:  # fmt: skip
-        self.name = node_name(node.index)
+        self.name = api_objects.node_name(node.index)
         self.node = node
         self.alive = True
         self._options = options
@@ -59,12 +59,12 @@ class TwinAgent:
 
     def created(self, record: records.PodRecord) -> None:
         """The runtime makes the Pod's container."""
-        self._classes[record.uid] = pod_class(record)
+        self._classes[record.uid] = api_objects.class_of(record)
         self._ledger.created(record.uid, self._timeline.now_s)
 
     def started(self, record: records.PodRecord) -> None:
         """The Pod's program runs."""
-        self._classes[record.uid] = pod_class(record)
+        self._classes[record.uid] = api_objects.class_of(record)
         self._ledger.started(record.uid, self._timeline.now_s)
 
     def exited(self, record: records.PodRecord) -> None:
@@ -136,16 +136,6 @@ class TwinAgent:
 
     def _wall_ns(self) -> int:
         return EPOCH_NS + self._offset_ns + round(self._timeline.now_s * 1e9)
-
-
-def node_name(index: int) -> str:
-    """The name of a node of the twin."""
-    return f"node-{index}"
-
-
-def pod_class(record: records.PodRecord) -> str:
-    """The class of a Pod: its owner, as a real Pod's."""
-    return record.job
 
 
 def node_config(node: kubelet.TwinNode, options: AgentOptions) -> base.EstimatorConfig:

@@ -29,10 +29,10 @@ class Timeline:
     def run(self, *, until_s: float, done: Callable[[], bool]) -> bool:
         """True where `done` came true before virtual time reached `until_s`; asked after each action."""
         while self._queue:
-            when_s, _, action = heapq.heappop(self._queue)
-            if when_s > until_s:
+            if self._queue[0][0] > until_s:
+                self.now_s = until_s
                 return False
-            self.now_s = when_s
+            self.now_s, _, action = heapq.heappop(self._queue)
             self.events += 1
             action()
             if done():

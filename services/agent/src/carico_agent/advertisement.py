@@ -81,14 +81,28 @@ def _estimates(spreads: dict[str, base.Spread]) -> dict[str, messages.Estimate]:
 def _classes(estimate: base.CapacityEstimate, pods: int) -> dict[str, messages.ClassCapacity] | None:
     if estimate.cost_plus is None:
         return None
-    return {name: messages.ClassCapacity(cost_plus=plus, pods=pods) for name, plus in estimate.cost_plus.items()}
+    return {
+        name: messages.ClassCapacity(cost_plus=plus, pods=_pods_of(name, estimate, pods))
+        for name, plus in estimate.cost_plus.items()
+    }
 
 
 def _evidence(state: pipeline.State) -> dict[str, messages.ClassEvidence]:
+    estimate = state.estimate
     return {
         name: messages.ClassEvidence(
-            pods=state.pods,
-            cost={dim: messages.Estimate(mean=mean, sd=math.sqrt(variance)) for dim, (mean, variance) in costs.items()},
+            pods=_pods_of(name, estimate, state.pods),
+            cost=_spreads(costs),
+            growth=_spreads((estimate.growth or {}).get(name, {})),
         )
-        for name, costs in (state.estimate.evidence or {}).items()
+        for name, costs in (estimate.evidence or {}).items()
     }
+
+
+def _pods_of(name: str, estimate: base.CapacityEstimate, pods: int) -> int:
+    """Running Pods of a class; all of them where the estimator knows no classes."""
+    return pods if estimate.class_pods is None else estimate.class_pods.get(name, 0)
+
+
+def _spreads(evidence: dict[str, base.Evidence]) -> dict[str, messages.Estimate]:
+    return {dim: messages.Estimate(mean=mean, sd=math.sqrt(variance)) for dim, (mean, variance) in evidence.items()}

@@ -125,6 +125,11 @@ class Pipeline:
         if isinstance(self._estimator, base.ByClass):
             self._estimator.follow(running)
 
+    def started(self, lead_s: float) -> None:
+        """Nothing; a Pod has started this long after the advertisement it was placed by."""
+        if isinstance(self._estimator, base.ByClass):
+            self._estimator.lead(lead_s)
+
     def update(self, *, pods: int, churning: bool) -> State | None:
         """The state after learning from the batch so far; None before the first sample."""
         if self._last is None or self._filled == 0:

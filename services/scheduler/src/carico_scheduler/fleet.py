@@ -6,7 +6,7 @@ above all), so that a decision at 10,000 nodes is a few operations on whole colu
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from carico_scheduler import snapshot as snapshots
 _LOG_MAX = 20_000
 # Classes whose free Pods are kept; past this many, all are worked out anew.
 _KEPT_CLASSES_MAX = 256
+_NONE: frozenset[str] = frozenset()
 
 
 class Fleet:
@@ -141,20 +142,21 @@ class Fleet:
             stale.clear()
         return values
 
-    def is_admitting(self, name: str, now_s: float) -> bool:
-        """True where the node can take a Pod, typical or of a class looked at, by advertisement and reservations."""
+    def admits(self, name: str, now_s: float) -> Set[str]:
+        """The classes looked at of which the node can take a Pod, by advertisement and reservations; "" the typical."""
         slot = self._slots.get(name)
         if slot is None:
-            return False
+            return _NONE
         c = self._columns
         if not (
             now_s - c["sampled_s"].item(slot) <= self.policy.ageing_s
             and now_s - c["uncovered_since_s"].item(slot) <= self.policy.suspect_after_s
         ):
-            return False
+            return _NONE
         row = self.row(slot)
         least = self.policy.threshold
-        return row.typical_free() >= least or any(row.free_for(pod_class) >= least for pod_class in self._free)
+        found = {pod_class for pod_class in self._free if row.free_for(pod_class) >= least}
+        return found | {""} if row.typical_free() >= least else found
 
     def row(self, slot: int) -> snapshots.NodeRow:
         """One node as it is now."""

@@ -114,11 +114,11 @@ class State:
             return
         # Only Pods that found no room are worth asking for; it is the dearest part of taking one in.
         asked = self.queue.is_parked
-        was_admitting = asked and self.fleet.is_admitting(node, now_s)
+        before = self.fleet.admits(node, now_s) if asked else frozenset()
         if self.ledger.cover(node, heard.advertisement.covers, now_s):
             self.fleet.put_load(node, self.ledger.load(node))
         self.fleet.put_advertisement(heard.advertisement, heard.sampled_s)
-        if asked and not was_admitting and self.fleet.is_admitting(node, now_s):
+        if asked and not self.fleet.admits(node, now_s) <= before:
             self.queue.unpark()
 
     def assume(self, waiting: queues.Waiting, node: str, now_s: float) -> None:

@@ -2,10 +2,9 @@
 
 import random
 
-from carico_core.domain import cluster as objects
 from carico_core.wire import subjects
 from carico_scheduler import cycle, intake, policy, state
-from carico_twin import agents, records
+from carico_twin import api_objects, records
 from carico_twin.schedulers import port
 
 BINDS_A_CYCLE = 32
@@ -22,13 +21,14 @@ class Carico:
         self.dropped: dict[str, int] = {}
         self._cycle = cycle.Cycle(rules)
         self._records: dict[str, records.PodRecord] = {}
-        self.state.put_nodes(_node(index, cores=node.machine.hardware.cores, size=node.machine.hardware.memory_bytes)
-                             for index, node in enumerate(cluster.nodes))  # fmt: skip
+        for index, node in enumerate(cluster.nodes):
+            hardware = node.machine.hardware
+            self.state.put_node(api_objects.node(index, cores=hardware.cores, size=hardware.memory_bytes))
 
     def offer(self, record: records.PodRecord) -> None:
         """A Pod waits for a node."""
         self._records[record.uid] = record
-        self.state.put_pod(_pod(record), self._cluster.now_s)
+        self.state.put_pod(api_objects.pod(record), self._cluster.now_s)
 
     def ended(self, record: records.PodRecord) -> None:
         """The API shows the Pod as terminal."""
@@ -58,26 +58,8 @@ class Carico:
         node = int(name.rpartition("-")[2])
         overrun = placed.free is None or placed.free < self._rules.threshold
         self._cluster.bind(record, node, overrun=overrun)
-        self.state.put_pod(_pod(record, node=name), now_s)
+        self.state.put_pod(api_objects.pod(record, node=name), now_s)
         self.state.confirm(uid)
 
     def _dropped(self, subject: str, reason: str, detail: str) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
-
-
-def _pod(record: records.PodRecord, node: str | None = None) -> objects.Pod:
-    return objects.Pod(
-        namespace="default", name=record.uid, uid=record.uid, resource_version="1",
-        scheduler_name=objects.SCHEDULER_NAME, node_name=node, phase="Pending", priority=0,
-        created_at_s=record.created_s, deleting=False, labels={}, node_selector={}, tolerations=(),
-        owner=objects.Owner(kind="Job", name=agents.pod_class(record), uid=record.job), image="twin",
-        is_baseline=False, request_cores=0.0, request_bytes=0.0, unsupported=(),
-    )  # fmt: skip
-
-
-def _node(index: int, *, cores: float, size: float) -> objects.Node:
-    return objects.Node(
-        name=agents.node_name(index), uid=str(index), resource_version="1", labels={}, taints=(), unschedulable=False,
-        ready=True, deleting=False, allocatable_cores=cores, allocatable_bytes=size,
-        pod_limit=objects.DEFAULT_POD_LIMIT,
-    )  # fmt: skip

@@ -107,7 +107,8 @@ class CapacityEstimate:
     mode: which equation made it. baseline, cost: per dimension, of the node without workload and of one Pod.
     headroom: per dimension what is free below the ceiling (negative above it). cost_plus: per class and dimension a
     Pod's cost plus its risk. limit: most Pods for now. evidence: per class and dimension what this node alone has
-    measured. In physical units; the scalar estimators have one dimension "signal", without unit, and no headroom.
+    measured. class_pods: running Pods by class. growth: as evidence, of what a Pod grows by a second.
+    In physical units; the scalar estimators have one dimension "signal", without unit, and no headroom.
     """
 
     capacity: float
@@ -121,6 +122,8 @@ class CapacityEstimate:
     cost_plus: dict[str, dict[str, float]] | None = None
     limit: int | None = None
     evidence: dict[str, dict[str, Evidence]] | None = None
+    class_pods: dict[str, int] | None = None
+    growth: dict[str, dict[str, Evidence]] | None = None
 
 
 class Estimator(Protocol):
@@ -149,6 +152,10 @@ class ByClass(Protocol):
 
     def use(self, model: messages.GlobalModel) -> None:
         """Take in what the cluster has measured of each class."""
+        ...
+
+    def lead(self, lead_s: float) -> None:
+        """Take in how long after the advertisement it was placed by a Pod has started."""
         ...
 
 

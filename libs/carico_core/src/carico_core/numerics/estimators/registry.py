@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from carico_core.numerics.estimators import base, delta, dual, joint, vector
+from carico_core.numerics.estimators import base, delta, dual, footprint, joint, vector
 
 # Each takes the node's facts and, where they are not to be its defaults, its own constants.
 ESTIMATORS: dict[str, Callable[..., base.Estimator]] = {
@@ -10,6 +10,7 @@ ESTIMATORS: dict[str, Callable[..., base.Estimator]] = {
     "dual": dual.Dual,
     "joint": joint.Joint,
     "vector": vector.Vector,
+    "footprint": footprint.Footprint,
 }
 
 

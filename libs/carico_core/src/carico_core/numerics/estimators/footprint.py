@@ -1,0 +1,382 @@
+"""`footprint`: what a Pod of each class costs in every dimension, when it ends, and how it grows (ours, the default).
+
+The steps are those of the design, section 7. `vector` is the same idea for a single class.
+"""
+
+import collections
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from carico_core.domain import messages
+from carico_core.numerics import arrays
+from carico_core.numerics.estimators import base, class_costs, counts, lives, resource, start_lag
+
+# Classes held by a node: more than it can tell apart; the one that ran least recently gives way.
+CLASSES_HELD = 16
+# Classes advertised besides, that other nodes have measured: those with most Pods.
+CLASSES_TOLD = 48
+# A filtered count that is this close below a whole Pod is that Pod: the filter only ever approaches it.
+NEARLY_ONE_POD = 0.1
+# Pods by which the count may run ahead of what telemetry shows before the estimate counts as predicted.
+AHEAD_PODS = 0.5
+# Dimensions that a Pod holds rather than uses at a rate.
+STOCKS = frozenset({"memory", "gpu_memory"})
+# From an advertisement's stamp to the start of a Pod placed by it, until some have been measured: half of the second
+# between two, 0.1 s on the bus and in the API, and the runtime's median of 0.55 s.
+UNKNOWN_LEAD_S = 1.1
+_LEAD_GAIN = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FootprintConstants:
+    """Switches and numbers beside those of each dimension (class_costs.CostConstants).
+
+    by_class: False puts all Pods into one class. federated: peers' evidence is used. risk_sd: standard deviations
+    added to a cost. look_ahead: share of the learnt lead that is looked ahead, 0 none. growth: by which factor an
+    unmeasured load may grow at once, 0: without bound. unknown_per_core: divided into the cores, the Pods a node may
+    always run. start_lag_s, peak_half_life_s: see `vector`.
+    """
+
+    by_class: bool = True
+    federated: bool = True
+    risk_sd: float = 1.0
+    look_ahead: float = 1.0
+    growth: float = 2.0
+    unknown_per_core: float = 1.7
+    start_lag_s: float = 0.2
+    measure_start_lag: bool = True
+    peak_half_life_s: float = 600.0
+    censored: bool = True
+    per_dimension: class_costs.CostConstants = field(default_factory=class_costs.CostConstants)
+
+
+DEFAULT = FootprintConstants()
+
+
+class Footprint:
+    """One `ClassCosts` per dimension, a filtered count per class, and the lives of Pods."""
+
+    __slots__ = (
+        "_classes", "_config", "_constants", "_costs", "_counts", "_followed", "_full", "_lag", "_lead_s", "_lives",
+        "_own_evidence", "_peak_pods", "_peers", "_ticked", "_ticked_once", "_typical",
+    )  # fmt: skip
+
+    def __init__(self, config: base.EstimatorConfig, constants: FootprintConstants = DEFAULT) -> None:
+        self._config = config
+        self._constants = constants
+        self._costs = [
+            class_costs.ClassCosts(facts, constants.per_dimension, grows=dim in STOCKS)
+            for dim, facts in zip(config.dims, resource.facts_of(config), strict=True)
+        ]
+        self._full = counts.FullShare(len(config.dims), full_from=base.CENSORED_FROM)
+        self._lag = start_lag.StartLag(constants.start_lag_s) if constants.measure_start_lag else None
+        self._lives = lives.Lives()
+        # Classes held, the one that ran least recently first.
+        self._classes: collections.OrderedDict[str, counts.FilteredCount] = collections.OrderedDict()
+        self._counts: collections.Counter[str] = collections.Counter()
+        # Whether classes are told; until they are, all Pods are of one.
+        self._followed = False
+        self._ticked = False
+        self._ticked_once = False
+        self._peak_pods = 0.0
+        self._lead_s = UNKNOWN_LEAD_S
+        # The cluster's classes besides those held, and how many Pods of each class run in it.
+        self._peers: dict[str, int] = {}
+        self._typical: dict[str, float] = {}
+        self._own_evidence: dict[str, dict[str, base.Evidence]] = {}
+
+    def follow(self, running: Mapping[str, str]) -> None:
+        """Which workload Pods run now (UID to class), at each change."""
+        self._followed = True
+        self._take(running if self._constants.by_class else dict.fromkeys(running, base.ALL_PODS))
+
+    def _take(self, named: Mapping[str, str]) -> None:
+        self._lives.follow(named)
+        self._counts = self._lives.counts()
+        for name in self._counts:
+            if name not in self._classes:
+                self._classes[name] = self._new_count()
+            self._classes.move_to_end(name)
+        self._drop_least_recent()
+        for each in self._costs:
+            each.hold(sorted(self._classes))
+
+    def lead(self, lead_s: float) -> None:
+        """A Pod has started this long after the stamp of the advertisement it was placed by."""
+        if 0.0 <= lead_s <= base.MAX_INTERVAL_S:
+            self._lead_s += _LEAD_GAIN * (lead_s - self._lead_s)
+
+    def use(self, model: messages.GlobalModel) -> None:
+        """What the cluster has measured, less what this node contributed to it."""
+        self._typical = {name: float(found.pods) for name, found in model.evidence.items() if found.pods > 0}
+        if not self._constants.federated:
+            return
+        largest = sorted(model.evidence, key=lambda name: (-model.evidence[name].pods, name))[:CLASSES_TOLD]
+        self._peers = {name: model.evidence[name].pods for name in largest}
+        for dim, each in zip(self._config.dims, self._costs, strict=True):
+            each.hear(
+                {
+                    name: found
+                    for name in model.evidence
+                    if (found := self._without_own(name, dim, model.evidence[name])) is not None
+                }
+            )
+
+    def tick(self, sample_y: arrays.Array, gains: arrays.Array, pods: int, dt_s: float) -> None:
+        """Step 1: take each class's count through each dimension's filter, at the sample's own gains."""
+        steps: list[float] = gains.tolist()
+        if len(steps) != len(self._config.dims) or not all(map(math.isfinite, steps)):
+            return
+        self._count(pods)
+        elapsed_s = base.elapsed(dt_s)
+        samples: list[float] = sample_y.tolist()
+        self._full.tick(samples, steps)
+        for name, count in self._classes.items():
+            count.tick(steps, float(self._counts[name]), elapsed_s)
+        if self._lag is not None:
+            self._lag.tick(steps[0], float(self._counts.total()), elapsed_s)
+        cpu = samples[0] if math.isfinite(samples[0]) else 1.0
+        self._lives.tick(min(max(cpu, 0.0), 1.0), elapsed_s)
+        self._ticked = self._ticked_once = True
+
+    def update(self, observation: base.Observation) -> base.CapacityEstimate:
+        """The estimate after learning from one more second."""
+        usages, whole = base.usage(observation.y)
+        if not self._ticked:
+            self.tick(observation.y, observation.gains, observation.pods, observation.dt_s)
+        self._ticked = False
+        if whole:
+            self._learn(usages, base.elapsed(observation.dt_s))
+            self._own_evidence = self._evidence()
+        return self.estimate(observation)
+
+    def estimate(self, observation: base.Observation) -> base.CapacityEstimate:
+        """Steps 7 to 12: what fits below every ceiling, per class and for the typical Pod."""
+        usages, _ = base.usage(observation.y)
+        counted = self._counted(observation.pods)
+        dims = self._config.dims
+        full = self._full.full(usages)
+        headroom = [
+            self._headroom(index, usage, counted, full=end)
+            for index, (usage, end) in enumerate(zip(usages, full, strict=True))
+        ]
+        plus = self._cost_plus()
+        typical = self._typical_cost(plus)
+        limit = self._limit(observation.peak_pods_per_core)
+        pods = float(sum(counted.values()))
+        closed = any(usage >= guard for usage, guard in zip(usages, self._config.guard.tolist(), strict=True))
+        capacity, index = self._admit(headroom, typical, pods, limit, closed=closed)
+        tightest = 0 if index is None else index
+        spreads = [self._mean_cost(each) for each in self._costs]
+        noise = self._costs[tightest].noise
+        shown = sum(count.values[0] for count in self._classes.values())
+        return base.CapacityEstimate(
+            capacity=capacity,
+            # To first order: sd(H / c+)^2 = (sd_H^2 + (H / c+)^2 sd_c^2) / c+^2
+            capacity_sd=min(
+                math.hypot(noise, capacity * spreads[tightest][1]) / typical[tightest], self._config.capacity_cap
+            ),
+            bottleneck=None if index is None else dims[index],
+            mode=self._mode(full, pods - shown),
+            baseline={dim: each.baseline_spread for dim, each in zip(dims, self._costs, strict=True)},
+            cost=dict(zip(dims, spreads, strict=True)),
+            filtered_pods=shown,
+            headroom=dict(zip(dims, headroom, strict=True)),
+            cost_plus={name: dict(zip(dims, costs, strict=True)) for name, costs in plus.items()},
+            limit=limit,
+            evidence=self._evidence() or None,
+            class_pods=dict(counted),
+            growth=self._growth_evidence() or None,
+        )
+
+    def _count(self, pods: int) -> None:
+        """Without word of classes the count is all there is: every Pod of one class."""
+        if self._followed:
+            return
+        wanted = min(max(pods, 0), self._config.pod_limit)
+        if wanted != self._counts.total():
+            self._take({f"#{number}": base.ALL_PODS for number in range(wanted)})
+
+    def _counted(self, pods: int) -> Mapping[str, int]:
+        """Running Pods by class."""
+        return self._counts if self._followed else {base.ALL_PODS: min(max(pods, 0), self._config.pod_limit)}
+
+    def _learn(self, usages: list[float], dt_s: float) -> None:
+        full = self._full.full(usages)
+        if self._lag is not None:
+            level = usages[0] * self._costs[0].scale
+            lag_s = self._lag.judge(level, informative=not full[0], dt_s=dt_s)
+            for count in self._classes.values():
+                count.start_lag_s = lag_s
+        ages_s = self._lives.sums_of_ages_s()
+        for index, (each, usage, end) in enumerate(zip(self._costs, usages, full, strict=True)):
+            shown = {name: count.values[index] for name, count in self._classes.items()}
+            each.learn(usage, shown, ages_s, censored=end and self._constants.censored, dt_s=dt_s)
+        keep = 0.5 ** (dt_s / self._constants.peak_half_life_s)
+        shown_pods = sum(count.values[0] for count in self._classes.values())
+        self._peak_pods = max(self._peak_pods * keep, shown_pods)
+
+    def _headroom(self, index: int, usage: float, counted: Mapping[str, int], *, full: bool) -> float:
+        """H = ceiling S - now + borrow - growth."""
+        each, dim = self._costs[index], self._config.dims[index]
+        level = usage * each.scale
+        ahead = {name: float(count) for name, count in counted.items()}
+        for name, count in self._classes.items():
+            ahead[name] = ahead.get(name, 0.0) - count.values[index]
+        # now = Y + sum c (n - x): Pods not shown yet are added, those that have left but still show are taken out.
+        now = level + each.expected(ahead)
+        if full:
+            # A full node reads the same whatever is on it: the model knows better where it says more.
+            now = max(now, each.floor + each.expected(counted))
+        now = max(now, min(level, each.floor))
+        headroom = float(self._config.ceiling[index]) * each.scale - now
+        if dim == self._config.dims[0]:
+            headroom += self._borrow(usage)
+        if each.grows:
+            headroom -= sum(self._growth_left(each, name) for name in counted)
+        return headroom
+
+    def _borrow(self, usage: float) -> float:
+        """CPU that running Pods are expected to give back before a Pod placed now has started."""
+        ceiling = float(self._config.ceiling[0])
+        # h = l x min(r, .5 / ceiling), in CPU share
+        span = self._constants.look_ahead * self._lead_s * min(lives.speed(usage), 0.5 / ceiling)
+        ending = {name: self._lives.ending_within(name, span) for name in self._counts}
+        return self._costs[0].expected(ending)
+
+    def _growth_left(self, each: class_costs.ClassCosts, name: str) -> float:
+        growth = each.cautious_growth(name)
+        if growth <= 0.0:
+            return 0.0
+        longest_s = self._lives.longest_s(name)
+        # sum of g+ (D - age)
+        return growth * sum(max(0.0, longest_s - age_s) for age_s in self._lives.ages_s(name))
+
+    def _cost_plus(self) -> dict[str, list[float]]:
+        """c+ per class and dimension: of the classes held, of those that peers measured, and of a new one."""
+        names = [*self._classes, *(name for name in self._peers if name not in self._classes)]
+        plus = {name: [self._plus(each, name) for each in self._costs] for name in names}
+        plus[messages.NEW_CLASS] = [self._plus(each, messages.NEW_CLASS) for each in self._costs]
+        return plus
+
+    def _plus(self, each: class_costs.ClassCosts, name: str) -> float:
+        mean, spread = each.cost(name) if name in self._classes else each.unheld(name)
+        # c+ = c + 1 sd, and what it will grow by in the longest life: c+ + g+ D
+        plus = mean + self._constants.risk_sd * spread
+        return plus + each.cautious_growth(name) * self._lives.longest_s(name)
+
+    def _typical_cost(self, plus: Mapping[str, list[float]]) -> list[float]:
+        """c+ weighted by the running Pods of each class in the cluster; of a new class where none runs."""
+        known = {
+            name: weight for name, weight in (self._typical or self._counts).items() if name in plus and weight > 0
+        }
+        total = sum(known.values())
+        if total <= 0.0:
+            return plus[messages.NEW_CLASS]
+        return [
+            sum(weight * plus[name][index] for name, weight in known.items()) / total
+            for index in range(len(self._costs))
+        ]
+
+    def _limit(self, peak_pods_per_core: float) -> int:
+        cores, constants = self._config.cores, self._constants
+        most = float(self._config.pod_limit)
+        if constants.growth > 0.0:
+            peak = peak_pods_per_core if math.isfinite(peak_pods_per_core) else 0.0
+            # n + new <= max(cores / 1.7, 2 x (largest filtered count per core seen in the cluster) x cores)
+            grown = constants.growth * max(peak * cores, self._peak_pods)
+            most = min(most, max(cores / constants.unknown_per_core, grown) + NEARLY_ONE_POD)
+        return max(1, math.floor(most))
+
+    def _admit(
+        self, headroom: list[float], typical: list[float], pods: float, limit: int, *, closed: bool
+    ) -> tuple[float, int | None]:
+        # capacity = min_i H_i / c+_i, at most limit - n
+        rooms = [max(0.0, room) / cost for room, cost in zip(headroom, typical, strict=True)]
+        index: int | None = min(range(len(rooms)), key=rooms.__getitem__)
+        capacity = min(rooms)
+        if pods == 0.0 and not closed and capacity < 1.0:
+            # An empty node takes one, or work larger than every node would wait for ever.
+            capacity = 1.0
+        most = max(0.0, min(limit - pods, self._config.capacity_cap))
+        return (most, None) if capacity > most else (capacity, index)
+
+    def _mean_cost(self, each: class_costs.ClassCosts) -> base.Spread:
+        """(mean, sd) of the cost of a Pod of those that show on this node; of a new one where none does."""
+        shown = {name: count.values[0] for name, count in self._classes.items()}
+        total = sum(shown.values())
+        if total <= 0.0:
+            return each.unheld(messages.NEW_CLASS)
+        parts = [(count / total, each.cost(name)) for name, count in shown.items()]
+        return sum(share * cost[0] for share, cost in parts), sum(share * cost[1] for share, cost in parts)
+
+    def _mode(self, full: list[bool], ahead: float) -> base.Mode:
+        if any(full):
+            return "saturated"
+        if not any(each.measured for each in self._costs):
+            return "warming"
+        return "predicted" if abs(ahead) > AHEAD_PODS else "measured"
+
+    def _evidence(self) -> dict[str, dict[str, base.Evidence]]:
+        found: dict[str, dict[str, base.Evidence]] = {}
+        for dim, each in zip(self._config.dims, self._costs, strict=True):
+            for name in self._classes:
+                evidence = each.evidence(name)
+                if evidence is not None:
+                    found.setdefault(name, {})[dim] = evidence
+        return found
+
+    def _growth_evidence(self) -> dict[str, dict[str, base.Evidence]]:
+        found: dict[str, dict[str, base.Evidence]] = {}
+        for dim, each in zip(self._config.dims, self._costs, strict=True):
+            for name in self._classes:
+                evidence = each.growth_evidence(name)
+                if evidence is not None:
+                    found.setdefault(name, {})[dim] = evidence
+        return found
+
+    def _without_own(
+        self, name: str, dim: str, fused: messages.ClassEvidence
+    ) -> tuple[base.Evidence, base.Evidence | None] | None:
+        """The cluster's evidence of a class without this node's part in it; None where nobody else has any."""
+        if dim not in fused.cost:
+            return None
+        share = self._constants.per_dimension.between_nodes
+        cost = fused.cost[dim]
+        own = self._own_evidence.get(name, {}).get(dim)
+        others = _less(cost, own, share)
+        if others is None:
+            return None
+        growth = fused.growth.get(dim)
+        return others, None if growth is None else (growth.mean, growth.sd**2)
+
+    def _new_count(self) -> counts.FilteredCount:
+        lag_s = self._constants.start_lag_s if self._lag is None else self._lag.value_s
+        made = counts.FilteredCount(len(self._config.dims), start_lag_s=lag_s)
+        if self._ticked_once:
+            # The node is known: this class begins with none, so that its first Pods show as late as others do.
+            made.tick([1.0] * len(self._config.dims), 0.0, 0.0)
+        return made
+
+    def _drop_least_recent(self) -> None:
+        for name in [name for name in self._classes if not self._counts[name]]:
+            if len(self._classes) <= CLASSES_HELD:
+                return
+            del self._classes[name]
+            self._lives.forget(name)
+
+
+def _less(fused: messages.Estimate, own: base.Evidence | None, share: float) -> base.Evidence | None:
+    """A fused mean and variance with one part taken out: weights 1 / (v + (0.2 c)^2) add up."""
+    variance = fused.sd**2
+    if own is None:
+        return fused.mean, variance
+    if variance <= 0.0:
+        return None
+    whole = 1.0 / variance
+    part = 1.0 / (own[1] + (share * own[0]) ** 2)
+    # What is left must be more than rounding and a message's delay can make.
+    if part > 0.95 * whole:
+        return None
+    return (fused.mean * whole - own[0] * part) / (whole - part), 1.0 / (whole - part)
