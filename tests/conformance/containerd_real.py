@@ -3,11 +3,15 @@
 import asyncio
 import contextlib
 import dataclasses
+import hashlib
+import io
+import json
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
+import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,12 +28,26 @@ version = 2
 root = "{folder}/root"
 state = "{folder}/state"
 plugin_dir = "{folder}/plugins"
-disabled_plugins = ["io.containerd.grpc.v1.cri"]
 [grpc]
 address = "{folder}/containerd.sock"
 [plugins."io.containerd.internal.v1.opt"]
 path = "{folder}/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{image}"
+restrict_oom_score_adj = true
+disable_apparmor = true
+disable_tcp_service = true
+stream_server_port = "0"
+[plugins."io.containerd.grpc.v1.cri".cni]
+conf_dir = "{folder}/cni"
+bin_dir = "{folder}/cni"
+[plugins."io.containerd.grpc.v1.cri".containerd]
+snapshotter = "native"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
 """
+# Built here: nothing is pulled.
+IMAGE = "carico.invalid/sleep:1"
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -80,6 +98,12 @@ class Containerd:
         assert process.returncode == 0, f"ctr {' '.join(arguments)}: {err.decode()}"
         return out.decode()
 
+    async def import_image(self) -> None:
+        """Nothing, once containerd has `IMAGE`: one static command on nothing."""
+        archive = self.folder / "image.tar"
+        _write_image(archive, self.commands["busybox"])
+        await self.ctr("images", "import", "--snapshotter", "native", str(archive))
+
     async def clear(self) -> None:
         """Nothing runs any more."""
         names = (await self.ctr("container", "list", "--quiet")).split()
@@ -99,7 +123,7 @@ def started() -> Iterator[Containerd]:
     folder = pathlib.Path(tempfile.mkdtemp(prefix="carico-ctd-"))
     (folder / "rootfs").mkdir()
     shutil.copy(commands["busybox"], folder / "rootfs" / "sleep")
-    (folder / "config.toml").write_text(CONFIG.format(folder=folder))
+    (folder / "config.toml").write_text(CONFIG.format(folder=folder, image=IMAGE))
     made = Containerd(folder=folder, commands=commands)
     try:
         made.start()
@@ -110,13 +134,33 @@ def started() -> Iterator[Containerd]:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        mounts = [line for line in pathlib.Path("/proc/mounts").read_text().splitlines() if str(folder) in line]
-        if not mounts:
-            shutil.rmtree(folder)
+        lines = pathlib.Path("/proc/mounts").read_text().splitlines()
+        mounts = [line.split()[1] for line in lines if str(folder) in line.split()[1]]
+        for mount in reversed(mounts):
+            subprocess.run(["umount", "--lazy", mount], check=False)
+        shutil.rmtree(folder)
         if not stranger:
             _remove_empty(SHIM_STATE)
         assert not left, "shims outlived their containerd"
         assert not mounts, mounts
+
+
+def _write_image(archive: pathlib.Path, command: pathlib.Path) -> None:
+    """An image as `docker save` writes it."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        tar.add(command, "sleep")
+    layers = {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer.getvalue()).hexdigest()}"]}
+    entry = {"Entrypoint": ["/sleep", "600"]}
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
+    config = json.dumps({"architecture": machine, "os": "linux", "config": entry, "rootfs": layers}).encode()
+    name = f"{hashlib.sha256(config).hexdigest()}.json"
+    manifest = json.dumps([{"Config": name, "RepoTags": [IMAGE], "Layers": ["layer.tar"]}]).encode()
+    with tarfile.open(archive, "w") as tar:
+        for path, data in ((name, config), ("layer.tar", layer.getvalue()), ("manifest.json", manifest)):
+            entry_of = tarfile.TarInfo(path)
+            entry_of.size = len(data)
+            tar.addfile(entry_of, io.BytesIO(data))
 
 
 def _processes_of(folder: pathlib.Path) -> list[int]:

@@ -12,7 +12,7 @@ from carico_agent import ports, settings
 from carico_agent.churn import containerd, containerd_wire
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import settings as loader
-from tests.conformance import containerd_fake, containerd_real
+from tests.conformance import containerd_cri, containerd_fake, containerd_real
 
 ABSENT = "the dissertation's recorded log is absent (CARICO_SHARED_DATA); the generated log stands in"
 DELETED = containerd_wire.Kind.DELETED
@@ -68,7 +68,7 @@ class RealStage:
 
     adapter = "containerd"
     # Each start is a runc, and two cores are slow at that.
-    burst = 25
+    burst = 15
 
     def __init__(self, real: containerd_real.Containerd) -> None:
         self.real = real
@@ -104,6 +104,34 @@ class RealStage:
         self._alive.setdefault(uid, set()).add(kind)
 
 
+class CriStage:
+    """Pods in a real containerd, made as a kubelet makes them."""
+
+    adapter = "containerd"
+    burst = 15
+
+    def __init__(self, real: containerd_real.Containerd, cri: containerd_cri.Cri) -> None:
+        self._real = real
+        self._cri = cri
+
+    def open(self, clock: clocks.Clock) -> ports.PodEvents:
+        return open_pods(self._real.socket, clock)
+
+    async def create(self, uid: str) -> None:
+        await self._cri.run_sandbox(uid)
+
+    async def start(self, uid: str) -> None:
+        if uid not in self._cri.sandboxes:
+            await self.create(uid)
+        await self._cri.run_container(uid)
+
+    async def exit(self, uid: str) -> None:
+        await self._cri.stop_container(uid)
+
+    async def remove(self, uid: str) -> None:
+        await self._cri.remove(uid)
+
+
 def fake_stage(life: containerd_fake.Life | None) -> Any:
     @contextlib.asynccontextmanager
     async def stage(_: pytest.FixtureRequest) -> AsyncIterator[FakeStage]:
@@ -126,8 +154,18 @@ async def real_stage(request: pytest.FixtureRequest) -> AsyncIterator[RealStage]
     await real.clear()
 
 
+@contextlib.asynccontextmanager
+async def cri_stage(request: pytest.FixtureRequest) -> AsyncIterator[CriStage]:
+    """The same containerd by its CRI."""
+    real: containerd_real.Containerd = request.getfixturevalue("real_containerd")
+    await real.import_image()
+    async with containerd_cri.connect(real) as cri:
+        yield CriStage(real, cri)
+
+
 STAGES: dict[str, Any] = {
     "containerd: recorded log": fake_stage(containerd_fake.recorded()),
     "containerd: generated log": fake_stage(containerd_fake.generated()),
     "containerd: real": real_stage,
+    "containerd: real, as a kubelet drives it": cri_stage,
 }
