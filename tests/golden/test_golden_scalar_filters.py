@@ -1,7 +1,7 @@
 """The author's other two filters, in the same recorded logs: `delta` replayed, `joint` by the covariances it printed.
 
-The logged two-state filter computed each state from the one before the last, so its estimates cannot be replayed by a
-filter that works. Its covariances do not depend on the state, and the log prints them to all digits.
+The logged two-state filter computed each state from the one before the last, which a test here shows, so its estimates
+cannot be replayed by a filter that works. Its covariances, printed to all digits, can.
 """
 
 import dataclasses
@@ -23,8 +23,10 @@ MATRIX = rf"\[\[{NUMBER} {NUMBER}\] \[{NUMBER} {NUMBER}\]\]"
 START = re.compile(rf"instantiated kalman filter: &\{{x:\[{NUMBER}\] P:{NUMBER} Q:{NUMBER} R:{NUMBER}\}}")
 COVARIANCE = re.compile(rf"\(kalman\) P: {MATRIX}")
 NOISE = re.compile(rf"\(kalman\) Q: {MATRIX}")
+STATE = re.compile(rf"\(kalman-2d\) capacity: {NUMBER} cost: {NUMBER}")
+LEVEL = re.compile(rf"\(calc-signal\) signal = {NUMBER}")
 SURPRISE = re.compile(rf"\(kalman\) v: {NUMBER}")
-# e^2 / S is logged with four decimals.
+# e^2 / S is logged with four decimals, as is the signal.
 SURPRISE_PRECISION = 5e-5
 
 Between: TypeAlias = Literal["nothing", "idle", "full"]
@@ -37,6 +39,8 @@ class Step:
     covariance: agent_log.Array
     noise: agent_log.Array
     surprise: float
+    level: float
+    state: agent_log.Array
     pods: float
     between: Between
 
@@ -124,7 +128,8 @@ def two_state_steps(lines: list[str]) -> Iterator[Step]:
     """Every update with Pods; without them the filter prints no covariance."""
     covariance = noise = None
     between: Between = "idle"
-    surprise = 0.0
+    surprise, level = 0.0, 0.0
+    state: agent_log.Array = np.empty(0)
     for line in lines:
         if found := COVARIANCE.search(line):
             covariance = agent_log.numbers(found).reshape(2, 2)
@@ -132,10 +137,14 @@ def two_state_steps(lines: list[str]) -> Iterator[Step]:
             noise = agent_log.numbers(found).reshape(2, 2)
         elif found := SURPRISE.search(line):
             surprise = float(found[1])
+        elif found := LEVEL.search(line):
+            level = float(found[1])
+        elif found := STATE.search(line):
+            state = agent_log.numbers(found)
         elif found := agent_log.PODS.search(line):
             pods = float(found[1])
             if covariance is not None and noise is not None:
-                yield Step(covariance, noise, surprise, pods, between)
+                yield Step(covariance, noise, surprise, level, state, pods, between)
                 between = "nothing"
             else:
                 # A full reading is skipped: its Pod count is printed, a covariance is not.
@@ -172,6 +181,26 @@ def test_the_two_state_constants_give_the_logged_covariances(name: str) -> None:
     assert compared >= 25
     # One logged update, for a reason the log does not show, changed the noise and not the covariance.
     assert thrown_away <= 1
+
+
+@pytest.mark.parametrize("name", ["two-filter-comparison", "one-filter-comparison"])
+def test_the_logged_filter_computed_each_state_from_the_one_before_the_last(name: str) -> None:
+    steps = list(two_state_steps(recorded(name)))
+    stale, proper = [], []
+    for first, second, third in zip(steps, steps[1:], steps[2:], strict=False):
+        if second.between != "nothing" or third.between != "nothing":
+            continue
+        h = np.array([1.0, third.pods])
+        gain = third.covariance @ h / (h @ third.covariance @ h + joint.LOGGED.measurement_noise)
+        step = gain * (third.level - h @ second.state)
+        stale.append(np.abs(first.state + step - third.state).max())
+        proper.append(np.abs(second.state + step - third.state).max())
+    assert len(stale) >= 20
+    # As far as four decimals of the signal tell.
+    assert np.median(stale) < 1e-5
+    assert np.median(proper) > 1e-2
+    # One step follows the update that the other test finds thrown away.
+    assert sum(error > 2e-5 for error in stale) <= 1
 
 
 def fit(name: str, estimator: base.Estimator) -> tuple[float, float, float]:
