@@ -91,6 +91,38 @@ def test_the_last_of_a_sequential_round_counts_e_times_the_first() -> None:
     assert shares[1] / shares[0] == pytest.approx((1 - 1 / nodes) ** (1 - nodes))
 
 
+@given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.integers(1, 12), st.floats(0, 60))
+def test_lemma_4_holds_over_a_whole_round(seed: int, d: int, nodes: int, dt_s: float) -> None:
+    """sigma_1^2 lies between the least and the largest P_n(u_1) of the old model and every node's."""
+    rng = np.random.default_rng(seed)
+    # Some nodes idle, some with work in one dimension alone.
+    batches = rng.random((nodes + 1, d, 10)) * rng.integers(0, 2, (nodes + 1, d, 1))
+    matrices = batches @ batches.swapaxes(1, 2) / 10
+    held = merge.Gathered(grams=matrices[1:], weights=rng.random(nodes) + 0.01, arrived=tuple(range(nodes)), dt_s=dt_s)
+    for way in (merge.Round(), merge.Sequential()):
+        model = way.advance(matrices[0], held)
+        assert model is not None
+        values, vectors = np.linalg.eigh(model)
+        # P_n(u_1) = u_1' G_n u_1
+        seen = [float(vectors[:, -1] @ matrix @ vectors[:, -1]) for matrix in matrices]
+        assert min(seen) - 1e-12 <= values[-1] <= max(seen) + 1e-12
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.floats(0, 60))
+def test_lemma_2_more_usage_on_any_node_never_lowers_the_clusters_sigma_1(seed: int, d: int, dt_s: float) -> None:
+    rng = np.random.default_rng(seed)
+    batches = rng.random((5, d, 10))
+    more = batches + (1 - batches) * rng.random(batches.shape) * rng.integers(0, 2, (5, 1, 1))
+    for way in (merge.Round(), merge.Sequential()):
+        tops = []
+        for stack in (batches, more):
+            matrices = stack @ stack.swapaxes(1, 2) / 10
+            model = way.advance(matrices[0], gathered(matrices[1:], 0, 1, 2, 3, dt_s=dt_s))
+            assert model is not None
+            tops.append(float(np.linalg.eigvalsh(model)[-1]))
+        assert tops[1] >= tops[0] - 1e-12
+
+
 @pytest.mark.parametrize("way", [merge.Round(), merge.Sequential()])
 def test_both_modes_leave_their_input_and_an_empty_round_alone(way: merge.Merge) -> None:
     model, matrices = np.eye(2), grams(3)
