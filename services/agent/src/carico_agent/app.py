@@ -41,6 +41,8 @@ class Parts:
     clock: clocks.Clock
     metrics: metric.Metrics
     boot: str
+    # Told of each sample, beside the pipeline.
+    witness: Callable[[pipeline.Sample], None] | None = None
 
 
 class Agent:
@@ -52,6 +54,7 @@ class Agent:
         self._pods = parts.pods
         self._clock = parts.clock
         self._boot = parts.boot
+        self._witness = parts.witness
         self._log = logs.get("agent", node=parts.settings.node)
         self._limited = logs.RateLimited(self._log, clock=parts.clock)
         self._instruments = instruments.Instruments(parts.metrics)
@@ -222,16 +225,17 @@ class Agent:
         dt_s = 1.0 / self._settings.sample_hz if self._last_sample_s is None else now_s - self._last_sample_s
         self._last_sample_s = now_s
         self._instruments.samples.inc()
-        return self.pipeline.sample(
-            pipeline.Sample(
-                values=reading.values,
-                parts=dict(reading.parts),
-                pods=len(self._counted),
-                dt_s=dt_s,
-                at_ns=self._clock.wall_ns(),
-                at_s=now_s,
-            )
+        sample = pipeline.Sample(
+            values=reading.values,
+            parts=dict(reading.parts),
+            pods=len(self._counted),
+            dt_s=dt_s,
+            at_ns=self._clock.wall_ns(),
+            at_s=now_s,
         )
+        if self._witness is not None:
+            self._witness(sample)
+        return self.pipeline.sample(sample)
 
     def _settle(self, state: pipeline.State, pods: ports.PodSet) -> None:
         """Nothing; this state, and the UIDs that its count accounts for, are what is said from now on.

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import orjson
 
-from carico_agent import app, no_pods, outlets, ports, sampler, settings
+from carico_agent import app, no_pods, outlets, ports, recording, sampler, settings
 from carico_agent.telemetry import cgroup_tree, panel, port, sources
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
@@ -75,6 +75,7 @@ class Service:
 
     async def _work(self, found: panel.Panel, stop: tasks.Stop) -> None:
         pods = open_pods(self._chosen, clock=self._clock)
+        recorder = recording.open_recorder(self._chosen, found.facts, pods) if self._chosen.record else None
         agent = app.Agent(
             app.Parts(
                 settings=self._chosen,
@@ -83,6 +84,7 @@ class Service:
                 clock=self._clock,
                 metrics=self._metrics,
                 boot=self._boot,
+                witness=None if recorder is None else recorder.sample,
             )
         )
         self._agent = agent
@@ -94,7 +96,11 @@ class Service:
         )
         # What lives from here on lives for ever: the collector need not look at it again every few seconds.
         gc.freeze()
-        await tasks.until(stop, sampler=samples.run(), pods=pods.run(), bus=self._talk(agent))
+        try:
+            await tasks.until(stop, sampler=samples.run(), pods=pods.run(), bus=self._talk(agent))
+        finally:
+            if recorder is not None:
+                recorder.close()
 
     async def _talk(self, agent: app.Agent) -> None:
         # Connecting waits for the server for ever; sampling and learning go on meanwhile.

@@ -135,6 +135,9 @@ class AgentSettings:
         "", help="path of a kubeconfig, for Pod events from Kubernetes; empty: this Pod's service account, else ~/.kube"
     )
     kube_context: str = setting("", help="context of the kubeconfig; empty: its current one")
+    record: str = setting(
+        "", help="file that raw samples and Pod events are recorded to, for `carico replay`; empty: none"
+    )
     http_host: str = setting("127.0.0.1", help="address of /healthz, /readyz and /metrics")
     http_port: int = setting(0, help="its port; 0: a free one (logged), -1: none", minimum=-1, maximum=65535)
     log_level: str = setting("info", help="least level logged", choices=("debug", "info", "warning", "error"))
