@@ -129,3 +129,14 @@ def test_what_changes_nothing_is_not_told_of() -> None:
     for now_s in (7.0, 8.0):
         book.removed("a", now_s)
     assert [kind.value for kind in told] == ["created", "started", "ended", "removed"]
+
+
+def test_a_pod_whose_sandbox_stays_is_accounted_for_as_long() -> None:
+    # Between two restarts of a container that fails minutes may pass: its node must not seem to have lost the Pod.
+    kept = ledger.Ledger()
+    kept.started("a", 0.0)
+    kept.ended("a", 1.0)
+    assert kept.current(300.0).ended == {"a"}
+    kept.removed("a", 301.0)
+    assert kept.current(302.0).ended == {"a"}
+    assert kept.current(362.0).ended == frozenset()

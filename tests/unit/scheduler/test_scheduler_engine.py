@@ -194,15 +194,21 @@ def test_a_node_that_does_not_account_for_its_pods_is_suspect_until_it_does() ->
                 made.advertise("node-0", 9.0, len(covers), covers)
                 await asyncio.sleep(1.0)
 
+        # While its image is pulled, a Pod that is not accounted for says nothing about the node.
+        await tell(120, frozenset())
+        made.create_pod("pod-2")
+        await tell(3, frozenset())
+        assert len(made.kube.binds) == 2
+        made._set_phase(made.pods()[0], "Running")
         await tell(32, frozenset())
         made.create_pod("pod-1")
         await tell(3, frozenset())
-        assert len(made.kube.binds) == 1
+        assert len(made.kube.binds) == 2
         found = made.engines[0]._parts.log.latest("default", "pod-1")
         assert found is not None
         assert found.refused == {"suspect": 1}
         await tell(2, frozenset({uid}))
-        assert len(made.kube.binds) == 2
+        assert len(made.kube.binds) == 3
         await made.stop()
 
     objects.run_fast(main())

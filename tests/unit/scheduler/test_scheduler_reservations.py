@@ -1,5 +1,7 @@
 """A Pod is reserved exactly while it counts on a node and no advertisement covers it."""
 
+import math
+
 import hypothesis
 from hypothesis import strategies as st
 
@@ -21,9 +23,12 @@ def test_reserved_from_the_decision_until_covered() -> None:
     ledger = covering()
     ledger.place(claim("a", at_s=5.0))
     assert ledger.load("node-0").reserved == 1
-    assert ledger.load("node-0").uncovered_since_s == 5.0
+    # Its image may still be on its way: that it is not covered yet says nothing about the node.
+    assert ledger.load("node-0").uncovered_since_s == math.inf
     ledger.place(claim("a", at_s=6.0, assumed=False, phase="Running"))
-    assert ledger.load("node-0").uncovered_since_s == 5.0
+    assert ledger.load("node-0").uncovered_since_s == 6.0
+    ledger.place(claim("a", at_s=8.0, assumed=False, phase="Running"))
+    assert ledger.load("node-0").uncovered_since_s == 6.0
     assert ledger.cover("node-0", frozenset({"uid-a"}), 7.0)
     assert ledger.load("node-0").reserved == 0
     assert ledger.load("node-0").placed == 1
@@ -37,7 +42,7 @@ def test_the_same_claim_again_changes_nothing() -> None:
 
 def test_a_new_boot_decides_again() -> None:
     ledger = covering()
-    ledger.place(claim("a"))
+    ledger.place(claim("a", phase="Running"))
     ledger.cover("node-0", frozenset({"uid-a"}), 1.0)
     ledger.cover("node-0", frozenset(), 50.0)
     assert ledger.load("node-0").reserved == 1

@@ -21,7 +21,9 @@ _NOTHING: frozenset[str] = frozenset()
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A Pod's hold on a node. `since_s`: when it was placed, or became uncovered again (monotonic)."""
+    """A Pod's hold on a node. Monotonic seconds: `since_s` when it was placed; `left_pending_s` when the API first
+    showed that its containers were made, +inf before: a Pod that waits for its image says nothing about the node.
+    """
 
     uid: str
     key: str
@@ -34,6 +36,7 @@ class Claim:
     is_assumed: bool
     is_pending: bool
     since_s: float
+    left_pending_s: float = math.inf
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,7 @@ class Load:
     reserved: int = 0
     # The reserved Pods by class.
     classes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    # Since when a Pod whose containers were made is in no advertisement.
     uncovered_since_s: float = math.inf
 
 
@@ -63,6 +67,7 @@ def claim_of(pod: cluster.Pod, *, node: str, now_s: float, is_assumed: bool) -> 
         is_assumed=is_assumed,
         is_pending=pod.phase == "Pending",
         since_s=now_s,
+        left_pending_s=math.inf if pod.phase == "Pending" else now_s,
     )
 
 
@@ -96,7 +101,9 @@ class Ledger:
         """The nodes whose load changed by this claim; one of the same UID is replaced and keeps its time."""
         old = self._claims.get(claim.uid)
         if old is not None and old.node == claim.node:
-            claim = dataclasses.replace(claim, since_s=old.since_s)
+            claim = dataclasses.replace(
+                claim, since_s=old.since_s, left_pending_s=min(old.left_pending_s, claim.left_pending_s)
+            )
             if claim == old:
                 return ()
         elif old is not None:
@@ -155,7 +162,7 @@ class Ledger:
             used_bytes=sum(claim.size_bytes for claim in values),
             reserved=len(reserved) if reserved else 0,
             classes=collections.Counter(claims[uid].pod_class for uid in reserved) if reserved else {},
-            uncovered_since_s=min(reserved.values()) if reserved else math.inf,
+            uncovered_since_s=_suspicious_since_s(claims, reserved) if reserved else math.inf,
         )
 
     def missing(self, uids: Iterable[str]) -> list[str]:
@@ -172,6 +179,11 @@ class Ledger:
             self._reserved.setdefault(claim.node, {}).setdefault(claim.uid, claim.since_s)
         else:
             _discard(self._reserved, claim.node, claim.uid)
+
+
+def _suspicious_since_s(claims: Mapping[str, Claim], reserved: Mapping[str, float]) -> float:
+    """Since when a Pod that has left Pending is uncovered; +inf where all that are uncovered are Pending."""
+    return min(max(since_s, claims[uid].left_pending_s) for uid, since_s in reserved.items())
 
 
 def _discard(table: dict[str, dict[str, _V]], node: str, uid: str) -> None:

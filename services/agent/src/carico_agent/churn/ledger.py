@@ -55,7 +55,8 @@ class Ledger:
         self._ended_s = {uid: at for uid, at in self._ended_s.items() if now_s - at < ENDED_KEPT_S}
         return PodSet(
             running=frozenset(self._running),
-            ended=frozenset(self._ended_s.keys() - self._running),
+            # Also one that ended long ago and whose sandbox is still there, as between two restarts.
+            ended=frozenset((self._ended_s.keys() | self._removing_s.keys()) - self._running),
             holding=now_s < self._hold_until_s or self._is_busy(now_s),
         )
 
