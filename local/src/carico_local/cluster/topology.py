@@ -134,22 +134,14 @@ class _Builder:
 
     def agent(self, node: str) -> Service:
         plan = self._plan
-        scope: dict[str, object] = {
-            "scope": "cgroup", "cgroup": node_group.node_path(plan.name, node), "pod_events": "cgroup",
-        }  # fmt: skip
-        fallback = _fallback_pid(ready_file(self._paths, node))
-        if fallback is not None:
-            kubeconfig = str(self._paths.kubeconfig)
-            scope = {"scope": "process", "root_pid": fallback, "pod_events": "kubernetes", "kubeconfig": kubeconfig}
         tuning: dict[str, object] = {}
         if plan.estimator is not None:
             tuning["estimator"] = plan.estimator
         if plan.ceiling_cpu is not None:
             tuning["ceiling_cpu"] = plan.ceiling_cpu
         return self._service(
-            f"agent/{node}", "carico_agent", after=f"node/{node}", node=node, cores=plan.cores, scale=plan.scale,
-            memory_bytes=plan.memory_bytes, **scope, **tuning,
-        )  # fmt: skip
+            f"agent/{node}", "carico_agent", after=f"node/{node}", **node_facts(plan, self._paths, node), **tuning
+        )
 
     def _service(self, name: str, module: str, *, after: str | None = None, **options: object) -> Service:
         port = self._where.ports[name]
@@ -164,10 +156,7 @@ class _Builder:
 
     @staticmethod
     def _python(module: str, **options: object) -> tuple[str, ...]:
-        flags: list[str] = []
-        for name, value in options.items():
-            flags += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
-        return (sys.executable, "-m", module, *flags)
+        return (sys.executable, "-m", module, *flags(options))
 
     def _command(self, name: str, argv: tuple[str, ...]) -> processes.Command:
         return processes.Command(
@@ -177,6 +166,26 @@ class _Builder:
             log=self._paths.log(log_name(name)),
             directory=self._paths.root,
         )
+
+
+def node_facts(plan: plans.Plan, paths: state.Paths, node: str) -> dict[str, object]:
+    """The settings by which an agent measures a node of the plan: its cgroup, or its processes where it has none."""
+    facts: dict[str, object] = {
+        "node": node, "cores": plan.cores, "scale": plan.scale, "memory_bytes": plan.memory_bytes,
+    }  # fmt: skip
+    fallback = _fallback_pid(ready_file(paths, node))
+    if fallback is not None:
+        kubeconfig = str(paths.kubeconfig)
+        return {**facts, "scope": "process", "root_pid": fallback, "pod_events": "kubernetes", "kubeconfig": kubeconfig}
+    return {**facts, "scope": "cgroup", "cgroup": node_group.node_path(plan.name, node), "pod_events": "cgroup"}
+
+
+def flags(options: Mapping[str, object]) -> list[str]:
+    """Settings as a program takes them: `--memory-bytes 1000`; True as a flag alone."""
+    found: list[str] = []
+    for name, value in options.items():
+        found += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return found
 
 
 def ready_file(paths: state.Paths, node: str) -> pathlib.Path:

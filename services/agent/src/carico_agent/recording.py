@@ -21,7 +21,7 @@ from carico_core.domain import errors, recording
 from carico_core.runtime import logs
 from carico_core.wire import recording as wire
 
-BLOCK_S = 5.0
+BLOCK_S = 3.0
 # Starts and ends of a burst; a block is written early rather than grow beyond this.
 BLOCK_EVENTS = 1000
 # Blocks on their way to the disk: beyond a minute of them it does not keep up, and nothing more is kept.
@@ -199,7 +199,7 @@ def _create(path: pathlib.Path, create: Create) -> tuple[io.RawIOBase, pathlib.P
             if error.errno not in _UNUSABLE:
                 raise
             raise errors.SettingsError(
-                f"--record: got {str(path)!r} ({error.strerror}), expected a file in a directory that can be written"
+                f"recording to {str(path)!r}: {error.strerror}; expected a file in a directory that can be written"
             ) from None
 
 

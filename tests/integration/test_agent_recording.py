@@ -1,0 +1,84 @@
+"""An agent that records, as a process: killed or stopped, its file can be replayed."""
+
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from carico_agent.replay import engine, reading
+
+WAIT_S = 30.0
+# The block in which an agent keeps what it has not written yet, and what its start takes.
+BLOCK_BYTES = 200
+
+
+def agent(folder: pathlib.Path, name: str, *more: str) -> "subprocess.Popen[bytes]":
+    flags = ("--node", name, "--record", str(folder / f"{name}.rec"), "--sample-hz", "50", "--pod-events", "none")
+    with (folder / f"{name}.log").open("wb") as out:
+        return subprocess.Popen(
+            # No bus there: an agent records all the same.
+            [
+                sys.executable,
+                "-m",
+                "carico_agent",
+                *flags,
+                "--bus-url",
+                "nats://127.0.0.1:9",
+                "--http-port",
+                "-1",
+                *more,
+            ],
+            stdout=out,
+            stderr=out,
+        )
+
+
+def wait_for_blocks(process: "subprocess.Popen[bytes]", path: pathlib.Path) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not path.exists() or path.stat().st_size < BLOCK_BYTES:
+        assert process.poll() is None, path.with_suffix(".log").read_text()
+        assert time.monotonic() < deadline, path.with_suffix(".log").read_text()
+        time.sleep(0.02)
+
+
+def test_a_killed_agent_leaves_a_readable_file_and_a_stopped_one_a_whole_one(tmp_path: pathlib.Path) -> None:
+    killed, stopped = agent(tmp_path, "killed"), agent(tmp_path, "stopped")
+    try:
+        for process, name in ((killed, "killed"), (stopped, "stopped")):
+            wait_for_blocks(process, tmp_path / f"{name}.rec")
+        killed.kill()
+        stopped.send_signal(signal.SIGTERM)
+        assert stopped.wait(WAIT_S) == 0
+        assert killed.wait(WAIT_S) == -signal.SIGKILL
+    finally:
+        for process in (killed, stopped):
+            process.kill()
+            process.wait()
+    cut, whole = reading.read(tmp_path / "killed.rec"), reading.read(tmp_path / "stopped.rec")
+    assert not cut.recording.ended
+    assert any("its writer was killed" in note for note in cut.notes)
+    assert whole.recording.ended
+    for trace in (cut, whole):
+        # At least one block of 3 s at 50 Hz.
+        assert len(trace.recording.samples.times_s) >= 100
+        run = engine.run(trace, engine.Setup(estimator="vector"))
+        assert len(run.steps) >= 10
+        assert run.trace.recording.facts.dims == ("cpu", "memory")
+
+
+@pytest.mark.parametrize("path", ["missing/x.rec"])
+def test_a_path_where_nothing_can_be_written_is_one_line_and_exit_code_2(tmp_path: pathlib.Path, path: str) -> None:
+    flags = ("--node", "n", "--record", str(tmp_path / path), "--pod-events", "none", "--http-port", "-1")
+    ended = subprocess.run(
+        [sys.executable, "-m", "carico_agent", *flags, "--bus-url", "nats://127.0.0.1:9", "--log-level", "error"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert "x.rec': No such file or directory; expected a file in a directory" in ended.stderr
