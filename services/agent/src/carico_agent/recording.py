@@ -173,8 +173,10 @@ def _columns(samples: tuple[pipeline.Sample, ...], header: recording.NodeFacts) 
     parts = [[sample.parts.get(name, np.nan) for name in header.parts] for sample in samples]
     return recording.Samples(
         times_s=np.array([sample.at_s for sample in samples], dtype=np.float64),
-        values=np.array([sample.values for sample in samples], dtype=np.float64).reshape(-1, len(header.dims)),
-        parts=np.array(parts, dtype=np.float64).reshape(-1, len(header.parts)),
+        values=np.array([sample.values for sample in samples], dtype=np.float64).reshape(
+            len(samples), len(header.dims)
+        ),
+        parts=np.array(parts, dtype=np.float64).reshape(len(samples), len(header.parts)),
     )
 
 

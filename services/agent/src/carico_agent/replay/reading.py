@@ -28,6 +28,9 @@ def read(path: pathlib.Path, *, partial: bool = False) -> trace.Trace:
 
 def parse(data: bytes, *, name: str, partial: bool = False) -> trace.Trace:
     """The trace in these bytes; `partial` takes what comes before a cut. Raises `RecordingError`."""
+    if not data:
+        expected = "a recording, or a log of the author's agent"
+        raise errors.RecordingError(name, "offset 0", got="an empty file", expected=expected)
     found = _recording(data, name, partial) if _is_recording(data) else _log(data, name, partial)
     if not len(found.recording.samples.times_s):
         raise errors.RecordingError(name, "its whole length", got="no samples", expected="at least one second of them")
@@ -36,7 +39,7 @@ def parse(data: bytes, *, name: str, partial: bool = False) -> trace.Trace:
 
 def _is_recording(data: bytes) -> bool:
     # The beginning of one that was cut within its first bytes is one too.
-    return bool(data) and wire.MAGIC.startswith(data[: len(wire.MAGIC)])
+    return wire.MAGIC.startswith(data[: len(wire.MAGIC)])
 
 
 def _recording(data: bytes, name: str, partial: bool) -> trace.Trace:
