@@ -161,6 +161,18 @@ class TestEvents:
             await world.after(wire.Kind.STARTED, "again")
             assert world.now.running == {POD} and world.now.ended == frozenset()
 
+    async def test_between_two_restarts_it_is_accounted_for_and_not_held(self) -> None:
+        life = containerd_fake.generated()
+        async with running(World()) as world:
+            await world.play(life.create + life.start + life.exit)
+            world.clock.advance(300.0)
+            assert world.now.ended == {POD} and not world.now.holding
+            await world.play(life.start)
+            assert world.now.running == {POD} and world.now.ended == frozenset()
+            await world.play(life.exit + life.remove)
+            world.clock.advance(61.0)
+            assert world.now.ended == frozenset() and not world.now.holding
+
     async def test_containers_of_no_pod_and_unknown_ones_are_nothing(self) -> None:
         async with running(World()) as world:
             world.add("tool", None)

@@ -94,7 +94,7 @@ def test_in_any_order_nothing_is_both_and_each_change_is_told(steps: list[tuple[
 
 STEPS = strategies.lists(
     strategies.tuples(
-        strategies.sampled_from(["created", "started", "ended", "removing", "removed"]),
+        strategies.sampled_from(["created", "started", "ended", "removing", "settled", "removed"]),
         strategies.sampled_from("abc"),
         strategies.floats(0.0, 40.0),
     ),
@@ -140,3 +140,29 @@ def test_a_pod_whose_sandbox_stays_is_accounted_for_as_long() -> None:
     kept.removed("a", 301.0)
     assert kept.current(302.0).ended == {"a"}
     assert kept.current(362.0).ended == frozenset()
+
+
+def test_a_sandbox_at_rest_is_not_held() -> None:
+    book = ledger.Ledger()
+    book.started("a", 0.0)
+    book.ended("a", 1.0)
+    assert book.current(1.2).holding
+    book.settled("a", 1.2)
+    assert book.current(1.49).holding and not book.current(1.51).holding
+    assert book.current(300.0).ended == {"a"}
+    book.removing("a", 300.0)
+    assert book.current(301.0).holding
+    book.removed("a", 301.0)
+    assert not book.current(301.31).holding
+
+
+def test_what_was_not_ending_cannot_settle() -> None:
+    book = ledger.Ledger()
+    book.settled("nobody", 1.0)
+    book.created("b", 2.0)
+    book.settled("b", 2.1)
+    book.started("c", 3.0)
+    book.settled("c", 3.1)
+    now = book.current(3.2)
+    assert now.running == {"c"} and not now.ended and now.holding
+    assert book.known() == {"b", "c"}

@@ -10,13 +10,17 @@ from carico_core.domain import messages
 
 
 class EventKind(enum.StrEnum):
-    """What happened to a Pod at its node, in the order in which it happens."""
+    """What happened to a Pod at its node, in the order in which it happens; the last one comes after ENDED.
+
+    Files name a kind by its place here: new ones are added at the end.
+    """
 
     CREATED = "created"
     STARTED = "started"
     ENDED = "ended"
     REMOVING = "removing"
     REMOVED = "removed"
+    SETTLED = "settled"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,8 +212,13 @@ class ContainerdPods:
     def _on_task_deleted(self, container: wire.Container, uid: str, now_s: float) -> None:
         # Also of a task whose exit was not told.
         self._forget_task(container, uid)
-        if uid not in self._tasks:
+        if uid in self._tasks:
+            return
+        if container.is_sandbox:
             self._ledger.removed(uid, now_s)
+        else:
+            self._ledger.ended(uid, now_s)
+            self._ledger.settled(uid, now_s)
 
     def _on_deleted(self, container: wire.Container, uid: str, now_s: float) -> None:
         self._forget_task(container, uid)

@@ -1,6 +1,7 @@
 """Which Pods run, which ended lately, and whether the runtime is at work: what every adapter keeps, and how."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 from carico_core.domain import recording
@@ -14,6 +15,8 @@ HOLD_AFTER_REMOVAL_S = 0.3
 HOLD_MOST_S = 30.0
 # Newest kept; the Pod limit of a node and those that ended within a minute on it stay below.
 ENDED_MOST = 4096
+# In place of when its removal began: what is left of the Pod is not being touched.
+_AT_REST = -math.inf
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +96,16 @@ class Ledger:
 
     def removing(self, uid: str, now_s: float) -> None:
         """The runtime takes down what is left of a Pod that does not run, such as its sandbox."""
-        if uid not in self._running and uid not in self._removing_s:
+        if uid not in self._running and self._removing_s.get(uid, _AT_REST) == _AT_REST:
             self._removing_s[uid] = now_s
             self._note(recording.EventKind.REMOVING, uid, now_s)
+
+    def settled(self, uid: str, now_s: float) -> None:
+        """The runtime is done with what has ended of a Pod, and its sandbox stays: for seconds, or until a restart."""
+        if self._removing_s.get(uid, _AT_REST) != _AT_REST:
+            self._removing_s[uid] = _AT_REST
+            self._note(recording.EventKind.SETTLED, uid, now_s)
+            self._hold_until_s = max(self._hold_until_s, now_s + HOLD_AFTER_REMOVAL_S)
 
     def removed(self, uid: str, now_s: float) -> None:
         """Nothing is left of the Pod on the node."""
@@ -122,6 +132,7 @@ class Ledger:
             recording.EventKind.ENDED: self.ended,
             recording.EventKind.REMOVING: self.removing,
             recording.EventKind.REMOVED: self.removed,
+            recording.EventKind.SETTLED: self.settled,
         }
         verbs[event.kind](event.uid, event.at_s)
 
