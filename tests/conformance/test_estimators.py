@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from carico_core.domain import messages
 from carico_core.numerics import arrays, estimators
 from carico_core.numerics.estimators import base, delta, joint
 
@@ -107,8 +108,9 @@ def figures(estimate: base.CapacityEstimate) -> Iterator[float]:
     yield from (estimate.headroom or {}).values()
     for costs in (estimate.cost_plus or {}).values():
         yield from costs.values()
-    for evidence in (estimate.evidence or {}).values():
+    for evidence in (*(estimate.evidence or {}).values(), *(estimate.growth or {}).values()):
         yield from itertools.chain(*evidence.values())
+    yield from map(float, (estimate.class_pods or {}).values())
 
 
 def run(estimator: base.Estimator, seconds: int, seed: int = 0) -> base.CapacityEstimate:
@@ -286,6 +288,52 @@ def test_its_state_does_not_grow(name: str) -> None:
             estimator.update(now)
         sizes.append(len(pickle.dumps(estimator)))
     assert sizes[0] == sizes[1]
+
+
+def told(draw: st.DataObject) -> messages.GlobalModel:
+    """A model of the cluster with any evidence that passes the wire (wire.fields): to 1e18, deviations from 0 up."""
+    estimate = st.builds(
+        messages.Estimate, mean=st.floats(-1e18, 1e18) | st.floats(0, 10), sd=st.floats(0, 1e18) | st.floats(0, 10)
+    )
+    dimensions = st.dictionaries(st.sampled_from([*DIMS, "gpu"]), estimate)
+    evidence = st.builds(messages.ClassEvidence, pods=st.integers(0, 10**6), cost=dimensions, growth=dimensions)
+    return messages.GlobalModel(
+        replica="a",
+        boot="0" * 16,
+        seq=1,
+        ts_ns=1,
+        epoch=1,
+        merge="round",
+        contributors=3,
+        weight=12.0,
+        dims=DIMS,
+        gram=np.eye(2),
+        evidence=draw.draw(st.dictionaries(st.sampled_from(["Job/a", "Job/b", "Job/c"]), evidence)),
+        peak_pods_per_core=draw.draw(st.floats(0, 1e3)),
+    )
+
+
+RUNNING = st.dictionaries(st.sampled_from([f"uid-{index}" for index in range(8)]), st.sampled_from(["Job/a", "Job/b"]))
+
+
+@pytest.mark.parametrize("name", BY_CLASS)
+@settings(max_examples=60, deadline=None)
+@given(sequence=SEQUENCE, draw=st.data())
+def test_whatever_it_is_told_of_classes_capacity_stays_finite(
+    name: str, sequence: list[Raw], draw: st.DataObject
+) -> None:
+    estimator = make(name, config())
+    assert isinstance(estimator, base.ByClass)
+    for raw in sequence[:8]:
+        estimator.follow(draw.draw(RUNNING))
+        estimator.lead(draw.draw(ANY))
+        estimator.use(told(draw))
+        given_now = odd(raw)
+        estimator.tick(given_now.y, given_now.gains, given_now.pods, given_now.dt_s)
+        for estimate in (estimator.estimate(given_now), estimator.update(given_now)):
+            assert all(map(math.isfinite, figures(estimate)))
+            assert 0.0 <= estimate.capacity <= config().capacity_cap
+            assert all(cost > 0.0 for costs in (estimate.cost_plus or {}).values() for cost in costs.values())
 
 
 @pytest.mark.parametrize("name", BY_CLASS)
