@@ -80,7 +80,10 @@ def _events(log: author_log.AuthorLog) -> tuple[tuple[recording.PodEvent, ...], 
 
 
 def _of_containers(events: list[author_log.ContainerEvent]) -> tuple[recording.PodEvent, ...]:
-    """A Pod's first container is its sandbox: it is created with it, runs with the others, and is gone with it."""
+    """A Pod's first container is its sandbox: it is created with it, runs with the others, and is gone with it.
+
+    As `churn.containerd` takes the same events.
+    """
     sandboxes: dict[str, str] = {}
     tasks: dict[str, set[str]] = {}
     told: list[recording.PodEvent] = []
@@ -106,7 +109,7 @@ def _kind(event: author_log.ContainerEvent, is_sandbox: bool, tasks: set[str]) -
     if event.topic == _EXITED:
         tasks.discard(event.container)
         return None if tasks else recording.EventKind.ENDED
-    return None
+    return recording.EventKind.SETTLED if event.topic == _DELETED and not tasks else None
 
 
 def _of_counts(counts: list[tuple[float, int]]) -> tuple[recording.PodEvent, ...]:
