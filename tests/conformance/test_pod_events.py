@@ -84,7 +84,7 @@ class Agent:
                 self._moved.clear()
                 await self._moved.wait()
 
-    async def until(self, wanted: Callable[[], bool]) -> None:
+    async def until_later(self, wanted: Callable[[], bool]) -> None:
         """Returns once `wanted` holds, some seconds of the agent's clock later at most: nobody calls back for it."""
         async with asyncio.timeout(PATIENCE_S):
             while not wanted():
@@ -125,7 +125,7 @@ async def test_a_pod_counts_from_its_start_to_its_exit(stage: pod_stages.Stage) 
         await stage.remove(uid)
         agent.clock.advance(59.0)
         assert agent.ended == {uid}
-        await agent.until(lambda: agent.ended == set())
+        await agent.until_later(lambda: agent.ended == set())
 
 
 async def test_the_runtimes_own_work_is_held(stage: pod_stages.Stage) -> None:

@@ -14,13 +14,14 @@ from carico_core.wire import messages as wire
 SCALE = np.array([8.0, 8e9])
 
 
-def config(estimator: str = "vector", **more: object) -> pipeline.PipelineConfig:
+def config(estimator: str = "vector", *, peak_half_life_s: float = 600.0, **more: object) -> pipeline.PipelineConfig:
     node = base.EstimatorConfig(
         dims=("cpu", "memory"),
         scale=SCALE,
         cores=4.0,
         ceiling=np.array([0.9, 0.95]),
         guard=np.array([0.95, 0.95]),
+        peak_half_life_s=peak_half_life_s,
     )
     return pipeline.PipelineConfig(estimator=estimator, node=node, **more)  # type: ignore[arg-type]
 

@@ -1,5 +1,7 @@
 """Pods of one owner, or of one template where owners are generated, are one class."""
 
+from typing import Any
+
 import pytest
 
 from carico_core.domain import cluster, pod_class
@@ -8,7 +10,7 @@ from tests.unit.scheduler import objects
 HASH = {"pod-template-hash": "5d4f8c7b6"}
 
 
-def owned(kind: str, name: str, **changes: object) -> cluster.Pod:
+def owned(kind: str, name: str, **changes: Any) -> cluster.Pod:
     return objects.make_pod(owner=cluster.Owner(kind=kind, name=name, uid="1"), **changes)
 
 

@@ -13,6 +13,7 @@ from carico_twin import api_objects, events, kubelet, records, telemetry
 
 SAMPLE_EVERY_S = 0.1
 BATCH = 10
+STAMPS_KEPT = 256
 # Wall-clock time at the start of every run: any instant serves, a fixed one makes runs repeat.
 EPOCH_NS = 1_700_000_000 * 10**9
 
@@ -49,8 +50,9 @@ class TwinAgent:
         self._ledger = ledger.Ledger()
         self._classes: dict[str, str] = {}
         self._running: frozenset[str] = frozenset()
-        self._ended: dict[str, None] = {}
         self._seqs = {"capacity": 0, "subspace": 0}
+        # When the newest advertisements were stamped, by their number.
+        self._published_s: dict[int, float] = {}
         self.state: pipeline.State | None = None
         self._covers: frozenset[str] = frozenset()
         self._ledger.on_change(self._pods_changed)
@@ -64,7 +66,9 @@ class TwinAgent:
 
     def started(self, record: records.PodRecord) -> None:
         """The Pod's program runs."""
-        self._classes[record.uid] = api_objects.class_of(record)
+        published_s = self._published_s.get(record.advertised_seq)
+        if published_s is not None:
+            self.pipeline.started(self._timeline.now_s - published_s)
         self._ledger.started(record.uid, self._timeline.now_s)
 
     def exited(self, record: records.PodRecord) -> None:
@@ -127,6 +131,9 @@ class TwinAgent:
 
     def _publish_capacity(self) -> None:
         assert self.state is not None
+        self._published_s[self._seqs["capacity"] + 1] = self._timeline.now_s
+        if len(self._published_s) > STAMPS_KEPT:
+            del self._published_s[next(iter(self._published_s))]
         message = advertisement.capacity(self._stamp("capacity"), self.state, dims=telemetry.DIMS, covers=self._covers)
         self._send(self, "capacity", wire.encode_advertisement(message))
 

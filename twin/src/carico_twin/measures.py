@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from carico_twin import world
+from carico_twin import records, world
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,17 +40,18 @@ class Measures:
 
 def measure(run: world.Run) -> Measures:
     """The figures of a run."""
-    ended = [pod for pod in run.pods if pod.ended_s == pod.ended_s]
+    judged = [pod for pod in run.pods if _is_judged(pod, run)]
+    ended = [pod for pod in judged if not math.isnan(pod.ended_s)]
     times = np.array([pod.pod_s for pod in ended]) if ended else np.array([math.nan])
     lag_s = run.scenario.runtime.work_lag_s
     alone = np.array([pod.work.alone_s + lag_s for pod in ended]) if ended else np.array([math.nan])
     server_s = sum(node.server_s for node in run.nodes)
-    start_s = min(pod.created_s for pod in run.pods)
+    start_s = min((pod.created_s for pod in judged), default=math.nan)
     loads = np.array([node.pod_s / node.cores for node in run.nodes])
     return Measures(
         finished=run.finished,
-        pods=len(run.pods),
-        job_s=max((pod.terminal_s for pod in ended if pod.terminal_s == pod.terminal_s), default=math.nan) - start_s,
+        pods=len(judged),
+        job_s=max((pod.terminal_s for pod in ended), default=math.nan) - start_s,
         pod_mean_s=float(times.mean()),
         pod_sd_s=float(times.std()),
         pod_p50_s=float(np.percentile(times, 50)),
@@ -67,3 +68,10 @@ def measure(run: world.Run) -> Measures:
         bound_twice=sum(pod.binds > 1 for pod in run.pods),
         load_per_core_spread=float((loads.max() - loads.min()) / loads.mean()) if loads.mean() > 0 else math.nan,
     )
+
+
+def _is_judged(pod: records.PodRecord, run: world.Run) -> bool:
+    """Pods of the jobs measured; where none is named, all that are to end."""
+    if run.scenario.measured:
+        return pod.job in run.scenario.measured
+    return pod.work.lifetime_s is None or pod.work.lifetime_s < run.scenario.limit_s

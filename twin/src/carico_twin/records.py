@@ -19,6 +19,8 @@ class PodRecord:
     request_cores: float = 0.0
     request_bytes: float = 0.0
     node: int = -1
+    # The advertisement that it was placed by; 0: none.
+    advertised_seq: int = 0
     binds: int = 0
     bound_s: float = math.nan
     started_s: float = math.nan

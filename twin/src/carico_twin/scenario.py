@@ -52,6 +52,8 @@ class Scenario:
     link: bus.Link = dataclasses.field(default_factory=bus.Link)
     neighbours: tuple[Neighbour, ...] = ()
     dead_agents: float = 0.0
+    # Jobs whose Pods are judged; none named: all that end.
+    measured: tuple[str, ...] = ()
     limit_s: float = 3600.0
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ def node_config(chosen: settings.AgentSettings, facts: panel.Facts) -> base.Esti
         pod_limit=chosen.pod_limit,
         capacity_cap=chosen.capacity_cap,
         signal_mode=signal_mode(chosen),
+        peak_half_life_s=chosen.peak_half_life_s,
     )
 
 
@@ -42,5 +43,4 @@ def pipeline_config(chosen: settings.AgentSettings, node: base.EstimatorConfig) 
         batch=chosen.batch,
         local_weight=chosen.local_weight,
         model_max_age_s=MODEL_LEASES * chosen.bus.lease_s,
-        peak_half_life_s=chosen.peak_half_life_s,
     )

@@ -28,8 +28,6 @@ class PipelineConfig:
     filter: ewma.EmaConstants = ewma.LOGGED
     # A model of the cluster older than this is no longer merged: three leases.
     model_max_age_s: float = 30.0
-    # The peak of Pods per core halves in this time without such a load.
-    peak_half_life_s: float = 600.0
     # The estimator's own constants; None: its defaults.
     constants: object | None = None
 
@@ -177,11 +175,12 @@ class Pipeline:
             signal=level if self._direction.any() else math.nan,
             direction=self._direction,
             churning=churning,
-            peak_pods_per_core=max(self._cluster_peak, self.peak_pods_per_core),
+            # What the cluster carried long ago, as an agent cut off from the bus knows it, is no measure.
+            peak_pods_per_core=max(self._cluster_peak if self._federated else 0.0, self.peak_pods_per_core),
         )
 
     def _decay_peak(self, filtered_pods: float) -> None:
-        keep = 0.5 ** (self._since_update_s / self._config.peak_half_life_s)
+        keep = 0.5 ** (self._since_update_s / self._config.node.peak_half_life_s)
         self.peak_pods_per_core = max(filtered_pods / self._config.node.cores, self.peak_pods_per_core * keep)
 
     def _state(self, seen: base.Observation, estimate: base.CapacityEstimate) -> State:

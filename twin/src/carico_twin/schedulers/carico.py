@@ -56,6 +56,7 @@ class Carico:
         record = self._records[uid]
         self.state.assume(placed.waiting, name, now_s)
         node = int(name.rpartition("-")[2])
+        record.advertised_seq = placed.row.seq
         overrun = placed.free is None or placed.free < self._rules.threshold
         self._cluster.bind(record, node, overrun=overrun)
         self.state.put_pod(api_objects.pod(record, node=name), now_s)

@@ -64,6 +64,8 @@ class EstimatorConfig:
     pod_limit: int = DEFAULT_POD_LIMIT
     capacity_cap: float = DEFAULT_CAPACITY_CAP
     signal_mode: signal.SignalMode = "sigma1u1"
+    # A node's largest load counts half after this time: one of long ago says little of today's.
+    peak_half_life_s: float = 600.0
 
     def __post_init__(self) -> None:
         size = len(self.dims)
@@ -74,7 +76,7 @@ class EstimatorConfig:
             if not all(0.0 < value < math.inf for value in values.tolist()):
                 raise ValueError(f"estimator.{name}: expected positive finite numbers, got {values.tolist()}")
             object.__setattr__(self, name, values)
-        for name in ("cores", "pod_limit", "capacity_cap"):
+        for name in ("cores", "pod_limit", "capacity_cap", "peak_half_life_s"):
             value = getattr(self, name)
             if not 0 < value < math.inf:
                 raise ValueError(f"estimator.{name}: expected a positive finite number, got {value}")

@@ -35,7 +35,7 @@ class FootprintConstants:
     by_class: False puts all Pods into one class. federated: peers' evidence is used. risk_sd: standard deviations
     added to a cost. look_ahead: share of the learnt lead that is looked ahead, 0 none. growth: by which factor an
     unmeasured load may grow at once, 0: without bound. unknown_per_core: divided into the cores, the Pods a node may
-    always run. start_lag_s, peak_half_life_s: see `vector`.
+    always run. start_lag_s, measure_start_lag: see `vector`. censored: a full node's readings say "at least" only.
     """
 
     by_class: bool = True
@@ -46,7 +46,6 @@ class FootprintConstants:
     unknown_per_core: float = 1.7
     start_lag_s: float = 0.2
     measure_start_lag: bool = True
-    peak_half_life_s: float = 600.0
     censored: bool = True
     per_dimension: class_costs.CostConstants = field(default_factory=class_costs.CostConstants)
 
@@ -59,7 +58,7 @@ class Footprint:
 
     __slots__ = (
         "_classes", "_config", "_constants", "_costs", "_counts", "_followed", "_full", "_lag", "_lead_s", "_lives",
-        "_own_evidence", "_peak_pods", "_peers", "_ticked", "_ticked_once", "_typical",
+        "_own_evidence", "_own_growth", "_peak_pods", "_peers", "_ticked", "_ticked_once", "_typical",
     )  # fmt: skip
 
     def __init__(self, config: base.EstimatorConfig, constants: FootprintConstants = DEFAULT) -> None:
@@ -85,6 +84,7 @@ class Footprint:
         self._peers: dict[str, int] = {}
         self._typical: dict[str, float] = {}
         self._own_evidence: dict[str, dict[str, base.Evidence]] = {}
+        self._own_growth: dict[str, dict[str, base.Evidence]] = {}
 
     def follow(self, running: Mapping[str, str]) -> None:
         """Which workload Pods run now (UID to class), at each change."""
@@ -148,7 +148,7 @@ class Footprint:
         self._ticked = False
         if whole:
             self._learn(usages, base.elapsed(observation.dt_s))
-            self._own_evidence = self._evidence()
+            self._own_evidence, self._own_growth = self._evidence(), self._growth_evidence()
         return self.estimate(observation)
 
     def estimate(self, observation: base.Observation) -> base.CapacityEstimate:
@@ -213,7 +213,7 @@ class Footprint:
         for index, (each, usage, end) in enumerate(zip(self._costs, usages, full, strict=True)):
             shown = {name: count.values[index] for name, count in self._classes.items()}
             each.learn(usage, shown, ages_s, censored=end and self._constants.censored, dt_s=dt_s)
-        keep = 0.5 ** (dt_s / self._constants.peak_half_life_s)
+        keep = 0.5 ** (dt_s / self._config.peak_half_life_s)
         shown_pods = sum(count.values[0] for count in self._classes.values())
         self._peak_pods = max(self._peak_pods * keep, shown_pods)
 
@@ -226,8 +226,9 @@ class Footprint:
             ahead[name] = ahead.get(name, 0.0) - count.values[index]
         # now = Y + sum c (n - x): Pods not shown yet are added, those that have left but still show are taken out.
         now = level + each.expected(ahead)
-        if full:
-            # A full node reads the same whatever is on it: the model knows better where it says more.
+        if full or each.grows:
+            # A full node reads the same whatever is on it, and memory that Pods are still filling is as good as
+            # taken: the model knows better where it says more.
             now = max(now, each.floor + each.expected(counted))
         now = max(now, min(level, each.floor))
         headroom = float(self._config.ceiling[index]) * each.scale - now
@@ -349,7 +350,8 @@ class Footprint:
         if others is None:
             return None
         growth = fused.growth.get(dim)
-        return others, None if growth is None else (growth.mean, growth.sd**2)
+        own_growth = self._own_growth.get(name, {}).get(dim)
+        return others, None if growth is None else _less(growth, own_growth, share)
 
     def _new_count(self) -> counts.FilteredCount:
         lag_s = self._constants.start_lag_s if self._lag is None else self._lag.value_s

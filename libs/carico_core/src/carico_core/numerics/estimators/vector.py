@@ -18,7 +18,6 @@ class VectorConstants:
     start_lag_s: from a container's start to the first usage its telemetry can show, until it has been measured;
     measure_start_lag: False keeps it.
     risk_sd: standard deviations added to a cost. growth: by which factor an unmeasured load may grow at once.
-    peak_half_life_s: in which a node's own peak counts half, since a load of long ago says little of this one's.
     unknown_per_core: divided into the cores, it gives the Pods a node may always run (two on four cores).
     """
 
@@ -26,7 +25,6 @@ class VectorConstants:
     measure_start_lag: bool = True
     risk_sd: float = 1.0
     growth: float = 2.0
-    peak_half_life_s: float = 600.0
     unknown_per_core: float = 1.7
     per_dimension: resource.ResourceConstants = field(default_factory=resource.ResourceConstants)
 
@@ -119,7 +117,7 @@ class Vector:
             level = usages[0] * self._resources[0].scale
             self._counts.start_lag_s = self._lag.judge(level, informative=not full[0], dt_s=dt_s)
         shown = self._counts.values
-        keep = 0.5 ** (dt_s / self._constants.peak_half_life_s)
+        keep = 0.5 ** (dt_s / self._config.peak_half_life_s)
         self._peak_pods = max(self._peak_pods * keep, shown[0])
         held = self._held(usages, shown, full)
         for model, usage, count, end, idle in zip(self._resources, usages, shown, full, held, strict=True):
