@@ -221,6 +221,10 @@ def test_each_build_of_the_author_has_its_samples(
             "line 13: got '(metrics) cpu: 0.1 memory: 0.2', expected a (metrics) sample as 'cpu utilisation: _ cpu pr",
         ),
         (
+            log() + b"2025/05/21 21:26:54.000000 (capacity) podCount = 1e300\n",
+            "line 13: got podCount = 1e300, expected 0",
+        ),
+        (
             log() + b"2025/05/21 21:26:54.000000 (signal) U: []float64{0.5, 0.5}\n",
             "line 13: got (signal) U without a (signal) y before it, expected y, then U",
         ),
@@ -262,6 +266,39 @@ def test_no_bytes_raise_anything_but_a_recording_error(junk: bytes) -> None:
         else:
             said = ""
         assert "\n" not in said
+
+
+EVALUATED = "".join(
+    f"2025/05/21 21:26:5{second}.000000 {text}\n"
+    for second in (4, 5, 6)
+    for text in (
+        "(fpca) U: blas64.General{Rows:2, Cols:2, Data:[]float64{-0.9, -0.4, -0.4, 0.9}, Stride:2}",
+        "(fpca) S: blas64.Band{Rows:2, Cols:2, KL:0, KU:0, Data:[]float64{0.4, 0.02}, Stride:1}",
+        "(fpca) sumProbU: []float64{0.9, 0.45}", "(signal) y: [0.1 0.05]", "(signal) U: []float64{0.9, 0.45}",
+        "(calc-signal) signal = 1.0000", "(kalman-2d) capacity: 1.362777 cost: -0.298046",
+        "(kalman-1d) cost: -0.198044", "(capacity) podCount = 2.000000",
+        "(two-kalman-1d) capacity: 1.285944 cost: -0.160560", "(capacity) capacity: 1.2859 | cost: -0.1606",
+    )
+)  # fmt: skip
+
+
+@hypothesis.given(
+    st.lists(st.tuples(st.floats(0.0, 1.0, exclude_max=True), st.sampled_from("0159e.-+ (){}\n")), max_size=6),
+    st.sampled_from(sorted(registry.ESTIMATORS)),
+)
+def test_a_damaged_log_is_replayed_or_refused(damage: list[tuple[float, str]], estimator: str) -> None:
+    text = list(log(more=EVALUATED).decode())
+    for place, character in damage:
+        text[int(place * len(text))] = character
+    try:
+        run = engine.run(reading.parse("".join(text).encode(), name="x"), engine.Setup(estimator=estimator))
+    except errors.UserError as error:
+        said = str(error)
+    else:
+        said = ""
+        assert all(step.estimate.capacity >= 0.0 for step in run.steps)
+        assert fit.summary(run)["updates"] == len(run.steps)
+    assert "\n" not in said
 
 
 def test_a_folder_and_a_missing_file_say_so(tmp_path: pathlib.Path) -> None:

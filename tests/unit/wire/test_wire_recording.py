@@ -124,6 +124,10 @@ def header(**changes: object) -> bytes:
     return wire.MAGIC + crafted(wire.HEADER, {"version": 1, **dataclasses.asdict(FACTS), **changes})
 
 
+def share(value: float) -> recording.Samples:
+    return recording.Samples(times_s=np.zeros(1), values=np.array([[value, 0.0]]), parts=np.zeros((1, 2)))
+
+
 @pytest.mark.parametrize(
     ("file", "said"),
     [
@@ -134,6 +138,9 @@ def header(**changes: object) -> bytes:
         (header(dims=[]), "offset 8: got a header with .* at dims"),
         (header(cores=0.0), "offset 8: got a header with cores: got 0.0, expected a positive"),
         (header(scale=[8.0]), "offset 8: got a header with scale: got 1 numbers"),
+        (header(scale=[8.0, 1e30]), "offset 8: got a header with .* at scale"),
+        (header() + wire.encode_block(share(1e9), []), r"got a block with a share of 1e\+09, expected 0 to 1"),
+        (header() + wire.encode_block(share(np.nan), []), "got a block with a time or a share that is not finite"),
         (header() + crafted(7, {}), "got a frame of kind 7"),
         (header() + crafted(wire.BLOCK, {}), "got a block with missing_field at rows"),
         (header() + crafted(wire.END, {}) + b"x", "got more bytes, expected the end of the file"),

@@ -25,6 +25,8 @@ FRAME_MAX_BYTES = 4 * 2**20
 _PAYLOAD_MAX_BYTES = 32 * 2**20
 _ROWS_MAX = 100_000
 _EVENTS_MAX = 100_000
+# Shares are 0 to 1 but for rounding and late reads; what is far beyond is no share, and would overflow a model.
+_SHARE_MAX = 10.0
 _KINDS = tuple(recording.EventKind)
 # ~30 000 years: beyond any clock.
 _TIME_MAX_S = 1e12
@@ -173,8 +175,8 @@ def _header(frame: _Frame | None, name: str) -> recording.NodeFacts:
 def _facts(values: fields.Fields) -> recording.NodeFacts:
     most = fields.QUANTITY_MAX
     scale = values.raw.get("scale")
-    if type(scale) is not list or not all(type(number) is float for number in scale):
-        raise values.fail(errors.Drop.WRONG_TYPE, "scale", "expected a list of numbers")
+    if type(scale) is not list or not all(type(number) is float and abs(number) <= most for number in scale):
+        raise values.fail(errors.Drop.WRONG_TYPE, "scale", f"expected a list of numbers up to {most:g}")
     return recording.NodeFacts(
         node=values.text("node", maximum=fields.CLASS_NAME_MAX, free=True),
         dims=values.dims(),
@@ -221,6 +223,8 @@ def _samples(values: fields.Fields, facts: recording.NodeFacts) -> recording.Sam
     )
     if not (np.isfinite(samples.times_s).all() and np.isfinite(samples.values).all()):
         raise ValueError("a time or a share that is not finite")
+    if samples.values.size and np.abs(samples.values).max() > _SHARE_MAX:
+        raise ValueError(f"a share of {np.abs(samples.values).max():.4g}, expected 0 to 1")
     return samples
 
 

@@ -19,6 +19,8 @@ STAMP = re.compile(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d)(\.\d{6}) ")
 STAMP_EXAMPLE = "'2025/05/21 21:26:53.739913 (metrics) ...'"
 # Goroutines stamp a line before they write it: neighbours change places by 2 ms in the published logs.
 DISORDER_S = 0.05
+# Beyond what any node carries: a count like this is a broken line.
+PODS_MOST = 10_000
 FILTERED = re.compile(rf"\(filter-metrics\) cpu pressure: {NUMBER} mem utilisation {NUMBER}")
 BASIS = re.compile(rf"\(fpca\) U: .*Data:\[\]float64\{{{NUMBER}, {NUMBER}, {NUMBER}, {NUMBER}\}}")
 SIGMA = re.compile(rf"\(fpca\) S: .*Data:\[\]float64\{{{NUMBER}, {NUMBER}\}}")
@@ -210,8 +212,14 @@ class _Parser:
 
     def _capacity(self, line: str, at_s: float) -> None:
         if found := PODS.search(line):
-            self._counts.append((at_s, int(float(found[1]))))
-        self._estimate(line, at_s)
+            count = float(found[1])
+            if not 0.0 <= count <= PODS_MOST:
+                raise self._error(f"podCount = {found[1]}", f"0 to {PODS_MOST} Pods")
+            self._counts.append((at_s, int(count)))
+            if self._evaluations:
+                self._evaluations[-1].pods = int(count)
+        else:
+            self._estimate(line, at_s)
 
     def _estimate(self, line: str, _: float) -> None:
         if self._evaluations:
@@ -240,8 +248,6 @@ class _Open:
     def take(self, line: str) -> None:
         if found := LEVEL.search(line):
             self.level = float(found[1])
-        elif found := PODS.search(line):
-            self.pods = int(float(found[1]))
         elif found := DELTA.search(line):
             self.learnt["delta"] = trace.Learnt(cost=-float(found[1]))
         else:
