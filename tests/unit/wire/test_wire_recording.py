@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import pathlib
 import zlib
 
 import msgpack
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from carico_core.domain import errors, recording
 from carico_core.wire import recording as wire
 
+GOLDEN = pathlib.Path(__file__).parents[2] / "fixtures" / "golden" / "recordings" / "version-1.rec"
 FACTS = recording.NodeFacts(
     node="node-1",
     dims=("cpu", "memory"),
@@ -69,6 +71,26 @@ def test_what_is_written_comes_back_to_the_bit(
     assert back.events == tuple(events)
     assert back.ended == ended
     assert same(back.samples, some)
+
+
+def test_a_file_of_version_1_is_read_for_ever() -> None:
+    back = wire.decode(GOLDEN.read_bytes(), name="x")
+    times = 12.5 + np.arange(4) / 8
+    values = np.column_stack([times / 32, times / 64])
+    parts = np.column_stack([times / 16, [0.25, 0.25, 0.25, np.nan]])
+    assert back.facts == FACTS
+    assert back.ended
+    np.testing.assert_array_equal(back.samples.times_s, np.concatenate([times, times + 1]))
+    np.testing.assert_array_equal(back.samples.values, np.concatenate([values, values]))
+    np.testing.assert_array_equal(back.samples.parts, np.concatenate([parts, parts]))
+    assert [(event.at_s, event.kind.value, event.uid, event.workload) for event in back.events] == [
+        (12.5 + index / 4, kind, f"uid-{index % 2}", "Job/default/pi" if index % 2 else "")
+        for index, kind in enumerate(["created", "started", "ended", "removing", "removed", "settled"])
+    ]
+
+
+def test_what_a_later_writer_adds_is_ignored() -> None:
+    assert wire.decode(header(later=[1, 2]), name="x").facts == FACTS
 
 
 def three_blocks() -> list[bytes]:
