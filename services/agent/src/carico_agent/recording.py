@@ -94,10 +94,10 @@ class Recorder:
             if len(self._samples) >= self._block_samples:
                 self._hand_over()
 
-    def event(self, kind: recording.EventKind, uid: str, at_s: float) -> None:
-        """Nothing; the event is kept, and written with its block."""
+    def event(self, kind: recording.EventKind, uid: str, at_s: float, workload: str = "") -> None:
+        """Nothing; the event, with the Pod's class where it is known, is kept, and written with its block."""
         if self.written.failure is None:
-            self._events.append(recording.PodEvent(at_s=at_s, kind=kind, uid=uid))
+            self._events.append(recording.PodEvent(at_s=at_s, kind=kind, uid=uid, workload=workload))
             # Before the first sample there is no header yet: the first block takes them along.
             if len(self._events) >= BLOCK_EVENTS and (self._header is not None or self._samples):
                 self._hand_over()
