@@ -14,11 +14,11 @@ def class_of(record: records.PodRecord) -> str:
     return pod_class.class_of(pod(record))
 
 
-def pod(record: records.PodRecord, node: str | None = None) -> cluster.Pod:
+def pod(record: records.PodRecord, node: str | None = None, *, phase: str = "Pending") -> cluster.Pod:
     """A Pod of a job, bound to `node` where given."""
     return cluster.Pod(
         namespace="default", name=record.uid, uid=record.uid, resource_version="1",
-        scheduler_name=cluster.SCHEDULER_NAME, node_name=node, phase="Pending", priority=0,
+        scheduler_name=cluster.SCHEDULER_NAME, node_name=node, phase=phase, priority=0,
         created_at_s=record.created_s, deleting=False, labels={}, node_selector={}, tolerations=(),
         owner=cluster.Owner(kind="Job", name=record.job, uid=record.job), image="twin",
         is_baseline=False, request_cores=0.0, request_bytes=0.0, unsupported=(),

@@ -42,8 +42,19 @@ class Neighbour:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LyingAgent:
+    """An agent that advertises room without end. covers False: it accounts for none of the Pods it was given."""
+
+    node: int
+    covers: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """limit_s: virtual time after which a run is given up. dead_agents: share of nodes whose agent says nothing."""
+    """limit_s: virtual time after which a run is given up. dead_agents: share of nodes whose agent says nothing.
+
+    lying_agents: at most one for a node. agents_die_at_s: (node, when its agent falls silent).
+    """
 
     name: str
     hardware: tuple[machine.Hardware, ...]
@@ -52,6 +63,8 @@ class Scenario:
     link: bus.Link = dataclasses.field(default_factory=bus.Link)
     neighbours: tuple[Neighbour, ...] = ()
     dead_agents: float = 0.0
+    lying_agents: tuple[LyingAgent, ...] = ()
+    agents_die_at_s: tuple[tuple[int, float], ...] = ()
     # Jobs whose Pods are judged; none named: all that end.
     measured: tuple[str, ...] = ()
     limit_s: float = 3600.0
@@ -63,8 +76,11 @@ class Scenario:
             raise ValueError(f"scenario {self.name}: jobs: expected at least one")
         if len({job.name for job in self.jobs}) < len(self.jobs):
             raise ValueError(f"scenario {self.name}: jobs: expected distinct names, got {[j.name for j in self.jobs]}")
-        for neighbour in self.neighbours:
-            if not 0 <= neighbour.node < len(self.hardware):
-                raise ValueError(
-                    f"scenario {self.name}: neighbours: node {neighbour.node}, expected 0 to {len(self.hardware) - 1}"
-                )
+        self._check_nodes("neighbours", [each.node for each in self.neighbours])
+        self._check_nodes("lying_agents", [each.node for each in self.lying_agents])
+        self._check_nodes("agents_die_at_s", [node for node, _ in self.agents_die_at_s])
+
+    def _check_nodes(self, field: str, nodes: list[int]) -> None:
+        for node in nodes:
+            if not 0 <= node < len(self.hardware):
+                raise ValueError(f"scenario {self.name}: {field}: node {node}, expected 0 to {len(self.hardware) - 1}")

@@ -2,12 +2,12 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from carico_scheduler import policy as policies
-from carico_twin import agents, aggregator, bus, events, kubelet, machine, records, scenario
+from carico_twin import agents, aggregator, api_objects, bus, events, kubelet, lies, machine, records, scenario
 from carico_twin.schedulers import carico, load_aware, oracle, port, slots
 
 # The API tells watchers after this time, and a decision that is due is made this long after what woke it.
@@ -69,6 +69,9 @@ class World:
         self._rngs = [np.random.default_rng(each) for each in seeds]
         self._watchers = kubelet.Watchers()
         self.pods: list[records.PodRecord] = []
+        # Told of each bind as it is decided, before anything else happens.
+        self.on_bind: list[Callable[[records.PodRecord], None]] = []
+        self._liars = {api_objects.node_name(each.node): each for each in plan.lying_agents}
         self._left = 0
         self._overruns = 0
         self._woken = False
@@ -96,6 +99,8 @@ class World:
         record.binds += 1
         record.bound_s = self.now_s
         self._overruns += overrun
+        for told in self.on_bind:
+            told(record)
         self._timeline.after(BIND_S + self._plan.runtime.hear_s, lambda: self._nodes[node].bind(record))
 
     def run(self) -> Run:
@@ -150,7 +155,14 @@ class World:
         watchers.started.append(lambda index, record: self.agents[index].started(record))
         watchers.exited.append(lambda index, record: self.agents[index].exited(record))
         watchers.terminal.append(lambda index, record: self.agents[index].removed(record))
+        report_s = self._plan.runtime.report_s + API_S
+        watchers.started.append(lambda _, record: self._told(lambda: scheduler.started(record), delay_s=report_s))
+        for index, when_s in self._plan.agents_die_at_s:
+            self._timeline.at(when_s, functools.partial(self._silence, index))
         return scheduler
+
+    def _silence(self, index: int) -> None:
+        self.agents[index].alive = False
 
     def _plan_events(self) -> None:
         plan = self._plan
@@ -182,6 +194,9 @@ class World:
         if kind == "capacity":
             scheduler = self.scheduler
             assert isinstance(scheduler, carico.Carico)
+            liar = self._liars.get(agent.name)
+            if liar is not None:
+                payload = lies.boast(payload, node=agent.name, covers=liar.covers)
             self._bus.send(lambda: self._wake_after(lambda: scheduler.hear(agent.name, payload)))
         elif self.aggregator is not None:
             found = self.aggregator

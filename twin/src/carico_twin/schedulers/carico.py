@@ -30,6 +30,12 @@ class Carico:
         self._records[record.uid] = record
         self.state.put_pod(api_objects.pod(record), self._cluster.now_s)
 
+    def started(self, record: records.PodRecord) -> None:
+        """The API shows the Pod as running: from now on its node is to account for it."""
+        if record.uid in self._records:
+            shown = api_objects.pod(record, node=api_objects.node_name(record.node), phase="Running")
+            self.state.put_pod(shown, self._cluster.now_s)
+
     def ended(self, record: records.PodRecord) -> None:
         """The API shows the Pod as terminal."""
         self._records.pop(record.uid, None)
