@@ -93,7 +93,6 @@ def _evidence(state: pipeline.State) -> dict[str, messages.ClassEvidence]:
         name: messages.ClassEvidence(
             pods=_pods_of(name, estimate, state.pods),
             cost=_spreads(costs),
-            growth=_spreads((estimate.growth or {}).get(name, {})),
         )
         for name, costs in (estimate.evidence or {}).items()
     }

@@ -109,8 +109,8 @@ class CapacityEstimate:
     mode: which equation made it. baseline, cost: per dimension, of the node without workload and of one Pod.
     headroom: per dimension what is free below the ceiling (negative above it). cost_plus: per class and dimension a
     Pod's cost plus its risk. limit: most Pods for now. evidence: per class and dimension what this node alone has
-    measured. class_pods: running Pods by class. growth: as evidence, of what a Pod grows by a second.
-    In physical units; the scalar estimators have one dimension "signal", without unit, and no headroom.
+    measured. class_pods: running Pods by class. In physical units; the scalar estimators have one dimension
+    "signal", without unit, and no headroom.
     """
 
     capacity: float
@@ -125,7 +125,6 @@ class CapacityEstimate:
     limit: int | None = None
     evidence: dict[str, dict[str, Evidence]] | None = None
     class_pods: dict[str, int] | None = None
-    growth: dict[str, dict[str, Evidence]] | None = None
 
 
 class Estimator(Protocol):

@@ -1,22 +1,23 @@
-"""One dimension of `footprint`: the baseline, and per class the cost of a Pod and how it grows. Physical units.
+"""One dimension of `footprint`: the baseline, and per class what a Pod costs. Physical units.
 
-    Y = b + sum over classes k of c_k x_k + g_k a_k + noise
+    Y = b + sum over classes k and parts j of c_kj x_kj + noise
 
-x_k: the Pod count as the filter shows it. a_k: the sum of the Pods' ages less what the filter lags. One Kalman filter
-for all costs together, so that classes that run side by side are told apart as far as the data can.
+x_kj: the Pods of class k as the filter shows them; a dimension that Pods hold (memory) has further parts, by age
+(`profile`). One Kalman filter for all costs together, so that classes that run side by side are told apart as far as
+the data can.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from carico_core.numerics import arrays
-from carico_core.numerics.estimators import base, resource
+from carico_core.numerics.estimators import base, profile, resource
 
-# A filtered usage trails a Pod's true one by about this much (design, section 7, step 10).
-GROWTH_LAG_S = 0.4
+# Pods of a class by part: filtered, or as they are.
+Shown = Mapping[str, arrays.Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ class CostConstants:
     few_pods: filtered Pods below which usage is baseline. baseline_gain: per second. drift: of a cost per root second,
     as a share of it. unknown_sd: of a cost nobody measured, as a share of it. between_nodes: difference of a class's
     cost between nodes, as a share of it. entry_pods: filtered Pods from which a measurement is evidence for others.
-    growth_sd: of an unknown growth, in full scales a second; 0: growth is not modelled.
+    growth_sd: of a part of the profile that nobody measured, as a share of an unknown cost; 0: Pods do not grow.
     """
 
     few_pods: float = 0.2
@@ -35,14 +36,22 @@ class CostConstants:
     unknown_sd: float = 0.7
     between_nodes: float = 0.2
     entry_pods: float = 1.0
-    growth_sd: float = 0.01
+    growth_sd: float = 0.5
     # A prior this wide, in full scales, leaves the node's own evidence free of any prior.
     no_prior: float = 10.0
 
 
+# A part counts as measured once its variance is below this share of the prior's.
+_MEASURED = 0.25
+# Spread left to a part of the profile that peers have measured as a whole, as a share of the cost.
+_KNOWN_PART = 0.1
+# Below this a peer's variance counts as none, and weights stay far from overflow.
+_EXACT_BELOW = 1e-200
+
+
 @dataclass(slots=True)
 class _Filter:
-    """Mean (m,) and covariance (m, m) of costs, then growths."""
+    """Mean (m,) and covariance (m, m) of the parts of all costs."""
 
     mean: arrays.Array
     covariance: arrays.Array
@@ -57,32 +66,43 @@ class _Filter:
         kept = np.eye(len(design)) - np.outer(gain, design)
         self.covariance = kept @ self.covariance @ kept.T + variance * np.outer(gain, gain)
 
-    def resized(self, keep: list[int], means: list[float], variances: list[float]) -> "_Filter":
+    def resized(self, keep: Sequence[int], new: Sequence[base.Evidence]) -> "_Filter":
         """Those rows of the old filter, then new ones, independent of all others."""
-        size = len(keep) + len(means)
+        size = len(keep) + len(new)
+        rows = list(keep)
         covariance = np.zeros((size, size))
-        covariance[: len(keep), : len(keep)] = self.covariance[np.ix_(keep, keep)]
-        covariance[range(len(keep), size), range(len(keep), size)] = variances
-        return _Filter(np.concatenate([self.mean[keep], means]), covariance)
+        covariance[: len(rows), : len(rows)] = self.covariance[np.ix_(rows, rows)]
+        fresh = range(len(rows), size)
+        covariance[fresh, fresh] = [variance for _, variance in new]
+        return _Filter(np.concatenate([self.mean[rows], [mean for mean, _ in new]]), covariance)
+
+    def replaced(self, rows: Sequence[int], new: Sequence[base.Evidence]) -> "_Filter":
+        """Those rows begun anew, independent of all others."""
+        mean, covariance = self.mean.copy(), self.covariance.copy()
+        for row, (value, variance) in zip(rows, new, strict=True):
+            mean[row] = value
+            covariance[row, :] = covariance[:, row] = 0.0
+            covariance[row, row] = variance
+        return _Filter(mean, covariance)
 
 
 class ClassCosts:
     """Learns one dimension for all classes of Pods that run, or ran lately, on the node."""
 
-    __slots__ = ("_baseline", "_constants", "_facts", "_main", "_names", "_own", "_peers", "_reached", "grows")
+    __slots__ = ("_baseline", "_constants", "_facts", "_main", "_names", "_own", "_peers", "_reached", "parts")
 
     def __init__(self, facts: resource.Facts, constants: CostConstants, *, grows: bool) -> None:
         self._facts = facts
         self._constants = constants
-        self.grows = grows and constants.growth_sd > 0.0
-        self._baseline: tuple[float, float] | None = None
+        self.parts = profile.PARTS if grows and constants.growth_sd > 0.0 else 1
+        self._baseline: base.Evidence | None = None
         self._names: list[str] = []
         self._main = _Filter(np.zeros(0), np.zeros((0, 0)))
         # The same with no prior: what this node alone has measured.
         self._own = _Filter(np.zeros(0), np.zeros((0, 0)))
         self._reached: set[str] = set()
-        # What the other nodes measured: class -> (mean, variance between nodes included), of cost and of growth.
-        self._peers: dict[str, tuple[base.Evidence, base.Evidence | None]] = {}
+        # What the other nodes measured: class -> (mean, variance between nodes included) of a Pod's whole cost.
+        self._peers: dict[str, base.Evidence] = {}
 
     @property
     def scale(self) -> float:
@@ -93,6 +113,11 @@ class ClassCosts:
     def noise(self) -> float:
         """Standard deviation of one reading."""
         return math.sqrt(self._facts.reading_variance)
+
+    @property
+    def grows(self) -> bool:
+        """Whether a Pod's cost depends on its age."""
+        return self.parts > 1
 
     @property
     def baseline_spread(self) -> base.Spread:
@@ -115,109 +140,141 @@ class ClassCosts:
         """Keep these classes and no others; new ones begin as their peers have it, or unknown."""
         if names == self._names:
             return
-        keep = [self._names.index(name) for name in names if name in self._names]
+        kept = [name for name in self._names if name in names]
         new = [name for name in names if name not in self._names]
-        old = len(self._names)
-        self._names = [self._names[index] for index in keep] + new
-        self._reached &= set(self._names)
-        rows = [*keep, *(old + index for index in keep)] if self.grows else keep
-        priors = [self._prior(name) for name in new]
+        rows = [row for name in kept for row in self._rows(name)]
         wide = (self._constants.no_prior * self._facts.scale) ** 2
-        main = self._main.resized(rows, [p[0] for p in priors], [p[1] for p in priors])
-        own = self._own.resized(rows, [0.0] * len(new), [wide] * len(new))
-        if self.grows:
-            growths = [self._growth_prior(name) for name in new]
-            main = main.resized(list(range(len(main.mean))), [g[0] for g in growths], [g[1] for g in growths])
-            own = own.resized(list(range(len(own.mean))), [0.0] * len(new), [wide] * len(new))
-            order = self._order(len(keep), len(new))
-            main, own = main.resized(order, [], []), own.resized(order, [], [])
-        self._main, self._own = main, own
+        self._main = self._main.resized(rows, [part for name in new for part in self._prior(name)])
+        self._own = self._own.resized(rows, [(0.0, wide)] * (len(new) * self.parts))
+        self._names = kept + new
+        self._reached &= set(self._names)
 
-    def hear(self, peers: Mapping[str, tuple[base.Evidence, base.Evidence | None]]) -> None:
+    def hear(self, peers: Mapping[str, base.Evidence]) -> None:
         """Take in what the other nodes measured (mean, variance): used where it says more than this node knows."""
         share = self._constants.between_nodes
-        self._peers = {
-            name: (_widened(cost, share), None if growth is None else _widened(growth, share))
-            for name, (cost, growth) in peers.items()
-        }
-        for index, name in enumerate(self._names):
-            if name not in self._peers:
-                continue
-            cost, growth = self._peers[name]
-            self._adopt(index, (self._hold_to_range(cost[0]), cost[1]))
-            if self.grows and growth is not None:
-                self._adopt(len(self._names) + index, growth)
+        # v_g + (0.2 c_g)^2
+        self._peers = {name: (mean, variance + (share * mean) ** 2) for name, (mean, variance) in peers.items()}
+        for name in self._names:
+            if name in self._peers and self._variance(name) > self._peers[name][1]:
+                self._main = self._main.replaced(self._rows(name), self._prior(name))
 
-    def learn(
-        self, usage: float, shown: Mapping[str, float], ages_s: Mapping[str, float], *, censored: bool, dt_s: float
-    ) -> None:
-        """Take in one second: usage in [0, 1], filtered Pods (x) and sums of ages (s) by class.
+    def learn(self, usage: float, shown: Shown, *, censored: bool, dt_s: float) -> None:
+        """Take in one second: usage in [0, 1], and the filtered Pods by class and part.
 
         censored: the reading says "at least this", so that only a surprise upwards counts.
         """
         level = usage * self._facts.scale
-        x = np.array([shown.get(name, 0.0) for name in self._names])
-        if x.sum() < self._constants.few_pods:
+        counts = {name: float(parts[0]) for name, parts in shown.items()}
+        if sum(counts.values()) < self._constants.few_pods:
             self._learn_baseline(level, dt_s)
             return
-        design = x
-        if self.grows:
-            a = [
-                max(0.0, ages_s.get(name, 0.0) - GROWTH_LAG_S * count)
-                for name, count in zip(self._names, x.tolist(), strict=True)
-            ]
-            design = np.concatenate([x, a])
-        self._reached |= {
-            name for name, count in zip(self._names, x.tolist(), strict=True) if count >= self._constants.entry_pods
-        }
+        design = np.concatenate([shown.get(name, np.zeros(self.parts)) for name in self._names])
+        self._reached |= {name for name in self._names if counts.get(name, 0.0) >= self._constants.entry_pods}
+        present = np.repeat([counts.get(name, 0.0) > self._constants.few_pods for name in self._names], self.parts)
         for each in (self._main, self._own):
-            self._drift(each, x, dt_s)
+            # P_kk <- P_kk + (0.02 c_k)^2 a second, where the class shows
+            noise = np.where(present, (self._constants.drift * each.mean) ** 2 * dt_s, 0.0)
+            each.covariance = each.covariance + np.diag(noise)
             innovation = level - self.floor - float(design @ each.mean)
             if not censored or innovation > 0.0:
                 each.step(design, innovation, self._facts.reading_variance)
             self._clip(each)
 
-    def cost(self, name: str) -> base.Spread:
-        """(mean, sd) of a Pod's cost of a class that is held."""
-        index = self._names.index(name)
-        return float(self._main.mean[index]), math.sqrt(max(0.0, float(self._main.covariance[index, index])))
+    def plus(self, name: str, life_s: float, risk_sd: float) -> float:
+        """c+: what a Pod of a class takes cautiously, at the end of a life this long; in range."""
+        if not self._is_told(name):
+            mean, variance = self._whole_prior(name)
+            return self._hold_to_range(mean + risk_sd * math.sqrt(variance))
+        reach = self._reach(life_s)
+        rows = self._rows(name)
+        known = self._known(name)
+        # What was seen, with its risk; what lies beyond goes on as it did last, as far as that is sure.
+        seen = float((reach * known) @ self._main.mean[rows]) + risk_sd * math.sqrt(self._whole_variance(name, reach))
+        beyond = float((reach * (1.0 - known)) @ self._cautious(name))
+        return max(seen + beyond, self._facts.least_cost)
 
-    def cautious_growth(self, name: str) -> float:
-        """How fast a Pod of a class grows at least, per second: the mean less one sd, never negative."""
-        if not self.grows:
+    def cost(self, name: str, life_s: float) -> base.Spread:
+        """(mean, sd) of what a Pod of a class takes at the end of a life this long."""
+        if not self._is_told(name):
+            mean, variance = self._whole_prior(name)
+            return mean, math.sqrt(variance)
+        reach = self._reach(life_s) * self._known(name)
+        rows = self._rows(name)
+        return self._hold_to_range(float(reach @ self._main.mean[rows])), math.sqrt(self._whole_variance(name, reach))
+
+    def left_to_grow(self, name: str, now: arrays.Array, pods: float, life_s: float) -> float:
+        """What the running Pods of a class, with these parts behind them, will still take: at least, never negative."""
+        if not self.grows or not self._is_told(name):
             return 0.0
-        if name in self._names:
-            index = len(self._names) + self._names.index(name)
-            mean, variance = float(self._main.mean[index]), float(self._main.covariance[index, index])
-        else:
-            mean, variance = self._growth_prior(name)
-        return max(0.0, mean - math.sqrt(max(0.0, variance)))
+        ahead = np.maximum(pods * self._reach(life_s) - now, 0.0)
+        ahead[0] = 0.0
+        return max(0.0, float(ahead @ self._cautious(name)))
 
-    def unheld(self, name: str) -> base.Spread:
-        """(mean, sd) of a class that is not held: as its peers have it, or unknown."""
-        mean, variance = self._prior(name)
-        return mean, math.sqrt(variance)
+    def expected(self, pods: Shown) -> float:
+        """sum of c_kj n_kj; a class that is not held counts as its peers have it, or as unknown."""
+        total = 0.0
+        for name, parts in pods.items():
+            if self._is_told(name):
+                total += float(parts @ self._main.mean[self._rows(name)])
+            else:
+                total += float(parts[0]) * self._whole_prior(name)[0]
+        return total
 
-    def evidence(self, name: str) -> base.Evidence | None:
-        """(mean, variance) of a Pod's cost as measured here, no prior in it; None before a whole Pod was seen."""
-        if name not in self._reached:
+    def evidence(self, name: str, life_s: float | None) -> base.Evidence | None:
+        """(mean, variance) of a Pod's whole cost as measured here, no prior in it; None before a whole Pod was seen.
+
+        Of what Pods hold, only once whole lives have been seen (`life_s` given): others take it for all there is.
+        """
+        if name not in self._reached or life_s is None:
             return None
-        index = self._names.index(name)
-        return self._hold_to_range(float(self._own.mean[index])), float(self._own.covariance[index, index])
+        rows = self._rows(name)
+        wide = (self._constants.no_prior * self._facts.scale) ** 2
+        seen = np.diag(self._own.covariance)[rows] < _MEASURED * wide
+        reach = self._reach(life_s) * seen
+        variance = float(reach @ self._own.covariance[np.ix_(rows, rows)] @ reach)
+        return self._hold_to_range(float(reach @ self._own.mean[rows])), max(variance, 0.0)
 
-    def growth_evidence(self, name: str) -> base.Evidence | None:
-        """(mean, variance) of its growth a second as measured here."""
-        if name not in self._reached or not self.grows:
-            return None
-        index = len(self._names) + self._names.index(name)
-        return float(self._own.mean[index]), float(self._own.covariance[index, index])
+    def _is_told(self, name: str) -> bool:
+        """Whether readings or peers have told what a Pod of this class takes.
 
-    def expected(self, counts: Mapping[str, float]) -> float:
-        """sum of c_k n_k; a class that is not held counts as its peers have it, or as unknown."""
-        means: dict[str, float] = dict(zip(self._names, self._main.mean.tolist(), strict=False))
-        return sum(
-            count * (means[name] if name in means else self._prior(name)[0]) for name, count in counts.items() if count
-        )
+        Of what Pods hold, the first second says nothing: a program that has not yet loaded its data looks small.
+        """
+        return name in self._names and (not self.grows or bool(self._known(name)[1]))
+
+    def _rows(self, name: str) -> list[int]:
+        first = self._names.index(name) * self.parts
+        return list(range(first, first + self.parts))
+
+    def _reach(self, life_s: float) -> arrays.Array:
+        return profile.reached([life_s]) if self.grows else np.ones(1)
+
+    def _known(self, name: str) -> arrays.Array:
+        """1 for the parts that readings or peers have told, 0 for the others (parts,)."""
+        if not self.grows:
+            return np.ones(1)
+        spread = np.diag(self._main.covariance)[self._rows(name)]
+        unknown = np.array([variance for _, variance in self._unknown()])
+        known = (spread < _MEASURED * unknown).astype(np.float64)
+        known[0] = 1.0
+        return known
+
+    def _cautious(self, name: str) -> arrays.Array:
+        """The parts of a class: what is there at once as it is, growth less one sd, what lies beyond by its slope."""
+        rows = self._rows(name)
+        parts = self._main.mean[rows].copy()
+        if not self.grows:
+            return parts
+        spread = np.sqrt(np.maximum(np.diag(self._main.covariance)[rows], 0.0))
+        parts[1:] = np.maximum(parts[1:] - spread[1:], 0.0)
+        return profile.extrapolated(parts, [bool(known) for known in self._known(name)])
+
+    def _whole_variance(self, name: str, reach: arrays.Array) -> float:
+        rows = self._rows(name)
+        seen = reach * self._known(name)
+        return max(0.0, float(seen @ self._main.covariance[np.ix_(rows, rows)] @ seen))
+
+    def _variance(self, name: str) -> float:
+        return self._whole_variance(name, np.ones(self.parts))
 
     def _learn_baseline(self, level: float, dt_s: float) -> None:
         if self._baseline is None:
@@ -229,54 +286,49 @@ class ClassCosts:
         # b <- b + 0.1 (Y - b) a second, and the mean square of what it missed likewise
         self._baseline = (mean + gain * change, variance + gain * (change * change - variance))
 
-    def _drift(self, each: _Filter, x: arrays.Array, dt_s: float) -> None:
-        # P_kk <- P_kk + (0.02 c_k)^2 a second, where the class shows
-        present = x > self._constants.few_pods
-        noises = np.where(present, (self._constants.drift * each.mean[: len(x)]) ** 2 * dt_s, 0.0)
-        if self.grows:
-            growth = np.where(present, (self._constants.drift * each.mean[len(x) :]) ** 2 * dt_s, 0.0)
-            noises = np.concatenate([noises, growth])
-        each.covariance = each.covariance + np.diag(noises)
-
     def _clip(self, each: _Filter) -> None:
-        count = len(self._names)
-        each.mean[:count] = np.clip(each.mean[:count], self._facts.least_cost, self._facts.scale)
+        # The parts of a profile are what is added: room must be kept for the most a Pod ever holds.
+        np.clip(each.mean, 0.0 if self.grows else self._facts.least_cost, self._facts.scale, out=each.mean)
 
-    def _adopt(self, index: int, found: base.Evidence) -> None:
-        if float(self._main.covariance[index, index]) <= found[1]:
-            return
-        self._main.mean = self._main.mean.copy()
-        self._main.mean[index] = found[0]
-        covariance = self._main.covariance.copy()
-        covariance[index, :] = covariance[:, index] = 0.0
-        covariance[index, index] = found[1]
-        self._main.covariance = covariance
+    def _prior(self, name: str) -> list[base.Evidence]:
+        """(mean, variance) of each part of a class that begins here."""
+        if name not in self._peers:
+            return self._unknown()
+        mean, variance = self._whole_prior(name)
+        # Peers tell the whole: taken as there at once, which is cautious, until this node has seen how it comes.
+        return [(mean, variance)] + [(0.0, (_KNOWN_PART * mean) ** 2)] * (self.parts - 1)
 
-    def _prior(self, name: str) -> base.Evidence:
-        if name in self._peers:
-            mean, variance = self._peers[name][0]
-            return self._hold_to_range(mean), variance
-        # c0 = (ceiling S - Y) / cores, sd 0.7 c0
+    def _unknown(self) -> list[base.Evidence]:
+        # c0 = (ceiling S - b) / cores, sd 0.7 c0
         facts = self._facts
         cost = self._hold_to_range((facts.ceiling * facts.scale - self.floor) / facts.cores)
-        return cost, (self._constants.unknown_sd * cost) ** 2
+        first = (cost, (self._constants.unknown_sd * cost) ** 2)
+        return [first] + [(0.0, (self._constants.growth_sd * cost) ** 2)] * (self.parts - 1)
 
-    def _growth_prior(self, name: str) -> base.Evidence:
-        growth = self._peers[name][1] if name in self._peers else None
-        return growth if growth is not None else (0.0, (self._constants.growth_sd * self._facts.scale) ** 2)
+    def _whole_prior(self, name: str) -> base.Evidence:
+        if name not in self._peers:
+            return self._unknown()[0]
+        mean, variance = self._peers[name]
+        return self._hold_to_range(mean), variance
 
     def _hold_to_range(self, cost: float) -> float:
         # c >= S / Pod limit: less could never fill the node. c <= S: more than a full node cannot be read.
         return min(max(cost, self._facts.least_cost), self._facts.scale)
 
-    @staticmethod
-    def _order(kept: int, new: int) -> list[int]:
-        """Rows [old costs, old growths, new costs, new growths] brought to [costs, growths]."""
-        costs = [*range(kept), *range(2 * kept, 2 * kept + new)]
-        growths = [*range(kept, 2 * kept), *range(2 * kept + new, 2 * (kept + new))]
-        return costs + growths
+
+def without(fused: base.Evidence, own: base.Evidence | None, share: float) -> base.Evidence | None:
+    """A fused (mean, variance) with one part taken out; None where nothing is left. Weights 1 / (v + (share c)^2)."""
+    mean, variance = fused
+    if own is None:
+        return fused
+    part = own[1] + (share * own[0]) ** 2
+    if part < _EXACT_BELOW:
+        return None
+    # Of the whole weight 1 / variance, the part's share; what is left must be more than rounding and delay can make.
+    taken = variance / part
+    if not taken <= _MOST_TAKEN:
+        return None
+    return (mean - own[0] * taken) / (1.0 - taken), variance / (1.0 - taken)
 
 
-def _widened(found: base.Evidence, share: float) -> base.Evidence:
-    # v_g + (0.2 c_g)^2
-    return found[0], found[1] + (share * found[0]) ** 2
+_MOST_TAKEN = 0.95

@@ -8,9 +8,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from carico_core.domain import messages
 from carico_core.numerics import arrays
-from carico_core.numerics.estimators import base, class_costs, counts, lives, resource, start_lag
+from carico_core.numerics.estimators import base, class_costs, counts, lives, profile, resource, start_lag
 
 # Classes held by a node: more than it can tell apart; the one that ran least recently gives way.
 CLASSES_HELD = 16
@@ -58,7 +60,7 @@ class Footprint:
 
     __slots__ = (
         "_classes", "_config", "_constants", "_costs", "_counts", "_followed", "_full", "_lag", "_lead_s", "_lives",
-        "_own_evidence", "_own_growth", "_peak_pods", "_peers", "_ticked", "_ticked_once", "_typical",
+        "_own_evidence", "_peak_pods", "_peers", "_profiles", "_ticked", "_ticked_once", "_typical",
     )  # fmt: skip
 
     def __init__(self, config: base.EstimatorConfig, constants: FootprintConstants = DEFAULT) -> None:
@@ -74,6 +76,8 @@ class Footprint:
         # Classes held, the one that ran least recently first.
         self._classes: collections.OrderedDict[str, counts.FilteredCount] = collections.OrderedDict()
         self._counts: collections.Counter[str] = collections.Counter()
+        # Per dimension the Pods of each class by age, as the filter shows them.
+        self._profiles: list[dict[str, arrays.Array]] = [{} for _ in config.dims]
         # Whether classes are told; until they are, all Pods are of one.
         self._followed = False
         self._ticked = False
@@ -84,7 +88,6 @@ class Footprint:
         self._peers: dict[str, int] = {}
         self._typical: dict[str, float] = {}
         self._own_evidence: dict[str, dict[str, base.Evidence]] = {}
-        self._own_growth: dict[str, dict[str, base.Evidence]] = {}
 
     def follow(self, running: Mapping[str, str]) -> None:
         """Which workload Pods run now (UID to class), at each change."""
@@ -134,6 +137,7 @@ class Footprint:
         self._full.tick(samples, steps)
         for name, count in self._classes.items():
             count.tick(steps, float(self._counts[name]), elapsed_s)
+        self._age(steps)
         if self._lag is not None:
             self._lag.tick(steps[0], float(self._counts.total()), elapsed_s)
         cpu = samples[0] if math.isfinite(samples[0]) else 1.0
@@ -148,7 +152,7 @@ class Footprint:
         self._ticked = False
         if whole:
             self._learn(usages, base.elapsed(observation.dt_s))
-            self._own_evidence, self._own_growth = self._evidence(), self._growth_evidence()
+            self._own_evidence = self._evidence()
         return self.estimate(observation)
 
     def estimate(self, observation: base.Observation) -> base.CapacityEstimate:
@@ -187,7 +191,6 @@ class Footprint:
             limit=limit,
             evidence=self._evidence() or None,
             class_pods=dict(counted),
-            growth=self._growth_evidence() or None,
         )
 
     def _count(self, pods: int) -> None:
@@ -209,33 +212,65 @@ class Footprint:
             lag_s = self._lag.judge(level, informative=not full[0], dt_s=dt_s)
             for count in self._classes.values():
                 count.start_lag_s = lag_s
-        ages_s = self._lives.sums_of_ages_s()
         for index, (each, usage, end) in enumerate(zip(self._costs, usages, full, strict=True)):
-            shown = {name: count.values[index] for name, count in self._classes.items()}
-            each.learn(usage, shown, ages_s, censored=end and self._constants.censored, dt_s=dt_s)
+            each.learn(usage, self._shown(index), censored=end and self._constants.censored, dt_s=dt_s)
         keep = 0.5 ** (dt_s / self._config.peak_half_life_s)
         shown_pods = sum(count.values[0] for count in self._classes.values())
         self._peak_pods = max(self._peak_pods * keep, shown_pods)
 
+    def _age(self, gains: list[float]) -> None:
+        """Take the Pods by age through the filter of each dimension that Pods hold."""
+        for index, each in enumerate(self._costs):
+            if not each.grows:
+                continue
+            filtered = self._profiles[index]
+            for name in self._classes:
+                now = self._reached(name)
+                before = filtered.get(name)
+                gain = min(max(gains[index], 0.0), 1.0)
+                filtered[name] = now if before is None else before + gain * (now - before)
+
+    def _reached(self, name: str) -> arrays.Array:
+        """The running Pods of a class by age, which counts from when a program can have begun its work."""
+        lag_s = self._constants.start_lag_s
+        return profile.reached([age_s - lag_s for age_s in self._lives.ages_s(name)])
+
+    def _shown(self, index: int) -> dict[str, arrays.Array]:
+        """Pods of each class as the usage of a dimension shows them, by part."""
+        if self._costs[index].grows:
+            shown = {name: parts.copy() for name, parts in self._profiles[index].items() if name in self._classes}
+            for name, parts in shown.items():
+                parts[0] = self._classes[name].values[index]
+            return shown
+        return {name: np.array([count.values[index]]) for name, count in self._classes.items()}
+
+    def _now(self, index: int, counted: Mapping[str, int]) -> dict[str, arrays.Array]:
+        """Pods of each class as they are, by part."""
+        if not self._costs[index].grows:
+            return {name: np.array([float(count)]) for name, count in counted.items()}
+        found = {}
+        for name, count in counted.items():
+            found[name] = self._reached(name)
+            found[name][0] = count
+        return found
+
     def _headroom(self, index: int, usage: float, counted: Mapping[str, int], *, full: bool) -> float:
         """H = ceiling S - now + borrow - growth."""
-        each, dim = self._costs[index], self._config.dims[index]
+        each = self._costs[index]
         level = usage * each.scale
-        ahead = {name: float(count) for name, count in counted.items()}
-        for name, count in self._classes.items():
-            ahead[name] = ahead.get(name, 0.0) - count.values[index]
+        pods, shown = self._now(index, counted), self._shown(index)
         # now = Y + sum c (n - x): Pods not shown yet are added, those that have left but still show are taken out.
-        now = level + each.expected(ahead)
+        now = level + each.expected(pods) - each.expected(shown)
         if full or each.grows:
             # A full node reads the same whatever is on it, and memory that Pods are still filling is as good as
             # taken: the model knows better where it says more.
-            now = max(now, each.floor + each.expected(counted))
+            now = max(now, each.floor + each.expected(pods))
         now = max(now, min(level, each.floor))
         headroom = float(self._config.ceiling[index]) * each.scale - now
-        if dim == self._config.dims[0]:
+        if index == 0:
             headroom += self._borrow(usage)
-        if each.grows:
-            headroom -= sum(self._growth_left(each, name) for name in counted)
+        for name, count in counted.items():
+            headroom -= each.left_to_grow(name, pods[name], float(count), self._lives.longest_s(name))
         return headroom
 
     def _borrow(self, usage: float) -> float:
@@ -243,16 +278,8 @@ class Footprint:
         ceiling = float(self._config.ceiling[0])
         # h = l x min(r, .5 / ceiling), in CPU share
         span = self._constants.look_ahead * self._lead_s * min(lives.speed(usage), 0.5 / ceiling)
-        ending = {name: self._lives.ending_within(name, span) for name in self._counts}
+        ending = {name: np.array([self._lives.ending_within(name, span)]) for name in self._counts}
         return self._costs[0].expected(ending)
-
-    def _growth_left(self, each: class_costs.ClassCosts, name: str) -> float:
-        growth = each.cautious_growth(name)
-        if growth <= 0.0:
-            return 0.0
-        longest_s = self._lives.longest_s(name)
-        # sum of g+ (D - age)
-        return growth * sum(max(0.0, longest_s - age_s) for age_s in self._lives.ages_s(name))
 
     def _cost_plus(self) -> dict[str, list[float]]:
         """c+ per class and dimension: of the classes held, of those that peers measured, and of a new one."""
@@ -262,10 +289,7 @@ class Footprint:
         return plus
 
     def _plus(self, each: class_costs.ClassCosts, name: str) -> float:
-        mean, spread = each.cost(name) if name in self._classes else each.unheld(name)
-        # c+ = c + 1 sd, and what it will grow by in the longest life: c+ + g+ D
-        plus = mean + self._constants.risk_sd * spread
-        return plus + each.cautious_growth(name) * self._lives.longest_s(name)
+        return each.plus(name, self._lives.longest_s(name), self._constants.risk_sd)
 
     def _typical_cost(self, plus: Mapping[str, list[float]]) -> list[float]:
         """c+ weighted by the running Pods of each class in the cluster; of a new class where none runs."""
@@ -308,8 +332,8 @@ class Footprint:
         shown = {name: count.values[0] for name, count in self._classes.items()}
         total = sum(shown.values())
         if total <= 0.0:
-            return each.unheld(messages.NEW_CLASS)
-        parts = [(count / total, each.cost(name)) for name, count in shown.items()]
+            return each.cost(messages.NEW_CLASS, lives.UNKNOWN_LIFE_S)
+        parts = [(count / total, each.cost(name, self._lives.longest_s(name))) for name, count in shown.items()]
         return sum(share * cost[0] for share, cost in parts), sum(share * cost[1] for share, cost in parts)
 
     def _mode(self, full: list[bool], ahead: float) -> base.Mode:
@@ -323,35 +347,23 @@ class Footprint:
         found: dict[str, dict[str, base.Evidence]] = {}
         for dim, each in zip(self._config.dims, self._costs, strict=True):
             for name in self._classes:
-                evidence = each.evidence(name)
+                evidence = each.evidence(name, self._evident_life_s(each, name))
                 if evidence is not None:
                     found.setdefault(name, {})[dim] = evidence
         return found
 
-    def _growth_evidence(self) -> dict[str, dict[str, base.Evidence]]:
-        found: dict[str, dict[str, base.Evidence]] = {}
-        for dim, each in zip(self._config.dims, self._costs, strict=True):
-            for name in self._classes:
-                evidence = each.growth_evidence(name)
-                if evidence is not None:
-                    found.setdefault(name, {})[dim] = evidence
-        return found
+    def _evident_life_s(self, each: class_costs.ClassCosts, name: str) -> float | None:
+        if each.grows and self._lives.mean_s(name) is None:
+            return None
+        return self._lives.longest_s(name)
 
-    def _without_own(
-        self, name: str, dim: str, fused: messages.ClassEvidence
-    ) -> tuple[base.Evidence, base.Evidence | None] | None:
+    def _without_own(self, name: str, dim: str, fused: messages.ClassEvidence) -> base.Evidence | None:
         """The cluster's evidence of a class without this node's part in it; None where nobody else has any."""
         if dim not in fused.cost:
             return None
-        share = self._constants.per_dimension.between_nodes
         cost = fused.cost[dim]
         own = self._own_evidence.get(name, {}).get(dim)
-        others = _less(cost, own, share)
-        if others is None:
-            return None
-        growth = fused.growth.get(dim)
-        own_growth = self._own_growth.get(name, {}).get(dim)
-        return others, None if growth is None else _less(growth, own_growth, share)
+        return class_costs.without((cost.mean, cost.sd**2), own, self._constants.per_dimension.between_nodes)
 
     def _new_count(self) -> counts.FilteredCount:
         lag_s = self._constants.start_lag_s if self._lag is None else self._lag.value_s
@@ -366,19 +378,6 @@ class Footprint:
             if len(self._classes) <= CLASSES_HELD:
                 return
             del self._classes[name]
+            for filtered in self._profiles:
+                filtered.pop(name, None)
             self._lives.forget(name)
-
-
-def _less(fused: messages.Estimate, own: base.Evidence | None, share: float) -> base.Evidence | None:
-    """A fused mean and variance with one part taken out: weights 1 / (v + (0.2 c)^2) add up."""
-    variance = fused.sd**2
-    if own is None:
-        return fused.mean, variance
-    if variance <= 0.0:
-        return None
-    whole = 1.0 / variance
-    part = 1.0 / (own[1] + (share * own[0]) ** 2)
-    # What is left must be more than rounding and a message's delay can make.
-    if part > 0.95 * whole:
-        return None
-    return (fused.mean * whole - own[0] * part) / (whole - part), 1.0 / (whole - part)

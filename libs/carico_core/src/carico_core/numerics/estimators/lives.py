@@ -60,13 +60,6 @@ class Lives:
         """Ages of the running Pods of a class by the clock."""
         return [self._wall_s - wall_s for held, _, wall_s in self._running.values() if held == name]
 
-    def sums_of_ages_s(self) -> dict[str, float]:
-        """Sum of the ages of the running Pods by class, by the clock."""
-        sums: dict[str, float] = {}
-        for name, _, wall_s in self._running.values():
-            sums[name] = sums.get(name, 0.0) + self._wall_s - wall_s
-        return sums
-
     def longest_s(self, name: str) -> float:
         """The longest of the last lives of a class by the clock; UNKNOWN_LIFE_S until enough are known."""
         ended = self._ended_s.get(name, ())

@@ -1,0 +1,45 @@
+"""How what a Pod holds depends on its age: a broken line over segments of doubling length.
+
+Memory comes in steps and in slopes: an interpreter that loads its data in a second and then stays, a cache that fills
+for a minute. A single slope takes the step for growth without end; a broken line fits both, and its last measured
+piece says how it goes on.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from carico_core.numerics import arrays
+
+# Ages in seconds at which segments begin; the last has no end.
+EDGES_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+WIDTHS_S = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+# What is there at once, and one part for each segment.
+PARTS = 1 + len(EDGES_S)
+
+_EDGES = np.array(EDGES_S)
+_WIDTHS = np.array(WIDTHS_S)
+
+
+def reached(ages_s: Sequence[float]) -> arrays.Array:
+    """Summed over Pods of these ages: how many there are, and how much of each segment lies behind them (PARTS,).
+
+    >>> reached([3.0]).tolist()
+    [1.0, 1.0, 1.0, 0.5, 0.0, 0.0, 0.0, 0.0]
+    """
+    found = np.zeros(PARTS)
+    if ages_s:
+        behind = np.maximum((np.array(ages_s)[:, None] - _EDGES) / _WIDTHS, 0.0)
+        np.minimum(behind[:, :-1], 1.0, out=behind[:, :-1])
+        found[0] = len(ages_s)
+        found[1:] = behind.sum(axis=0)
+    return found
+
+
+def extrapolated(parts: arrays.Array, measured: Sequence[bool]) -> arrays.Array:
+    """The parts (PARTS,), those beyond the last measured segment by its slope; none of them where none is."""
+    last = max((index for index in range(1, PARTS) if measured[index]), default=0)
+    found = parts.copy()
+    slope = max(0.0, float(parts[last])) / WIDTHS_S[last - 1] if last else 0.0
+    found[last + 1 :] = slope * _WIDTHS[last:]
+    return found
