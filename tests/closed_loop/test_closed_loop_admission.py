@@ -1,0 +1,48 @@
+"""Whatever the cluster, its Pods and its bus: each bind keeps to the advertisement it went by, and no Pod is lost."""
+
+import dataclasses
+
+import hypothesis
+from hypothesis import strategies as st
+
+from carico_twin import scenario
+from tests.closed_loop import clusters
+
+ROUNDING = 1e-6
+ESTIMATORS = st.sampled_from(("footprint", "footprint", "vector"))
+
+
+@clusters.REPEATED
+@hypothesis.given(plan=clusters.plans(), estimator=ESTIMATORS, seed=clusters.SEEDS)
+def test_at_each_bind_there_was_room_by_the_advertisement_acted_on(
+    plan: scenario.Scenario, estimator: str, seed: int
+) -> None:
+    watched = clusters.Watched(plan, clusters.options(estimator), seed)
+    run = watched.world.run()
+    assert watched.binds
+    assert run.overruns == 0
+    for bind in watched.binds:
+        assert bind.said.seq == bind.record.advertised_seq
+        free = clusters.free_pods(bind.said, clusters.class_name(bind.record.job), bind.reserved)
+        assert free >= 1.0 - ROUNDING, f"{bind.record.uid} on node {bind.record.node} at {bind.at_s:.3f} s"
+
+
+@st.composite
+def with_dead_agents(draw: st.DrawFn) -> scenario.Scenario:
+    """A cluster of which any agents but one say nothing."""
+    plan = draw(clusters.plans())
+    dead = draw(st.integers(0, len(plan.hardware) - 1))
+    return dataclasses.replace(plan, dead_agents=dead / len(plan.hardware))
+
+
+@clusters.REPEATED
+@hypothesis.given(plan=with_dead_agents(), estimator=ESTIMATORS, seed=clusters.SEEDS)
+def test_every_pod_is_bound_once_and_none_is_lost(plan: scenario.Scenario, estimator: str, seed: int) -> None:
+    watched = clusters.Watched(plan, clusters.options(estimator), seed)
+    run = watched.world.run()
+    assert run.finished
+    assert len(run.pods) == watched.pods
+    assert [pod.binds for pod in run.pods] == [1] * watched.pods
+    assert all(pod.created_s < pod.bound_s < pod.started_s < pod.ended_s < pod.terminal_s for pod in run.pods)
+    dead = {index for index, agent in enumerate(watched.world.agents) if not agent.alive}
+    assert not dead & {pod.node for pod in run.pods}
