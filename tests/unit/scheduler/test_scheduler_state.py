@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from carico_scheduler import policy, queue, state
 from tests.unit.scheduler import objects
 
@@ -177,6 +179,43 @@ def test_what_else_opens_the_queue() -> None:
                 state.Heard(advertisement=objects.make_advertisement(seq=2), sampled_s=NOW_S + 20), NOW_S + 20
             )
         assert take(made).pod.name == "waits", event
+
+
+@pytest.mark.parametrize(
+    ("change", "opens"),
+    [
+        ({}, False),
+        ({"phase": "Running"}, False),
+        ({"labels": {"seen": "yes"}}, False),
+        ({"node_name": "node-1"}, True),
+        ({"request_cores": 0.5}, True),
+        ({"request_cores": 2.0}, False),
+    ],
+)
+def test_a_claim_that_changes_opens_the_queue_only_where_it_leaves_room(change: dict[str, object], opens: bool) -> None:
+    made = make()
+    made.put_node(objects.make_node("node-1"))
+    made.put_pod(objects.make_pod("bound", request_cores=1.0), NOW_S)
+    made.assume(take(made), "node-0", NOW_S)
+    park(made)
+    made.put_pod(objects.make_pod("bound", **({"request_cores": 1.0, "node_name": "node-0"} | change)), NOW_S)
+    assert (made.queue.take(NOW_S) is not None) is opens
+
+
+def test_a_pod_bound_by_another_scheduler_takes_room_and_opens_nothing() -> None:
+    made = make()
+    park(made)
+    made.put_pod(objects.make_pod("other", node_name="node-0", scheduler_name="default-scheduler"), NOW_S)
+    assert made.queue.take(NOW_S) is None
+
+
+def test_in_the_papers_release_a_pod_that_leaves_pending_opens_the_queue() -> None:
+    made = state.State(policy.Policy(release=policy.Release.PAPER), random.Random(0))
+    made.put_nodes([objects.make_node()])
+    made.put_pod(objects.make_pod("other", node_name="node-0"), NOW_S)
+    park(made)
+    made.put_pod(objects.make_pod("other", node_name="node-0", phase="Running"), NOW_S)
+    assert take(made).pod.name == "waits"
 
 
 def test_a_heartbeat_of_a_node_is_no_news() -> None:

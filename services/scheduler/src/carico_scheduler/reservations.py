@@ -93,6 +93,11 @@ class Ledger:
         """The claim of a Pod, or None."""
         return self._claims.get(uid)
 
+    def is_reserved(self, uid: str) -> bool:
+        """True where the Pod is placed and its node does not account for it yet."""
+        claim = self._claims.get(uid)
+        return claim is not None and uid in self._reserved.get(claim.node, {})
+
     def reservations(self) -> list[tuple[Claim, float]]:
         """Every reserved claim and since when it is uncovered."""
         return [(self._claims[uid], since_s) for each in self._reserved.values() for uid, since_s in each.items()]
@@ -179,6 +184,17 @@ class Ledger:
             self._reserved.setdefault(claim.node, {}).setdefault(claim.uid, claim.since_s)
         else:
             _discard(self._reserved, claim.node, claim.uid)
+
+
+def is_lighter(new: Claim, old: Claim) -> bool:
+    """True where `new` in the place of `old` leaves room that `old` took, reservations apart."""
+    return (
+        new.node != old.node
+        or new.cores < old.cores
+        or new.size_bytes < old.size_bytes
+        or new.pod_class != old.pod_class
+        or (new.is_baseline and not old.is_baseline)
+    )
 
 
 def _suspicious_since_s(claims: Mapping[str, Claim], reserved: Mapping[str, float]) -> float:

@@ -161,11 +161,15 @@ class State:
             self.queue.forget(pod.uid)
 
     def _place(self, claim: reservations.Claim) -> None:
-        changed = self.ledger.place(claim)
-        for node in changed:
+        old, was_reserved = self.ledger.find(claim.uid), self.ledger.is_reserved(claim.uid)
+        for node in self.ledger.place(claim):
             self.fleet.put_load(node, self.ledger.load(node))
-        # A claim that changes once the Pod is bound gives room back: it moved, or (paper) it left Pending.
-        if changed and not claim.is_assumed:
+        # Most changes give no room (each bind ends in one: what was assumed is shown as bound). Some do: the Pod
+        # moved, asks for less, or (paper) left Pending. To look at all that wait is dear where the cluster is full.
+        if old is None:
+            return
+        is_released = was_reserved and not self.ledger.is_reserved(claim.uid)
+        if is_released or reservations.is_lighter(claim, old):
             self.queue.unpark()
 
     def _release(self, uid: str) -> None:
