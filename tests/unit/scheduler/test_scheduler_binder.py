@@ -161,3 +161,22 @@ def test_a_refusal_and_an_unexpected_error_lose_no_pod() -> None:
             assert (await bench.result()).fate is binder.Fate.UNBOUND
 
     objects.run_fast(main())
+
+
+def test_what_the_listener_raises_is_kept_and_not_lost_with_the_task() -> None:
+    async def main() -> None:
+        bench = Bench()
+
+        def refuse(_: binder.Result) -> None:
+            raise LookupError("no such Pod")
+
+        deaf = binder.Binder(
+            bench.kube, witness=bench.watch, clock=objects.LoopClock(asyncio.get_running_loop()),
+            rng=random.Random(0), most=2, timeout_s=1.0, on_result=refuse,
+        )  # fmt: skip
+        deaf.start(bench.pod, "node-0")
+        await asyncio.sleep(1.0)
+        assert isinstance(deaf.fault, LookupError)
+        assert deaf.in_flight == 0
+
+    objects.run_fast(main())

@@ -49,6 +49,48 @@ def test_a_parked_lane_waits_and_others_go_on() -> None:
     assert names(source) == ["a", "b", "later"]
 
 
+def keys_kept(source: queue.Queue) -> int:
+    return sum(len(lane.heap) for lane in source._lanes.values())
+
+
+def test_pods_that_come_and_go_behind_one_that_waits_for_ever_leave_nothing() -> None:
+    source = make()
+    source.offer(objects.make_pod("for-ever"), 0.0)
+    source.park(next_of(source))
+    for index in range(5000):
+        source.offer(objects.make_pod(f"short-{index}", created_at_s=1.0 + index), 0.0)
+        if index >= 10:
+            source.forget(f"uid-short-{index - 10}")
+    assert keys_kept(source) <= 2 * queue.SWEEP_ABOVE + 11
+    assert source.take(0.0) is None, "a sweep opens no lane"
+    source.unpark()
+    assert names(source) == ["for-ever", *(f"short-{index}" for index in range(4990, 5000))]
+
+
+def test_lanes_of_pods_that_are_gone_go_with_them() -> None:
+    source = make()
+    for index in range(300):
+        source.offer(objects.make_pod(f"job-{index}", node_selector={"job": str(index)}), 0.0)
+        source.park(next_of(source))
+        source.forget(f"uid-job-{index}")
+    assert (len(source._lanes), len(source._by_id), source.is_parked) == (0, 0, False)
+
+
+def test_pods_that_change_their_priority_again_and_again_leave_no_keys() -> None:
+    source = make()
+    source.offer(objects.make_pod("a", priority=1000), 0.0)
+    for priority in range(500):
+        source.offer(objects.make_pod("b", priority=priority), 0.0)
+    assert keys_kept(source) <= 2 * queue.SWEEP_ABOVE + 2
+    assert names(source) == ["a", "b"]
+
+
+def next_of(source: queue.Queue) -> queue.Waiting:
+    waiting = source.take(0.0)
+    assert waiting is not None
+    return waiting
+
+
 def test_a_pod_that_changes_its_demand_leaves_the_parked_lane() -> None:
     source = make()
     source.offer(objects.make_pod("a", node_selector={"disk": "ssd"}), 0.0)

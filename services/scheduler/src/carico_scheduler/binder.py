@@ -79,6 +79,12 @@ class Binder:
         self._tasks: set[asyncio.Task[None]] = set()
         # Pods whose outcome the API has not told for want of an answer.
         self._doubtful: set[str] = set()
+        self._fault: BaseException | None = None
+
+    @property
+    def fault(self) -> BaseException | None:
+        """What `on_result` raised, the first time it did; None so far. Its Pod's bind is then told to nobody."""
+        return self._fault
 
     @property
     def room(self) -> int:
@@ -99,7 +105,7 @@ class Binder:
         """Begins to bind `pod` to `node`."""
         task = asyncio.create_task(self._bind(pod, node), name=f"bind {pod.key}")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._end)
 
     async def drain(self, timeout_s: float) -> int:
         """How many binds were still in doubt after `timeout_s`, and were left to the next start's watch."""
@@ -110,6 +116,12 @@ class Binder:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         return len(left)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        """Nobody awaits the tasks: what one raises would be lost with its Pod."""
+        self._tasks.discard(task)
+        if not task.cancelled() and self._fault is None:
+            self._fault = task.exception()
 
     async def _bind(self, pod: cluster.Pod, node: str) -> None:
         began_s = self._clock.monotonic_s()

@@ -20,6 +20,7 @@ from carico_scheduler import binder as binders
 from carico_scheduler import cycle as cycles
 from carico_scheduler import decisions, events, explain, instruments, intake, reporter, snapshot, state
 from carico_scheduler import policy as policies
+from carico_scheduler import queue as queues
 
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
@@ -124,9 +125,12 @@ class Engine:
                 self._note(NODES, event)
 
     async def decide_forever(self) -> None:
-        """Never; decides whenever something has happened."""
+        """Never; decides whenever something has happened. Raises where a bind's outcome could not be dealt with."""
         while True:
             await self._until_woken()
+            if self.binder.fault is not None:
+                # What is held of that Pod may be wrong; a start takes all from the API's lists again.
+                raise self.binder.fault
             self.beat_s = self._clock.monotonic_s()
             self.step()
             await asyncio.sleep(0)
@@ -191,8 +195,23 @@ class Engine:
             self._metrics.age_s.observe(max(now_s - placement.row.sampled_s, 0.0))
 
     def _on_result(self, result: binders.Result) -> None:
-        """Takes in how a bind came out."""
-        facts = self._facts.pop(result.uid)
+        """Takes in how a bind came out; an outcome that cannot be taken in is counted, and its Pod is not lost."""
+        try:
+            self._take_in(result)
+        except Exception as error:  # the boundary of one Pod
+            self._metrics.lost_outcomes.inc()
+            self._line.error("outcome of a bind not taken in", uid=result.uid, node=result.node, error=repr(error))
+            if result.fate in (binders.Fate.BOUND, binders.Fate.ELSEWHERE):
+                # The claim stays, and follows the Pod as the watch shows it.
+                self.state.confirm(result.uid)
+            else:
+                self.state.revoke(result.uid, self._clock.monotonic_s())
+        finally:
+            self._wake.set()
+
+    def _take_in(self, result: binders.Result) -> None:
+        # None where the Pod went, came back and was bound again meanwhile: the earlier outcome took them.
+        facts = self._facts.pop(result.uid, None) or _no_facts(result.node)
         waiting = self.state.binding(result.uid)
         if result.pod is not None and self.state.pod(result.uid) is not None:
             self.state.put_pod(result.pod, self._clock.monotonic_s())
@@ -202,13 +221,15 @@ class Engine:
         self._metrics.bind_s.observe(result.took_s)
         self._metrics.decisions.labels(outcome.value).inc()
         if waiting is not None:
-            is_bound = outcome is decision.Outcome.BOUND
-            node = facts.node if is_bound else None
-            self._parts.log.record(waiting, dataclasses.replace(facts, outcome=outcome, node=node, message=message))
-            if is_bound:
-                self._metrics.waited_s.observe(max(self._clock.monotonic_s() - waiting.since_s, 0.0))
-                self._parts.events.scheduled(waiting.pod, explain.event_text(waiting.pod, result.node))
-        self._wake.set()
+            self._tell(waiting, result, dataclasses.replace(facts, outcome=outcome, message=message))
+
+    def _tell(self, waiting: queues.Waiting, result: binders.Result, facts: decisions.Facts) -> None:
+        """Records the outcome of a bind, with an Event where the Pod was bound."""
+        is_bound = facts.outcome is decision.Outcome.BOUND
+        self._parts.log.record(waiting, dataclasses.replace(facts, node=facts.node if is_bound else None))
+        if is_bound:
+            self._metrics.waited_s.observe(max(self._clock.monotonic_s() - waiting.since_s, 0.0))
+            self._parts.events.scheduled(waiting.pod, explain.event_text(waiting.pod, result.node))
 
     def _conclude(
         self, result: binders.Result, fate: binders.Fate, facts: decisions.Facts
@@ -288,3 +309,10 @@ class Engine:
             nodes=view.count,
             took_us=round(took_s * 1e6),
         )
+
+
+def _no_facts(node: str) -> decisions.Facts:
+    """What a record says of a bind whose decision is not remembered."""
+    return decisions.Facts(
+        outcome=decision.Outcome.BOUND, node=node, free=None, candidates=(), refused={}, message="bound once more"
+    )

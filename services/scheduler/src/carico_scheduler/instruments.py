@@ -27,6 +27,7 @@ class Instruments:
         self.drops = registry.counter("dropped_messages", "Messages dropped, by reason", ["reason"])
         self.lost_events = registry.counter("lost_events", "Kubernetes Events not written, by reason", ["reason"])
         self.lost_records = registry.counter("lost_decision_records", "Decision records that were not published")
+        self.lost_outcomes = registry.counter("lost_bind_outcomes", "Outcomes of binds that could not be taken in")
         self.missed_wakes = registry.counter("missed_wakes", "Times a waiting Pod fitted and nothing had said so")
         self.bad_objects = registry.counter("bad_objects", "Objects of the API that could not be read", ["kind"])
         self.waiting = registry.gauge("waiting_pods", "Pods in the queue")

@@ -15,6 +15,9 @@ from carico_scheduler import demand as demands
 
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 10.0
+# Keys of Pods that wait no more are swept out of a lane where they are more than half of it, and more than this: a
+# sweep costs as much as the lane is long, so that each forgotten Pod pays for two keys at most.
+SWEEP_ABOVE = 64
 _Key = tuple[int, float, str]
 
 
@@ -38,6 +41,8 @@ class _Lane:
     demand: demands.Demand
     heap: list[_Key] = dataclasses.field(default_factory=list)
     is_parked: bool = False
+    # At least as many as keys in the heap whose Pods wait no more, or wait elsewhere.
+    dead: int = 0
 
 
 def backoff_s(attempts: int, rng: random.Random) -> float:
@@ -88,14 +93,18 @@ class Queue:
         changed = waiting.demand != demand or waiting.pod.priority != pod.priority
         waiting.pod = pod
         if changed:
-            waiting.demand = demand
+            left, waiting.demand = waiting.demand, demand
             self._unpark_lane(self._enter_lane(waiting))
+            self._count_dead(left)
         return changed
 
     def forget(self, uid: str) -> bool:
         """True where the Pod was waiting; it waits no more."""
         self._due.pop(uid, None)
-        return self._waiting.pop(uid, None) is not None
+        waiting = self._waiting.pop(uid, None)
+        if waiting is not None:
+            self._count_dead(waiting.demand)
+        return waiting is not None
 
     def take(self, now_s: float) -> Waiting | None:
         """The next Pod to decide on, taken out of the queue; None where all wait for something."""
@@ -107,7 +116,9 @@ class Queue:
                 continue
             heapq.heappop(lane.heap)
             waiting = self._valid(lane, key)
-            if waiting is not None:
+            if waiting is None:
+                lane.dead = max(lane.dead - 1, 0)
+            else:
                 del self._waiting[key[2]]
             self._show(lane)
             if waiting is not None:
@@ -131,8 +142,7 @@ class Queue:
         """Opens every lane: something has happened that could help."""
         for lane in list(self._lanes.values()):
             if not lane.heap:
-                del self._lanes[lane.demand]
-                del self._by_id[id(lane)]
+                self._drop_lane(lane)
             elif lane.is_parked:
                 self._unpark_lane(lane)
 
@@ -156,6 +166,29 @@ class Queue:
             self._by_id[id(lane)] = lane
         heapq.heappush(lane.heap, waiting.key)
         return lane
+
+    def _count_dead(self, demand: demands.Demand) -> None:
+        """Notes that a Pod has left the lane of `demand`, and sweeps the lane where it is mostly such keys."""
+        lane = self._lanes.get(demand)
+        if lane is None:
+            return
+        lane.dead += 1
+        # Behind a head that waits for ever nothing else would ever take them out.
+        if lane.dead >= len(lane.heap) or (lane.dead > SWEEP_ABOVE and 2 * lane.dead > len(lane.heap)):
+            self._sweep(lane)
+
+    def _sweep(self, lane: _Lane) -> None:
+        """Leaves each Pod that waits in the lane once, and drops the lane where none does."""
+        lane.heap = sorted({key for key in lane.heap if self._valid(lane, key) is not None})
+        lane.dead = 0
+        if lane.heap:
+            self._show(lane)
+        else:
+            self._drop_lane(lane)
+
+    def _drop_lane(self, lane: _Lane) -> None:
+        del self._lanes[lane.demand]
+        del self._by_id[id(lane)]
 
     def _unpark_lane(self, lane: _Lane) -> None:
         lane.is_parked = False
