@@ -119,7 +119,7 @@ async def test_folders_that_are_no_pods_are_not_counted(node: Node) -> None:
 async def test_lost_events_are_made_up_for(node: Node) -> None:
     pods = node.open()
     async with running(pods):
-        await until(lambda: pods._notify is not None and bool(pods._watched))
+        await until(lambda: pods._notify is not None and bool(pods._watches))
         assert pods._notify is not None
         loop = asyncio.get_running_loop()
         loop.remove_reader(pods._notify.fileno())

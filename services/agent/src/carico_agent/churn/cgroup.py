@@ -47,7 +47,9 @@ class CgroupPods:
         self._log = logs.get("pods", adapter="cgroup")
         self._limited = logs.RateLimited(self._log, clock=clock)
         self._notify: inotify.Inotify | None = None
-        self._watched: dict[int, pathlib.Path] = {}
+        self._watches: inotify.Watches | None = None
+        # What the look under way has found worth watching.
+        self._wanted: set[pathlib.Path] = set()
         self._root = pathlib.Path()
         # Whether a watch was refused in the last look, or the root is gone.
         self._unwatched = False
@@ -72,6 +74,7 @@ class CgroupPods:
         loop = asyncio.get_running_loop()
         try:
             if self._notify is not None:
+                self._watches = inotify.Watches(self._notify)
                 loop.add_reader(self._notify.fileno(), self._on_readable)
             while True:
                 self._look(self._root)
@@ -83,7 +86,7 @@ class CgroupPods:
             if self._notify is not None:
                 loop.remove_reader(self._notify.fileno())
                 self._notify.close()
-                self._notify = None
+                self._notify = self._watches = None
 
     def _pause_s(self) -> float:
         if self._notify is None:
@@ -115,23 +118,29 @@ class CgroupPods:
             return None
 
     def _on_readable(self) -> None:
-        if self._notify is None:
+        if self._notify is None or self._watches is None:
             return
         for watch, mask, name in self._notify.read():
-            path = self._watched.get(watch)
+            path = self._watches.path(watch)
             if mask & inotify.IN_Q_OVERFLOW:
                 self._log.warning("events were lost: looking at all Pods")
                 self._look(self._root)
             elif mask & inotify.IN_IGNORED:
-                if self._watched.pop(watch, None) == self._root:
+                if self._watches.ended(watch) == self._root:
                     # The node's group was removed; it may be made anew.
                     self._wake.set()
             elif path is not None:
                 self._on_event(path, mask, name)
 
     def _on_event(self, path: pathlib.Path, mask: int, name: str) -> None:
+        if mask & inotify.IN_DELETE and self._watches is not None:
+            self._watches.drop_below(path / name)
         pod = _pod_of(path)
-        if pod is not None:
+        if path == self._root.parent:
+            # The node's group was removed, or made anew: the kernel tells it of the folder above alone.
+            if name == self._root.name:
+                self._wake.set()
+        elif pod is not None:
             # Of the Pod itself: a container's group came or went, or a `populated` changed.
             self._on_pod(*pod)
         elif mask & inotify.IN_CREATE:
@@ -142,6 +151,8 @@ class CgroupPods:
     def _look(self, root: pathlib.Path) -> None:
         """Looks at every Pod below `root`, and watches what is not watched yet."""
         self._unwatched = False
+        self._wanted = set()
+        self._watch(root.parent, inotify.IN_CREATE | inotify.IN_DELETE)
         self._watch(root, inotify.IN_CREATE | inotify.IN_DELETE)
         found: set[str] = set()
         for folder in self._folders(root, cgroup_tree.POD_DEPTH):
@@ -151,6 +162,8 @@ class CgroupPods:
                 self._on_pod(uid, folder)
         for uid in self._ledger.known() - found:
             self._ledger.removed(uid, self._clock.monotonic_s())
+        if self._watches is not None:
+            self._watches.keep(self._wanted)
 
     def _folders(self, root: pathlib.Path, depth: int) -> list[pathlib.Path]:
         """The Pods' folders; those on the way to them are watched."""
@@ -199,10 +212,11 @@ class CgroupPods:
             self._ledger.removed(uid, self._clock.monotonic_s())
 
     def _watch(self, path: pathlib.Path, mask: int) -> None:
-        if self._notify is None:
+        if self._watches is None:
             return
+        self._wanted.add(path)
         try:
-            self._watched[self._notify.add(path, mask)] = path
+            self._watches.add(path, mask)
         except FileNotFoundError:
             # Gone meanwhile; of no matter unless it is where Pods appear.
             self._unwatched = self._unwatched or path == self._root

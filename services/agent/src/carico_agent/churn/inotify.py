@@ -36,6 +36,10 @@ class Inotify:
             raise OSError(number, os.strerror(number), str(path))
         return found
 
+    def remove(self, watch: int) -> None:
+        """Nothing; the watch is given back. One that the kernel has ended by itself is passed over."""
+        self._libc.inotify_rm_watch(self._fd, watch)
+
     def read(self) -> Iterator[tuple[int, int, str]]:
         """(watch, mask, name) of what has changed."""
         while True:
@@ -53,3 +57,60 @@ class Inotify:
     def close(self) -> None:
         """Ends all watches."""
         os.close(self._fd)
+
+
+class Watches:
+    """The watches of one descriptor by the path they were made for.
+
+    Files and folders of cgroups keep their watches after they are removed: kernfs says nothing of it (measured on
+    Linux 6.18: 2 watches stay of each Pod). They count against fs.inotify.max_user_watches, which root shares with the
+    kubelet, until they are removed here.
+    """
+
+    def __init__(self, notify: Inotify) -> None:
+        self._notify = notify
+        self._paths: dict[int, pathlib.Path] = {}
+        self._numbers: dict[pathlib.Path, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def path(self, watch: int) -> pathlib.Path | None:
+        """What the watch is of; None where it has ended."""
+        return self._paths.get(watch)
+
+    def add(self, path: pathlib.Path, mask: int) -> None:
+        """Nothing; the path is watched. Raises `OSError` where it is gone, or no watch is left."""
+        try:
+            watch = self._notify.add(path, mask)
+        except FileNotFoundError:
+            self.drop(path)
+            raise
+        if self._numbers.get(path) != watch:
+            # Another file of this name was watched before.
+            self.drop(path)
+        self._numbers[path], self._paths[watch] = watch, path
+
+    def drop(self, path: pathlib.Path) -> None:
+        """Nothing; the path is not watched any more."""
+        watch = self._numbers.pop(path, None)
+        if watch is not None:
+            del self._paths[watch]
+            self._notify.remove(watch)
+
+    def drop_below(self, folder: pathlib.Path) -> None:
+        """Nothing; neither the folder nor anything in it is watched any more."""
+        for path in [path for path in self._numbers if path.is_relative_to(folder)]:
+            self.drop(path)
+
+    def keep(self, wanted: set[pathlib.Path]) -> None:
+        """Nothing; only these paths are watched on."""
+        for path in self._numbers.keys() - wanted:
+            self.drop(path)
+
+    def ended(self, watch: int) -> pathlib.Path | None:
+        """What the watch was of, where the kernel has ended it by itself."""
+        path = self._paths.pop(watch, None)
+        if path is not None:
+            del self._numbers[path]
+        return path
