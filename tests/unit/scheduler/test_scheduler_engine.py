@@ -150,7 +150,7 @@ def test_a_pod_that_fits_nowhere_gets_records_and_events_as_seldom_as_will_do() 
         assert found.refused == {"capacity": 2}
         assert found.message.startswith("0/2 nodes fit: 2 at capacity (node-")
         await asyncio.sleep(30.0)
-        assert 3 <= log.unpublished_count <= 5
+        assert log.unpublished_count == 1, "nothing has changed"
         written = [line for line in made.kube.requests if line.startswith("POST") and line.endswith("/events")]
         assert len(written) == 1
         made.room = 4.0

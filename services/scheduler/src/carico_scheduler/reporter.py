@@ -1,7 +1,8 @@
 """Tells people why Pods wait: a decision record and an Event each, as seldom as will do.
 
-A record is written when the set of reasons for a Pod changes, and every RECORD_EVERY_S; an Event more seldom, and
-not for a Pod that has only just come: waiting for room is how CARICO works, not a failure.
+A record is written when the set of reasons for a Pod changes, and not again while it stays: the stream of decisions
+holds so many, and repetitions would push the placements out of it. An Event comes more seldom still, but is repeated
+as the API forgets it, and not for a Pod that has only just come: waiting for room is how CARICO works, not a failure.
 """
 
 import dataclasses
@@ -14,7 +15,8 @@ from carico_scheduler import decisions, explain, snapshot
 from carico_scheduler import demand as demands
 from carico_scheduler import queue as queues
 
-RECORD_EVERY_S = 10.0
+# A Pod whose reasons go to and fro is told about this often at most.
+CHANGE_EVERY_S = 10.0
 EVENT_EVERY_S = 60.0
 # Pods told about in one round: with thousands waiting, the rounds take turns.
 PODS_A_ROUND = 64
@@ -29,7 +31,10 @@ class Sink(Protocol):
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class _Told:
-    reasons: frozenset[str] = frozenset()
+    # When its turn was last, whether or not there was something to say.
+    looked_s: float = -math.inf
+    # None: never told.
+    reasons: frozenset[str] | None = None
     recorded_s: float = -math.inf
     event_reasons: frozenset[str] = frozenset()
     event_s: float = -math.inf
@@ -53,13 +58,18 @@ class Reporter:
         self._told = {uid: told for uid, told in self._told.items() if uid in queue}
         found: dict[demands.Demand, decisions.Facts | None] = {}
         told = 0
-        for waiting in queue.parked():
+        # Whose turn was longest ago comes first, and who never had one before all.
+        for waiting in sorted(queue.parked(), key=self._looked_s):
             if waiting.demand not in found:
                 found[waiting.demand] = self._why_unplaced(waiting.demand, view)
             facts = found[waiting.demand]
             if facts is not None and told < PODS_A_ROUND:
                 told += self._tell(waiting, facts, view.now_s)
         return None in found.values()
+
+    def _looked_s(self, waiting: queues.Waiting) -> float:
+        told = self._told.get(waiting.pod.uid)
+        return -math.inf if told is None else told.looked_s
 
     def _why_unplaced(self, demand: demands.Demand, view: snapshot.Snapshot) -> decisions.Facts | None:
         """Why Pods of this demand fit nowhere; None where they do."""
@@ -82,7 +92,8 @@ class Reporter:
         told = self._told.get(waiting.pod.uid)
         if told is None:
             told = self._told[waiting.pod.uid] = _Told()
-        is_due = now_s - told.recorded_s >= RECORD_EVERY_S or (told.reasons != reasons)
+        told.looked_s = now_s
+        is_due = told.reasons != reasons and now_s - told.recorded_s >= CHANGE_EVERY_S
         if is_due:
             told.reasons, told.recorded_s = reasons, now_s
             self._log.record(waiting, facts)
@@ -94,5 +105,5 @@ class Reporter:
 
     @staticmethod
     def _is_event_due(told: _Told, reasons: frozenset[str], now_s: float) -> bool:
-        every_s = EVENT_EVERY_S if told.event_reasons == reasons else RECORD_EVERY_S
+        every_s = EVENT_EVERY_S if told.event_reasons == reasons else CHANGE_EVERY_S
         return now_s - told.event_s >= every_s
