@@ -185,22 +185,18 @@ class ClassCosts:
         if not self._is_told(name):
             mean, variance = self._whole_prior(name)
             return self._hold_to_range(mean + risk_sd * math.sqrt(variance))
-        reach = self._reach(life_s)
-        rows = self._rows(name)
-        known = self._known(name)
+        reach, seen, spread = self._whole(name, life_s)
         # What was seen, with its risk; what lies beyond goes on as it did last, as far as that is sure.
-        seen = float((reach * known) @ self._main.mean[rows]) + risk_sd * math.sqrt(self._whole_variance(name, reach))
-        beyond = float((reach * (1.0 - known)) @ self._cautious(name))
-        return max(seen + beyond, self._facts.least_cost)
+        beyond = float((reach * (1.0 - self._known(name))) @ self._cautious(name))
+        return max(seen + risk_sd * spread + beyond, self._facts.least_cost)
 
     def cost(self, name: str, life_s: float) -> base.Spread:
         """(mean, sd) of what a Pod of a class takes at the end of a life this long."""
         if not self._is_told(name):
             mean, variance = self._whole_prior(name)
             return mean, math.sqrt(variance)
-        reach = self._reach(life_s) * self._known(name)
-        rows = self._rows(name)
-        return self._hold_to_range(float(reach @ self._main.mean[rows])), math.sqrt(self._whole_variance(name, reach))
+        _, seen, spread = self._whole(name, life_s)
+        return self._hold_to_range(seen), spread
 
     def left_to_grow(self, name: str, now: arrays.Array, pods: float, life_s: float) -> float:
         """What the running Pods of a class, with these parts behind them, will still take: at least, never negative."""
@@ -208,7 +204,10 @@ class ClassCosts:
             return 0.0
         ahead = np.maximum(pods * self._reach(life_s) - now, 0.0)
         ahead[0] = 0.0
-        return max(0.0, float(ahead @ self._cautious(name)))
+        known = self._known(name)
+        rows = self._rows(name)
+        sure = float((ahead * known) @ self._main.mean[rows]) - math.sqrt(self._whole_variance(name, ahead))
+        return max(0.0, sure) + float((ahead * (1.0 - known)) @ self._cautious(name))
 
     def expected(self, pods: Shown) -> float:
         """sum of c_kj n_kj; a class that is not held counts as its peers have it, or as unknown."""
@@ -258,8 +257,23 @@ class ClassCosts:
         known[0] = 1.0
         return known
 
+    def _whole(self, name: str, life_s: float) -> tuple[arrays.Array, float, float]:
+        """(parts behind it, mean, sd) of a Pod at that age of a life this long at which it takes most, as far as told.
+
+        Single parts may be unsure and cancel each other; their sum, which readings show, is what counts.
+        """
+        mean, known = self._main.mean[self._rows(name)], self._known(name)
+        if not self.grows:
+            return known, float(mean[0]), math.sqrt(self._whole_variance(name, known))
+        ages_s = [edge_s for edge_s in profile.EDGES_S if edge_s < life_s] + [life_s]
+        reaches = [self._reach(age_s) for age_s in ages_s]
+        totals = [float((reach * known) @ mean) for reach in reaches]
+        most = max(range(len(totals)), key=totals.__getitem__)
+        # The whole life lies behind it, whenever it held most.
+        return reaches[-1], max(0.0, totals[most]), math.sqrt(self._whole_variance(name, reaches[most]))
+
     def _cautious(self, name: str) -> arrays.Array:
-        """The parts of a class: what is there at once as it is, growth less one sd, what lies beyond by its slope."""
+        """The parts of a class, growth less one sd; what lies beyond the last one told goes on by its slope."""
         rows = self._rows(name)
         parts = self._main.mean[rows].copy()
         if not self.grows:
@@ -287,8 +301,9 @@ class ClassCosts:
         self._baseline = (mean + gain * change, variance + gain * (change * change - variance))
 
     def _clip(self, each: _Filter) -> None:
-        # The parts of a profile are what is added: room must be kept for the most a Pod ever holds.
-        np.clip(each.mean, 0.0 if self.grows else self._facts.least_cost, self._facts.scale, out=each.mean)
+        # The parts of a profile are left as they are: one that is held back would leave its opposite standing.
+        if not self.grows:
+            np.clip(each.mean, self._facts.least_cost, self._facts.scale, out=each.mean)
 
     def _prior(self, name: str) -> list[base.Evidence]:
         """(mean, variance) of each part of a class that begins here."""
