@@ -10,6 +10,7 @@ import signal
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from nats.js import api
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
@@ -168,6 +169,40 @@ async def test_a_server_that_comes_back_empty_is_furnished_again(server: nats_se
     finally:
         puller.cancel()
         await bus.close()
+
+
+async def test_streams_are_asked_for_until_they_stand_after_a_reconnect(
+    server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = await join(server)
+    asked: list[str] = []
+    stream_info = bus._js.stream_info
+
+    async def first_too_early(name: str) -> api.StreamInfo:
+        asked.append(name)
+        if len(asked) <= 2:
+            raise TimeoutError
+        return await stream_info(name)
+
+    monkeypatch.setattr(bus._js, "stream_info", first_too_early)
+    try:
+        server.kill()
+        shutil.rmtree(server.directory / "store")
+        server.start()
+        async with asyncio.timeout(2 * BACK_S):
+            while not await is_stored(bus):
+                await asyncio.sleep(0.05)
+        assert len(asked) > 2
+    finally:
+        await bus.close()
+
+
+async def is_stored(bus: nats_bus.NatsBus) -> bool:
+    try:
+        await bus.enqueue(subjects.subspace("n1"), b"1", msg_id="1")
+    except errors.BusUnavailable:
+        return False
+    return True
 
 
 async def test_a_server_without_jetstream_is_refused_in_one_line() -> None:

@@ -40,10 +40,13 @@ PENDING_BYTES = 256 * 1024 * 1024
 class NatsBus:
     """One connection. Made by `connect`."""
 
-    def __init__(self, client: Client, watch: bus_connection.Watch, *, name: str, lease_s: float) -> None:
+    def __init__(
+        self, client: Client, watch: bus_connection.Watch, *, name: str, lease_s: float, rng: random.Random
+    ) -> None:
         self._client = client
         self._js: JetStreamContext = client.jetstream(timeout=STORE_TIMEOUT_S)
         self._lease_s = lease_s
+        self._rng = rng
         self._log = logs.get("bus", connection=name)
         self._closed = asyncio.Event()
         self._reconnect_callbacks: list[Callable[[], None]] = []
@@ -196,6 +199,8 @@ class NatsBus:
         """The connection is back: work that waits for the old one starts over, and others are told."""
         for puller in self._pullers:
             puller.restart()
+        if self._restoring is not None:
+            self._restoring.cancel()
         self._restoring = asyncio.ensure_future(self._restore())
         for callback in self._reconnect_callbacks:
             try:
@@ -222,11 +227,23 @@ class NatsBus:
                 await self._client.force_reconnect()
 
     async def _restore(self) -> None:
-        """Makes streams anew where the server came back without them; pulls and publishes then go on by themselves."""
-        try:
-            await self.prepare()
-        except errors.CaricoError as error:
-            self._log.error("streams could not be checked after the reconnect", error=str(error))
+        """Makes streams anew where the server came back without them; pulls and publishes then go on by themselves.
+
+        A server that has just come back answers before its JetStream does: asked until it does, or is gone again.
+        """
+        is_said = False
+        while self._client.is_connected:
+            try:
+                await self.prepare()
+                return
+            except errors.BusUnavailable as error:
+                if not is_said:
+                    self._log.warning("JetStream is not ready after the reconnect", error=str(error))
+                is_said = True
+                await asyncio.sleep(_pause_s(self._rng))
+            except errors.CaricoError as error:
+                self._log.error("streams could not be checked after the reconnect", error=str(error))
+                return
 
     def _check_server(self) -> None:
         version = self._client.connected_server_version
@@ -259,7 +276,7 @@ async def connect(settings: buses.BusSettings, *, name: str, clock: clocks.Clock
         except (OSError, NatsError, TimeoutError) as error:
             await watch.on_error(error)
             await asyncio.sleep(_pause_s(rng))
-    bus = NatsBus(client, watch, name=name, lease_s=settings.lease_s)
+    bus = NatsBus(client, watch, name=name, lease_s=settings.lease_s, rng=rng)
     try:
         await _prepare(bus, watch, rng)
     except BaseException:
