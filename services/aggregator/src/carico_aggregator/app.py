@@ -5,8 +5,8 @@ changed, `broadcast` publishes the model, at most once a second and at least eve
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import orjson
 
@@ -24,6 +24,9 @@ REPEAT_EVERY_S = 5.0
 # Changed entries of this long share a message: at 1 Hz a node, a second replica is at most this far behind.
 EXCHANGE_EVERY_S = 0.05
 COMPLETE_EVERY_S = 5.0
+ASK_AGAIN_S = 0.5
+
+T = TypeVar("T")
 
 
 class Bus(Protocol):
@@ -72,11 +75,12 @@ class Aggregator:
         bus.on_reconnect(self._complete_due.set)
 
     async def listen(self) -> None:
-        """Subscribes to the other replicas and asks them for what they have."""
-        await self._bus.subscribe(subjects.PARTIAL_ALL, self.on_partial)
-        await self._bus.subscribe(subjects.MODEL, self.on_model)
-        await self._tell(complete=False, joining=True, entries=())
-        stored = await self._bus.get_model()
+        """Subscribes to the other replicas and asks them for what they have; waits while the bus is away."""
+        # Each step by itself: what is asked again as a whole subscribes again each time.
+        await until_taken(lambda: self._bus.subscribe(subjects.PARTIAL_ALL, self.on_partial))
+        await until_taken(lambda: self._bus.subscribe(subjects.MODEL, self.on_model))
+        await until_taken(lambda: self._tell(complete=False, joining=True, entries=()))
+        stored = await until_taken(self._bus.get_model)
         if stored is not None:
             self.on_model(subjects.MODEL, stored)
 
@@ -217,6 +221,15 @@ class Aggregator:
     def _next_seq(self) -> int:
         self._seq += 1
         return self._seq
+
+
+async def until_taken(ask: Callable[[], Awaitable[T]]) -> T:
+    """What the bus gives once it takes the question; one that is away, or has only just come, is asked again."""
+    while True:
+        try:
+            return await ask()
+        except errors.BusUnavailable:
+            await asyncio.sleep(ASK_AGAIN_S)
 
 
 def answers(aggregator: Aggregator, *, clock: clocks.Clock) -> dict[str, buses.Endpoint]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
 
 from carico_aggregator import app, instruments
 from carico_aggregator import settings as setting
@@ -12,7 +11,6 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import health, logs, metrics, nats_bus, tasks
 
 VERSION = "0.1.0"
-ASK_AGAIN_S = 0.5
 # Python looks for cycles after every 700 new objects by default; taking in reports makes tens of objects each and no
 # cycles, and the looking took 10 to 20 % of the time of a replica that takes in all it can.
 COLLECT_AFTER_OBJECTS = (50_000, 20, 50)
@@ -49,14 +47,14 @@ async def _run(
     counted = instruments.Instruments(series, clock=clock)
     aggregator = app.Aggregator(chosen, bus, counted, replica=replica, boot=boot, clock=clock)
     try:
-        await _until_taken(aggregator.listen)
+        await aggregator.listen()
         spec = buses.ServiceSpec(
             name=setting.PROGRAM,
             version=VERSION,
             description="the model of the cluster",
             endpoints=app.answers(aggregator, clock=clock),
         )
-        await _until_taken(lambda: bus.serve(spec))
+        await app.until_taken(lambda: bus.serve(spec))
         async with asyncio.TaskGroup() as group:
             for name, work in {
                 "intake": aggregator.intake_forever(),
@@ -68,14 +66,3 @@ async def _run(
             raise errors.BusUnavailable("the connection to NATS is closed for good")
     finally:
         await bus.close()
-
-
-async def _until_taken(ask: Callable[[], Awaitable[object]]) -> None:
-    """Returns once the bus took it; a bus that goes away just after it came is asked again."""
-    while True:
-        try:
-            await ask()
-        except errors.BusUnavailable:
-            await asyncio.sleep(ASK_AGAIN_S)
-        else:
-            return
