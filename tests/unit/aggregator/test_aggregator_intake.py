@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from carico_aggregator import app, instruments, model
+from carico_aggregator import app, instruments, model, replicas
 from carico_aggregator import settings as setting
-from carico_core.domain import messages
+from carico_core.domain import errors, messages
 from carico_core.runtime import clock, memory_bus, metrics
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
@@ -106,3 +106,31 @@ async def test_a_replica_that_joins_is_told_everything(replica: Replica) -> None
     replica.app._complete_due.clear()
     replica.app.on_partial(subjects.partial("r0"), wire.encode_partial(own))
     assert not replica.app._complete_due.is_set()
+
+
+async def test_a_store_that_is_not_ready_yet_does_not_subscribe_twice(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "ASK_AGAIN_S", 0.0)
+    asked: list[str] = []
+
+    async def get_model() -> None:
+        asked.append("model")
+        if len(asked) <= 3:
+            raise errors.BusUnavailable("JetStream is not ready")
+
+    monkeypatch.setattr(replica.app._bus, "get_model", get_model)
+    await replica.app.listen()
+    assert len(asked) == 4
+    assert sorted(subject for subject, _ in replica.hub.subscriptions) == sorted([subjects.PARTIAL_ALL, subjects.MODEL])
+
+
+def test_replicas_that_are_gone_are_forgotten() -> None:
+    known = replicas.Replicas("r0", lease_s=10.0)
+    for number in range(100):
+        partial = messages.Partial(
+            replica=f"r0-{number}", boot="0" * 16, seq=1, ts_ns=0, complete=False, joining=True, entries=()
+        )
+        assert known.hear(partial, float(number * 20))
+    assert known.others(99 * 20.0) == ["r0-99"]
+    assert len(known._heard_s) == 1

@@ -19,6 +19,8 @@ class Replicas:
             return False
         if self._guard.accept(partial.replica, partial.boot, partial.seq, now_s) is not None:
             return False
+        # Replicas are named anew at each start: whoever is silent for a lease is forgotten.
+        self._heard_s = {name: at_s for name, at_s in self._heard_s.items() if now_s - at_s < self._lease_s}
         self._heard_s[partial.replica] = now_s
         return True
 
