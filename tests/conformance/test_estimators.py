@@ -108,7 +108,7 @@ def figures(estimate: base.CapacityEstimate) -> Iterator[float]:
     yield from (estimate.headroom or {}).values()
     for costs in (estimate.cost_plus or {}).values():
         yield from costs.values()
-    for evidence in (*(estimate.evidence or {}).values(), *(estimate.growth or {}).values()):
+    for evidence in (estimate.evidence or {}).values():
         yield from itertools.chain(*evidence.values())
     yield from map(float, (estimate.class_pods or {}).values())
 
