@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from carico_cli import demo, env, lifecycle, logs, record, replay, settings, status, submit
+from carico_cli import demo, env, evaluate, lifecycle, logs, record, replay, settings, status, submit
 from carico_core.domain import errors
 from carico_core.runtime import logs as log_setup
 
@@ -24,7 +24,7 @@ def cli(context: click.Context) -> None:
 
 for command in (
     demo.command, lifecycle.up, status.command, submit.command, logs.command, env.command,
-    record.command, replay.command, lifecycle.down,
+    record.command, replay.command, evaluate.command, lifecycle.down,
 ):  # fmt: skip
     cli.add_command(command)
 

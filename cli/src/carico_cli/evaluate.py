@@ -1,0 +1,149 @@
+"""`carico evaluate`: every scheduler on every scenario of the twin, beside what was published, as one report."""
+
+import contextlib
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+import orjson
+from rich import console, progress
+
+from carico_cli import evaluate_text, settings
+from carico_core.domain import errors
+from carico_core.runtime import clock
+from carico_twin import scenario
+from carico_twin.evaluate import plan_file, pool, report, results, runs, study
+
+PLAIN_LINE_EVERY_S = 5.0
+_DEFAULT_OUT = pathlib.Path("var") / "evaluate"
+
+
+@click.command("evaluate")
+@click.option("--quick", is_flag=True, help="Fewer scenarios and seeds: at most three minutes on two CPUs.")
+@click.option("--seeds", type=click.IntRange(1, 1000), help="Seeds of each run (default: 10; quick: 2).")
+@click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Only this scenario; may be repeated.")
+@click.option("--scheduler", "schedulers", multiple=True, metavar="NAME", help="Only this scheduler or family.")
+@click.option("--plan", type=click.Path(path_type=pathlib.Path), help="Run a scenario of your own (a TOML file).")
+@click.option("--ablation", is_flag=True, help="Besides: each step of the estimator with and without; bus faults.")
+@click.option("--out", type=click.Path(path_type=pathlib.Path), default=_DEFAULT_OUT, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, for scripts.")
+@click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="Processes at a time.")
+@click.pass_obj
+def command(context: settings.Context, /, **given: Any) -> int:
+    """Compares schedulers in a simulated cluster, and writes one page and one JSON file."""
+    wish = _wish(given)
+    tasks = study.tasks(wish)
+    if not tasks:
+        raise errors.SettingsError("nothing to run: these schedulers are not compared on these scenarios")
+    out: pathlib.Path = given["out"]
+    _writable(out)
+    outcomes = _run(tasks, jobs=given["jobs"], plain=context.plain)
+    found = results.document(wish, outcomes)
+    _write(out, found)
+    click.echo(
+        orjson.dumps(found, option=orjson.OPT_INDENT_2).decode() if given["as_json"] else evaluate_text.text(found)
+    )
+    click.echo(f"report: {out / 'evaluation.html'} and {out / 'evaluation.json'}", err=True)
+    return 0
+
+
+def _wish(given: dict[str, Any]) -> study.Wish:
+    plan = None if given["plan"] is None else _read_plan(given["plan"])
+    if plan is not None and (given["scenarios"] or given["ablation"]):
+        raise errors.SettingsError("--plan runs a scenario of your own: leave out --scenario and --ablation")
+    return study.Wish(
+        quick=given["quick"], seeds=given["seeds"], scenarios=given["scenarios"], schedulers=given["schedulers"],
+        ablation=given["ablation"], plan=plan,
+    )  # fmt: skip
+
+
+def _read_plan(path: pathlib.Path) -> scenario.Scenario:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise errors.SettingsError(f"{path}: cannot be read ({error.strerror}), expected a TOML file") from error
+    return plan_file.read(str(path), content)
+
+
+def _run(tasks: Sequence[runs.Task], *, jobs: int, plain: bool) -> list[runs.Outcome]:
+    outcomes = []
+    total = sum(task.effort for task in tasks)
+    with contextlib.closing(pool.run_all(tasks, jobs=jobs)) as ready, _told(len(tasks), total, plain=plain) as tell:
+        efforts = {(task.group, task.plan.name, task.contender.name): task.effort for task in tasks}
+        for outcome in ready:
+            outcomes.append(outcome)
+            tell.done(outcome, efforts[outcome.group, outcome.plan, outcome.contender])
+    return outcomes
+
+
+class _Plain:
+    """A line every five seconds, on stderr: figures on stdout stay alone."""
+
+    def __init__(self, runs_in_all: int, effort_in_all: float) -> None:
+        self._clock = clock.SystemClock()
+        self._began_s = self._told_s = self._clock.monotonic_s()
+        self._runs, self._effort = runs_in_all, effort_in_all
+        self._done, self._made = 0, 0.0
+
+    def done(self, outcome: runs.Outcome, effort: float) -> None:
+        self._done += 1
+        self._made += effort
+        now_s = self._clock.monotonic_s()
+        if now_s - self._told_s < PLAIN_LINE_EVERY_S and self._done < self._runs:
+            return
+        self._told_s = now_s
+        spent_s = now_s - self._began_s
+        left_s = spent_s * (self._effort / self._made - 1.0)
+        click.echo(
+            f"{spent_s:6.0f} s  runs {self._done}/{self._runs}  about {left_s:.0f} s left  "
+            f"({outcome.plan}, {outcome.contender}, seed {outcome.seed})",
+            err=True,
+        )
+
+
+class _Bar:
+    """A bar."""
+
+    def __init__(self, bar: progress.Progress, effort_in_all: float) -> None:
+        self._bar = bar
+        self._task = bar.add_task("runs", total=effort_in_all)
+
+    def done(self, outcome: runs.Outcome, effort: float) -> None:
+        self._bar.update(self._task, advance=effort, description=f"{outcome.plan}, {outcome.contender}")
+
+
+@contextlib.contextmanager
+def _told(runs_in_all: int, effort_in_all: float, *, plain: bool) -> Iterator[_Plain | _Bar]:
+    if plain:
+        yield _Plain(runs_in_all, effort_in_all)
+        return
+    columns = (
+        progress.BarColumn(), progress.TaskProgressColumn(), progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(), progress.TextColumn("{task.description}"),
+    )  # fmt: skip
+    with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as bar:
+        yield _Bar(bar, effort_in_all)
+
+
+def _writable(out: pathlib.Path) -> None:
+    """Nothing; an hour of runs must not end in a folder that cannot be made."""
+    with _in_words(out):
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "evaluation.json").touch()
+
+
+def _write(out: pathlib.Path, found: dict[str, Any]) -> None:
+    with _in_words(out):
+        (out / "evaluation.json").write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+        (out / "evaluation.html").write_text(report.page(found), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _in_words(out: pathlib.Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise errors.EnvironmentUnfit(
+            f"the report cannot be written to {out} ({error.strerror}): give another folder with --out"
+        ) from error

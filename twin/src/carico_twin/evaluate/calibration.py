@@ -1,0 +1,116 @@
+"""The twin as the published cluster was, and how far its tables are from the published ones.
+
+One node is fitted, nothing else, and only from what was published of single nodes and containers:
+
+- A core's speed when all are busy. A node with eight or more pi Pods ends 0.563 of them a second; four Pods that take
+  5 s alone would end 0.8. So a busy core does 0.563 / 0.8 = 0.70 of the work of a core alone: vCPUs are hyperthreads.
+- Start latency: first create to workload running 1.29 s (median), 1.88 s (90th percentile), log-normal.
+- The Job controller creates some 20 Pods a second (its client's rate limit in kube-controller-manager, --kube-api-qps).
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+
+from carico_twin import catalogue, kubelet, machine, scenario
+from carico_twin.evaluate import contenders, published, runs, tables
+
+GROUP = "calibration"
+PUBLISHED_PODS_PER_S = 0.563
+ALONE_PODS_PER_S = 4 / 5
+HARDWARE = machine.Hardware(full_speed=round(PUBLISHED_PODS_PER_S / ALONE_PODS_PER_S, 2))
+# The 90th percentile of a normal lies 1.2816 deviations above its median.
+RUNTIME = kubelet.Runtime(start_median_s=1.29, start_sigma=math.log(1.88 / 1.29) / 1.2816)
+CREATE_PER_S = 20.0
+# Which of ours stand beside the published CARICO.
+OURS = (contenders.DEFAULT, "paper")
+# One seed of each is drawn: figures 5.3 to 5.8 and 5.10 to 5.12.
+PICTURED = {
+    "pi-1000": ("kube-100m", "kube-500m", *OURS),
+    "train-100": ("kube-200m", *OURS),
+    "train-200": ("kube-200m", *OURS),
+    "mixed-500+20": ("kube-100m", *OURS),
+}
+
+
+def as_published(plan: scenario.Scenario) -> scenario.Scenario:
+    """The plan on the published cluster."""
+    return dataclasses.replace(
+        plan,
+        hardware=(HARDWARE,) * catalogue.NODES,
+        runtime=RUNTIME,
+        jobs=tuple(dataclasses.replace(job, create_per_s=CREATE_PER_S) for job in plan.jobs),
+    )
+
+
+def plans() -> dict[str, scenario.Scenario]:
+    """The published jobs on the published cluster."""
+    found = [
+        *(catalogue.pi(pods) for pods in published.PI_PODS),
+        *(catalogue.train(pods) for pods in published.SKLEARN_PODS),
+        *(catalogue.mixed(*pods) for pods in published.MIXED),
+    ]
+    return {plan.name: as_published(plan) for plan in found}
+
+
+def tasks(seeds: Iterable[int], *, only: Sequence[str] | None = None) -> list[runs.Task]:
+    """Every run that a published number is compared with; `only`: of these plans."""
+    every = contenders.all_contenders()
+    wanted: dict[str, set[str]] = {}
+    for value in published.values():
+        names = OURS if value.contender == published.CARICO else (value.contender,)
+        wanted.setdefault(value.plan, set()).update(names)
+    return [
+        runs.Task(
+            group=GROUP, plan=plan, contender=every[name], seed=seed,
+            pictured=index == 0 and name in PICTURED.get(plan.name, ()),
+        )
+        for plan in plans().values() if only is None or plan.name in only
+        for name in sorted(wanted.get(plan.name, ()))
+        for index, seed in enumerate(seeds)
+    ]  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A published number and the twin's. error: (twin - published) / published."""
+
+    published: published.Value
+    contender: str
+    twin: tables.Interval
+
+    @property
+    def error(self) -> float:
+        """Relative error; NaN where the twin has no number."""
+        return (self.twin.mean - self.published.value) / self.published.value
+
+
+def compare(found: tables.Table) -> list[Compared]:
+    """Every published number that the twin ran, beside the twin's."""
+    compared = []
+    for value in published.values():
+        for name in OURS if value.contender == published.CARICO else (value.contender,):
+            cell = found.get(value.plan, {}).get(name)
+            if cell is not None:
+                compared.append(Compared(published=value, contender=name, twin=figure(cell, value)))
+    return compared
+
+
+def figure(cell: tables.Cell, value: published.Value) -> tables.Interval:
+    """The twin's number for a published one."""
+    if value.figure == "job_s":
+        # Of a deployment of several jobs: from the first creation to the last end.
+        return cell.figures["job_s"] if value.job == "all" else cell.job_s[value.job]
+    return cell.pod_s[value.job].get(value.figure.removeprefix("pod_s."), tables.interval([]))
+
+
+def errors(compared: Iterable[Compared]) -> dict[str, dict[str, float]]:
+    """Per contender mean and largest absolute error of its job times, and of its Pod times' means."""
+    grouped: dict[tuple[str, str], list[float]] = {}
+    for each in compared:
+        if each.published.figure in ("job_s", "pod_s.mean") and math.isfinite(each.error):
+            grouped.setdefault((each.contender, each.published.figure), []).append(abs(each.error))
+    return {
+        f"{name} {figure}": {"mean": sum(values) / len(values), "largest": max(values), "numbers": float(len(values))}
+        for (name, figure), values in sorted(grouped.items())
+    }

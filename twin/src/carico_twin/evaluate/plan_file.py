@@ -1,0 +1,236 @@
+"""A user's own scenario from a TOML file: nodes, jobs, link, neighbours. Every mistake is one line that says where.
+
+docs/evaluation.md shows a whole file.
+"""
+
+import math
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from carico_core.domain import errors
+from carico_twin import bus, catalogue, machine, scenario
+from carico_twin import work as works
+
+KINDS: Mapping[str, works.Work] = {
+    each.name: each
+    for each in (
+        works.PI, works.SKLEARN, works.HOLDS_MEMORY, works.GROWS_MEMORY, works.QUARTER_CORE, works.FOUR_THREADS,
+        works.SERVER, works.LIMITED,
+    )
+}  # fmt: skip
+_MOST_NODES = 5000
+_MOST_PODS = 100_000
+
+
+class PlanError(errors.UserError):
+    """A scenario file that cannot be run: which file, where in it, what was got and expected."""
+
+    def __init__(self, file: str, path: str, *, got: object, expected: str) -> None:
+        self.file = file
+        self.path = path
+        self.got = got
+        self.expected = expected
+        super().__init__(f"{file}, {path}: got {got!r}, expected {expected}")
+
+
+class _Table:
+    """A TOML table that knows where it stands, and which of its keys were read."""
+
+    def __init__(self, file: str, path: str, values: object) -> None:
+        self.file = file
+        self.path = path
+        if not isinstance(values, dict):
+            raise self.wrong(path or "file", values, "a table")
+        self._values: dict[str, Any] = values
+        self._read: list[str] = []
+
+    def wrong(self, path: str, got: object, expected: str) -> PlanError:
+        return PlanError(self.file, path, got=got, expected=expected)
+
+    def at(self, key: str) -> str:
+        return f"{self.path}.{key}" if self.path else key
+
+    def number(self, key: str, default: float, *, least: float = 0.0, most: float = math.inf) -> float:
+        value = self.optional_number(key, least=least, most=most)
+        return default if value is None else value
+
+    def optional_number(self, key: str, *, least: float = 0.0, most: float = math.inf) -> float | None:
+        value = self._take(key)
+        if value is None:
+            return None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not is_number or not least <= value <= most:
+            raise self.wrong(self.at(key), value, _range("a number", least, most))
+        return float(value)
+
+    def whole(self, key: str, default: int | None, *, least: int, most: int) -> int:
+        value = self._take(key)
+        value = default if value is None else value
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise self.wrong(self.at(key), value, _range("a whole number", least, most))
+        return value
+
+    def text(self, key: str, default: str | None) -> str:
+        value = self._take(key)
+        value = default if value is None else value
+        if not isinstance(value, str) or not value:
+            raise self.wrong(self.at(key), value, "a name")
+        return value
+
+    def raw(self, key: str) -> object:
+        return self._take(key)
+
+    def table(self, key: str) -> "_Table":
+        value = self._take(key)
+        return _Table(self.file, self.at(key), {} if value is None else value)
+
+    def tables(self, key: str) -> Iterator["_Table"]:
+        value = self._take(key)
+        found = [] if value is None else value
+        if not isinstance(found, list):
+            raise self.wrong(self.at(key), found, f"tables ([[{key}]])")
+        for index, each in enumerate(found):
+            yield _Table(self.file, self.at(f"{key}[{index}]"), each)
+
+    def end(self) -> None:
+        """Nothing; raises `PlanError` for the first key that nobody read."""
+        for key in self._values:
+            if key not in self._read:
+                raise self.wrong(self.at(key), key, f"one of {', '.join(self._read)}")
+
+    def _take(self, key: str) -> Any:
+        self._read.append(key)
+        return self._values.get(key)
+
+
+def read(file: str, content: bytes) -> scenario.Scenario:
+    """The scenario that a file describes. Raises `PlanError`."""
+    try:
+        values = tomllib.loads(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise PlanError(file, f"byte {error.start}", got=content[error.start], expected="UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(file, "file", got=str(error), expected="TOML") from error
+    top = _Table(file, "", values)
+    name = top.text("name", "plan")
+    hardware = tuple(each for found in top.tables("nodes") for each in _nodes(found))
+    if not hardware:
+        raise PlanError(file, "nodes", got=[], expected="at least one [[nodes]] table")
+    if len(hardware) > _MOST_NODES:
+        raise PlanError(file, "nodes", got=len(hardware), expected=f"at most {_MOST_NODES} nodes")
+    jobs = tuple(_job(found, hardware) for found in top.tables("jobs"))
+    _check_jobs(file, jobs)
+    link = _link(top.table("link"))
+    neighbours = tuple(_neighbour(found, len(hardware)) for found in top.tables("neighbours"))
+    dead = top.number("dead_agents", 0.0, most=1.0)
+    limit_s = top.number("limit_s", 900.0, least=1.0, most=86_400.0)
+    top.end()
+    return scenario.Scenario(
+        name=name, hardware=hardware, jobs=jobs, link=link, neighbours=neighbours, dead_agents=dead, limit_s=limit_s
+    )
+
+
+def _nodes(found: _Table) -> tuple[machine.Hardware, ...]:
+    count = found.whole("count", 1, least=1, most=_MOST_NODES)
+    cores = found.number("cores", 4.0, least=0.1, most=4096.0)
+    memory_gib = found.number("memory_gib", 2.0 * cores, least=0.1, most=1e6)
+    speed = found.number("full_speed", 1.0, least=0.1, most=1.0)
+    used_gib = found.number("used_gib", min(0.5, memory_gib / 16.0))
+    found.end()
+    if used_gib >= memory_gib:
+        raise found.wrong(found.at("used_gib"), used_gib, f"less than the node's memory_gib, {memory_gib:g}")
+    made = machine.Hardware(
+        cores=cores, memory_bytes=memory_gib * works.GIB, full_speed=speed, baseline_bytes=used_gib * works.GIB
+    )
+    return (made,) * count
+
+
+def _check_jobs(file: str, jobs: tuple[scenario.Job, ...]) -> None:
+    names = [job.name for job in jobs]
+    if not jobs:
+        raise PlanError(file, "jobs", got=[], expected="at least one [[jobs]] table")
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise PlanError(file, f"jobs[{index}].name", got=name, expected="a name that no other job has")
+    if all(job.work.lifetime_s is not None for job in jobs):
+        raise PlanError(file, "jobs", got=names, expected="at least one job with cpu_s: servers alone never end")
+
+
+def _job(found: _Table, hardware: tuple[machine.Hardware, ...]) -> scenario.Job:
+    path = found.at("work")
+    given = found.raw("work")
+    name = found.text("name", given if isinstance(given, str) else None)
+    work = _known_work(found, given) if isinstance(given, str) else _own_work(_Table(found.file, path, given), name)
+    _check_fits(found, work, hardware)
+    cores, size = catalogue.EXACT.get(work.name, (work.most_threads, work.memory_bytes))
+    job = scenario.Job(
+        name=name,
+        work=work,
+        pods=found.whole("pods", None, least=1, most=_MOST_PODS),
+        at_s=found.number("at_s", 0.0),
+        create_per_s=found.optional_number("create_per_s", least=1e-3, most=1e6),
+        request_cores=found.number("request_cores", cores),
+        request_bytes=found.number("request_gib", size / works.GIB) * works.GIB,
+    )
+    found.end()
+    return job
+
+
+def _known_work(found: _Table, name: str) -> works.Work:
+    if name not in KINDS:
+        raise found.wrong(found.at("work"), name, f"one of {', '.join(KINDS)}, or a table")
+    return KINDS[name]
+
+
+def _own_work(found: _Table, name: str) -> works.Work:
+    work_s, lifetime_s = found.optional_number("cpu_s", least=1e-3), found.optional_number("lifetime_s", least=1e-3)
+    if (work_s is None) == (lifetime_s is None):
+        raise found.wrong(found.path, {"cpu_s": work_s, "lifetime_s": lifetime_s}, "either cpu_s or lifetime_s")
+    made = works.Work(
+        name=name,
+        cpu_s=work_s,
+        lifetime_s=lifetime_s,
+        threads=found.number("threads", 1.0, least=1e-3, most=4096.0),
+        memory_bytes=found.number("memory_gib", 0.0) * works.GIB,
+        ramp_s=found.number("ramp_s", 0.0),
+        limit_cores=found.optional_number("limit_cores", least=1e-3),
+        spread=found.number("spread", 0.0, most=0.3),
+    )
+    found.end()
+    return made
+
+
+def _check_fits(found: _Table, work: works.Work, hardware: tuple[machine.Hardware, ...]) -> None:
+    largest = max(each.memory_bytes - each.baseline_bytes for each in hardware)
+    if work.memory_bytes > largest:
+        raise found.wrong(
+            found.at("work.memory_gib"), round(work.memory_bytes / works.GIB, 3),
+            f"at most what is free on the largest node, {largest / works.GIB:g}",
+        )  # fmt: skip
+
+
+def _link(found: _Table) -> bus.Link:
+    link = bus.Link(
+        delay_s=found.number("delay_s", bus.Link().delay_s, most=60.0), loss=found.number("loss", 0.0, most=0.99)
+    )
+    found.end()
+    return link
+
+
+def _neighbour(found: _Table, nodes: int) -> scenario.Neighbour:
+    at_s = found.number("at_s", 0.0)
+    made = scenario.Neighbour(
+        node=found.whole("node", None, least=0, most=nodes - 1),
+        tasks=found.number("tasks", 1.0, least=1e-3, most=4096.0),
+        at_s=at_s,
+        until_s=found.number("until_s", at_s + 60.0),
+    )
+    found.end()
+    if made.until_s <= made.at_s:
+        raise found.wrong(found.at("until_s"), made.until_s, f"later than at_s, {at_s:g}")
+    return made
+
+
+def _range(what: str, least: float, most: float) -> str:
+    return f"{what} from {least:g} to {most:g}" if math.isfinite(most) else f"{what} from {least:g} on"

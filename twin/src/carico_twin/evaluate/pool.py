@@ -1,0 +1,121 @@
+"""Runs spread over processes of their own. They end with their parent, however it ends, and at once where it stops.
+
+Not `multiprocessing.Pool`: it waits for ever where a worker was killed for want of memory, and prints the traceback of
+every worker at Ctrl-C. Workers are spawned, not forked: a fork copies the locks of the parent's threads.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Generator, Sequence
+from multiprocessing import connection, process
+
+from carico_core.domain import errors
+from carico_twin.evaluate import runs
+
+
+class WorkerLost(errors.CaricoError):
+    """A worker ended in the middle of a run."""
+
+    def __init__(self, *, exitcode: int | None, task: runs.Task) -> None:
+        self.exitcode = exitcode
+        super().__init__(
+            f"a worker ended with {exitcode} in {task.plan.name} under {task.contender.name}, seed {task.seed} "
+            f"(-9: most likely out of memory): use fewer processes (--jobs)"
+        )
+
+
+class _Worker:
+    """One process and the pipe to it."""
+
+    def __init__(self, context: multiprocessing.context.SpawnContext) -> None:
+        self.pipe, other = context.Pipe()
+        self.process: process.BaseProcess = context.Process(target=_serve, args=(other,), daemon=True)
+        self.task: runs.Task | None = None
+        self.process.start()
+        other.close()
+
+    def give(self, task: runs.Task) -> None:
+        self.task = task
+        self.pipe.send(task)
+
+    def take(self) -> runs.Outcome:
+        assert self.task is not None
+        try:
+            found: runs.Outcome | BaseException = self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+            raise WorkerLost(exitcode=self.process.exitcode, task=self.task) from None
+        if isinstance(found, BaseException):
+            raise found
+        self.task = None
+        return found
+
+
+def run_all(tasks: Sequence[runs.Task], *, jobs: int) -> Generator[runs.Outcome, None, None]:
+    """Each task's outcome as it is ready, the longest runs first; with one job in this process."""
+    ordered = sorted(tasks, key=lambda task: -task.effort)
+    if jobs <= 1 or len(ordered) <= 1:
+        yield from map(runs.run, ordered)
+        return
+    workers = _start(min(jobs, len(ordered)))
+    try:
+        yield from _share(ordered, workers)
+    finally:
+        for worker in workers:
+            worker.process.kill()
+        for worker in workers:
+            worker.process.join()
+            worker.pipe.close()
+
+
+def _start(count: int) -> list[_Worker]:
+    # Ctrl-C goes to every process of a terminal. Workers are born with it blocked: their parent ends them.
+    context = multiprocessing.get_context("spawn")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return [_Worker(context) for _ in range(count)]
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _share(tasks: list[runs.Task], workers: list[_Worker]) -> Generator[runs.Outcome, None, None]:
+    waiting = iter(tasks)
+    for worker, task in zip(workers, waiting, strict=False):
+        worker.give(task)
+    busy = {worker.pipe: worker for worker in workers if worker.task is not None}
+    while busy:
+        for ready in connection.wait(list(busy)):
+            assert isinstance(ready, connection.Connection)
+            worker = busy[ready]
+            outcome = worker.take()
+            following = next(waiting, None)
+            if following is None:
+                del busy[ready]
+            else:
+                worker.give(following)
+            yield outcome
+
+
+def _serve(pipe: "connection.Connection") -> None:
+    """Runs what comes through the pipe until its other end is gone."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while True:
+            task = pipe.recv()
+            try:
+                found: runs.Outcome | BaseException = runs.run(task)
+            except Exception as error:
+                # Raised again in the parent, which is who can tell somebody.
+                found = error
+            pipe.send(found)
+
+
+def _end_with_parent() -> None:
+    """Ends this process in the middle of a run where its parent is gone."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,242 @@
+"""The report as one HTML file: verdicts, tables and pictures. Nothing is loaded from elsewhere."""
+
+import html
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from carico_twin.evaluate import pictures
+
+Json = Mapping[str, Any]
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1c2340; --paper: #fff; --line: #d5daea; --good: #1a7f37; --bad: #b42318 }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e9f5; --paper: #14182a; --line: #353c5c; --good: #57c27a; --bad: #ff8b7e }
+}
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 70rem; margin: 2rem auto; padding: 0 1rem }
+.wide { overflow-x: auto } table { border-collapse: collapse; margin: .6rem 0; font-size: .92rem }
+th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line) }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+tr.ours td { font-weight: 600 } small { opacity: .75 }
+.met, .yes { color: var(--good) } .missed, .no { color: var(--bad); font-weight: 600 }
+figure { margin: 1.6rem 0 } figure svg { width: 100%; height: auto } figcaption { opacity: .85 }
+h4 { margin: .6rem 0 0 }
+svg text { fill: var(--ink); font: 12px system-ui, sans-serif } svg text.word { font-size: 10.5px }
+svg .grid { stroke: var(--line) } svg .one { stroke: var(--ink); stroke-dasharray: 4 3 }
+"""
+_COLUMNS = (
+    ("job_s", "job time, s", 1), ("pod_mean_s", "Pod time, s", 2), ("pod_p95_s", "p95, s", 2),
+    ("pod_max_s", "max, s", 1),
+    ("slowdown", "slowdown", 3), ("most_per_core", "most Pods a core", 2), ("overrun_node_s", "overrun, node-s", 1),
+    ("peak_memory_share", "peak memory", 2), ("contended_share", "server contended", 3),
+    ("load_per_core_spread", "load spread", 2),
+)  # fmt: skip
+Row = tuple[str, Sequence[str]]
+
+
+def page(found: Json) -> str:
+    """The whole page."""
+    sections = (
+        _summaries(found), _targets(found), _figures("Pictures", pictures.own(found)), _shapes(found),
+        _calibration(found), _figures("Chapter 5 on the calibrated twin", pictures.chapter_5(found)),
+        _ablation(found), _faults(found), _scenarios(found), _schedulers(found),
+    )  # fmt: skip
+    seeds = found["seeds"]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>CARICO: evaluation</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>\n'
+        f"<h1>CARICO: evaluation</h1>\n<p>{found['runs']} runs in the twin, {seeds} seed{'s' if seeds > 1 else ''} each"
+        f"{' (quick: fewer scenarios and seeds)' if found['quick'] else ''}. "
+        "Figures are means with half the width of their 95 % interval.</p>\n"
+        f"{''.join(sections)}\n</body></html>\n"
+    )
+
+
+def _table(head: Sequence[str], rows: Iterable[Row]) -> str:
+    """Rows of a class and its cells; a cell that begins as a number is aligned as one."""
+    titles = "".join(
+        f"<th{'' if place == 0 else ' class=n'}>{html.escape(each)}</th>" for place, each in enumerate(head)
+    )
+    body = "".join(
+        f'<tr class="{kind}">'
+        + "".join(f"<td{_align(place, each)}>{each}</td>" for place, each in enumerate(cells))
+        + "</tr>"
+        for kind, cells in rows
+    )
+    return f'<div class="wide"><table><tr>{titles}</tr>{body}</table></div>'
+
+
+def _align(place: int, cell: str) -> str:
+    return " class=n" if place and (cell[:1].isdigit() or cell[:1] in ("-", "+", "–")) else ""
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+
+
+def _interval(found: Sequence[Any], digits: int) -> str:
+    mean, half, _ = found
+    return _number(mean, digits) + ("" if half is None else f" <small>± {_number(half, digits)}</small>")
+
+
+def _summaries(found: Json) -> str:
+    if not found["summaries"]:
+        return ""
+    rows: list[Row] = [
+        (
+            "ours" if name == found["default"] else "",
+            (
+                html.escape(name) + (" (default)" if name == found["default"] else ""), _number(each["job_s"], 2),
+                _number(each["slowdown"], 3), _number(each["overrun_node_s"], 1), str(each["scenarios"]),
+                html.escape(", ".join(each["unfinished"])),
+            ),
+        )
+        for name, each in found["summaries"].items()
+    ]  # fmt: skip
+    head = ("", "job time, s", "slowdown", "memory overrun, node-s", "scenarios", "not finished")
+    return f"<h2>Over all scenarios run</h2><p>Geometric means.</p>{_table(head, rows)}"
+
+
+def _targets(found: Json) -> str:
+    if not found["targets"]:
+        return ""
+    rows: list[Row] = [
+        (
+            "",
+            (
+                html.escape(each["name"]), _number(each["value"], 3), _number(each["bound"], 3),
+                html.escape(each["unit"]),
+                f'<span class="{each["verdict"]}">{each["verdict"]}</span>', html.escape(each["detail"]),
+            ),
+        )
+        for each in found["targets"]
+    ]  # fmt: skip
+    return f"<h2>Targets</h2>{_table(('', 'reached', 'at most', '', '', ''), rows)}"
+
+
+def _figures(title: str, drawn: Iterator[pictures.Picture]) -> str:
+    parts = [f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>" for caption, svg in drawn]
+    return f"<h2>{title}</h2>{''.join(parts)}" if parts else ""
+
+
+_WORDS = {True: '<span class="yes">reproduced</span>', False: '<span class="no">not reproduced</span>', None: "not run"}
+
+
+def _shapes(found: Json) -> str:
+    if not found["shapes"]:
+        return ""
+    rows: list[Row] = [
+        (
+            "",
+            (
+                html.escape(each["says"]), html.escape(each["mode"]), _WORDS[each["reproduced"]],
+                html.escape(each["detail"]),
+            ),
+        )
+        for each in found["shapes"]
+    ]  # fmt: skip
+    left = "".join(f"<li>{html.escape(each)}</li>" for each in found["not_in_the_twin"])
+    return (
+        "<h2>What was published, and whether the twin shows it</h2>"
+        f"{_table(('published', 'with', '', 'in the twin'), rows)}<p>Not in the twin:</p><ul>{left}</ul>"
+        f"{_not_run(found)}"
+    )
+
+
+def _not_run(found: Json) -> str:
+    """Published tables that the twin has no numbers for, so that all of them stand here."""
+    head = ("server latency, ms", "min", "p50", "p90", "p95", "p99", "max")
+    latency = _table(
+        head, [("", (name, *(f"{v:.2f}" for v in row))) for name, row in found["server_latency_ms"].items()]
+    )
+    overhead = found["agent_overhead_percent"]
+    agents = _table(
+        ("agents' cost in job time, %", *(f"{pods} Pods" for pods in overhead)),
+        [("", ("published", *(f"{mean:+.2f} ± {sd:.2f}" for mean, sd in overhead.values())))],
+    )
+    return latency + agents
+
+
+def _calibration(found: Json) -> str:
+    if not found["calibration"]:
+        return ""
+    rows: list[Row] = [
+        (
+            "",
+            (
+                f"{each['plan']}, {each['job']}: {each['figure'].replace('_s', '').replace('.', ' time ')}",
+                html.escape(each["contender"]), html.escape(each["twin_contender"]), f"{each['value']:g}",
+                _interval(each["twin"], 2), "–" if each["error"] is None else f"{each['error']:+.0%}",
+                html.escape(each["where"]),
+            ),
+        )
+        for each in found["calibration"]
+    ]  # fmt: skip
+    errors: list[Row] = [
+        ("", (html.escape(name), f"{each['mean']:.1%}", f"{each['largest']:.1%}", f"{each['numbers']:.0f}"))
+        for name, each in found["calibration_errors"].items()
+    ]
+    return (
+        "<h2>Calibration: the twin as the published cluster</h2>"
+        "<p>Hyperthreaded cores, start latency and creation rate fitted to published facts of single nodes; nothing is "
+        "fitted to these tables.</p>"
+        f"{_table(('error', 'mean', 'largest', 'numbers'), errors)}"
+        f"<details><summary>Every published number</summary>"
+        f"{_table(('', 'published with', 'twin with', 'published', 'twin', 'error', 'where'), rows)}</details>"
+    )
+
+
+def _ablation(found: Json) -> str:
+    if not found["ablation"]:
+        return ""
+    rows: list[Row] = [
+        (
+            "",
+            (
+                html.escape(each["name"]), _number(each["total"]["job_s"], 2), _number(each["total"]["slowdown"], 3),
+                _number(each["job_ratio"], 3), _number(each["slowdown_ratio"], 3),
+                _number(each["total"]["overrun_node_s"], 1), _number(each["capacity_overrun"], 1),
+                html.escape(", ".join(each["total"]["unfinished"])),
+            ),
+        )
+        for each in found["ablation"]
+    ]  # fmt: skip
+    head = ("one thing changed", "job time, s", "slowdown", "job ratio", "slowdown ratio", "overrun, node-s",
+            "bound without room", "not finished")  # fmt: skip
+    return f"<h2>Ablation</h2><p>Ratios to the default on the same seeds: above 1 is worse.</p>{_table(head, rows)}"
+
+
+def _faults(found: Json) -> str:
+    parts = [f"<h3>{html.escape(plan)}</h3>{_cells(cells, '')}" for plan, cells in found["faults"].items()]
+    return f"<h2>Late and lost messages, dead agents (pi-500)</h2>{''.join(parts)}" if parts else ""
+
+
+def _scenarios(found: Json) -> str:
+    parts = [
+        f"<details{' open' if len(found['scenarios']) == 1 else ''}><summary>{html.escape(plan)}</summary>"
+        f"{_cells(cells, found['default'])}</details>"
+        for plan, cells in found["scenarios"].items()
+    ]
+    return f"<h2>Every scenario</h2>{''.join(parts)}"
+
+
+def _cells(cells: Json, ours: str) -> str:
+    shown = [column for column in _COLUMNS if any(cell["figures"][column[0]][0] is not None for cell in cells.values())]
+    rows: list[Row] = [
+        (
+            "ours" if name == ours else "",
+            (
+                html.escape(name), *(_interval(cell["figures"][key], digits) for key, _, digits in shown),
+                "" if cell["finished"] == 1.0 else f"finished in {cell['finished']:.0%}",
+            ),
+        )
+        for name, cell in cells.items()
+    ]  # fmt: skip
+    return _table(("", *(title for _, title, _ in shown), ""), rows)
+
+
+def _schedulers(found: Json) -> str:
+    rows: list[Row] = [("", (html.escape(name), html.escape(says))) for name, says in found["schedulers"].items()]
+    return f"<h2>Schedulers</h2>{_table(('', ''), rows)}"

@@ -1,0 +1,125 @@
+"""An evaluation as JSON types: what the report and the page are written from, and scripts read."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from carico_twin import catalogue, scenario
+from carico_twin.evaluate import ablation, calibration, contenders, published, runs, shapes, study, tables, targets
+
+VERSION = 1
+Json = dict[str, Any]
+
+
+def document(wish: study.Wish, outcomes: Sequence[runs.Outcome]) -> Json:
+    """Everything that came of an evaluation. Numbers that are none are None; intervals are [mean, half, seeds]."""
+    main = tables.table(_of(outcomes, study.MAIN))
+    published_runs = tables.table(_of(outcomes, calibration.GROUP))
+    compared = calibration.compare(published_runs)
+    is_plan = wish.plan is not None
+    found: Json = {
+        "version": VERSION,
+        "quick": wish.quick,
+        "seeds": len(wish.seed_list),
+        "runs": len(outcomes),
+        "default": contenders.DEFAULT,
+        "schedulers": {name: each.says for name, each in contenders.all_contenders().items()},
+        "scenarios": {plan: {name: _cell(cell) for name, cell in _ordered(cells)} for plan, cells in _sorted(main)},
+        "best": {plan: _best(cells) for plan, cells in main.items()},
+        "summaries": {} if is_plan else _summaries(main),
+        "targets": [] if is_plan else [_target(each) for each in targets.judge(main)],
+        "calibration": [_compared(each) for each in compared],
+        "calibration_errors": calibration.errors(compared),
+        "shapes": [dataclasses.asdict(each) for each in shapes.judge(published_runs)] if compared else [],
+        "not_in_the_twin": list(shapes.NOT_IN_THE_TWIN),
+        "server_latency_ms": {name: list(row) for name, row in published.SERVER_LATENCY_MS.items()},
+        "agent_overhead_percent": {str(pods): list(row) for pods, row in published.AGENT_OVERHEAD.items()},
+        "pictured": [_pictured(each) for each in outcomes if each.series is not None],
+        "ablation": [_effect(each) for each in ablation.effects(tables.table(_of(outcomes, ablation.STEPS)))],
+        "faults": {
+            plan: {name: _cell(cell) for name, cell in cells.items()}
+            for plan, cells in tables.table(_of(outcomes, ablation.FAULTS)).items()
+        },
+    }
+    clean = finite(found)
+    assert isinstance(clean, dict)
+    return clean
+
+
+def finite(value: Any) -> Any:
+    """The same without numbers that are none: JSON has no word for them."""
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    return value
+
+
+def _of(outcomes: Iterable[runs.Outcome], group: str) -> list[runs.Outcome]:
+    return [each for each in outcomes if each.group == group]
+
+
+def _sorted(found: tables.Table) -> list[tuple[str, Mapping[str, tables.Cell]]]:
+    """Scenarios in the order of the catalogue; a user's own last."""
+    places = {name: place for place, name in enumerate([*catalogue.all_scenarios(), *study.EXTRA_PLANS])}
+    return sorted(found.items(), key=lambda item: places.get(item[0], len(places)))
+
+
+def _ordered(cells: Mapping[str, tables.Cell]) -> list[tuple[str, tables.Cell]]:
+    return [(name, cells[name]) for name in contenders.all_contenders() if name in cells]
+
+
+def _cell(cell: tables.Cell) -> Json:
+    return {
+        "finished": cell.finished,
+        "figures": {name: _interval(each) for name, each in cell.figures.items()},
+        "job_s": {job: _interval(each) for job, each in cell.job_s.items()},
+        "pod_s": {job: {name: _interval(each) for name, each in row.items()} for job, row in cell.pod_s.items()},
+    }
+
+
+def _interval(found: tables.Interval) -> list[float]:
+    return [found.mean, found.half, found.count]
+
+
+def _best(cells: Mapping[str, tables.Cell]) -> Json:
+    every = contenders.all_contenders()
+    families = dict.fromkeys(each.family for each in every.values())
+    return {family: tables.best(cells, contenders.in_families(every, family)) for family in families}
+
+
+def _summaries(main: tables.Table) -> Json:
+    return {name: dataclasses.asdict(each) for name, each in targets.family_summaries(main).items()}
+
+
+def _target(found: targets.Target) -> Json:
+    return {**dataclasses.asdict(found), "verdict": found.verdict}
+
+
+def _compared(found: calibration.Compared) -> Json:
+    return {
+        **dataclasses.asdict(found.published), "twin_contender": found.contender, "twin": _interval(found.twin),
+        "error": found.error,
+    }  # fmt: skip
+
+
+def _effect(found: ablation.Effect) -> Json:
+    return dataclasses.asdict(found)
+
+
+def _pictured(found: runs.Outcome) -> Json:
+    assert found.series is not None
+    return {
+        "plan": found.plan, "contender": found.contender, "seed": found.seed,
+        "pod_times_s": {job: list(values) for job, values in found.pod_times_s.items()},
+        "series": dataclasses.asdict(found.series),
+    }  # fmt: skip
+
+
+def describe(plan: scenario.Scenario) -> str:
+    """A scenario in one line."""
+    jobs = ", ".join(f"{job.pods} x {job.work.name}" for job in plan.jobs)
+    return f"{plan.name}: {jobs} on {len(plan.hardware)} nodes"
