@@ -104,7 +104,8 @@ class Service:
 
     async def _talk(self, agent: app.Agent) -> None:
         # Connecting waits for the server for ever; sampling and learning go on meanwhile.
-        bus: Bus = await nats_bus.connect(self._chosen.bus, name=f"{SERVICE}-{self._chosen.node}", clock=self._clock)
+        name = f"{SERVICE}-{self._chosen.node}"
+        bus: Bus = await nats_bus.connect(self._chosen.bus, name=name, clock=self._clock, owns_streams=False)
         self._bus = bus
         try:
             await talk(agent, bus, node=self._chosen.node)

@@ -42,7 +42,7 @@ async def _run(
     replica: str, boot: str, clock: clocks.Clock,
 ) -> None:  # fmt: skip
     # Connecting waits for the server for ever; the health endpoint answers meanwhile.
-    bus = await nats_bus.connect(chosen.bus, name=replica, clock=clock)
+    bus = await nats_bus.connect(chosen.bus, name=replica, clock=clock, owns_streams=True)
     connected.append(bus)
     counted = instruments.Instruments(series, clock=clock)
     aggregator = app.Aggregator(chosen, bus, counted, replica=replica, boot=boot, clock=clock)

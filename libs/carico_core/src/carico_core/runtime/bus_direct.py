@@ -47,6 +47,15 @@ async def read(client: Client, stream: str, subject: str, *, first_seq: int = 1)
         first_seq = page[-1].seq + 1
 
 
+async def last(client: Client, stream: str, subject: str) -> Stored | None:
+    """The last message of one subject, which stands in what is asked: a right can be given to it alone.
+
+    Raises nats-py's errors.
+    """
+    found = await _ask(client, f"{stream}.{subject}", None)
+    return found[-1] if found else None
+
+
 async def newest_of_each(client: Client, stream: str, subject: str, *, limit: int) -> list[Stored]:
     """The last message of each subject, of the `limit` subjects written last, oldest first. Raises nats-py's errors."""
     last = await _ask(client, stream, {"last_by_subj": subject})
@@ -63,16 +72,17 @@ async def newest_of_each(client: Client, stream: str, subject: str, *, limit: in
     return []
 
 
-async def _ask(client: Client, stream: str, query: dict[str, Any]) -> list[Stored]:
+async def _ask(client: Client, stream: str, query: dict[str, Any] | None) -> list[Stored]:
     """One answer: a single message, or several and a status that ends them."""
     found: list[Stored] = []
+    is_page = query is not None and "batch" in query
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def on_message(message: Msg) -> None:
         headers = message.headers or {}
         if "Nats-Subject" in headers:
             found.append(Stored(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data))
-        if ended.done() or ("Nats-Subject" in headers and "batch" in query):
+        if ended.done() or ("Nats-Subject" in headers and is_page):
             return
         status = headers.get("Status", _END_OF_PAGE)
         if status in (_END_OF_PAGE, _NOT_FOUND):
@@ -83,7 +93,7 @@ async def _ask(client: Client, stream: str, query: dict[str, Any]) -> list[Store
     inbox = client.new_inbox()
     listening = await client.subscribe(inbox, cb=on_message)
     try:
-        await client.publish(f"$JS.API.DIRECT.GET.{stream}", orjson.dumps(query), reply=inbox)
+        await client.publish(f"$JS.API.DIRECT.GET.{stream}", b"" if query is None else orjson.dumps(query), reply=inbox)
         async with asyncio.timeout(PAGE_TIMEOUT_S):
             await ended
     finally:

@@ -18,6 +18,9 @@ SUBSPACES = "CARICO_SUBSPACES"
 DECISIONS = "CARICO_DECISIONS"
 MODEL_BUCKET = "carico_model"
 MODEL_KEY = "global"
+# How a bucket's key is stored (ADR-8): named outright, so that neither put nor get asks for the bucket first.
+MODEL_STREAM = f"KV_{MODEL_BUCKET}"
+MODEL_SUBJECT = f"$KV.{MODEL_BUCKET}.{MODEL_KEY}"
 CONSUMER = "aggregators"
 
 DECISIONS_AGE_S = 24 * 3600.0

@@ -23,7 +23,6 @@ with optional_imports.hidden("aiohttp"):
     from nats.errors import Error as NatsError
     from nats.js import JetStreamContext
     from nats.js.errors import Error as JetStreamError
-    from nats.js.errors import KeyNotFoundError, NoKeysError
 
     from carico_core.runtime import bus_direct, bus_pull, bus_service, bus_streams
 from carico_core.wire import subjects
@@ -41,11 +40,13 @@ class NatsBus:
     """One connection. Made by `connect`."""
 
     def __init__(
-        self, client: Client, watch: bus_connection.Watch, *, name: str, lease_s: float, rng: random.Random
-    ) -> None:
+        self, client: Client, watch: bus_connection.Watch, *,
+        name: str, lease_s: float, owns_streams: bool, rng: random.Random,
+    ) -> None:  # fmt: skip
         self._client = client
         self._js: JetStreamContext = client.jetstream(timeout=STORE_TIMEOUT_S)
         self._lease_s = lease_s
+        self._owns_streams = owns_streams
         self._rng = rng
         self._log = logs.get("bus", connection=name)
         self._closed = asyncio.Event()
@@ -122,17 +123,14 @@ class NatsBus:
     async def put_model(self, payload: bytes) -> None:
         """Keeps the model of the cluster."""
         with _translated("the model"):
-            bucket = await self._js.key_value(bus_streams.MODEL_BUCKET)
-            await bucket.put(bus_streams.MODEL_KEY, payload)
+            await self._js.publish(bus_streams.MODEL_SUBJECT, payload, timeout=STORE_TIMEOUT_S)
 
     async def get_model(self) -> bytes | None:
         """The model kept last."""
         with _translated("the model"):
-            bucket = await self._js.key_value(bus_streams.MODEL_BUCKET)
-            try:
-                return (await bucket.get(bus_streams.MODEL_KEY)).value
-            except (KeyNotFoundError, NoKeysError):
-                return None
+            found = await bus_direct.last(self._client, bus_streams.MODEL_STREAM, bus_streams.MODEL_SUBJECT)
+        # A key that was deleted leaves an empty message.
+        return found.payload if found is not None and found.payload else None
 
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
         """The newest `limit` of one Pod, or the last one of each of the `limit` Pods decided on last; oldest first."""
@@ -183,11 +181,13 @@ class NatsBus:
             await self._client.close()
 
     async def prepare(self) -> None:
-        """Checks the server and creates streams.
+        """Checks the server and, for a role that owns streams, creates them.
 
         Raises `BusTooOld`, `EnvironmentUnfit` (no JetStream), `StreamMismatch`, `BusUnavailable`.
         """
         self._check_server()
+        if not self._owns_streams:
+            return
         with _translated("streams"):
             await bus_streams.ensure(self._js, lease_s=self._lease_s)
 
@@ -260,8 +260,11 @@ class NatsBus:
             )
 
 
-async def connect(settings: buses.BusSettings, *, name: str, clock: clocks.Clock) -> NatsBus:
+async def connect(settings: buses.BusSettings, *, name: str, clock: clocks.Clock, owns_streams: bool = True) -> NatsBus:
     """A bus that is connected and has its streams; waits for the server for as long as it takes.
+
+    Without `owns_streams` (agents) neither streams nor consumers are asked for, and no right to do so is needed: until
+    another role has made them, what needs them raises `BusUnavailable`.
 
     Raises `BusTooOld`, `StreamMismatch`, and `SettingsError` for credentials that cannot be read.
     """
@@ -276,7 +279,7 @@ async def connect(settings: buses.BusSettings, *, name: str, clock: clocks.Clock
         except (OSError, NatsError, TimeoutError) as error:
             await watch.on_error(error)
             await asyncio.sleep(_pause_s(rng))
-    bus = NatsBus(client, watch, name=name, lease_s=settings.lease_s, rng=rng)
+    bus = NatsBus(client, watch, name=name, lease_s=settings.lease_s, owns_streams=owns_streams, rng=rng)
     try:
         await _prepare(bus, watch, rng)
     except BaseException:

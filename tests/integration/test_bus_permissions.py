@@ -1,0 +1,107 @@
+"""An agent with no more rights at a real NATS server than messages.md, "Security", gives its role."""
+
+import asyncio
+import pathlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock, nats_bus
+from carico_core.wire import subjects
+from carico_local import nats_server
+
+WAIT_S = 8.0
+MODEL_GET = "$JS.API.DIRECT.GET.KV_carico_model.$KV.carico_model.global"
+AGENT = {
+    "publish": {"allow": [subjects.capacity("n1"), subjects.subspace("n1"), MODEL_GET]},
+    "subscribe": {"allow": ["$SRV.>", "carico.v1.query.agent.n1.>", subjects.MODEL, "_INBOX.>"]},
+    "allow_responses": True,
+}
+USERS = [
+    {"user": "agent", "password": "a", "permissions": AGENT},
+    {"user": "aggregator", "password": "b"},
+]
+
+
+@pytest.fixture
+async def server(tmp_path: pathlib.Path) -> AsyncIterator[nats_server.NatsServer]:
+    found = nats_server.NatsServer(tmp_path / "nats", extra={"authorization": {"users": USERS}}).start()
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+async def join(server: nats_server.NatsServer, user: str, **more: Any) -> nats_bus.NatsBus:
+    url = server.url.replace("://", f"://{user}@")
+    async with asyncio.timeout(WAIT_S):
+        return await nats_bus.connect(buses.BusSettings(url=url), name="x", clock=clock.SystemClock(), **more)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_an_agent_does_all_it_has_to_with_the_rights_of_its_role(server: nats_server.NatsServer) -> None:
+    agent = await join(server, "agent:a", owns_streams=False)
+    with pytest.raises(errors.BusUnavailable):
+        await agent.get_model()  # nobody has made the streams yet, and the agent may not
+    owner = await join(server, "aggregator:b")
+    heard: list[bytes] = []
+    models: list[bytes] = []
+    try:
+        assert await agent.get_model() is None
+        await owner.subscribe(subjects.CAPACITY_ALL, lambda _, payload: heard.append(payload))
+        await agent.subscribe(subjects.MODEL, lambda _, payload: models.append(payload))
+        await agent.publish(subjects.capacity("n1"), b"capacity")
+        await agent.enqueue(subjects.subspace("n1"), b"subspace", msg_id="1")
+        await owner.put_model(b"stored")
+        await owner.publish(subjects.MODEL, b"said")
+        assert await agent.get_model() == b"stored"
+        await until(lambda: heard and models)
+        assert (heard, models) == ([b"capacity"], [b"said"])
+        assert await owner.latest_capacities() == [(subjects.capacity("n1"), b"capacity")]
+    finally:
+        await agent.close()
+        await owner.close()
+
+
+async def test_an_agent_answers_questions_with_the_rights_of_its_role(server: nats_server.NatsServer) -> None:
+    agent = await join(server, "agent:a", owns_streams=False)
+    asking = await join(server, "aggregator:b")
+
+    async def state(_: bytes) -> bytes:
+        return b"state"
+
+    try:
+        await agent.serve(
+            buses.ServiceSpec(
+                name="carico-agent", version="1.0.0", description="x", endpoints={"state.get": state}, node="n1"
+            )
+        )
+        assert await asking.request(subjects.query("agent", "state.get", "n1"), b"", timeout_s=WAIT_S) == b"state"
+    finally:
+        await agent.close()
+        await asking.close()
+
+
+async def test_an_agent_cannot_speak_for_another_node(server: nats_server.NatsServer) -> None:
+    owner = await join(server, "aggregator:b")
+    agent = await join(server, "agent:a", owns_streams=False)
+    try:
+        await agent.publish(subjects.capacity("n2"), b"a lie")
+        await agent.publish(subjects.capacity("n1"), b"own")
+        async with asyncio.timeout(WAIT_S):
+            while not (found := await owner.latest_capacities()):
+                await asyncio.sleep(0.02)
+        assert found == [(subjects.capacity("n1"), b"own")]
+        with pytest.raises(errors.BusUnavailable):
+            await agent.latest_capacities()
+    finally:
+        await agent.close()
+        await owner.close()
