@@ -166,3 +166,15 @@ def test_what_was_not_ending_cannot_settle() -> None:
     now = book.current(3.2)
     assert now.running == {"c"} and not now.ended and now.holding
     assert book.known() == {"b", "c"}
+
+
+def test_ends_are_in_order_and_what_is_still_on_the_node_comes_last() -> None:
+    book = ledger.Ledger()
+    names = [f"uid-{number}" for number in range(300)]
+    book.started("crashes", 0.0)
+    book.ended("crashes", 0.0)
+    for at_s, uid in enumerate(names):
+        book.started(uid, at_s / 10)
+        book.ended(uid, at_s / 10)
+        book.removed(uid, at_s / 10)
+    assert list(book.current(31.0).ended) == [*names, "crashes"]

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Set
 
 from carico_core.domain import recording
 
@@ -24,7 +24,8 @@ class PodSet:
     """The Pods of a node at one moment: see `carico_agent.ports.PodSet`."""
 
     running: frozenset[str]
-    ended: frozenset[str]
+    # In order: of more than there is room for, the last are kept.
+    ended: Set[str]
     holding: bool
 
 
@@ -58,10 +59,18 @@ class Ledger:
         self._ended_s = {uid: at for uid, at in self._ended_s.items() if now_s - at < ENDED_KEPT_S}
         return PodSet(
             running=frozenset(self._running),
-            # Also one that ended long ago and whose sandbox is still there, as between two restarts.
-            ended=frozenset((self._ended_s.keys() | self._removing_s.keys()) - self._running),
+            ended=dict.fromkeys(self._ends()).keys(),
             holding=now_s < self._hold_until_s or self._is_busy(now_s),
         )
+
+    def _ends(self) -> Iterator[str]:
+        """Those that are gone, oldest first; then those that have ended and are still on the node, likewise.
+
+        Of the latter also one that ended long ago, as between two restarts. They come last, as they are kept first: a
+        Pod that stands at the API and that no message covers makes its node suspect.
+        """
+        yield from (uid for uid in self._ended_s if uid not in self._removing_s and uid not in self._running)
+        yield from (uid for uid in self._removing_s if uid not in self._running)
 
     def created(self, uid: str, now_s: float) -> None:
         """The runtime makes the Pod's container."""
