@@ -81,3 +81,39 @@ def test_the_shortest_way_is_remembered_for_five_minutes() -> None:
 def test_a_sample_stamped_after_its_message_is_not_younger_than_now() -> None:
     ages = freshness.AgeTracker()
     assert ages.age_at_arrival_s("a", sampled_at_ns=9 * SECOND_NS, ts_ns=SECOND_NS, arrival_ns=0) == 0.0
+
+
+def hear(ages: freshness.AgeTracker, *, ts_s: int, arrival_s: int, boot: str = "1") -> float:
+    return ages.age_at_arrival_s(
+        "a", sampled_at_ns=ts_s * SECOND_NS, ts_ns=ts_s * SECOND_NS, arrival_ns=arrival_s * SECOND_NS, boot=boot
+    )
+
+
+def test_a_clock_that_is_set_back_does_not_age_what_follows() -> None:
+    ages = freshness.AgeTracker()
+    assert hear(ages, ts_s=1000, arrival_s=0) == 0.0
+    assert [hear(ages, ts_s=940 + second, arrival_s=second) for second in (1, 2, 3)] == [0.0, 0.0, 0.0]
+    assert hear(ages, ts_s=944, arrival_s=6) == pytest.approx(2.0), "delay still counts"
+
+
+def test_a_clock_that_was_set_back_between_two_boots_does_not_age_what_follows() -> None:
+    ages = freshness.AgeTracker()
+    assert hear(ages, ts_s=1000, arrival_s=0) == 0.0
+    assert hear(ages, ts_s=1005, arrival_s=60, boot="2") == 0.0
+    assert hear(ages, ts_s=1006, arrival_s=64, boot="2") == pytest.approx(3.0)
+
+
+def test_a_long_delay_is_no_clock_that_was_set_back() -> None:
+    ages = freshness.AgeTracker()
+    assert hear(ages, ts_s=1000, arrival_s=0) == 0.0
+    assert hear(ages, ts_s=1001, arrival_s=60) == pytest.approx(59.0)
+    assert hear(ages, ts_s=1002, arrival_s=60) == pytest.approx(58.0)
+
+
+def test_ages_of_nodes_that_have_left_are_forgotten() -> None:
+    ages = freshness.AgeTracker()
+    for number in range(1000):
+        ages.age_at_arrival_s(f"node-{number}", sampled_at_ns=0, ts_ns=0, arrival_ns=number * SECOND_NS)
+    assert len(ages) <= 300
+    ages.age_at_arrival_s("alive", sampled_at_ns=0, ts_ns=0, arrival_ns=2000 * SECOND_NS)
+    assert len(ages) == 1

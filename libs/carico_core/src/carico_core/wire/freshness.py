@@ -78,36 +78,65 @@ class SequenceGuard:
         self._newest = {node: newest for node, newest in self._newest.items() if newest.heard_s >= oldest_s}
 
 
+@dataclasses.dataclass(slots=True)
+class _Window:
+    """Smallest differences of one node by bucket, as long as its clock runs on."""
+
+    boot: str | None
+    ts_ns: int
+    buckets: collections.deque[tuple[int, int]]
+
+
 class AgeTracker:
     """The age of what messages say, free of the difference between two clocks.
 
     age = (ts - sampled_at) + (arrival - ts - the smallest such difference of the last 5 minutes) + time since arrival.
     The smallest difference stands for the offset of the clocks plus the shortest way; what exceeds it is delay.
+
+    Messages come in the order they were sent (`SequenceGuard`), so a `ts` before the last one can only be a clock that
+    was set back: the node's window starts anew, as it does with a new boot. Without that, all it says for 5 minutes
+    would be taken for as late as the clock was set back.
     """
 
     def __init__(self) -> None:
-        self._smallest: dict[str, collections.deque[tuple[int, int]]] = {}
+        self._windows: dict[str, _Window] = {}
+        self._swept = 0
 
-    def age_at_arrival_s(self, node: str, *, sampled_at_ns: int, ts_ns: int, arrival_ns: int) -> float:
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def age_at_arrival_s(
+        self, node: str, *, sampled_at_ns: int, ts_ns: int, arrival_ns: int, boot: str | None = None
+    ) -> float:
         """Seconds since what the message says was true, at its arrival; the receiver adds the time since then.
 
         `arrival_ns` may be of any clock of the receiver that does not jump: only differences of it count.
         """
+        bucket = arrival_ns // _BUCKET_NS
+        if bucket != self._swept:
+            self._forget(bucket)
+        window = self._windows.get(node)
+        if window is None or boot != window.boot or ts_ns < window.ts_ns:
+            window = _Window(boot, ts_ns, collections.deque(maxlen=_WINDOW_BUCKETS))
+            self._windows[node] = window
+        window.ts_ns = ts_ns
         difference_ns = arrival_ns - ts_ns
-        delay_ns = difference_ns - self._note(node, difference_ns, arrival_ns // _BUCKET_NS)
+        delay_ns = difference_ns - _note(window.buckets, difference_ns, bucket)
         return (max(0, ts_ns - sampled_at_ns) + delay_ns) / 1e9
 
-    def forget(self, node: str) -> None:
-        """Drops what is known of a node that has left."""
-        self._smallest.pop(node, None)
+    def _forget(self, bucket: int) -> None:
+        """Nodes that are silent for the whole window have nothing left in it."""
+        self._swept = bucket
+        oldest = bucket - _WINDOW_BUCKETS
+        self._windows = {node: window for node, window in self._windows.items() if window.buckets[-1][0] > oldest}
 
-    def _note(self, node: str, difference_ns: int, bucket: int) -> int:
-        """The smallest difference of the window, this one included. One minimum per half minute bounds the memory."""
-        buckets = self._smallest.setdefault(node, collections.deque(maxlen=_WINDOW_BUCKETS))
-        while buckets and buckets[0][0] <= bucket - _WINDOW_BUCKETS:
-            buckets.popleft()
-        if buckets and buckets[-1][0] == bucket:
-            buckets[-1] = (bucket, min(buckets[-1][1], difference_ns))
-        else:
-            buckets.append((bucket, difference_ns))
-        return min(smallest for _, smallest in buckets)
+
+def _note(buckets: collections.deque[tuple[int, int]], difference_ns: int, bucket: int) -> int:
+    """The smallest difference of the window, this one included. One minimum per half minute bounds the memory."""
+    while buckets and buckets[0][0] <= bucket - _WINDOW_BUCKETS:
+        buckets.popleft()
+    if buckets and buckets[-1][0] == bucket:
+        buckets[-1] = (bucket, min(buckets[-1][1], difference_ns))
+    else:
+        buckets.append((bucket, difference_ns))
+    return min(smallest for _, smallest in buckets)
