@@ -137,6 +137,20 @@ async def test_an_answer_that_is_not_json_is_not_an_answer(start: Start) -> None
         await client.request("GET", "/x")
 
 
+@pytest.mark.parametrize("code", [200, 403])
+async def test_an_answer_beyond_the_limit_is_refused(code: int, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube, "BODY_LIMIT_BYTES", 1000)
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"x": "x" * (991 if request.path == "/fits" else 992)}, status=code)
+
+    client = await start(answer)
+    with pytest.raises(errors.ApiUnavailable, match="GET /x: the answer is longer than 1000 bytes"):
+        await client.request("GET", "/x")
+    if code == 200:
+        assert await client.request("GET", "/fits") == {"x": "x" * 991}
+
+
 async def test_nobody_listening_is_unavailable(unused_tcp_port: int) -> None:
     client = make_client(f"http://127.0.0.1:{unused_tcp_port}")
     with pytest.raises(errors.ApiUnavailable, match=f"127.0.0.1:{unused_tcp_port}"):

@@ -107,7 +107,7 @@ class KubeClient:
         async with self._in_flight:
             await self._pace.wait()
             async with self._open(name, timeout, params=params, data=data, content_type=content_type) as response:
-                payload = await response.read()
+                payload = await _read(response, name)
         try:
             return orjson.loads(payload)
         except orjson.JSONDecodeError as error:
@@ -159,7 +159,7 @@ class KubeClient:
             response = await self._send(name, timeout, params=params, data=data, content_type=content_type)
             async with response:
                 if response.status >= 300:
-                    raise to_error(response.status, await response.read(), name)
+                    raise to_error(response.status, await _read(response, name), name)
                 yield response
         except TimeoutError as error:
             raise errors.ApiUnavailable(f"{name}: no answer in time from {self._access.server}") from error
@@ -243,6 +243,20 @@ def to_error(status: int, payload: bytes, request: str) -> errors.ApiError | err
         return errors.ApiUnavailable(f"{request}: {status} {reason}: {message}")
     known = _ERROR_OF_STATUS.get(status, errors.ApiError)
     return known(status=status, reason=reason, message=message, request=request)
+
+
+async def _read(response: aiohttp.ClientResponse, name: str) -> bytes:
+    """The whole body. Raises `ApiUnavailable` for one above `BODY_LIMIT_BYTES`, of which no more than that is read."""
+    chunks: list[bytes] = []
+    read_bytes = 0
+    async for chunk in response.content.iter_any():
+        read_bytes += len(chunk)
+        if read_bytes > BODY_LIMIT_BYTES:
+            # What is left unread cannot be skipped: the connection is of no more use.
+            response.close()
+            raise errors.ApiUnavailable(f"{name}: the answer is longer than {BODY_LIMIT_BYTES} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 def _keepalive_socket(address: Any) -> socket.socket:
