@@ -23,7 +23,7 @@ REPEATED = hypothesis.settings(
     derandomize=True,
     database=None,
     deadline=None,
-    max_examples=12,
+    max_examples=10,
     suppress_health_check=list(hypothesis.HealthCheck),
     phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate, hypothesis.Phase.shrink),
 )
