@@ -12,6 +12,7 @@ import pytest
 from carico_agent import app, outlets, sampler, service, settings
 from carico_agent.telemetry import panel, port
 from carico_core.domain import errors, messages
+from carico_core.numerics.estimators import registry
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import memory_bus
 from carico_core.runtime import metrics as metric
@@ -188,8 +189,9 @@ async def test_a_burst_of_starts_is_one_or_two_messages(rig: Make) -> None:
     assert one.heard[-1].pods == 30
 
 
-async def test_the_papers_mode_publishes_when_the_hold_ends(rig: Make) -> None:
-    one = rig(estimator="dual")
+@pytest.mark.parametrize("estimator", sorted(registry.SCALAR))
+async def test_the_papers_modes_publish_when_the_hold_ends(rig: Make, estimator: str) -> None:
+    one = rig(estimator=estimator)
     one.start()
     await one.seconds(3)
     before = len(one.heard)

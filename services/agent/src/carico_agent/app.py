@@ -13,6 +13,7 @@ from carico_agent import advertisement, configuration, instruments, pipeline, po
 from carico_agent.telemetry import panel, port
 from carico_core.domain import errors, messages
 from carico_core.numerics import subspace
+from carico_core.numerics.estimators import registry
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
 from carico_core.runtime import metrics as metric
@@ -131,7 +132,7 @@ class Agent:
         self._counted, self._held = counted, now.holding
         if changed:
             self._panel.pods_changed()
-        if hold_ended if self._settings.estimator == "dual" else changed:
+        if hold_ended if self._settings.estimator in registry.SCALAR else changed:
             state = self.pipeline.estimate(pods=len(counted), churning=now.holding)
             if state is not None:
                 self._settle(state, now)

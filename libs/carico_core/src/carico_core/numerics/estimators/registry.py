@@ -13,6 +13,9 @@ ESTIMATORS: dict[str, Callable[..., base.Estimator]] = {
     "footprint": footprint.Footprint,
 }
 
+# Fed with the scalar signal, which starts and stops of containers disturb: the paper's.
+SCALAR = frozenset({"delta", "dual", "joint"})
+
 
 def create(name: str, config: base.EstimatorConfig, constants: object | None = None) -> base.Estimator:
     """A fresh estimator; raises ValueError with the known names where there is none of that name."""
