@@ -17,7 +17,7 @@ help: ## this list
 DEMO_FLAGS = $(if $(PODS),--pods $(PODS)) $(if $(NODES),--nodes $(NODES)) $(if $(WORKLOAD),--workload $(WORKLOAD)) \
 	$(if $(ESTIMATOR),--estimator $(ESTIMATOR)) $(if $(CEILING),--ceiling $(CEILING)) $(if $(NAME),--name $(NAME)) $(ARGS)
 
-demo: install ## a local cluster, a job on it, and a report (PODS= NODES= WORKLOAD=pi|train|mixed ESTIMATOR=vector|dual CEILING=)
+demo: install ## a local cluster, a job on it, and a report (PODS= NODES= WORKLOAD=pi|train|mixed ESTIMATOR=footprint|vector|dual|joint|delta CEILING=)
 	@$(BIN)/carico demo $(strip $(DEMO_FLAGS))
 
 test: install-dev ## every test; CARICO_TEST_SYSTEM=1 allows tests that install system packages

@@ -13,7 +13,7 @@ import orjson
 
 from carico_cli import html, interrupts, options, session, settings, starting, view
 from carico_core.domain import errors
-from carico_core.numerics.estimators import base
+from carico_core.numerics.estimators import base, registry
 from carico_local import job as jobs
 from carico_local.cluster import client, events, machine, state
 from carico_local.cluster import plan as plans
@@ -154,7 +154,7 @@ class _Demo:
                 cores=plan.cores,
                 scale=plan.scale,
                 memory_bytes=plan.memory_bytes,
-                estimator=plan.estimator or "vector",
+                estimator=plan.estimator or registry.DEFAULT,
                 ceiling=ceiling,
                 workload=job.workload.value,
                 pods=job.pods,

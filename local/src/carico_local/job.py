@@ -10,6 +10,8 @@ from carico_core.domain import cluster, errors, names
 
 JOB_LABEL = "carico.dev/job"
 WORKLOAD_LABEL = "carico.dev/workload"
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
+APP_LABEL = "app.kubernetes.io/name"
 # Any image is "present" on an emulated node; this one names what the workloads ship in on a real one.
 IMAGE = "carico/workload:0.1.0"
 IN_FLIGHT = 16
@@ -108,7 +110,8 @@ def manifests(job: Job) -> Iterator[dict[str, Any]]:
             "metadata": {
                 "name": f"{job.name}-{index:0{width}d}",
                 "namespace": job.namespace,
-                "labels": {JOB_LABEL: job.name, WORKLOAD_LABEL: kind.value},
+                # By the last of these labels agents and scheduler tell classes apart, as these Pods have no owner.
+                "labels": {JOB_LABEL: job.name, WORKLOAD_LABEL: kind.value, APP_LABEL: kind.value},
             },
             "spec": {
                 "schedulerName": cluster.SCHEDULER_NAME,

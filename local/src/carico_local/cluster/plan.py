@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import errors, names
+from carico_core.numerics.estimators import registry
 from carico_local.cluster import machine
 
 # Half a processor is left to the control plane, the services and the view (measured on 2 CPUs).
@@ -20,7 +21,7 @@ NODE_MEMORY_BYTES = 8 * 2**30
 SERVICES_MEMORY_BYTES = 400 * 2**20
 NODE_SERVICES_MEMORY_BYTES = 120 * 2**20
 
-ESTIMATORS = ("vector", "dual")
+ESTIMATORS = tuple(sorted(registry.ESTIMATORS))
 MERGES = ("round", "sequential")
 
 

@@ -134,13 +134,13 @@ class _Builder:
 
     def agent(self, node: str) -> Service:
         plan = self._plan
-        tuning: dict[str, object] = {}
+        tuning: dict[str, object] = {"pod_classes": "kubernetes", "kubeconfig": str(self._paths.kubeconfig)}
         if plan.estimator is not None:
             tuning["estimator"] = plan.estimator
         if plan.ceiling_cpu is not None:
             tuning["ceiling_cpu"] = plan.ceiling_cpu
         return self._service(
-            f"agent/{node}", "carico_agent", after=f"node/{node}", **node_facts(plan, self._paths, node), **tuning
+            f"agent/{node}", "carico_agent", after=f"node/{node}", **(node_facts(plan, self._paths, node) | tuning)
         )
 
     def _service(self, name: str, module: str, *, after: str | None = None, **options: object) -> Service:

@@ -44,6 +44,8 @@ class Parts:
     boot: str
     # Told of each sample, beside the pipeline.
     witness: Callable[[pipeline.Sample], None] | None = None
+    # None: every Pod is of the general class.
+    classes: ports.PodClasses | None = None
 
 
 class Agent:
@@ -79,7 +81,11 @@ class Agent:
         for note in parts.panel.facts.notes:
             self._instruments.degraded.labels(note[:80]).set(1)
             self._log.warning("degraded", note=note)
+        self._classes = parts.classes
+        self._told: dict[str, str] = {}
         parts.pods.on_change(self.pods_changed)
+        if parts.classes is not None:
+            parts.classes.on_change(self.pods_changed)
 
     def when_due(self, *, capacity: Callable[[], None], subspace: Callable[[], None]) -> None:
         """Nothing; the callbacks are called when there is something to publish."""
@@ -111,6 +117,7 @@ class Agent:
         begun_s = self._clock.monotonic_s()
         now = self._pods.current()
         self._counted, self._held = frozenset(now.running), now.holding
+        self._name_pods()
         state = self.pipeline.update(pods=len(now.running), churning=now.holding)
         if state is None:
             return
@@ -132,6 +139,7 @@ class Agent:
         self._counted, self._held = counted, now.holding
         if changed:
             self._panel.pods_changed()
+        changed = self._name_pods() or changed
         if hold_ended if self._settings.estimator in registry.SCALAR else changed:
             state = self.pipeline.estimate(pods=len(counted), churning=now.holding)
             if state is not None:
@@ -249,6 +257,16 @@ class Agent:
         # The newest ends are kept.
         room = most - len(running)
         self._covers = frozenset(running) | frozenset(list(pods.ended)[-room:] if room else ())
+
+    def _name_pods(self) -> bool:
+        """True where the estimator was told of other Pods, or of other classes, than before."""
+        classes = self._classes
+        named = {uid: messages.ANY_CLASS if classes is None else classes.of(uid) for uid in self._counted}
+        if named == self._told:
+            return False
+        self._told = named
+        self.pipeline.pods_changed(named)
+        return True
 
     def _outdated(self) -> bool:
         gram = self.pipeline.local_gram

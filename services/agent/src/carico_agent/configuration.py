@@ -5,7 +5,7 @@ import numpy as np
 from carico_agent import pipeline, settings
 from carico_agent.telemetry import panel
 from carico_core.numerics import signal
-from carico_core.numerics.estimators import base
+from carico_core.numerics.estimators import base, registry
 
 # A model of the cluster that has not come for this many leases is no longer merged.
 MODEL_LEASES = 3.0
@@ -30,8 +30,8 @@ def node_config(chosen: settings.AgentSettings, facts: panel.Facts) -> base.Esti
 def signal_mode(chosen: settings.AgentSettings) -> signal.SignalMode:
     """The signal's direction; `auto` goes by the estimator."""
     if chosen.signal_mode == "auto":
-        # On an idle node sigma1u1 is almost infinite, and `dual` would take that for the scale of everything to come.
-        return "trace" if chosen.estimator == "dual" else "sigma1u1"
+        # On an idle node sigma1u1 is almost infinite; a scalar mode would take that for the scale of all to come.
+        return "trace" if chosen.estimator in registry.SCALAR else "sigma1u1"
     return "trace" if chosen.signal_mode == "trace" else "sigma1u1"
 
 

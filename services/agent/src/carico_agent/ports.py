@@ -50,6 +50,22 @@ class TellsEvents(Protocol):
         ...
 
 
+class PodClasses(Protocol):
+    """Which class each Pod is of."""
+
+    def of(self, uid: str) -> str:
+        """The class of a Pod; the general one where it is not known."""
+        ...
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Nothing; `callback` is called in the loop's thread once a class becomes known."""
+        ...
+
+    async def run(self) -> None:
+        """Never; keeps the classes up to date."""
+        ...
+
+
 class Publisher(Protocol):
     """Where an agent's messages go."""
 

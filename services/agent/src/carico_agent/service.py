@@ -75,12 +75,14 @@ class Service:
 
     async def _work(self, found: panel.Panel, stop: tasks.Stop) -> None:
         pods = open_pods(self._chosen, clock=self._clock)
+        classes = open_classes(self._chosen, clock=self._clock)
         recorder = recording.open_recorder(self._chosen, found.facts, pods) if self._chosen.record else None
         agent = app.Agent(
             app.Parts(
                 settings=self._chosen,
                 panel=found,
                 pods=pods,
+                classes=classes,
                 clock=self._clock,
                 metrics=self._metrics,
                 boot=self._boot,
@@ -97,7 +99,8 @@ class Service:
         # What lives from here on lives for ever: the collector need not look at it again every few seconds.
         gc.freeze()
         try:
-            await tasks.until(stop, sampler=samples.run(), pods=pods.run(), bus=self._talk(agent))
+            named = {} if classes is None else {"classes": classes.run()}
+            await tasks.until(stop, sampler=samples.run(), pods=pods.run(), bus=self._talk(agent), **named)
         finally:
             if recorder is not None:
                 recorder.close()
@@ -147,6 +150,15 @@ async def talk(agent: app.Agent, bus: Bus, *, node: str) -> None:
         group.create_task(_listen(agent, bus, node), name="listen")
         await bus.wait_closed()
         raise errors.BusUnavailable("the connection to NATS is closed for good")
+
+
+def open_classes(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> ports.PodClasses | None:
+    """Where the classes of Pods come from, if from anywhere."""
+    if chosen.pod_classes == "none" or chosen.pod_events == "none":
+        return None
+    module: Any = importlib.import_module("carico_agent.churn.classes")
+    classes: ports.PodClasses = module.open_classes(chosen, clock=clock)
+    return classes
 
 
 def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> ports.PodEvents:

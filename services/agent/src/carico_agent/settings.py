@@ -5,7 +5,7 @@ import pathlib
 
 from carico_agent.telemetry import meminfo, sources
 from carico_core.domain import names
-from carico_core.numerics.estimators import base
+from carico_core.numerics.estimators import base, registry
 from carico_core.runtime import bus as buses
 from carico_core.runtime.settings import setting
 
@@ -73,6 +73,12 @@ class AgentSettings:
         choices=("cgroup", "containerd", "kubernetes", "none"),
         why="pod cgroups appear and empty at once and need no rights at the API",
     )
+    pod_classes: str = setting(
+        "none",
+        help="where the class of a Pod, its owner, is learnt from; none: all Pods are of one class",
+        choices=("kubernetes", "none"),
+        why="needs the right to list and watch Pods, and memory for a client of the API",
+    )
     containerd_socket: str = setting(
         "/run/containerd/containerd.sock",
         help="containerd's socket, for Pod events from containerd",
@@ -80,16 +86,17 @@ class AgentSettings:
     )
     pod_limit: int = setting(110, help="most Pods of the node", minimum=1, why="the kubelet's own default")
     estimator: str = setting(
-        "vector",
-        help="how capacity is estimated: `vector` (costs per dimension) or the paper's `dual` (spec section 7)",
-        choices=("vector", "dual"),
-        why="vector measured better in every scenario but the coldest",
+        registry.DEFAULT,
+        help="how capacity is estimated: `footprint` (costs per dimension, class and age), `vector` (one class), "
+        "or the paper's `dual`, `joint` or `delta` (spec section 7)",
+        choices=tuple(sorted(registry.ESTIMATORS)),
+        why="best over all scenarios of the twin (docs/evaluation.md)",
     )
     signal_mode: str = setting(
         "auto",
         help="the signal's direction: sigma1u1 (the paper's), trace (what its logs show), or auto",
         choices=("auto", "sigma1u1", "trace"),
-        why="auto takes trace for `dual`, whose logged constants hold for that one alone, and sigma1u1 otherwise",
+        why="auto takes trace for the paper's modes, whose constants hold for that one alone, and sigma1u1 otherwise",
     )
     ceiling_cpu: float = setting(
         base.DEFAULT_CEILING["cpu"],

@@ -44,8 +44,12 @@ class Lives:
             self._ended.setdefault(name, collections.deque(maxlen=KEPT)).append(self._share_s - share_s)
             self._ended_s.setdefault(name, collections.deque(maxlen=KEPT)).append(self._wall_s - wall_s)
         for uid, name in running.items():
-            if uid not in self._running:
+            held = self._running.get(uid)
+            if held is None:
                 self._running[uid] = (name, self._share_s, self._wall_s)
+            elif held[0] != name:
+                # Its class has become known since.
+                self._running[uid] = (name, *held[1:])
 
     def forget(self, name: str) -> None:
         """Drop the lives of a class."""

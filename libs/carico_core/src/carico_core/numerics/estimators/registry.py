@@ -13,6 +13,8 @@ ESTIMATORS: dict[str, Callable[..., base.Estimator]] = {
     "footprint": footprint.Footprint,
 }
 
+# Best over all scenarios of the twin (docs/evaluation.md).
+DEFAULT = "footprint"
 # Fed with the scalar signal, which starts and stops of containers disturb: the paper's.
 SCALAR = frozenset({"delta", "dual", "joint"})
 
