@@ -11,6 +11,8 @@ from carico_twin import scenario, work, world
 from tests.closed_loop import clusters
 
 ROUNDING = 1e-6
+# The paper's: they know neither headroom nor classes.
+SCALAR = ("delta", "dual", "joint")
 ESTIMATORS = st.sampled_from(("footprint", "footprint", "vector"))
 
 
@@ -58,10 +60,7 @@ NEVER_STARTS = pytest.mark.xfail(
 
 @pytest.mark.parametrize(
     "estimator",
-    [
-        pytest.param(name, marks=() if name in ("footprint", "vector") else NEVER_STARTS)
-        for name in sorted(estimators.ESTIMATORS)
-    ],
+    [pytest.param(name, marks=NEVER_STARTS if name in SCALAR else ()) for name in sorted(estimators.ESTIMATORS)],
 )
 def test_a_cold_cluster_places_its_first_pods(estimator: str) -> None:
     job = scenario.Job(name="pi", work=work.PI, pods=10, at_s=clusters.FIRST_POD_S)
