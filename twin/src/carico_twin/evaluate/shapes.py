@@ -24,6 +24,8 @@ class _Look:
         self._found = found
         self._mode = mode
         self.read: list[str] = []
+        # Whether everything asked for had a number.
+        self.whole = True
 
     def job_s(self, plan: str, contender: str) -> float:
         return self._note(plan, contender, "job time", lambda cell: cell.mean("job_s"))
@@ -41,7 +43,9 @@ class _Look:
             value = math.nan if cell is None else read(cell)
         except KeyError:
             value = math.nan
-        self.read.append(f"{plan} {name} {what} {value:.1f} s")
+        self.whole &= math.isfinite(value)
+        shown = f"{value:.1f} s" if math.isfinite(value) else "unknown"
+        self.read.append(f"{plan} {name} {what} {shown}")
         return value
 
 
@@ -107,12 +111,11 @@ def judge(found: tables.Table) -> list[Shape]:
         for mode in calibration.OURS if "CARICO" in says else (published.CARICO,):
             look = _Look(found, mode)
             holds = test(look)
-            whole = all("nan" not in each for each in look.read)
             judged.append(
                 Shape(
                     says=says,
                     mode=mode,
-                    reproduced=holds if whole else None,
+                    reproduced=holds if look.whole else None,
                     detail=", ".join(dict.fromkeys(look.read)),
                 )
             )

@@ -21,7 +21,7 @@ LIMIT_S = 900.0
 
 QUICK_SEEDS = 2
 QUICK_PLANS = (
-    "pi-100", "pi-500", "pi-1000", "train-100", "mixed-500+20", "memory-grows", "two-kinds", "isolation",
+    "pi-100", "pi-500", "pi-1000", "train-100", "mixed-500+20", "memory-grows", "two-kinds",
     "unequal-nodes",
 )  # fmt: skip
 QUICK_CALIBRATION = ("pi-100", "pi-1000", "train-100", "mixed-500+20")

@@ -110,7 +110,7 @@ def _over_all(facts: _Facts) -> Iterator[Target]:
     )  # fmt: skip
     yield Target(
         name="all scenarios: geometric-mean slowdown", value=ours.slowdown, bound=SLOWDOWN, unit="",
-        detail=f"{count}; kube-scheduler's best {kube.slowdown:.3f}",
+        detail=f"{count}; kube-scheduler's best {_shown(kube.slowdown, '.3f')}",
     )  # fmt: skip
     over = {plan: facts.mean(plan, facts.ours, "overrun_node_s") for plan in plans}
     yield Target(
@@ -128,14 +128,14 @@ def _job_target(facts: _Facts, plan: str, factor: float) -> Target:
     return Target(
         name=f"{plan}: job time, at most {factor - 1.0:.0%} over kube-scheduler's best", unit="s",
         value=facts.mean(plan, facts.ours, "job_s"), bound=bound,
-        detail=f"best {best}; least job time of any of its settings {least:.1f} s",
+        detail=f"best {best or 'unknown'}; least job time of any of its settings {_shown(least, '.1f')} s",
     )  # fmt: skip
 
 
 def _pi_1000(facts: _Facts) -> Iterator[Target]:
     yield Target(
         name="pi-1000: mean Pod time", value=facts.mean("pi-1000", facts.ours, "pod_mean_s"), bound=PI_MEAN_S, unit="s",
-        detail=f"oracle {facts.mean('pi-1000', 'oracle', 'pod_mean_s'):.2f} s",
+        detail=f"oracle {_shown(facts.mean('pi-1000', 'oracle', 'pod_mean_s'), '.2f')} s",
     )  # fmt: skip
     yield _job_target(facts, "pi-1000", PI_JOB_OVER_BEST)
     yield Target(
@@ -176,7 +176,7 @@ def _ramp_up(facts: _Facts) -> Iterator[Target]:
         ours, oracle = (facts.mean(plan, name, "job_s") for name in (facts.ours, "oracle"))
         yield Target(
             name=f"{plan}: ramp-up {what}, job time beyond the oracle's", value=ours - oracle, bound=bound, unit="s",
-            detail=f"ours {ours:.1f} s, oracle {oracle:.1f} s",
+            detail=f"ours {_shown(ours, '.1f')} s, oracle {_shown(oracle, '.1f')} s",
         )  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def _mixed(facts: _Facts) -> Iterator[Target]:
         yield _job_target(facts, plan, 1.0)
         yield Target(
             name=f"{plan}: mean Pod time of pi", value=facts.pod_mean_s(plan, facts.ours, "pi"), bound=MIXED_PI_S,
-            unit="s", detail=f"kube-500m {facts.pod_mean_s(plan, 'kube-500m', 'pi'):.2f} s",
+            unit="s", detail=f"kube-500m {_shown(facts.pod_mean_s(plan, 'kube-500m', 'pi'), '.2f')} s",
         )  # fmt: skip
 
 
@@ -214,7 +214,7 @@ def _isolation(facts: _Facts) -> Iterator[Target]:
         name=f"isolation: time in which a server's node has more runnable tasks than cores, {ISOLATION}",
         value=facts.mean("isolation", ISOLATION, "contended_share"), bound=CONTENDED_SHARE, unit="of the time",
         detail=", ".join(
-            f"{name} {facts.mean('isolation', name, 'contended_share'):.1%}"
+            f"{name} {_shown(facts.mean('isolation', name, 'contended_share'), '.1%')}"
             for name in ("kube-500m", "kube-1000m", facts.ours)
         ),
     )  # fmt: skip
@@ -225,5 +225,9 @@ def _unequal(facts: _Facts) -> Iterator[Target]:
         yield Target(
             name=f"{plan}: load per core, largest less smallest over the mean",
             value=facts.mean(plan, facts.ours, "load_per_core_spread"), bound=LOAD_SPREAD, unit="",
-            detail=f"kube-exact {facts.mean(plan, 'kube-exact', 'load_per_core_spread'):.2f}",
+            detail=f"kube-exact {_shown(facts.mean(plan, 'kube-exact', 'load_per_core_spread'), '.2f')}",
         )  # fmt: skip
+
+
+def _shown(value: float, form: str) -> str:
+    return format(value, form) if math.isfinite(value) else "unknown"
