@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import os
 import pathlib
 import platform
 from collections.abc import Mapping
@@ -63,17 +65,18 @@ class _Demo:
         """The exit code: 1 where a Pod failed, was lost or bound twice, or a service crashed."""
         wish = options.wish(self._name, dict(self._given))
         interrupts.cancel_on_signals()
+        self._make_folder()
         keep = bool(self._given["keep"])
         launched = await client.launch(
-            wish, home=self._context.home, environ=self._context.environ, restart=keep, lifeline=not keep
+            wish, home=self._context.home, environ=self._context.environ, restart=keep, lifeline=not keep, fresh=True
         )
         finished = False
         try:
             notes = await starting.show(launched, self._context)
             found = await self._run_job(launched, notes)
             report = figures.report(found)
-            self._write(report)
             click.echo(view.summary(report))
+            self._write(report)
             click.echo(f"report: {self._out / 'report.json'} and {self._out / 'report.html'}")
             finished = True
             return _exit_code(report)
@@ -173,15 +176,26 @@ class _Demo:
             crashes=list(self._crashes),
         )
 
-    def _write(self, report: dict[str, Any]) -> None:
+    def _make_folder(self) -> None:
+        """Before anything starts: a folder that cannot be written must not cost a whole run."""
         try:
             self._out.mkdir(parents=True, exist_ok=True)
+            if not os.access(self._out, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> errors.EnvironmentUnfit:
+        return errors.EnvironmentUnfit(
+            f"the report cannot be written to {self._out} ({error.strerror}): give another folder with --out"
+        )
+
+    def _write(self, report: dict[str, Any]) -> None:
+        try:
             (self._out / "report.json").write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2))
             (self._out / "report.html").write_text(html.page(report), encoding="utf-8")
         except OSError as error:
-            raise errors.EnvironmentUnfit(
-                f"the report cannot be written to {self._out} ({error.strerror}): give another folder with --out"
-            ) from error
+            raise self._unwritable(error) from error
 
 
 def _write_text(path: pathlib.Path, text: str) -> None:

@@ -21,7 +21,7 @@ def up(context: settings.Context, /, name: str, **given: Any) -> None:
 async def _up(context: settings.Context, name: str, given: dict[str, Any]) -> None:
     interrupts.cancel_on_signals()
     launched = await client.launch(
-        options.wish(name, given), home=context.home, environ=context.environ, restart=True, lifeline=False
+        options.wish(name, given), home=context.home, environ=context.environ, restart=True, lifeline=False, fresh=False
     )
     try:
         await starting.show(launched, context)
@@ -32,7 +32,8 @@ async def _up(context: settings.Context, name: str, given: dict[str, Any]) -> No
         if failed:
             click.echo(f"the services' logs are kept in {launched.paths.logs}", err=True)
         raise
-    click.echo(f'next: eval "$(carico env --name {name})", carico submit pi --pods 50, carico status, carico down')
+    of = "" if name == options.DEFAULT_NAME else f" --name {name}"
+    click.echo(f'next: eval "$(carico env{of})", carico submit pi --pods 50{of}, carico status{of}, carico down{of}')
 
 
 async def _give_up(launched: client.Launched, *, keep_logs: bool) -> None:

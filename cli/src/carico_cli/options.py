@@ -10,7 +10,10 @@ from carico_local.cluster import plan as plans
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def name(default: str = "demo") -> Callable[[F], F]:
+DEFAULT_NAME = "demo"
+
+
+def name(default: str = DEFAULT_NAME) -> Callable[[F], F]:
     """--name"""
     return click.option("--name", default=default, show_default=True, help="Name of the cluster.")
 

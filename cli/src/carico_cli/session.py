@@ -26,7 +26,9 @@ async def connect(paths: state.Paths, found: state.ClusterState) -> AsyncIterato
     clock = clocks.SystemClock()
     api = await kube.connect(kube.KubeSettings(kubeconfig=str(paths.kubeconfig)), clock=clock, user_agent="carico-cli")
     try:
-        bus = await nats_bus.connect(buses.BusSettings(url=found.nats_url), name="carico-cli", clock=clock)
+        bus = await nats_bus.connect(
+            buses.BusSettings(url=found.nats_url), name="carico-cli", clock=clock, owns_streams=False
+        )
         try:
             yield Session(api, bus, clock)
         finally:

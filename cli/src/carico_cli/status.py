@@ -12,6 +12,7 @@ from carico_core.domain import errors
 from carico_local.cluster import state
 
 _LOOK_S = 0.4
+_NOT_RUNNING = "not running"
 
 
 @click.command("status")
@@ -35,7 +36,7 @@ def command(context: settings.Context, name: str, as_json: bool) -> int:
 def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
     return {
         "name": found.plan.name,
-        "phase": found.phase.value if running else "not running",
+        "phase": found.phase.value if running else _NOT_RUNNING,
         "nats_url": found.nats_url,
         "api_url": found.api_url,
         "services": [
@@ -115,6 +116,9 @@ def _text(view: dict[str, Any]) -> str:
     lines = [f"cluster {view['name']}: {view['phase']}"]
     if view["failure"]:
         lines.append(f"failed: {view['failure']}")
+    if view["phase"] == _NOT_RUNNING:
+        lines.append(f"it ended without `carico down`: go on with `carico up --name {view['name']}`,")
+        lines.append(f"or remove what it left with `carico down --name {view['name']}`")
     lines += ["", *_table(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
     if view["nodes"]:
         columns = ("name", "freshness", "pods", "capacity", "capacity_sd", "mode", "reserved")

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from carico_core.domain import errors
-from carico_local.cluster import events, machine, plan, processes, state
+from carico_local.cluster import client, events, machine, plan, processes, state
 
 MACHINE = machine.Machine(
     cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
@@ -111,3 +111,21 @@ def test_an_event_is_one_line_and_comes_back(event: events.Event) -> None:
 def test_a_line_that_is_no_event_is_a_value_error(line: bytes) -> None:
     with pytest.raises(ValueError):
         events.decode(line)
+
+
+async def test_a_fresh_start_finds_nothing_of_a_cluster_whose_supervisor_was_killed(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Started:
+        pass
+
+    monkeypatch.setattr(client, "_start", lambda *_, **__: Started())
+    name = "fresh-start-test"
+    left = state.Paths(tmp_path / name).data / "api" / "objects.sqlite3"
+    for fresh, there in ((False, True), (True, False)):
+        left.parent.mkdir(parents=True, exist_ok=True)
+        left.write_bytes(b"an old job")
+        wish = plan.Wish(name=name, nodes=1)
+        await client.launch(wish, home=tmp_path, environ={}, restart=False, lifeline=True, fresh=fresh)
+        assert left.exists() is there
+        assert state.Paths(tmp_path / name).plan.exists()

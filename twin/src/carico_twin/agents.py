@@ -7,7 +7,7 @@ import numpy as np
 
 from carico_agent import advertisement, pipeline
 from carico_agent.churn import ledger
-from carico_core.numerics.estimators import base
+from carico_core.numerics.estimators import base, registry
 from carico_core.wire import messages as wire
 from carico_twin import api_objects, events, kubelet, records, telemetry
 
@@ -154,7 +154,7 @@ def node_config(node: kubelet.TwinNode, options: AgentOptions) -> base.Estimator
         cores=hardware.cores,
         ceiling=np.array([options.ceiling_cpu, options.ceiling_memory]),
         guard=base.default_guard(telemetry.DIMS),
-        signal_mode="trace" if options.estimator in ("dual", "joint", "delta") else "sigma1u1",
+        signal_mode="trace" if options.estimator in registry.SCALAR else "sigma1u1",
     )
 
 

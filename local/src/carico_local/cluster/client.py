@@ -69,9 +69,12 @@ class Launched:
 
 
 async def launch(
-    wish: plans.Wish, *, home: pathlib.Path, environ: Mapping[str, str], restart: bool, lifeline: bool
+    wish: plans.Wish, *, home: pathlib.Path, environ: Mapping[str, str], restart: bool, lifeline: bool, fresh: bool
 ) -> Launched:
-    """A starting cluster. Raises `SettingsError` for a wish without sense, or where it runs already."""
+    """A starting cluster. Raises `SettingsError` for a wish without sense, or where it runs already.
+
+    fresh: what an earlier cluster of this name left (its supervisor was killed) is removed, not gone on with.
+    """
     plan = plans.make_plan(wish, machine.read_machine())
     paths = state.Paths(home / plan.name)
     if state.is_running(paths):
@@ -79,6 +82,8 @@ async def launch(
             f"cluster {plan.name!r} runs already: `carico down --name {plan.name}`, or choose another --name"
         )
     await clear(paths)
+    if fresh:
+        state.remove(paths, keep_logs=False)
     paths.logs.mkdir(parents=True, exist_ok=True)
     paths.plan.write_bytes(orjson.dumps(plans.to_json(plan)))
     flags = (["--restart"] if restart else []) + (["--lifeline"] if lifeline else [])
