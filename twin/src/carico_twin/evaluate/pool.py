@@ -9,8 +9,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Generator, Sequence
-from multiprocessing import connection, process
+from collections.abc import Generator, Iterator, Sequence
+from multiprocessing import connection, process, resource_tracker
 
 from carico_core.domain import errors
 from carico_twin.evaluate import runs
@@ -60,8 +60,9 @@ def run_all(tasks: Sequence[runs.Task], *, jobs: int) -> Generator[runs.Outcome,
     if jobs <= 1 or len(ordered) <= 1:
         yield from map(runs.run, ordered)
         return
-    workers = _start(min(jobs, len(ordered)))
+    workers: list[_Worker] = []
     try:
+        _start(min(jobs, len(ordered)), workers)
         yield from _share(ordered, workers)
     finally:
         for worker in workers:
@@ -71,14 +72,35 @@ def run_all(tasks: Sequence[runs.Task], *, jobs: int) -> Generator[runs.Outcome,
             worker.pipe.close()
 
 
-def _start(count: int) -> list[_Worker]:
-    # Ctrl-C goes to every process of a terminal. Workers are born with it blocked: their parent ends them.
+def _start(count: int, workers: list[_Worker]) -> None:
+    """Adds `count` workers to the list."""
+    # The tracker that spawning starts first unblocks SIGINT: started before, it does not.
+    resource_tracker.ensure_running()
     context = multiprocessing.get_context("spawn")
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    with _interrupted_later():
+        workers.extend(_Worker(context) for _ in range(count))
+
+
+@contextlib.contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Within, Ctrl-C waits: a process begun by half would neither run nor end.
+
+    Ctrl-C goes to every process of a terminal. Workers are born with it blocked, as their parent ends them. Blocking
+    alone does not hold it back here: another thread (numpy's) may take the signal, so its handler waits too.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return [_Worker(context) for _ in range(count)]
+        yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _share(tasks: list[runs.Task], workers: list[_Worker]) -> Generator[runs.Outcome, None, None]:
