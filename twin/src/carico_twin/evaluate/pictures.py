@@ -45,36 +45,54 @@ def _ceilings(cells: Json) -> list[str]:
 
 
 def _trade(found: Json) -> Iterator[Picture]:
-    cells = found["scenarios"].get("pi-1000")
-    if cells is None:
+    cells = found["scenarios"].get("pi-1000", {})
+    points = {name: (_mean(cell, "pod_mean_s"), _mean(cell, "job_s")) for name, cell in cells.items()}
+    points = {name: point for name, point in points.items() if all(map(math.isfinite, point))}
+    if not points:
         return
-    ours = _ceilings(cells)
-    lines = [_cloud(cells, ours, "CARICO, CPU ceilings", svg.colour(0), line=True)]
+    least = [min(point[axis] for point in points.values()) for axis in (0, 1)]
+    near = {
+        name: (pod, job) for name, (pod, job) in points.items()
+        if pod <= _SHOWN_POD * least[0] and job <= _SHOWN_JOB * least[1]
+    }  # fmt: skip
     every = contenders.all_contenders()
-    others = [
-        ("kube-scheduler", ("kube",)), ("constant", ("constant",)), ("load-aware", ("trimaran", "koordinator")),
-        ("oracle", ("oracle",)), ("paper, vector, node-local", ("paper", "vector", "node-local")),
-    ]  # fmt: skip
-    for index, (label, families) in enumerate(others):
-        names = [name for name in every if every[name].family in families and name in cells]
-        lines.append(_cloud(cells, names, label, svg.colour(index + 1), line=False))
+    lines = [
+        _cloud({n: near[n] for n in near if every[n].family in families}, label, svg.colour(index), line=not index)
+        for index, (label, families) in enumerate(_GROUPS)
+    ]
     chart = svg.Chart(
-        title="pi-1000: job time against Pod time", x_label="mean Pod time, seconds (logarithmic)",
-        y_label="job time, seconds", lines=lines, logarithmic=True, from_zero=False, height=380.0,
+        title="pi-1000: job time against Pod time", x_label="mean Pod time, seconds", y_label="job time, seconds",
+        lines=[line for line in lines if line.x], from_zero=False, height=420.0,
     )  # fmt: skip
-    yield (
-        "pi-1000: job time against mean Pod time, every setting of every scheduler. Lower left is better.",
-        svg.draw(chart),
+    left_out = ", ".join(
+        f"{name} ({pod:.1f} s, {job:.0f} s)" for name, (pod, job) in points.items() if name not in near
     )
+    caption = "pi-1000: job time against mean Pod time, every setting of every scheduler. Lower left is better."
+    yield caption + (f" Beyond the edges (Pod time, job time): {left_out}." if left_out else ""), svg.draw(chart)
 
 
-def _cloud(cells: Json, names: Sequence[str], label: str, colour: str, *, line: bool) -> svg.Line:
-    whole = [name for name in names if math.isfinite(_mean(cells[name], "job_s"))]
+# Settings this much worse than the best in a figure would squeeze all others into a corner.
+_SHOWN_POD, _SHOWN_JOB = 2.2, 1.4
+_GROUPS = (
+    ("CARICO, CPU ceilings", ("footprint",)), ("kube-scheduler", ("kube",)), ("constant", ("constant",)),
+    ("load-aware", ("trimaran", "koordinator")), ("oracle", ("oracle",)),
+    ("paper, vector, node-local", ("paper", "vector", "node-local")),
+)  # fmt: skip
+
+
+def _cloud(points: Mapping[str, tuple[float, float]], label: str, colour: str, *, line: bool) -> svg.Line:
+    """Points with their names; those that coincide share a dot."""
+    merged: dict[tuple[float, float], list[str]] = {}
+    for name, (pod, job) in points.items():
+        place = next((each for each in merged if abs(each[0] - pod) < 0.03 and abs(each[1] - job) < 0.5), (pod, job))
+        merged.setdefault(place, []).append(name.split("-", 1)[-1] if name.startswith(_FAMILY_PREFIXES) else name)
     return svg.Line(
-        label=label, colour=colour, x=[_mean(cells[name], "pod_mean_s") for name in whole],
-        y=[_mean(cells[name], "job_s") for name in whole], line=line, marks=True,
-        words=[name.removeprefix("footprint-").removeprefix("kube-").removeprefix("constant-") for name in whole],
+        label=label, colour=colour, x=[pod for pod, _ in merged], y=[job for _, job in merged], line=line, marks=True,
+        words=[", ".join(names) for names in merged.values()],
     )  # fmt: skip
+
+
+_FAMILY_PREFIXES = ("footprint-", "kube-", "constant-")
 
 
 def _isolation(found: Json) -> Iterator[Picture]:

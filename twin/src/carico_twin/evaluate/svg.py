@@ -160,9 +160,11 @@ def _line(line: Line, scale: _Scale) -> list[str]:
         parts += [
             f'<circle cx="{x}" cy="{y}" r="3.4" fill="{line.colour}"/>' for x, y in (each.split(",") for each in points)
         ]
-    for point, words in zip(points, line.words, strict=False):
+    for place, (point, words) in enumerate(zip(points, line.words, strict=False)):
         x, y = map(float, point.split(","))
-        parts.append(f'<text x="{x + 6:.1f}" y="{y - 5:.1f}" class="word">{html.escape(words)}</text>')
+        # Above and below in turn: neighbours on a curve do not write over each other.
+        y += 13.0 if place % 2 else -6.0
+        parts.append(f'<text x="{x + 5:.1f}" y="{y:.1f}" class="word" fill="{line.colour}">{html.escape(words)}</text>')
     return parts
 
 
