@@ -127,3 +127,31 @@ def test_advertisements_kept_by_the_bus_are_used_at_once() -> None:
         await task
 
     objects.run_fast(main())
+
+
+class BusWithoutStore(memory_bus.MemoryBus):
+    """A bus whose messages flow while its store does not answer."""
+
+    async def latest_capacities(self) -> list[tuple[str, bytes]]:
+        raise errors.BusUnavailable("JetStream does not answer")
+
+
+def test_live_advertisements_are_heard_while_the_store_of_the_bus_is_away() -> None:
+    async def main() -> None:
+        clock = objects.LoopClock(asyncio.get_running_loop())
+        api, bus, stop = memory_kube.MemoryKube(clock=clock), BusWithoutStore(), tasks.Stop()
+        api.objects.create("nodes", objects.node_object("node-0"), "test")
+        api.objects.create("pods", objects.pod_object("pod-0"), "test")
+        scheduler = app.Scheduler(load(), api=api, clock=clock)
+        task = asyncio.create_task(scheduler.run(bus, stop))
+        await asyncio.sleep(3.0)
+        await bus.publish(subjects.capacity("node-0"), advertisement(clock, 1))
+        await asyncio.sleep(0.5)
+        assert api.objects.get("pods", ("default", "pod-0"), "test")["spec"]["nodeName"] == "node-0"
+        assert b'"found":true' in await bus.request(
+            subjects.query("scheduler", "decision.get"), b'{"pod":"pod-0"}', timeout_s=1.0
+        )
+        stop.set()
+        await task
+
+    objects.run_fast(main())

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from carico_core.domain import decision, errors
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
 from tests.unit.scheduler import objects, world
 
 
@@ -130,6 +132,26 @@ def test_the_time_from_an_advertisement_to_the_bind_is_no_poll() -> None:
         await asyncio.sleep(5.0)
         made.advertise("node-0", 3.0, 0, frozenset())
         await asyncio.sleep(0.05)
+        assert made.kube.binds
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_stored_advertisements_are_decided_by_at_once() -> None:
+    async def main() -> None:
+        made = world.World()
+        made.kube.objects.create("nodes", objects.node_object("node-0"), "test")
+        one = made.engines[0]
+        made.start_engine(one)
+        made.create_pod("pod-0")
+        await asyncio.sleep(5.0)
+        while one._wake.is_set() or made.clock.monotonic_s() - one.beat_s > 0.1:
+            await asyncio.sleep(0.01)
+        now_ns = made.clock.wall_ns()
+        stored = objects.make_advertisement(ts_ns=now_ns, sampled_at_ns=now_ns)
+        one.recall([(subjects.capacity("node-0"), wire.encode_advertisement(stored))])
+        await asyncio.sleep(0.1)
         assert made.kube.binds
         await made.stop()
 

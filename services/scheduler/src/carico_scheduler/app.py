@@ -108,9 +108,11 @@ class Scheduler:
 
     async def _listen(self, bus: Bus) -> None:
         """Never returns; hears advertisements and answers questions, once the bus lets it."""
-        await _insist("stored advertisements", lambda: self._recall(bus))
+        # What is stored comes last: the store may be away while messages flow, and what is published meanwhile is not
+        # missed. Of a node that was heard already it says nothing newer, and is passed over.
         await _insist("advertisements", lambda: bus.subscribe(subjects.CAPACITY_ALL, self.engine.on_advertisement))
         await _insist("queries", lambda: bus.serve(self._service()))
+        await _insist("stored advertisements", lambda: self._recall(bus))
         await asyncio.Event().wait()
 
     async def _recall(self, bus: Bus) -> None:

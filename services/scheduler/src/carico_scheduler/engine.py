@@ -94,6 +94,7 @@ class Engine:
             heard = self.intake.recall(subject, payload, now_s=now_s, wall_ns=wall_ns)
             if heard is not None:
                 self.state.put_advertisement(heard, now_s)
+        self._wake.set()
 
     async def follow_pods(self) -> None:
         """Never; keeps the state in step with the API's Pods."""

@@ -48,16 +48,23 @@ class Intake:
         return heard
 
     def recall(self, subject: str, payload: bytes, *, now_s: float, wall_ns: int) -> state.Heard | None:
-        """An advertisement that the bus had stored, aged by the wall clock: how long it lay there is not known."""
-        advertisement = self._parse(subject, payload, now_s)
-        if advertisement is None:
+        """An advertisement that the bus had stored, aged by the wall clock: how long it lay there is not known.
+
+        None where the node has been heard since, which is no loss and not counted as one.
+        """
+        advertisement = self._parse(subject, payload)
+        if advertisement is None or self._refusal(advertisement, now_s) is not None:
             return None
         age_s = max(0, wall_ns - advertisement.sampled_at_ns) / 1e9
         return self._young(subject, advertisement, now_s - age_s, age_s)
 
     def _decode(self, subject: str, payload: bytes, arrival_s: float) -> state.Heard | None:
-        advertisement = self._parse(subject, payload, arrival_s)
+        advertisement = self._parse(subject, payload)
         if advertisement is None:
+            return None
+        drop = self._refusal(advertisement, arrival_s)
+        if drop is not None:
+            self._on_drop(subject, drop.value, f"boot {advertisement.boot} seq {advertisement.seq}")
             return None
         age_s = self._ages.age_at_arrival_s(
             advertisement.node,
@@ -67,17 +74,16 @@ class Intake:
         )
         return self._young(subject, advertisement, arrival_s - age_s, age_s)
 
-    def _parse(self, subject: str, payload: bytes, now_s: float) -> messages.Advertisement | None:
+    def _parse(self, subject: str, payload: bytes) -> messages.Advertisement | None:
         try:
-            advertisement = wire.decode_advertisement(payload, subject=subject)
+            return wire.decode_advertisement(payload, subject=subject)
         except errors.MessageError as error:
             self._on_drop(subject, error.reason.value, str(error))
             return None
-        drop = self._guard.accept(advertisement.node, advertisement.boot, advertisement.seq, now_s)
-        if drop is not None:
-            self._on_drop(subject, drop.value, f"boot {advertisement.boot} seq {advertisement.seq}")
-            return None
-        return advertisement
+
+    def _refusal(self, advertisement: messages.Advertisement, now_s: float) -> errors.Drop | None:
+        """Why it is no newer than what the node said before; None where it is."""
+        return self._guard.accept(advertisement.node, advertisement.boot, advertisement.seq, now_s)
 
     def _young(
         self, subject: str, advertisement: messages.Advertisement, sampled_s: float, age_s: float
