@@ -1,5 +1,8 @@
 """A scenario file is taken as written, and every mistake in one is one line with path, got and expected."""
 
+import pathlib
+import re
+
 import pytest
 
 from carico_twin import measures, world
@@ -99,3 +102,11 @@ def test_every_mistake_is_one_line_that_says_where(content: str, path: str, expe
 def test_bytes_that_are_no_text_are_named() -> None:
     with pytest.raises(plan_file.PlanError, match="byte 0: got 255, expected UTF-8"):
         plan_file.read("my.toml", b"\xff")
+
+
+def test_the_file_in_the_documentation_is_taken() -> None:
+    page = (pathlib.Path(__file__).parents[3] / "docs" / "evaluation.md").read_text()
+    found = re.search(r"```toml\n(.*?)```", page, re.S)
+    assert found is not None
+    plan = plan_file.read("docs/evaluation.md", found[1].encode())
+    assert [job.name for job in plan.jobs] == ["pi", "render"]

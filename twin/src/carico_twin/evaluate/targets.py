@@ -91,7 +91,8 @@ def family_summaries(found: tables.Table) -> dict[str, tables.Summary]:
         label = names[0] if len(names) == 1 else f"{family}, best in hindsight"
         summaries[label] = tables.summary(found, best)
     # A mode that ran on some scenarios only stands in the tables of those, not beside means over others.
-    return {name: each for name, each in summaries.items() if each.scenarios + len(each.unfinished) == len(plans)}
+    count = max(len(plans), 1)
+    return {name: each for name, each in summaries.items() if each.scenarios + len(each.unfinished) == count}
 
 
 def _ran(found: tables.Table, plans: list[str], name: str) -> dict[str, str | None]:
