@@ -1,12 +1,16 @@
 """The twin as the published cluster was, and how far its tables are from the published ones.
 
-One node is fitted, nothing else, from what was published of single nodes, Pods and containers:
+One node is fitted, and what a sklearn Pod is; the schedulers, sizes and mixes are not. Two of these facts are not
+independent of the tables, so agreement in the job times of large jobs is weaker evidence than it looks:
 
 - A core's speed when all are busy. A node with eight or more pi Pods ends 0.563 of them a second; four Pods that take
   5 s alone would end 0.8. So a busy core does 0.563 / 0.8 = 0.70 of the work of a core alone: vCPUs are hyperthreads.
+  The dissertation's text states no such rate. Figure 5.1 implies .48 to .57 (its slopes over 19 nodes, 100m to 500m;
+  .568 from 500 to 1000 Pods at 500m).
 - Start latency: first create to workload running 1.29 s (median), 1.88 s (90th percentile), log-normal.
 - sklearn trains a neural network, whose linear algebra runs a thread on each of the four cores: 25 s on a node alone
-  are 25 x 4 x 0.70 core-seconds. (As one thread, a job of 100 would need less than half the published time.)
+  are 25 x 4 x 0.70 core-seconds. The text tells neither threads nor core-seconds: the width was
+  chosen because a job of 100 Pods of one thread needs less than half of the time in figure 5.2.
 - The Job controller creates some 20 Pods a second (its client's rate limit in kube-controller-manager, --kube-api-qps).
 """
 
