@@ -180,8 +180,8 @@ def _calibration(found: Json) -> str:
     ]
     return (
         "<h2>Calibration: the twin as the published cluster</h2>"
-        "<p>One node's speed, its start latency, the creation rate and the width of a sklearn Pod are fitted. Speed and "
-        "width are not independent of figures 5.1 and 5.2; schedulers, sizes and mixes are not fitted.</p>"
+        "<p>One node's speed, its start latency, the creation rate and the width of a sklearn Pod are fitted. Speed "
+        "and width are not independent of figures 5.1 and 5.2; schedulers, sizes and mixes are not fitted.</p>"
         f"{_table(('error', 'mean', 'largest', 'numbers'), errors)}"
         f"<details><summary>Every published number</summary>"
         f"{_table(('', 'published with', 'twin with', 'published', 'twin', 'error', 'where'), rows)}</details>"
