@@ -2,6 +2,9 @@
 
 import collections
 import random
+from typing import Any
+
+import pytest
 
 from carico_core.domain import cluster
 from carico_core.runtime import clock as clocks
@@ -92,3 +95,20 @@ def test_a_pod_that_would_fit_and_was_not_woken_is_noticed() -> None:
     assert desk.rounds(1) == [False]
     desk.hear(3.0)
     assert desk.rounds(1) == [True]
+
+
+def test_many_demands_take_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(600, jobs=600)
+    looks: list[int] = []
+    explain = desk.cycle.explain
+
+    def count(*args: Any) -> Any:
+        looks[-1] += 1
+        return explain(*args)
+
+    monkeypatch.setattr(desk.cycle, "explain", count)
+    for _ in range(600 // reporter.DEMANDS_A_ROUND + 1):
+        looks.append(0)
+        desk.rounds(1)
+    assert max(looks) <= reporter.DEMANDS_A_ROUND
+    assert desk.known(600) == 600

@@ -13,14 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from carico_core.domain import cluster, messages
-from carico_scheduler import columns, headroom, reservations
+from carico_scheduler import columns, headroom, lately, reservations
 from carico_scheduler import policy as policies
 from carico_scheduler import snapshot as snapshots
 
 # Slots that changed are logged so that cached answers mend themselves; past this many, they start over.
 _LOG_MAX = 20_000
-# Classes whose free Pods are kept; past this many, all are worked out anew.
-_KEPT_CLASSES_MAX = 256
 _NONE: frozenset[str] = frozenset()
 
 
@@ -37,7 +35,7 @@ class Fleet:
         self._classes: list[Mapping[str, int]] = []
         self._taken: list[headroom.Vector] = []
         # Per class that Pods were looked at for: free Pods by slot, and the slots to be worked out anew.
-        self._free: dict[str, tuple[npt.NDArray[np.float64], set[int]]] = {}
+        self._free: lately.Lately[str, tuple[npt.NDArray[np.float64], set[int]]] = lately.Lately()
         self._slots: dict[str, int] = {}
         self._vacant: list[int] = []
         self._facts_changed: list[int] = []
@@ -131,14 +129,14 @@ class Fleet:
         count = self._columns.count
         kept = self._free.get(pod_class)
         if kept is None or len(kept[0]) != count:
-            if len(self._free) >= _KEPT_CLASSES_MAX:
-                self._free.clear()
-            kept = self._free[pod_class] = (np.full(count, -math.inf), set(range(count)))
+            anew = (np.full(count, -math.inf), set(range(count)))
+            kept = self._free.put(pod_class, anew, most=lately.room_for(count))
         values, stale = kept
         if stale:
+            view = self.snapshot(0.0)
             for slot in stale:
                 # A vacant slot offers nothing.
-                values[slot] = -math.inf if self._nodes[slot] is None else self.row(slot).free_for(pod_class)
+                values[slot] = -math.inf if self._nodes[slot] is None else view.row(slot).free_for(pod_class)
             stale.clear()
         return values
 
@@ -155,7 +153,11 @@ class Fleet:
             return _NONE
         row = self.row(slot)
         least = self.policy.threshold
-        found = {pod_class for pod_class in self._free if row.free_for(pod_class) >= least}
+        named: Set[str] = _NONE if row.offer is None else row.offer.costs.keys()
+        found = {pod_class for pod_class in named if pod_class in self._free and row.free_for(pod_class) >= least}
+        # Classes that the node does not name have one cost, and one answer: however many wait, few are worked out.
+        if row.free_for_others() >= least:
+            found.update(pod_class for pod_class in self._free if pod_class not in named)
         return found | {""} if row.typical_free() >= least else found
 
     def row(self, slot: int) -> snapshots.NodeRow:

@@ -5,11 +5,8 @@ import dataclasses
 import numpy as np
 
 from carico_scheduler import demand as demands
-from carico_scheduler import snapshot
+from carico_scheduler import lately, snapshot
 from carico_scheduler.stages import registry
-
-# Demands whose masks are kept; past this many, all are made anew.
-_KEPT_DEMANDS_MAX = 256
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -28,15 +25,14 @@ class FactMasks:
     """The masks by facts of all demands seen lately."""
 
     def __init__(self) -> None:
-        self._kept: dict[demands.Demand, FactMask] = {}
+        self._kept: lately.Lately[demands.Demand, FactMask] = lately.Lately()
 
     def of(self, demand: demands.Demand, view: snapshot.Snapshot, stages: registry.Stages) -> FactMask:
         """The mask of a demand, made anew or mended where nodes have changed since."""
         kept = self._kept.get(demand)
         if kept is None or kept.epoch != view.facts_epoch or len(kept.mask) > len(view.present):
-            if len(self._kept) >= _KEPT_DEMANDS_MAX:
-                self._kept.clear()
-            kept = self._kept[demand] = _whole(demand, view, stages)
+            most = lately.room_for(len(view.present))
+            kept = self._kept.put(demand, _whole(demand, view, stages), most=most)
         elif kept.version != view.facts_version:
             _mend(kept, demand, view, stages)
         return kept

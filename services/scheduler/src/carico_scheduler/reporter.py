@@ -20,6 +20,8 @@ CHANGE_EVERY_S = 10.0
 EVENT_EVERY_S = 60.0
 # Pods told about in one round: with thousands waiting, the rounds take turns.
 PODS_A_ROUND = 64
+# Demands looked at in one round, for the same reason: each is a look at every node, on the loop that also binds.
+DEMANDS_A_ROUND = 32
 
 
 class Sink(Protocol):
@@ -60,10 +62,14 @@ class Reporter:
         told = 0
         # Whose turn was longest ago comes first, and who never had one before all.
         for waiting in sorted(queue.parked(), key=self._looked_s):
+            if told >= PODS_A_ROUND:
+                break
             if waiting.demand not in found:
+                if len(found) >= DEMANDS_A_ROUND:
+                    continue
                 found[waiting.demand] = self._why_unplaced(waiting.demand, view)
             facts = found[waiting.demand]
-            if facts is not None and told < PODS_A_ROUND:
+            if facts is not None:
                 told += self._tell(waiting, facts, view.now_s)
         return None in found.values()
 

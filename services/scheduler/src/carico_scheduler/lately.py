@@ -1,0 +1,58 @@
+"""What was worked out lately, by key: bounded, and the answer that was used longest ago gives way."""
+
+import collections
+from collections.abc import Iterator, ValuesView
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+# Answers kept however large each is, however small, and the slots of nodes that all of them may hold together: 32 MB
+# of floats. A class or demand is one template of Pods, or one Job where somebody creates those one by one.
+KEPT_LEAST = 256
+KEPT_MOST = 1024
+SLOTS_MOST = 4_000_000
+
+
+def room_for(slots: int) -> int:
+    """How many answers of one value per slot are kept.
+
+    >>> room_for(20), room_for(10_000), room_for(100_000)
+    (1024, 400, 256)
+    """
+    return max(KEPT_LEAST, min(KEPT_MOST, SLOTS_MOST // max(slots, 1)))
+
+
+class Lately(Generic[K, V]):
+    """Answers by key. Past the bound one gives way, not all: those in use would have to be worked out again."""
+
+    def __init__(self) -> None:
+        self._kept: collections.OrderedDict[K, V] = collections.OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._kept
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._kept)
+
+    def values(self) -> ValuesView[V]:
+        """All answers kept; looking at them so is no use of them."""
+        return self._kept.values()
+
+    def get(self, key: K) -> V | None:
+        """The answer kept, which counts as used; None where there is none."""
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
+    def put(self, key: K, answer: V, *, most: int) -> V:
+        """`answer`, kept; of more than `most`, those used longest ago give way."""
+        self._kept[key] = answer
+        self._kept.move_to_end(key)
+        while len(self._kept) > most:
+            self._kept.popitem(last=False)
+        return answer

@@ -1,0 +1,85 @@
+"""Many classes and demands at once: what is in use stays worked out, and what is kept is bounded."""
+
+import random
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from carico_core.domain import messages
+from carico_scheduler import demand as demands
+from carico_scheduler import fleet, headroom, lately, masks, policy, reservations
+from carico_scheduler.stages import registry
+from tests.unit.scheduler import objects
+
+NOW_S = 1000.0
+
+
+def make_fleet(nodes: int = 3) -> fleet.Fleet:
+    made = fleet.Fleet(policy.Policy())
+    for index in range(nodes):
+        made.put_node(objects.make_node(f"node-{index}"), reservations.Load())
+        made.put_advertisement(objects.make_advertisement(f"node-{index}", 2.0), NOW_S)
+    return made
+
+
+def test_the_one_used_longest_ago_gives_way_alone() -> None:
+    kept: lately.Lately[str, int] = lately.Lately()
+    for number, key in enumerate("abc"):
+        kept.put(key, number, most=3)
+    assert kept.get("a") == 0
+    kept.put("d", 3, most=3)
+    assert list(kept) == ["c", "a", "d"]
+    assert kept.get("b") is None
+
+
+def test_classes_in_use_stay_worked_out_when_more_come_than_are_kept() -> None:
+    made = make_fleet()
+    in_use = made.free("in-use")
+    for index in range(2 * lately.KEPT_MOST):
+        made.free(f"job-{index}")
+        assert made.free("in-use") is in_use
+    assert len(made._free) == lately.KEPT_MOST
+
+
+def test_demands_in_use_keep_their_masks_when_more_come_than_are_kept() -> None:
+    made = make_fleet()
+    view, stages, kept = made.snapshot(NOW_S), registry.by_capacity(made.policy), masks.FactMasks()
+    in_use = kept.of(demands.Demand(), view, stages)
+    for index in range(2 * lately.KEPT_MOST):
+        kept.of(demands.Demand(pod_class=f"job-{index}"), view, stages)
+        assert kept.of(demands.Demand(), view, stages) is in_use
+    assert len(kept._kept) == lately.KEPT_MOST
+
+
+@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.given(seed=st.integers(0, 2**32))
+def test_what_a_node_admits_is_what_its_rows_say_of_each_class(seed: int) -> None:
+    rng = random.Random(seed)
+    made = make_fleet(1)
+    costs = {key: {"cpu": rng.uniform(0.1, 3.0)} for key in ("a", "b", messages.ANY_CLASS) if rng.random() < 0.7}
+    classes = {key: messages.ClassCapacity(cost_plus=cost, pods=1) for key, cost in costs.items()}
+    advertisement = objects.make_advertisement(pods=2, headroom={"cpu": 2.0}, classes=classes)
+    made.put_advertisement(advertisement, NOW_S)
+    for key in ("a", "b", "c", "d"):
+        made.free(key)
+    row = made.row(0)
+    expected = {key for key in ("a", "b", "c", "d") if row.free_for(key) >= 1.0}
+    assert made.admits("node-0", NOW_S) - {""} == expected
+
+
+def test_a_thousand_jobs_that_a_node_does_not_know_cost_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make_fleet(1)
+    for index in range(lately.KEPT_MOST):
+        made.free(f"job-{index}")
+    answers = []
+    pods_left = headroom.pods_left
+
+    def count(*args: Any) -> float:
+        answers.append(args)
+        return pods_left(*args)
+
+    monkeypatch.setattr(headroom, "pods_left", count)
+    assert len(made.admits("node-0", NOW_S)) == lately.KEPT_MOST + 1
+    assert len(answers) == 1
