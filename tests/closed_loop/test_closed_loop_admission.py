@@ -52,16 +52,7 @@ def test_every_pod_is_bound_once_and_none_is_lost(plan: scenario.Scenario, estim
     assert not dead & {pod.node for pod in run.pods}
 
 
-NEVER_STARTS = pytest.mark.xfail(
-    strict=True,
-    reason="the cold cost is 1 and an idle node's signal .92 (its memory's share), so that no node reaches 1 Pod",
-)
-
-
-@pytest.mark.parametrize(
-    "estimator",
-    [pytest.param(name, marks=NEVER_STARTS if name in SCALAR else ()) for name in sorted(estimators.ESTIMATORS)],
-)
+@pytest.mark.parametrize("estimator", sorted(estimators.ESTIMATORS))
 def test_a_cold_cluster_places_its_first_pods(estimator: str) -> None:
     job = scenario.Job(name="pi", work=work.PI, pods=10, at_s=clusters.FIRST_POD_S)
     plan = scenario.Scenario(name="cold", hardware=world.uniform(2), jobs=(job,), limit_s=60.0)

@@ -19,11 +19,6 @@ WITHOUT_CLASSES = pytest.mark.xfail(
     strict=True,
     reason="without classes the mean cost is an idle server's: 20 pi fit by it, where an empty node takes 7",
 )
-LEAST_COST_BINDS = pytest.mark.xfail(
-    strict=True,
-    reason="20 servers held to the least cost (S / Pod limit, .073 tasks) predict 1 task too much, and a pi that runs"
-    " beside them is relearnt as that much cheaper: .54 tasks after 40 s, .38 after 100 s",
-)
 
 
 def after_servers(
@@ -69,7 +64,7 @@ def test_idle_servers_leave_the_capacity_for_pi(hardware: int, seed: int, known:
     [
         ("footprint", False, False),
         ("footprint", True, False),
-        pytest.param("footprint", True, True, marks=LEAST_COST_BINDS),
+        pytest.param("footprint", True, True),
         pytest.param("vector", False, False, marks=WITHOUT_CLASSES),
         pytest.param("vector", True, False, marks=WITHOUT_CLASSES),
     ],

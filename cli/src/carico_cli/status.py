@@ -9,7 +9,7 @@ import orjson
 
 from carico_cli import options, session, settings
 from carico_core.domain import errors
-from carico_local.cluster import state
+from carico_local.cluster import readiness, state
 
 _LOOK_S = 0.4
 _NOT_RUNNING = "not running"
@@ -28,9 +28,10 @@ def command(context: settings.Context, name: str, as_json: bool) -> int:
         raise errors.SettingsError(f"cluster {name!r} has not started: see {paths.log('supervisor')}")
     view = _services(found, running=running)
     if running and found.phase is state.Phase.READY:
+        asyncio.run(_ask(view, found))
         view |= asyncio.run(_live(paths, found))
     click.echo(orjson.dumps(view, option=orjson.OPT_INDENT_2).decode() if as_json else _text(view))
-    return 0 if running and all(service["ready"] for service in view["services"]) else 1
+    return 0 if running and not _silent(view) else 1
 
 
 def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
@@ -54,6 +55,25 @@ def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
         "nodes": [],
         "jobs": [],
     }
+
+
+async def _ask(view: dict[str, Any], found: state.ClusterState) -> None:
+    """Whether each service answers now: one that is frozen was ready when the supervisor last heard of it."""
+    ports = {service.name: service.http_port for service in found.services}
+    asked = [row for row in view["services"] if row["ready"] and ports.get(row["name"])]
+    answers = await asyncio.gather(*(readiness.Http(port=ports[row["name"]] or 0).why_not() for row in asked))
+    for row, why_not in zip(asked, answers, strict=True):
+        row["ready"], row["why_not"] = why_not is None, why_not
+
+
+def _silent(view: dict[str, Any]) -> list[str]:
+    """A line for each service that is not ready, with what to do."""
+    return [
+        f"not ready: {row['name']} ({row.get('why_not') or 'it is starting, or has ended'}): "
+        f"`carico logs {row['name']} --name {view['name']}`"
+        for row in view["services"]
+        if not row["ready"]
+    ]
 
 
 async def _live(paths: state.Paths, found: state.ClusterState) -> dict[str, Any]:
@@ -120,6 +140,8 @@ def _text(view: dict[str, Any]) -> str:
         lines.append(f"it ended without `carico down`: go on with `carico up --name {view['name']}`,")
         lines.append(f"or remove what it left with `carico down --name {view['name']}`")
     lines += ["", *_table(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
+    if view["phase"] != _NOT_RUNNING:
+        lines += _silent(view)
     if view["nodes"]:
         columns = ("name", "freshness", "pods", "capacity", "capacity_sd", "mode", "reserved")
         lines += ["", *_table(view["nodes"], columns, "NODE")]

@@ -40,7 +40,10 @@ def test_the_ceilings_reach_the_estimator() -> None:
         (("--node", "n", "--scope", "cgroup"), "--scope cgroup needs the group's path"),
         (("--node", "n", "--scope", "process"), "--scope process needs the node's process"),
         (("--node", "n", "--scope", "process", "--root-pid", "1"), "--pod-events kubernetes"),
-        (("--node", "n", "--estimator", "vectr"), "expected one of delta, dual, footprint, joint, vector (nearest: vector)"),
+        (
+            ("--node", "n", "--estimator", "vectr"),
+            "expected one of delta, dual, footprint, joint, vector (nearest: vector)",
+        ),
         (("--node", "n", "--ceiling-cpu", "1.5"), "expected a number from 0.05 to 1"),
         (("--node", "Not_A_Name"), "not a valid Kubernetes name"),
         ((), "--node is required"),

@@ -12,7 +12,9 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[3]
 MEMBERS = sorted(
-    p.parent for pattern in ("libs/*", "services/*", "local", "twin", "cli") for p in ROOT.glob(f"{pattern}/pyproject.toml")
+    p.parent
+    for pattern in ("libs/*", "services/*", "local", "twin", "cli")
+    for p in ROOT.glob(f"{pattern}/pyproject.toml")
 )
 
 

@@ -130,7 +130,10 @@ def _targets(
 ) -> dict[str, Any]:
     ratios = [time_s / setting_work(setting, pod) for pod, time_s in finished]
     pod_ratio = float(np.mean(ratios)) if ratios else math.nan
-    job_ratio = job_s / bound_s
+    # A job that lost a Pod has met nothing, however soon it was over.
+    whole = bool(finished) and len(finished) == setting.pods
+    job_ratio = job_s / bound_s if whole else math.nan
+    pod_ratio = pod_ratio if whole else math.nan
     return {
         "pod_alone_s": setting.mean_work_s if setting.workload != "mixed" else None,
         "bound_s": round(bound_s, 3),

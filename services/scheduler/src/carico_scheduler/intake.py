@@ -68,6 +68,7 @@ class Intake:
             return None
         age_s = self._ages.age_at_arrival_s(
             advertisement.node,
+            boot=advertisement.boot,
             sampled_at_ns=advertisement.sampled_at_ns,
             ts_ns=advertisement.ts_ns,
             arrival_ns=round(arrival_s * 1e9),

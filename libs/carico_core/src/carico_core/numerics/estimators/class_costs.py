@@ -57,14 +57,15 @@ class _Filter:
     covariance: arrays.Array
 
     def step(self, design: arrays.Array, innovation: float, variance: float) -> None:
-        """Kalman update by one reading; Joseph form."""
+        """Kalman update by one reading; Joseph form, multiplied out, so that it takes m x m steps and not m^3."""
         pulled = self.covariance @ design
-        gain = pulled / (design @ pulled + variance)
+        spread = float(design @ pulled) + variance
+        gain = pulled / spread
         # c <- c + P x e / (x' P x + R)
         self.mean = self.mean + gain * innovation
-        # P <- (I - K x') P (I - K x')' + K R K'
-        kept = np.eye(len(design)) - np.outer(gain, design)
-        self.covariance = kept @ self.covariance @ kept.T + variance * np.outer(gain, gain)
+        # (I - K x') P (I - K x')' + K R K' = P - K (P x)' - (P x) K' + K (x' P x + R) K'
+        crossed = np.outer(gain, pulled)
+        self.covariance = self.covariance - crossed - crossed.T + spread * np.outer(gain, gain)
 
     def resized(self, keep: Sequence[int], new: Sequence[base.Evidence]) -> "_Filter":
         """Those rows of the old filter, then new ones, independent of all others."""
@@ -89,7 +90,10 @@ class _Filter:
 class ClassCosts:
     """Learns one dimension for all classes of Pods that run, or ran lately, on the node."""
 
-    __slots__ = ("_baseline", "_constants", "_facts", "_main", "_names", "_own", "_peers", "_reached", "parts")
+    __slots__ = (
+        "_baseline", "_constants", "_facts", "_knowns", "_main", "_names", "_own", "_peers", "_reached", "_wholes",
+        "parts",
+    )  # fmt: skip
 
     def __init__(self, facts: resource.Facts, constants: CostConstants, *, grows: bool) -> None:
         self._facts = facts
@@ -103,6 +107,18 @@ class ClassCosts:
         self._reached: set[str] = set()
         # What the other nodes measured: class -> (mean, variance between nodes included) of a Pod's whole cost.
         self._peers: dict[str, base.Evidence] = {}
+        # What was worked out since the filter last changed, by class (and life).
+        self._knowns: dict[str, arrays.Array] = {}
+        self._wholes: dict[tuple[str, float], tuple[arrays.Array, float, float]] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        """What it knows, without what is worked out from it."""
+        return {name: getattr(self, name) for name in self.__slots__ if name not in ("_knowns", "_wholes")}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._knowns, self._wholes = {}, {}
 
     @property
     def scale(self) -> float:
@@ -147,6 +163,7 @@ class ClassCosts:
         self._main = self._main.resized(rows, [part for name in new for part in self._prior(name)])
         self._own = self._own.resized(rows, [(0.0, wide)] * (len(new) * self.parts))
         self._names = kept + new
+        self._changed()
         self._reached &= set(self._names)
 
     def hear(self, peers: Mapping[str, base.Evidence]) -> None:
@@ -157,6 +174,7 @@ class ClassCosts:
         for name in self._names:
             if name in self._peers and self._variance(name) > self._peers[name][1]:
                 self._main = self._main.replaced(self._rows(name), self._prior(name))
+        self._changed()
 
     def learn(self, usage: float, shown: Shown, *, censored: bool, dt_s: float) -> None:
         """Take in one second: usage in [0, 1], and the filtered Pods by class and part.
@@ -167,6 +185,7 @@ class ClassCosts:
         counts = {name: float(parts[0]) for name, parts in shown.items()}
         if sum(counts.values()) < self._constants.few_pods:
             self._learn_baseline(level, dt_s)
+            self._changed()
             return
         design = np.concatenate([shown.get(name, np.zeros(self.parts)) for name in self._names])
         self._reached |= {name for name in self._names if counts.get(name, 0.0) >= self._constants.entry_pods}
@@ -174,11 +193,12 @@ class ClassCosts:
         for each in (self._main, self._own):
             # P_kk <- P_kk + (0.02 c_k)^2 a second, where the class shows
             noise = np.where(present, (self._constants.drift * each.mean) ** 2 * dt_s, 0.0)
-            each.covariance = each.covariance + np.diag(noise)
+            each.covariance[np.diag_indices_from(each.covariance)] += noise
             innovation = level - self.floor - float(design @ each.mean)
             if not censored or innovation > 0.0:
                 each.step(design, innovation, self._facts.reading_variance)
             self._clip(each)
+        self._changed()
 
     def plus(self, name: str, life_s: float, risk_sd: float) -> float:
         """c+: what a Pod of a class takes cautiously, at the end of a life this long; in range."""
@@ -228,10 +248,14 @@ class ClassCosts:
             return None
         rows = self._rows(name)
         wide = (self._constants.no_prior * self._facts.scale) ** 2
-        seen = np.diag(self._own.covariance)[rows] < _MEASURED * wide
+        seen = self._own.covariance[rows, rows] < _MEASURED * wide
         reach = self._reach(life_s) * seen
         variance = float(reach @ self._own.covariance[np.ix_(rows, rows)] @ reach)
         return self._hold_to_range(float(reach @ self._own.mean[rows])), max(variance, 0.0)
+
+    def _changed(self) -> None:
+        self._knowns.clear()
+        self._wholes.clear()
 
     def _is_told(self, name: str) -> bool:
         """Whether readings or peers have told what a Pod of this class takes.
@@ -249,19 +273,28 @@ class ClassCosts:
 
     def _known(self, name: str) -> arrays.Array:
         """1 for the parts that readings or peers have told, 0 for the others (parts,)."""
-        if not self.grows:
-            return np.ones(1)
-        spread = np.diag(self._main.covariance)[self._rows(name)]
-        unknown = np.array([variance for _, variance in self._unknown()])
-        known = (spread < _MEASURED * unknown).astype(np.float64)
-        known[0] = 1.0
-        return known
+        found = self._knowns.get(name)
+        if found is None:
+            found = np.ones(self.parts)
+            if self.grows:
+                rows = self._rows(name)
+                spread = self._main.covariance[rows, rows]
+                unknown = np.array([variance for _, variance in self._unknown()])
+                found[1:] = spread[1:] < _MEASURED * unknown[1:]
+            self._knowns[name] = found
+        return found
 
     def _whole(self, name: str, life_s: float) -> tuple[arrays.Array, float, float]:
         """(parts behind it, mean, sd) of a Pod at that age of a life this long at which it takes most, as far as told.
 
         Single parts may be unsure and cancel each other; their sum, which readings show, is what counts.
         """
+        found = self._wholes.get((name, life_s))
+        if found is None:
+            found = self._wholes[name, life_s] = self._worked_out(name, life_s)
+        return found
+
+    def _worked_out(self, name: str, life_s: float) -> tuple[arrays.Array, float, float]:
         mean, known = self._main.mean[self._rows(name)], self._known(name)
         if not self.grows:
             return known, float(mean[0]), math.sqrt(self._whole_variance(name, known))
@@ -278,7 +311,7 @@ class ClassCosts:
         parts = self._main.mean[rows].copy()
         if not self.grows:
             return parts
-        spread = np.sqrt(np.maximum(np.diag(self._main.covariance)[rows], 0.0))
+        spread = np.sqrt(np.maximum(self._main.covariance[rows, rows], 0.0))
         parts[1:] = np.maximum(parts[1:] - spread[1:], 0.0)
         return profile.extrapolated(parts, [bool(known) for known in self._known(name)])
 
@@ -301,9 +334,10 @@ class ClassCosts:
         self._baseline = (mean + gain * change, variance + gain * (change * change - variance))
 
     def _clip(self, each: _Filter) -> None:
-        # The parts of a profile are left as they are: one that is held back would leave its opposite standing.
+        # The parts of a profile are left as they are: one that is held back would leave its opposite standing. Nor is a
+        # small cost raised here to the least that is advertised: twenty idle servers would take a busy Pod's with them.
         if not self.grows:
-            np.clip(each.mean, self._facts.least_cost, self._facts.scale, out=each.mean)
+            np.clip(each.mean, 0.0, self._facts.scale, out=each.mean)
 
     def _prior(self, name: str) -> list[base.Evidence]:
         """(mean, variance) of each part of a class that begins here."""

@@ -113,6 +113,9 @@ class Scalar(abc.ABC, Generic[C]):
             capacity, spread = predicted(beliefs, pods, most=most)
         else:
             capacity, spread = measured(level, beliefs.cost, most=most)
+        if pods == 0.0 and level > 0.0:
+            # An empty node that has any room takes one, or a cold cluster would never learn what a Pod costs.
+            capacity = max(capacity, min(1.0, most))
         baseline, cost, _ = beliefs
         return base.CapacityEstimate(
             capacity=capacity,
