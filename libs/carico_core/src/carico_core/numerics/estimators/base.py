@@ -19,8 +19,8 @@ Spread: TypeAlias = tuple[float, float]
 Evidence: TypeAlias = tuple[float, float]
 
 # CPU: measured with `footprint` on really running, paced Pods (docs/measurements.md): .8 keeps both the job's time and
-# the Pods' within their targets, .95 packs more at a fifth longer Pods; a simulated cluster prefers .7. Memory cannot be
-# squeezed: .95 leaves a twentieth before the kernel ends a process. Dimensions without a measurement take less.
+# the Pods' within their targets, .95 packs more at a fifth longer Pods; a simulated cluster prefers .7. Memory cannot
+# be squeezed: .95 leaves a twentieth before the kernel ends a process. Dimensions not measured take less.
 DEFAULT_CEILING: Mapping[str, float] = {"cpu": 0.8, "memory": 0.95}
 OTHER_CEILING = 0.9
 # Usage from which a node takes nothing at all: the author's agent (published source and logs).
