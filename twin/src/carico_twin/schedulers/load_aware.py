@@ -6,7 +6,6 @@ with usage, above it it falls. Koordinator's LoadAware is the same idea with usa
 95 % memory, no Pod where last scraped usage with the estimate of new Pods is above.
 """
 
-import collections
 import dataclasses
 from typing import Literal
 
@@ -55,7 +54,8 @@ class LoadAware(slots.Kube):
         self._held = np.zeros(count)
         self._busy_s = np.zeros(count)
         self._scraped_s = 0.0
-        self._recent: collections.deque[tuple[float, int, float, float]] = collections.deque()
+        # Pods that no scrape has shown for its whole length, oldest first: when bound, where, and as what they count.
+        self._recent: dict[str, tuple[float, int, float, float]] = {}
         self._extra_cores = np.zeros(count)
         self._extra_bytes = np.zeros(count)
         timeline.after(float(rng.random()) * SCRAPE_EVERY_S, self._scrape)
@@ -77,18 +77,27 @@ class LoadAware(slots.Kube):
 
     def _forget(self, now_s: float) -> None:
         """A scrape shows what ran during the whole of it; Pods bound later stay estimated."""
-        while self._recent and self._recent[0][0] < now_s - SCRAPE_EVERY_S:
-            _, node, cores, size = self._recent.popleft()
-            self._extra_cores[node] -= cores
-            self._extra_bytes[node] -= size
+        while self._recent:
+            uid = next(iter(self._recent))
+            if self._recent[uid][0] >= now_s - SCRAPE_EVERY_S:
+                return
+            self._drop(uid)
+
+    def _drop(self, uid: str) -> None:
+        _, node, cores, size = self._recent.pop(uid)
+        self._extra_cores[node] -= cores
+        self._extra_bytes[node] -= size
 
     def _count(self, record: records.PodRecord, sign: int, node: int | None = None) -> None:
         super()._count(record, sign, node)
         if sign > 0 and node is not None:
             cores, size = self._estimate(record)
-            self._recent.append((self._timeline.now_s, node, cores, size))
+            self._recent[record.uid] = (self._timeline.now_s, node, cores, size)
             self._extra_cores[node] += cores
             self._extra_bytes[node] += size
+        elif sign < 0 and record.uid in self._recent:
+            # Both take a Pod that has ended out of their caches; its usage goes with the next scrape.
+            self._drop(record.uid)
 
     def _estimate(self, record: records.PodRecord) -> tuple[float, float]:
         cores, size = self._requests(record)
