@@ -103,10 +103,6 @@ def test_the_signal_falls_beside_cpu_work_and_rises_where_memory_is_held(
     assert gained_to > 1.03 * gained_from
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="trace: .5 tasks and 6 % of memory are alike, and the idle cluster's memory bounds the signal before",
-)
 def test_the_signal_of_an_almost_idle_node_falls_beside_cpu_work() -> None:
     (lost_from, lost_to), _ = signals("dual", light=0.5, heavy=5.0, holders=2)
     assert lost_to < lost_from

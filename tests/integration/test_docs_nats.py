@@ -20,7 +20,7 @@ EXPECTED = {
     "scheduler.capacity.list": ('"node":"node-1"', '"freshness":"fresh"'),
     "scheduler.reservations.list": ('"reservations":',),
     "scheduler.decision.get": ('"found":true', '"outcome":"bound"'),
-    "agent.node-1.state.get": ('"estimator":"vector"',),
+    "agent.node-1.state.get": ('"estimator":"footprint"',),
     "aggregator.nodes.list": ('"node":"node-2"',),
     "aggregator.model.get": ('"contributors":2', '"gram":'),
     "stream ls": ("CARICO_CAPACITY", "CARICO_SUBSPACES", "CARICO_DECISIONS"),

@@ -9,7 +9,7 @@ import orjson
 
 from carico_cli import options, session, settings
 from carico_core.domain import errors
-from carico_local.cluster import readiness, state
+from carico_local.cluster import readiness, state, topology
 
 _LOOK_S = 0.4
 _NOT_RUNNING = "not running"
@@ -59,9 +59,10 @@ def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
 
 async def _ask(view: dict[str, Any], found: state.ClusterState) -> None:
     """Whether each service answers now: one that is frozen was ready when the supervisor last heard of it."""
-    ports = {service.name: service.http_port for service in found.services}
-    asked = [row for row in view["services"] if row["ready"] and ports.get(row["name"])]
-    answers = await asyncio.gather(*(readiness.Http(port=ports[row["name"]] or 0).why_not() for row in asked))
+    # NATS has no such page, but is asked below: for what its clients say.
+    ports = {each.name: each.http_port for each in found.services if each.http_port and each.name != topology.NATS}
+    asked = [row for row in view["services"] if row["ready"] and row["name"] in ports]
+    answers = await asyncio.gather(*(readiness.Http(port=ports[row["name"]]).why_not() for row in asked))
     for row, why_not in zip(asked, answers, strict=True):
         row["ready"], row["why_not"] = why_not is None, why_not
 

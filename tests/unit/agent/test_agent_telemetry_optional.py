@@ -10,6 +10,7 @@ import pytest
 from carico_agent import configuration, settings
 from carico_agent.telemetry import cgroup_tree, disk, gpu, network, port, sources
 from carico_core.domain import errors
+from carico_core.numerics.estimators import base
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import settings as loader
 from tests.unit.agent import fake_nvml
@@ -336,7 +337,7 @@ class TestPanel:
         node = configuration.node_config(chosen, panel.facts)
         assert node.dims == ("cpu", "network", "disk")
         assert node.scale.tolist()[1:] == [12.5e6, 1.0]
-        assert node.ceiling.tolist() == [0.95, 0.9, 0.9]
+        assert node.ceiling.tolist() == [base.DEFAULT_CEILING["cpu"], 0.9, 0.9]
         with pytest.raises(errors.SettingsError, match="gpu_memory"):
             loader.load(settings.AgentSettings, prefix="AGENT", argv=["--node", "n", "--dims", "gpumem"], environ={},
                         program="x")  # fmt: skip

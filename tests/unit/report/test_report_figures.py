@@ -120,7 +120,7 @@ def test_memory_bounds_training_pods() -> None:
 
 
 def test_a_mixed_job_compares_each_pod_with_its_own_work() -> None:
-    mixed = facts.Setting(**{**_fields(SETTING), "workload": "mixed", "mean_work_s": 15.0})
+    mixed = facts.Setting(**{**_fields(SETTING), "workload": "mixed", "mean_work_s": 15.0, "pods": 2})
     pods = [pod(0, end_s=6.0), pod(1, workload="train", end_s=30.0)]
     found = figures.report(run(pods, setting=mixed))
     assert found["targets"]["pod_ratio"]["value"] == 1.2
@@ -141,3 +141,10 @@ def test_a_distribution_of_nothing_is_none_and_never_zero() -> None:
 
 def _fields(setting: facts.Setting) -> dict[str, Any]:
     return {name: getattr(setting, name) for name in setting.__slots__}
+
+
+def test_a_job_that_lost_a_pod_has_met_nothing() -> None:
+    short = facts.Setting(**{**_fields(SETTING), "pods": 3})
+    found = figures.report(run([pod(0, end_s=1.0), pod(1, end_s=1.0)], setting=short))
+    assert found["targets"]["job_ratio"]["verdict"] == "unknown"
+    assert found["targets"]["pod_ratio"]["verdict"] == "unknown"
