@@ -32,7 +32,7 @@ DEFAULT_CAPACITY_CAP = 1000.0
 # From this usage on a reading says "at least": the filtered maximum of a full node stays just below 1 (spec 7, 4).
 CENSORED_FROM = 0.97
 # The class of an estimator that does not tell classes apart.
-ALL_PODS = "*"
+ALL_PODS = messages.ANY_CLASS
 # The one dimension of the scalar estimators.
 SIGNAL = "signal"
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from carico_core.numerics import arrays
+from carico_core.numerics import arrays, kalman
 from carico_core.numerics.estimators import base, profile, resource
 
 # Pods of a class by part: filtered, or as they are.
@@ -47,6 +47,8 @@ _MEASURED = 0.25
 _KNOWN_PART = 0.1
 # Below this a peer's variance counts as none, and weights stay far from overflow.
 _EXACT_BELOW = 1e-200
+# Of the cluster's weight, a node's own share may be this much: beyond it rounding and a message's delay decide.
+_MOST_TAKEN = 0.95
 
 
 @dataclass(slots=True)
@@ -99,7 +101,7 @@ class ClassCosts:
         self._facts = facts
         self._constants = constants
         self.parts = profile.PARTS if grows and constants.growth_sd > 0.0 else 1
-        self._baseline: base.Evidence | None = None
+        self._baseline: kalman.Belief | None = None
         self._names: list[str] = []
         self._main = _Filter(np.zeros(0), np.zeros((0, 0)))
         # The same with no prior: what this node alone has measured.
@@ -140,12 +142,12 @@ class ClassCosts:
         """Usage without workload Pods, and its standard deviation; (0, S) while the node was never without."""
         if self._baseline is None:
             return 0.0, self._facts.scale
-        return self._baseline[0], math.sqrt(self._baseline[1])
+        return self._baseline.mean, math.sqrt(self._baseline.variance)
 
     @property
     def floor(self) -> float:
         """The baseline as far as it is known."""
-        return 0.0 if self._baseline is None else self._baseline[0]
+        return 0.0 if self._baseline is None else self._baseline.mean
 
     @property
     def measured(self) -> frozenset[str]:
@@ -154,7 +156,7 @@ class ClassCosts:
 
     def hold(self, names: list[str]) -> None:
         """Keep these classes and no others; new ones begin as their peers have it, or unknown."""
-        if names == self._names:
+        if set(names) == set(self._names):
             return
         kept = [name for name in self._names if name in names]
         new = [name for name in names if name not in self._names]
@@ -184,7 +186,9 @@ class ClassCosts:
         level = usage * self._facts.scale
         counts = {name: float(parts[0]) for name, parts in shown.items()}
         if sum(counts.values()) < self._constants.few_pods:
-            self._learn_baseline(level, dt_s)
+            self._baseline = self._facts.followed(
+                self._baseline, level, gain_per_s=self._constants.baseline_gain, dt_s=dt_s
+            )
             self._changed()
             return
         design = np.concatenate([shown.get(name, np.zeros(self.parts)) for name in self._names])
@@ -204,7 +208,7 @@ class ClassCosts:
         """c+: what a Pod of a class takes cautiously, at the end of a life this long; in range."""
         if not self._is_told(name):
             mean, variance = self._whole_prior(name)
-            return self._hold_to_range(mean + risk_sd * math.sqrt(variance))
+            return self._facts.held_to_range(mean + risk_sd * math.sqrt(variance))
         reach, seen, spread = self._whole(name, life_s)
         # What was seen, with its risk; what lies beyond goes on as it did last, as far as that is sure.
         beyond = float((reach * (1.0 - self._known(name))) @ self._cautious(name))
@@ -216,7 +220,7 @@ class ClassCosts:
             mean, variance = self._whole_prior(name)
             return mean, math.sqrt(variance)
         _, seen, spread = self._whole(name, life_s)
-        return self._hold_to_range(seen), spread
+        return self._facts.held_to_range(seen), spread
 
     def left_to_grow(self, name: str, now: arrays.Array, pods: float, life_s: float) -> float:
         """What the running Pods of a class, with these parts behind them, will still take: at least, never negative."""
@@ -251,7 +255,7 @@ class ClassCosts:
         seen = self._own.covariance[rows, rows] < _MEASURED * wide
         reach = self._reach(life_s) * seen
         variance = float(reach @ self._own.covariance[np.ix_(rows, rows)] @ reach)
-        return self._hold_to_range(float(reach @ self._own.mean[rows])), max(variance, 0.0)
+        return self._facts.held_to_range(float(reach @ self._own.mean[rows])), max(variance, 0.0)
 
     def _changed(self) -> None:
         self._knowns.clear()
@@ -323,16 +327,6 @@ class ClassCosts:
     def _variance(self, name: str) -> float:
         return self._whole_variance(name, np.ones(self.parts))
 
-    def _learn_baseline(self, level: float, dt_s: float) -> None:
-        if self._baseline is None:
-            self._baseline = (level, self._facts.reading_variance)
-            return
-        gain = 1.0 - (1.0 - self._constants.baseline_gain) ** dt_s
-        mean, variance = self._baseline
-        change = level - mean
-        # b <- b + 0.1 (Y - b) a second, and the mean square of what it missed likewise
-        self._baseline = (mean + gain * change, variance + gain * (change * change - variance))
-
     def _clip(self, each: _Filter) -> None:
         # The parts of a profile are left as they are: one that is held back would leave its opposite standing. Nor is a
         # small cost raised here to the least that is advertised: twenty idle servers would take a busy Pod's with them.
@@ -348,9 +342,8 @@ class ClassCosts:
         return [(mean, variance)] + [(0.0, (_KNOWN_PART * mean) ** 2)] * (self.parts - 1)
 
     def _unknown(self) -> list[base.Evidence]:
-        # c0 = (ceiling S - b) / cores, sd 0.7 c0
-        facts = self._facts
-        cost = self._hold_to_range((facts.ceiling * facts.scale - self.floor) / facts.cores)
+        # c0, sd 0.7 c0
+        cost = self._facts.unknown_cost(self.floor)
         first = (cost, (self._constants.unknown_sd * cost) ** 2)
         return [first] + [(0.0, (self._constants.growth_sd * cost) ** 2)] * (self.parts - 1)
 
@@ -358,11 +351,7 @@ class ClassCosts:
         if name not in self._peers:
             return self._unknown()[0]
         mean, variance = self._peers[name]
-        return self._hold_to_range(mean), variance
-
-    def _hold_to_range(self, cost: float) -> float:
-        # c >= S / Pod limit: less could never fill the node. c <= S: more than a full node cannot be read.
-        return min(max(cost, self._facts.least_cost), self._facts.scale)
+        return self._facts.held_to_range(mean), variance
 
 
 def without(fused: base.Evidence, own: base.Evidence | None, share: float) -> base.Evidence | None:
@@ -373,11 +362,8 @@ def without(fused: base.Evidence, own: base.Evidence | None, share: float) -> ba
     part = own[1] + (share * own[0]) ** 2
     if part < _EXACT_BELOW:
         return None
-    # Of the whole weight 1 / variance, the part's share; what is left must be more than rounding and delay can make.
+    # Of the whole weight 1 / variance, the part's share.
     taken = variance / part
     if not taken <= _MOST_TAKEN:
         return None
     return (mean - own[0] * taken) / (1.0 - taken), variance / (1.0 - taken)
-
-
-_MOST_TAKEN = 0.95

@@ -12,18 +12,12 @@ import numpy as np
 
 from carico_core.domain import messages
 from carico_core.numerics import arrays
-from carico_core.numerics.estimators import base, class_costs, counts, lives, profile, resource, start_lag
+from carico_core.numerics.estimators import admission, base, class_costs, counts, lives, profile, resource, start_lag
 
 # Classes held by a node: more than it can tell apart; the one that ran least recently gives way.
 CLASSES_HELD = 16
 # Classes advertised besides, that other nodes have measured: those with most Pods.
 CLASSES_TOLD = 48
-# A filtered count that is this close below a whole Pod is that Pod: the filter only ever approaches it.
-NEARLY_ONE_POD = 0.1
-# Pods by which the count may run ahead of what telemetry shows before the estimate counts as predicted.
-AHEAD_PODS = 0.5
-# Dimensions that a Pod holds rather than uses at a rate.
-STOCKS = frozenset({"memory", "gpu_memory"})
 # From an advertisement's stamp to the start of a Pod placed by it, until some have been measured: half of the second
 # between two, 0.1 s on the bus and in the API, and the runtime's median of 0.55 s.
 UNKNOWN_LEAD_S = 1.1
@@ -67,7 +61,7 @@ class Footprint:
         self._config = config
         self._constants = constants
         self._costs = [
-            class_costs.ClassCosts(facts, constants.per_dimension, grows=dim in STOCKS)
+            class_costs.ClassCosts(facts, constants.per_dimension, grows=dim in admission.STOCKS)
             for dim, facts in zip(config.dims, resource.facts_of(config), strict=True)
         ]
         self._full = counts.FullShare(len(config.dims), full_from=base.CENSORED_FROM)
@@ -152,8 +146,10 @@ class Footprint:
         self._ticked = False
         if whole:
             self._learn(usages, base.elapsed(observation.dt_s))
-            self._own_evidence = self._evidence()
-        return self.estimate(observation)
+        estimate = self.estimate(observation)
+        if whole:
+            self._own_evidence = estimate.evidence or {}
+        return estimate
 
     def estimate(self, observation: base.Observation) -> base.CapacityEstimate:
         """Steps 7 to 12: what fits below every ceiling, per class and for the typical Pod."""
@@ -169,20 +165,24 @@ class Footprint:
         typical = self._typical_cost(plus)
         limit = self._limit(observation.peak_pods_per_core)
         pods = float(sum(counted.values()))
-        closed = any(usage >= guard for usage, guard in zip(usages, self._config.guard.tolist(), strict=True))
-        capacity, index = self._admit(headroom, typical, pods, limit, closed=closed)
-        tightest = 0 if index is None else index
+        found = admission.fit(
+            self._config, headroom, typical, pods=pods, most_pods=limit,
+            closed=admission.is_guarded(self._config, usages),
+        )  # fmt: skip
+        tightest = 0 if found.bottleneck is None else found.bottleneck
         spreads = [self._mean_cost(each) for each in self._costs]
         noise = self._costs[tightest].noise
         shown = sum(count.values[0] for count in self._classes.values())
         return base.CapacityEstimate(
-            capacity=capacity,
+            capacity=found.capacity,
             # To first order: sd(H / c+)^2 = (sd_H^2 + (H / c+)^2 sd_c^2) / c+^2
             capacity_sd=min(
-                math.hypot(noise, capacity * spreads[tightest][1]) / typical[tightest], self._config.capacity_cap
+                math.hypot(noise, found.capacity * spreads[tightest][1]) / typical[tightest], self._config.capacity_cap
             ),
-            bottleneck=None if index is None else dims[index],
-            mode=self._mode(full, pods - shown),
+            bottleneck=None if found.bottleneck is None else dims[found.bottleneck],
+            mode=admission.mode(
+                full=any(full), measured=any(each.measured for each in self._costs), ahead_pods=pods - shown
+            ),
             baseline={dim: each.baseline_spread for dim, each in zip(dims, self._costs, strict=True)},
             cost=dict(zip(dims, spreads, strict=True)),
             filtered_pods=shown,
@@ -305,27 +305,12 @@ class Footprint:
         ]
 
     def _limit(self, peak_pods_per_core: float) -> int:
-        cores, constants = self._config.cores, self._constants
-        most = float(self._config.pod_limit)
-        if constants.growth > 0.0:
-            peak = peak_pods_per_core if math.isfinite(peak_pods_per_core) else 0.0
-            # n + new <= max(cores / 1.7, 2 x (largest filtered count per core seen in the cluster) x cores)
-            grown = constants.growth * max(peak * cores, self._peak_pods)
-            most = min(most, max(cores / constants.unknown_per_core, grown) + NEARLY_ONE_POD)
-        return max(1, math.floor(most))
-
-    def _admit(
-        self, headroom: list[float], typical: list[float], pods: float, limit: int, *, closed: bool
-    ) -> tuple[float, int | None]:
-        # capacity = min_i H_i / c+_i, at most limit - n
-        rooms = [max(0.0, room) / cost for room, cost in zip(headroom, typical, strict=True)]
-        index: int | None = min(range(len(rooms)), key=rooms.__getitem__)
-        capacity = min(rooms)
-        if pods == 0.0 and not closed and capacity < 1.0:
-            # An empty node takes one, or work larger than every node would wait for ever.
-            capacity = 1.0
-        most = max(0.0, min(limit - pods, self._config.capacity_cap))
-        return (most, None) if capacity > most else (capacity, index)
+        return admission.limit(
+            self._config,
+            peak_pods=max(admission.cluster_peak_pods(self._config, peak_pods_per_core), self._peak_pods),
+            growth=self._constants.growth,
+            unknown_per_core=self._constants.unknown_per_core,
+        )
 
     def _mean_cost(self, each: class_costs.ClassCosts) -> base.Spread:
         """(mean, sd) of the cost of a Pod of those that show on this node; of a new one where none does."""
@@ -335,13 +320,6 @@ class Footprint:
             return each.cost(messages.NEW_CLASS, lives.UNKNOWN_LIFE_S)
         parts = [(count / total, each.cost(name, self._lives.longest_s(name))) for name, count in shown.items()]
         return sum(share * cost[0] for share, cost in parts), sum(share * cost[1] for share, cost in parts)
-
-    def _mode(self, full: list[bool], ahead: float) -> base.Mode:
-        if any(full):
-            return "saturated"
-        if not any(each.measured for each in self._costs):
-            return "warming"
-        return "predicted" if abs(ahead) > AHEAD_PODS else "measured"
 
     def _evidence(self) -> dict[str, dict[str, base.Evidence]]:
         found: dict[str, dict[str, base.Evidence]] = {}
@@ -353,7 +331,7 @@ class Footprint:
         return found
 
     def _evident_life_s(self, each: class_costs.ClassCosts, name: str) -> float | None:
-        if each.grows and self._lives.mean_s(name) is None:
+        if each.grows and not self._lives.is_known(name):
             return None
         return self._lives.longest_s(name)
 

@@ -64,18 +64,13 @@ class Lives:
         """Ages of the running Pods of a class by the clock."""
         return [self._wall_s - wall_s for held, _, wall_s in self._running.values() if held == name]
 
+    def is_known(self, name: str) -> bool:
+        """Whether enough lives of a class have ended to make a distribution."""
+        return len(self._ended_s.get(name, ())) >= ENOUGH
+
     def longest_s(self, name: str) -> float:
         """The longest of the last lives of a class by the clock; UNKNOWN_LIFE_S until enough are known."""
-        ended = self._ended_s.get(name, ())
-        return max(ended) if len(ended) >= ENOUGH else UNKNOWN_LIFE_S
-
-    def mean_s(self, name: str) -> tuple[float, float] | None:
-        """(mean, variance of the mean) of the last lives by the clock; None until enough are known."""
-        ended = self._ended_s.get(name, ())
-        if len(ended) < ENOUGH:
-            return None
-        lives = np.array(ended)
-        return float(lives.mean()), float(lives.var(ddof=1) / len(lives))
+        return max(self._ended_s[name]) if self.is_known(name) else UNKNOWN_LIFE_S
 
     def ending_within(self, name: str, span_s: float) -> float:
         """Pods of a class expected to end within `span_s` of CPU share; 0 until enough lives are known.

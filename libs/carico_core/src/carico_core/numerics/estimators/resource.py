@@ -41,6 +41,30 @@ class Facts(NamedTuple):
     reading_variance: float
     cores: float
 
+    def held_to_range(self, cost: float) -> float:
+        """A Pod's cost between what could never fill the node (S / Pod limit) and a full node, more than which cannot
+        be read.
+        """
+        return min(max(cost, self.least_cost), self.scale)
+
+    def unknown_cost(self, empty: float) -> float:
+        """The cost of a Pod nobody has measured, on a node that uses `empty` without workload."""
+        # c0 = (ceiling S - Y) / cores
+        return self.held_to_range((self.ceiling * self.scale - empty) / self.cores)
+
+    def followed(
+        self, baseline: kalman.Belief | None, level: float, *, gain_per_s: float, dt_s: float
+    ) -> kalman.Belief:
+        """The baseline after a reading without workload; the first one is taken as it is."""
+        if baseline is None:
+            return kalman.Belief(level, self.reading_variance)
+        gain = 1.0 - (1.0 - gain_per_s) ** dt_s
+        change = level - baseline.mean
+        # b <- b + 0.1 (Y - b) a second, and the mean square of what it missed likewise
+        return kalman.Belief(
+            baseline.mean + gain * change, baseline.variance + gain * (change * change - baseline.variance)
+        )
+
 
 class View(NamedTuple):
     """What a dimension offers now: cost (mean, sd), c+, H and the standard deviation of one reading."""
@@ -98,7 +122,7 @@ class Resource:
         """Mean and variance of a Pod's cost as measured here, no prior in it; None before a whole Pod was seen."""
         if not self._reached:
             return None
-        return self._hold_to_range(self._own.mean), self._own.variance
+        return self._facts.held_to_range(self._own.mean), self._own.variance
 
     def shows_little(self, usage: float, *, shown: float, full: bool) -> bool:
         """Whether what the present Pods (or those that came or went last) use here is next to nothing."""
@@ -162,16 +186,9 @@ class Resource:
         return max(level + cost * busy_share * ahead, min(level, self._floor()))
 
     def _learn_baseline(self, level: float, dt_s: float) -> None:
-        if self._baseline is None:
-            self._baseline = kalman.Belief(level, self._facts.reading_variance)
-        else:
-            gain = 1.0 - (1.0 - self._constants.baseline_gain) ** dt_s
-            change = level - self._baseline.mean
-            # b <- b + 0.1 (Y - b) a second, and the mean square of what it missed likewise
-            self._baseline = kalman.Belief(
-                self._baseline.mean + gain * change,
-                self._baseline.variance + gain * (change * change - self._baseline.variance),
-            )
+        self._baseline = self._facts.followed(
+            self._baseline, level, gain_per_s=self._constants.baseline_gain, dt_s=dt_s
+        )
         if not self.measured:
             self._cost = self._unknown(level, 0.0)
 
@@ -195,7 +212,7 @@ class Resource:
             moved = kalman.update_censored(moved, innovation=innovation, h=busy, r=variance, side="at_least")
         else:
             moved = kalman.update(moved, innovation=innovation, h=busy, r=variance)
-        return kalman.Belief(self._hold_to_range(moved.mean), moved.variance)
+        return kalman.Belief(self._facts.held_to_range(moved.mean), moved.variance)
 
     def _settle(self, level: float, shown: float, *, held: bool) -> None:
         if self._cost is None:
@@ -209,19 +226,14 @@ class Resource:
             noise=math.sqrt(self._facts.reading_variance),
         )
         if believed is not None:
-            self._cost = kalman.Belief(self._hold_to_range(believed.mean), believed.variance)
+            self._cost = kalman.Belief(self._facts.held_to_range(believed.mean), believed.variance)
             self._own = self._cost
 
     def _unknown(self, level: float, shown: float) -> kalman.Belief:
-        facts = self._facts
         empty = level if shown < self._constants.few_pods else self._floor()
-        # c0 = (ceiling S - Y) / cores, sd 0.7 c0
-        cost = self._hold_to_range((facts.ceiling * facts.scale - empty) / facts.cores)
+        # c0, sd 0.7 c0
+        cost = self._facts.unknown_cost(empty)
         return kalman.Belief(cost, (self._constants.unknown_sd * cost) ** 2)
-
-    def _hold_to_range(self, cost: float) -> float:
-        # c >= S / Pod limit: less could never fill the node. c <= S: more than a full node cannot be read.
-        return min(max(cost, self._facts.least_cost), self._facts.scale)
 
     def _floor(self) -> float:
         return 0.0 if self._baseline is None else self._baseline.mean

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, field
 
 from carico_core.numerics import arrays
-from carico_core.numerics.estimators import base, counts, resource, start_lag
+from carico_core.numerics.estimators import admission, base, counts, resource, start_lag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,17 +30,11 @@ class VectorConstants:
 
 
 DEFAULT = VectorConstants()
-# A filtered count that is this close below a whole Pod is that Pod: the filter only ever approaches it.
-NEARLY_ONE_POD = 0.1
-# Dimensions that a Pod holds rather than uses at a rate.
-STOCKS = frozenset({"memory", "gpu_memory"})
 # The count stands still when it has not changed for as long as the filters need (fast gain .2 at 10 Hz: e^-4 left
 # after 2 s), and telemetry shows it to within a tenth of a Pod or 2 %.
 SETTLED_S = 2.0
 SETTLED_PODS = 0.1
 SETTLED_SHARE = 0.02
-# Pods by which the count may run ahead of what telemetry shows before the estimate counts as predicted.
-AHEAD_PODS = 0.5
 
 
 class Vector:
@@ -95,13 +89,27 @@ class Vector:
             for model, usage, count, end in zip(self._resources, usages, shown, full, strict=True)
         ]
         limit = self._limit(observation.peak_pods_per_core)
-        capacity, spread, index = self._admit(views, pods, limit, closed=self._guarded(usages))
+        found = admission.fit(
+            self._config,
+            [view.headroom for view in views],
+            [view.cost_plus for view in views],
+            pods=pods,
+            most_pods=limit,
+            closed=admission.is_guarded(self._config, usages),
+        )
+        tightest = views[found.tightest]
+        # To first order: sd(H / c+)^2 = (sd_H^2 + (H / c+)^2 sd_c^2) / c+^2
+        spread = math.hypot(tightest.noise, found.room * tightest.cost[1]) / tightest.cost_plus
         dims = self._config.dims
         return base.CapacityEstimate(
-            capacity=capacity,
-            capacity_sd=spread,
-            bottleneck=None if index is None else dims[index],
-            mode=self._mode(full, pods - shown[0]),
+            capacity=found.capacity,
+            capacity_sd=min(spread, self._config.capacity_cap),
+            bottleneck=None if found.bottleneck is None else dims[found.bottleneck],
+            mode=admission.mode(
+                full=any(full),
+                measured=any(model.measured for model in self._resources),
+                ahead_pods=pods - shown[0],
+            ),
             baseline={dim: model.baseline_spread for dim, model in zip(dims, self._resources, strict=True)},
             cost={dim: view.cost for dim, view in zip(dims, views, strict=True)},
             filtered_pods=shown[0],
@@ -132,46 +140,16 @@ class Vector:
             model.shows_little(usage, shown=count, full=end)
             for model, usage, count, end in zip(self._resources, usages, shown, full, strict=True)
         ]
-        flows = all(low for dim, low in zip(self._config.dims, little, strict=True) if dim not in STOCKS)
-        return [all(little) if dim in STOCKS else flows for dim in self._config.dims]
+        flows = all(low for dim, low in zip(self._config.dims, little, strict=True) if dim not in admission.STOCKS)
+        return [all(little) if dim in admission.STOCKS else flows for dim in self._config.dims]
 
     def _limit(self, peak_pods_per_core: float) -> int:
-        cores = self._config.cores
-        peak = peak_pods_per_core if math.isfinite(peak_pods_per_core) else 0.0
-        # n + new <= max(cores / 1.7, 2 x (largest filtered count per core seen in the cluster) x cores)
-        most = max(
-            cores / self._constants.unknown_per_core,
-            self._constants.growth * max(peak * cores, self._peak_pods),
+        return admission.limit(
+            self._config,
+            peak_pods=max(admission.cluster_peak_pods(self._config, peak_pods_per_core), self._peak_pods),
+            growth=self._constants.growth,
+            unknown_per_core=self._constants.unknown_per_core,
         )
-        return max(1, math.floor(min(most + NEARLY_ONE_POD, float(self._config.pod_limit))))
-
-    def _admit(
-        self, views: list[resource.View], pods: float, limit: int, *, closed: bool
-    ) -> tuple[float, float, int | None]:
-        # capacity = min_i H_i / c+_i, at most limit - n
-        rooms = [max(0.0, view.headroom) / view.cost_plus for view in views]
-        index: int | None = min(range(len(rooms)), key=rooms.__getitem__)
-        tightest = views[index if index is not None else 0]
-        capacity = min(rooms)
-        # To first order: sd(H / c+)^2 = (sd_H^2 + (H / c+)^2 sd_c^2) / c+^2
-        spread = math.hypot(tightest.noise, capacity * tightest.cost[1]) / tightest.cost_plus
-        if pods == 0.0 and not closed and capacity < 1.0:
-            # An empty node takes one, or work larger than every node would wait for ever.
-            capacity = 1.0
-        most = max(0.0, min(limit - pods, self._config.capacity_cap))
-        if capacity > most:
-            capacity, index = most, None
-        return capacity, min(spread, self._config.capacity_cap), index
-
-    def _guarded(self, usages: list[float]) -> bool:
-        return any(usage >= guard for usage, guard in zip(usages, self._config.guard.tolist(), strict=True))
-
-    def _mode(self, full: list[bool], ahead: float) -> base.Mode:
-        if any(full):
-            return "saturated"
-        if not any(model.measured for model in self._resources):
-            return "warming"
-        return "predicted" if abs(ahead) > AHEAD_PODS else "measured"
 
     def _evidence(self) -> dict[str, dict[str, base.Evidence]] | None:
         own = {

@@ -1,0 +1,78 @@
+"""What `vector` and `footprint` share once costs are known: how many Pods fit, and what an unmeasured load may be."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from carico_core.numerics.estimators import base
+
+# Dimensions that a Pod holds rather than uses at a rate.
+STOCKS = frozenset({"memory", "gpu_memory"})
+# A filtered count that is this close below a whole Pod is that Pod: the filter only ever approaches it.
+NEARLY_ONE_POD = 0.1
+# Pods by which the count may run ahead of what telemetry shows before the estimate counts as predicted.
+AHEAD_PODS = 0.5
+
+
+class Fit(NamedTuple):
+    """How many Pods fit. `bottleneck`: the dimension that says so, None where a limit does; `tightest`: the scarcest
+    one in any case, and `room` the Pods that fit by it alone.
+    """
+
+    capacity: float
+    bottleneck: int | None
+    tightest: int
+    room: float
+
+
+def limit(config: base.EstimatorConfig, *, peak_pods: float, growth: float, unknown_per_core: float) -> int:
+    """Most Pods for now: an unmeasured load may only grow by a factor (0: without bound), and never past the Pod limit.
+
+    peak_pods: the largest filtered count that this node, or by its cores the cluster, has carried.
+    """
+    most = float(config.pod_limit)
+    if growth > 0.0:
+        # n + new <= max(cores / 1.7, 2 x (largest filtered count per core seen in the cluster) x cores)
+        most = min(most, max(config.cores / unknown_per_core, growth * peak_pods) + NEARLY_ONE_POD)
+    return max(1, math.floor(most))
+
+
+def cluster_peak_pods(config: base.EstimatorConfig, peak_pods_per_core: float) -> float:
+    """The cluster's largest count per core as Pods of this node; 0 where it is not known."""
+    return peak_pods_per_core * config.cores if math.isfinite(peak_pods_per_core) else 0.0
+
+
+def fit(
+    config: base.EstimatorConfig,
+    headroom: Sequence[float],
+    cost_plus: Sequence[float],
+    *,
+    pods: float,
+    most_pods: int,
+    closed: bool,
+) -> Fit:
+    """capacity = min_i H_i / c+_i, at most `most_pods` beside the present ones; `closed`: a usage is at its guard."""
+    rooms = [max(0.0, room) / cost for room, cost in zip(headroom, cost_plus, strict=True)]
+    tightest = min(range(len(rooms)), key=rooms.__getitem__)
+    room = capacity = rooms[tightest]
+    if pods == 0.0 and not closed and capacity < 1.0:
+        # An empty node takes one, or work larger than every node would wait for ever.
+        capacity = 1.0
+    most = max(0.0, min(most_pods - pods, config.capacity_cap))
+    if capacity > most:
+        return Fit(most, None, tightest, room)
+    return Fit(capacity, tightest, tightest, room)
+
+
+def is_guarded(config: base.EstimatorConfig, usages: Sequence[float]) -> bool:
+    """Whether some usage is so high that the node takes nothing at all."""
+    return any(usage >= guard for usage, guard in zip(usages, config.guard.tolist(), strict=True))
+
+
+def mode(*, full: bool, measured: bool, ahead_pods: float) -> base.Mode:
+    """Which equation made an estimate. full: a reading may have ended short of the truth; ahead_pods: not shown yet."""
+    if full:
+        return "saturated"
+    if not measured:
+        return "warming"
+    return "predicted" if abs(ahead_pods) > AHEAD_PODS else "measured"
