@@ -97,7 +97,7 @@ class World:
 
     def start_engine(self, one: engine.Engine) -> list[asyncio.Task[None]]:
         """Runs the parts of an engine."""
-        works = [one.follow_pods(), one.follow_nodes(), one.decide_forever(), one.report_forever()]
+        works = [*one.mirrors.works().values(), one.decide_forever(), one.report_forever()]
         tasks = [asyncio.create_task(work) for work in works]
         self._tasks += tasks
         return tasks

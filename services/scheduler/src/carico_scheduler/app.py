@@ -90,8 +90,7 @@ class Scheduler:
         self._bus = bus
         self.engine.beat_s = self._clock.monotonic_s()
         works: dict[str, Awaitable[object]] = {
-            "pods": self.engine.follow_pods(),
-            "nodes": self.engine.follow_nodes(),
+            **self.engine.mirrors.works(),
             "advertisements": self._listen(bus),
             "decisions": self.engine.decide_forever(),
             "reports": self.engine.report_forever(),

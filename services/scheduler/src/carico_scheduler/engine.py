@@ -8,32 +8,24 @@ import asyncio
 import contextlib
 import dataclasses
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from carico_core.domain import decision
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube as kubes
 from carico_core.runtime import kube_actions, logs
-from carico_core.wire import kubernetes
 from carico_scheduler import binder as binders
 from carico_scheduler import cycle as cycles
-from carico_scheduler import decisions, events, explain, instruments, intake, reporter, snapshot, state
+from carico_scheduler import decisions, events, explain, instruments, intake, mirrors, reporter, snapshot, state
 from carico_scheduler import policy as policies
 from carico_scheduler import queue as queues
 
-PODS = "/api/v1/pods"
-NODES = "/api/v1/nodes"
 REPORT_EVERY_S = 0.5
 # The decision loop turns at least this often, idle or not, so that its heartbeat shows that it lives.
 BEAT_S = 1.0
 
 
-class Kube(kube_actions.Api, Protocol):
+class Kube(kube_actions.Api, mirrors.Kube, Protocol):
     """What is needed of the Kubernetes API."""
-
-    def mirror(self, path: str, *, params: Mapping[str, str] | None = None) -> AsyncGenerator[kubes.MirrorEvent, None]:
-        """List and watch for ever."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +45,7 @@ class Parts:
 
 
 class Engine:
-    """One scheduler: `follow_pods`, `follow_nodes`, `decide_forever` and `report_forever` run side by side."""
+    """One scheduler: the works of `mirrors`, `decide_forever` and `report_forever` run side by side."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -78,9 +70,15 @@ class Engine:
         )
         self._facts: dict[str, decisions.Facts] = {}
         self._wake = asyncio.Event()
-        # What each mirror lacks; empty: decisions may be made.
-        self.away: dict[str, str] = {PODS: "Pods not listed yet", NODES: "Nodes not listed yet"}
+        self.mirrors = mirrors.Mirrors(
+            parts.kube, into=self.state, clock=parts.clock, metrics=parts.metrics, wake=self._wake.set
+        )
         self.beat_s = parts.clock.monotonic_s()
+
+    @property
+    def away(self) -> dict[str, str]:
+        """What is lacking of the API; empty: decisions may be made."""
+        return self.mirrors.away
 
     def on_advertisement(self, subject: str, payload: bytes) -> None:
         """Takes in a message from the bus; nothing is decoded before the next cycle."""
@@ -95,35 +93,6 @@ class Engine:
             if heard is not None:
                 self.state.put_advertisement(heard, now_s)
         self._wake.set()
-
-    async def follow_pods(self) -> None:
-        """Never; keeps the state in step with the API's Pods."""
-        parse = self._parser("pod", kubernetes.parse_pod)
-        async with contextlib.aclosing(self._parts.kube.mirror(PODS)) as mirror:
-            async for event in mirror:
-                now_s = self._clock.monotonic_s()
-                match event:
-                    case kubes.Listed():
-                        self.state.put_pods(filter(None, map(parse, event.objects)), now_s)
-                    case kubes.Changed(type="DELETED"):
-                        self.state.remove_pod(str(event.object["metadata"].get("uid", "")))
-                    case kubes.Changed() if (pod := parse(event.object)) is not None:
-                        self.state.put_pod(pod, now_s)
-                self._note(PODS, event)
-
-    async def follow_nodes(self) -> None:
-        """Never; keeps the state in step with the API's Nodes."""
-        parse = self._parser("node", kubernetes.parse_node)
-        async with contextlib.aclosing(self._parts.kube.mirror(NODES)) as mirror:
-            async for event in mirror:
-                match event:
-                    case kubes.Listed():
-                        self.state.put_nodes(filter(None, map(parse, event.objects)))
-                    case kubes.Changed(type="DELETED"):
-                        self.state.remove_node(str(event.object["metadata"].get("name", "")))
-                    case kubes.Changed() if (node := parse(event.object)) is not None:
-                        self.state.put_node(node)
-                self._note(NODES, event)
 
     async def decide_forever(self) -> None:
         """Never; decides whenever something has happened. Raises where a bind's outcome could not be dealt with."""
@@ -257,30 +226,6 @@ class Engine:
         if claim is None:
             return binders.Fate.GONE
         return binders.Fate.BOUND if claim.node == result.node else binders.Fate.ELSEWHERE
-
-    def _note(self, path: str, event: kubes.MirrorEvent) -> None:
-        """Notes whether the mirror of `path` can be relied on."""
-        match event:
-            case kubes.Listed():
-                if self.away.pop(path, None) is not None:
-                    self._line.info("listed", path=path, objects=len(event.objects))
-            case kubes.Away():
-                self.away[path] = f"the API does not answer: {event.error}"
-                self._line.warning("API away", path=path, error=str(event.error))
-        self._wake.set()
-
-    def _parser(self, kind: str, parse: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
-        """`parse`, with None for what cannot be read: one odd object must not stop the scheduler."""
-
-        def parse_or_none(obj: Mapping[str, Any]) -> Any:
-            try:
-                return parse(obj)
-            except ValueError as error:
-                self._metrics.bad_objects.labels(kind).inc()
-                self._drop_line.warning((kind, str(error)), "object cannot be read", kind=kind, error=str(error))
-                return None
-
-        return parse_or_none
 
     def _on_drop(self, subject: str, reason: str, detail: str) -> None:
         self._metrics.drops.labels(reason).inc()
