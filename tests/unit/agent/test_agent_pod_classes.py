@@ -1,9 +1,10 @@
 """Classes of Pods from the API: as they become known, through its absence, and with odd objects in between."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
-from carico_agent.churn import classes
+from carico_agent.churn import classes, ledger, workloads
 from carico_core.domain import messages
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import memory_kube
@@ -49,3 +50,45 @@ async def test_the_classes_of_a_nodes_pods_follow_the_api() -> None:
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_what_belongs_to_the_node_is_no_workload() -> None:
+    kube = memory_kube.MemoryKube(clock=clocks.SystemClock())
+    owner = {"kind": "DaemonSet", "name": "proxy", "uid": "1", "controller": True, "apiVersion": "apps/v1"}
+    proxy = create(kube, "proxy", ownerReferences=[owner])
+    create(kube, "etcd", annotations={"kubernetes.io/config.mirror": "d1", "kubernetes.io/config.hash": "d1"})
+    web = create(kube, "web", labels={"app.kubernetes.io/name": "web"})
+
+    async def connect() -> memory_kube.MemoryKube:
+        return kube
+
+    watch = classes.PodClasses("node-0", connect=connect)
+    told_of = ledger.Ledger()
+    for uid in (proxy, "d1", web, "not-at-the-api"):
+        told_of.started(uid, 0.0)
+    told_of.ended(web, 1.0)
+    pods = workloads.Workloads(pods=Now(told_of), classes=watch)
+    assert pods.current().running == {proxy, "d1", "not-at-the-api"}
+    running = asyncio.create_task(watch.run())
+    try:
+        await told(watch, web, "app/default/web")
+        assert pods.current().running == {"not-at-the-api"}
+        assert list(pods.current().ended) == [web]
+    finally:
+        running.cancel()
+
+
+class Now:
+    """Pod events of a ledger that the test keeps."""
+
+    def __init__(self, kept: ledger.Ledger) -> None:
+        self._ledger = kept
+
+    def current(self) -> ledger.PodSet:
+        return self._ledger.current(2.0)
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        self._ledger.on_change(callback)
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()

@@ -51,10 +51,14 @@ class TellsEvents(Protocol):
 
 
 class PodClasses(Protocol):
-    """Which class each Pod is of."""
+    """Which class each Pod is of, and which are no workload."""
 
     def of(self, uid: str) -> str:
         """The class of a Pod; the general one where it is not known."""
+        ...
+
+    def is_baseline(self, uid: str) -> bool:
+        """True for a Pod that belongs to the node, such as a DaemonSet's; False where it is not known."""
         ...
 
     def on_change(self, callback: Callable[[], None]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 import orjson
 
 from carico_agent import app, no_pods, outlets, ports, recording, sampler, settings
+from carico_agent.churn import workloads
 from carico_agent.telemetry import cgroup_tree, panel, port, sources
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
@@ -81,7 +82,7 @@ class Service:
             app.Parts(
                 settings=self._chosen,
                 panel=found,
-                pods=pods,
+                pods=pods if classes is None else workloads.Workloads(pods=pods, classes=classes),
                 classes=classes,
                 clock=self._clock,
                 metrics=self._metrics,

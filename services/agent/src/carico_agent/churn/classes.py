@@ -1,53 +1,47 @@
-"""The class of each Pod on this node, as the Kubernetes API shows its owner: for the other adapters, which see UIDs.
+"""What each Pod on this node is, as the Kubernetes API shows its owner: for the other adapters, which see UIDs.
 
 A Pod is bound half a second before its container starts, so that its class is known by then; one that is not yet
 known counts as of the general class, and moves to its own as soon as it is told.
 """
 
-import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from carico_agent import settings
+from carico_agent.churn import node_pods
 from carico_core.domain import messages, pod_class
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, logs
 from carico_core.wire import kubernetes
 
-PODS = "/api/v1/pods"
-
-
-class Api(Protocol):
-    """What is needed of a client."""
-
-    def mirror(self, path: str, *, params: Mapping[str, str] | None = None) -> AsyncGenerator[kube.MirrorEvent, None]:
-        """List and watch for ever."""
-        ...
-
-    async def close(self) -> None:
-        """Nothing; it is not used any more."""
-        ...
+# Of a mirror Pod: the UID that the runtime knows the static Pod by.
+# https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-hash
+STATIC_UID_ANNOTATION = "kubernetes.io/config.hash"
 
 
 def open_classes(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "PodClasses":
     """The classes of the Pods bound to the agent's Node."""
-    wanted = kube.KubeSettings(kubeconfig=chosen.kubeconfig, context=chosen.kube_context)
-    return PodClasses(chosen.node, connect=lambda: kube.connect(wanted, clock=clock, user_agent=settings.PROGRAM))
+    return PodClasses(chosen.node, connect=node_pods.connector(chosen, clock=clock))
 
 
 class PodClasses:
     """See `carico_agent.ports.PodClasses`."""
 
-    def __init__(self, node: str, *, connect: Callable[[], Awaitable[Api]]) -> None:
+    def __init__(self, node: str, *, connect: node_pods.Connect) -> None:
         self._node = node
         self._connect = connect
-        self._classes: dict[str, str] = {}
+        # None for a Pod that is baseline, and no workload.
+        self._classes: dict[str, str | None] = {}
         self._callbacks: list[Callable[[], None]] = []
         self._log = logs.get("classes")
 
     def of(self, uid: str) -> str:
         """The class of a Pod; the general one where the API has not told."""
-        return self._classes.get(uid, messages.ANY_CLASS)
+        return self._classes.get(uid) or messages.ANY_CLASS
+
+    def is_baseline(self, uid: str) -> bool:
+        """True where the API shows a static Pod, or one of a DaemonSet."""
+        return uid in self._classes and self._classes[uid] is None
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """`callback` is called in the loop's thread after each Pod whose class becomes known."""
@@ -55,14 +49,7 @@ class PodClasses:
 
     async def run(self) -> None:
         """Never returns; keeps the classes up to date, as they were while the API is away. Raises `KubeconfigError`."""
-        api = await self._connect()
-        try:
-            pods = api.mirror(PODS, params={"fieldSelector": f"spec.nodeName={self._node}"})
-            async with contextlib.aclosing(pods) as events:
-                async for event in events:
-                    self._take(event)
-        finally:
-            await api.close()
+        await node_pods.follow(self._node, self._connect, self._take)
 
     def _take(self, event: kube.MirrorEvent) -> None:
         match event:
@@ -72,21 +59,28 @@ class PodClasses:
                 if self._classes != known:
                     self._tell()
             case kube.Changed(type="DELETED", object=pod):
-                self._classes.pop(str(pod["metadata"].get("uid", "")), None)
+                self._classes.pop(_uid_on_node(pod), None)
             case kube.Changed(object=pod):
                 found = self._read(pod)
                 if found is not None and self._classes.get(found[0]) != found[1]:
                     self._classes[found[0]] = found[1]
                     self._tell()
 
-    def _read(self, pod: dict[str, Any]) -> tuple[str, str] | None:
+    def _read(self, pod: dict[str, Any]) -> tuple[str, str | None] | None:
         try:
             found = kubernetes.parse_pod(pod)
         except ValueError as error:
             self._log.warning("a Pod of the API cannot be read", why=str(error))
             return None
-        return found.uid, pod_class.class_of(found)
+        return _uid_on_node(pod), None if found.is_baseline else pod_class.class_of(found)
 
     def _tell(self) -> None:
         for callback in self._callbacks:
             callback()
+
+
+def _uid_on_node(pod: dict[str, Any]) -> str:
+    """The UID that the runtime of the node knows the Pod by."""
+    metadata = pod["metadata"]
+    annotations = metadata.get("annotations") or {}
+    return str(annotations.get(STATIC_UID_ANNOTATION) or metadata.get("uid", ""))

@@ -5,43 +5,25 @@ kubelet has said so, after the runtime's own spikes. The API does not say when a
 an exit ends 300 ms after it. Pods that had ended before the agent started are not news, and are left out.
 """
 
-import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from carico_agent import settings
-from carico_agent.churn import ledger
+from carico_agent.churn import ledger, node_pods
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, logs
 from carico_core.wire import kubernetes_status
 
-PODS = "/api/v1/pods"
-
-
-class Api(Protocol):
-    """What the adapter needs of a client."""
-
-    def mirror(self, path: str, *, params: Mapping[str, str] | None = None) -> AsyncGenerator[kube.MirrorEvent, None]:
-        """List and watch for ever."""
-        ...
-
-    async def close(self) -> None:
-        """Nothing; it is not used any more."""
-        ...
-
 
 def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "KubernetesPods":
     """The adapter for these settings: the Pods bound to the agent's Node."""
-    wanted = kube.KubeSettings(kubeconfig=chosen.kubeconfig, context=chosen.kube_context)
-    return KubernetesPods(
-        chosen.node, clock=clock, connect=lambda: kube.connect(wanted, clock=clock, user_agent=settings.PROGRAM)
-    )
+    return KubernetesPods(chosen.node, clock=clock, connect=node_pods.connector(chosen, clock=clock))
 
 
 class KubernetesPods:
     """See `carico_agent.ports.PodEvents`."""
 
-    def __init__(self, node: str, *, clock: clocks.Clock, connect: Callable[[], Awaitable[Api]]) -> None:
+    def __init__(self, node: str, *, clock: clocks.Clock, connect: node_pods.Connect) -> None:
         self._node = node
         self._clock = clock
         self._connect = connect
@@ -65,14 +47,7 @@ class KubernetesPods:
 
     async def run(self) -> None:
         """Never returns; keeps `current` up to date. Raises `KubeconfigError`."""
-        api = await self._connect()
-        try:
-            pods = api.mirror(PODS, params={"fieldSelector": f"spec.nodeName={self._node}"})
-            async with contextlib.aclosing(pods) as events:
-                async for event in events:
-                    self._take(event)
-        finally:
-            await api.close()
+        await node_pods.follow(self._node, self._connect, self._take)
 
     def _take(self, event: kube.MirrorEvent) -> None:
         match event:
