@@ -1,32 +1,55 @@
 """The `carico` command: a local cluster in one word, and what one does with it."""
 
 import asyncio
+import importlib
 import sys
 
 import click
 
-from carico_cli import demo, env, evaluate, lifecycle, logs, record, replay, settings, status, submit
+from carico_cli import settings
 from carico_core.domain import errors
 from carico_core.runtime import logs as log_setup
 
 EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
 PROGRAM = "carico"
+# In the order of the help; where each is.
+COMMANDS = {
+    "demo": "demo:command",
+    "up": "lifecycle:up",
+    "status": "status:command",
+    "submit": "submit:command",
+    "logs": "logs:command",
+    "env": "env:command",
+    "record": "record:command",
+    "replay": "replay:command",
+    "evaluate": "evaluate:command",
+    "down": "lifecycle:down",
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class Commands(click.Group):
+    """Commands that are imported when they are asked for: `carico env` need not wait for what `evaluate` runs on."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name].split(":")
+        command: click.Command = getattr(importlib.import_module(f"carico_cli.{module}"), attribute)
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="carico-cli", prog_name=PROGRAM)
 @click.pass_context
 def cli(context: click.Context) -> None:
     """CARICO on this machine: a cluster that schedules by learned capacity, on Pods that really run."""
     context.obj = settings.read(is_terminal=sys.stdout.isatty())
-
-
-for command in (
-    demo.command, lifecycle.up, status.command, submit.command, logs.command, env.command,
-    record.command, replay.command, evaluate.command, lifecycle.down,
-):  # fmt: skip
-    cli.add_command(command)
 
 
 def run() -> int:
