@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from carico_agent.replay import author_log, trace
+from carico_core.numerics import signal
+from carico_core.numerics.estimators import base
 
 Array = npt.NDArray[np.float64]
 NUMBER = author_log.NUMBER
@@ -129,3 +131,19 @@ def evaluate(u: Array, sigma: Array, y: Array, pods: int, dual: PlainDual) -> It
     yield f"(calc-signal) signal = {level:.4f}\n"
     yield f"(capacity) podCount = {pods:.6f}\n"
     yield f"(two-kalman-1d) capacity: {dual.baseline:.6f} cost: {dual.cost:.6f}\n"
+
+
+def observe(evaluation: Evaluation) -> base.Observation:
+    """What an estimator was shown at this evaluation."""
+    level, _ = signal.capacity_signal(
+        evaluation.usage, evaluation.direction, ceiling=np.ones(2), guard=np.full(2, signal.LOGGED_GUARD), cap=1e3
+    )
+    return base.Observation(
+        dt_s=1.0,
+        y=evaluation.usage,
+        gains=np.ones(2),
+        pods=evaluation.pods or 0,
+        signal=level,
+        direction=evaluation.direction,
+        churning=evaluation.pods is None,
+    )

@@ -121,21 +121,6 @@ def test_the_trace_signal_is_the_logged_one(log: agent_log.AgentLog) -> None:
         assert level == pytest.approx(evaluation.level, abs=5e-5)
 
 
-def observe(evaluation: agent_log.Evaluation) -> base.Observation:
-    level, _ = signal.capacity_signal(
-        evaluation.usage, evaluation.direction, ceiling=np.ones(2), guard=np.full(2, signal.LOGGED_GUARD), cap=1e3
-    )
-    return base.Observation(
-        dt_s=1.0,
-        y=evaluation.usage,
-        gains=np.ones(2),
-        pods=evaluation.pods or 0,
-        signal=level,
-        direction=evaluation.direction,
-        churning=evaluation.pods is None,
-    )
-
-
 def replay_dual(log: agent_log.AgentLog, constants: dual.DualConstants) -> tuple[float, float, int]:
     """RMS error of baseline and cost, and the number of compared updates."""
     dims = ("cpu", "memory")
@@ -152,7 +137,7 @@ def replay_dual(log: agent_log.AgentLog, constants: dual.DualConstants) -> tuple
     )
     errors = []
     for evaluation in log.evaluations:
-        estimate = estimator.update(observe(evaluation))
+        estimate = estimator.update(agent_log.observe(evaluation))
         if evaluation.baseline is not None and evaluation.cost is not None:
             errors.append(
                 (

@@ -3,13 +3,12 @@
 import functools
 import json
 import pathlib
-import sys
 
 import pytest
 
-from carico_cli import main
 from carico_core.numerics.estimators import registry
 from tests.golden import agent_log
+from tests.tools import carico_cli
 
 RECORDED = ("two-filter-comparison", "one-filter-comparison")
 GENERATED = "generated"
@@ -32,17 +31,10 @@ def log(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def carico(monkeypatch: pytest.MonkeyPatch, *argv: object) -> int | str | None:
-    monkeypatch.setattr(sys, "argv", ["carico", *map(str, argv)])
-    with pytest.raises(SystemExit) as ended:
-        main.main()
-    return ended.value.code
-
-
 def test_dual_with_the_logged_constants_gives_the_logged_run(
     log: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert carico(monkeypatch, "replay", log, "--estimator", "dual", "--constants", "logged", "--json") == 0
+    assert carico_cli.run(monkeypatch, "replay", log, "--estimator", "dual", "--constants", "logged", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     # The requirement is .01; the logged run comes out to the log's own decimals.
     assert found["rms"]["baseline"] < 1e-6
@@ -57,7 +49,7 @@ def test_dual_with_the_logged_constants_gives_the_logged_run(
 def test_the_logged_constants_are_what_makes_it_come_out(
     log: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert carico(monkeypatch, "replay", log, "--estimator", "dual", "--json") == 0
+    assert carico_cli.run(monkeypatch, "replay", log, "--estimator", "dual", "--json") == 0
     assert json.loads(capsys.readouterr().out)["rms"]["cost"] > 0.05
 
 
@@ -67,7 +59,7 @@ def test_the_logged_constants_are_what_makes_it_come_out(
 def test_every_estimator_runs_on_a_log_from_samples_and_from_evaluations(
     log: pathlib.Path, estimator: str, inputs: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert carico(monkeypatch, "replay", log, "--estimator", estimator, "--inputs", inputs, "--json") == 0
+    assert carico_cli.run(monkeypatch, "replay", log, "--estimator", estimator, "--inputs", inputs, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["inputs"] == inputs
     assert found["updates"] >= 190
@@ -79,7 +71,7 @@ def test_from_samples_dual_comes_near_the_logged_run(
     log: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = ("replay", log, "--estimator", "dual", "--constants", "logged", "--inputs", "samples", "--json")
-    assert carico(monkeypatch, *argv) == 0
+    assert carico_cli.run(monkeypatch, *argv) == 0
     found = json.loads(capsys.readouterr().out)
     # Another filter, other moments and other Pod counts than the author's: alike, not equal.
     assert found["rms"]["baseline"] < 0.15
@@ -101,7 +93,7 @@ def test_logs_of_other_builds_are_read(
     path = agent_log.shared_data() / folder / f"{name}.txt"
     if not path.is_file():
         pytest.skip("the dissertation's recorded logs are absent (CARICO_SHARED_DATA)")
-    assert carico(monkeypatch, "replay", path, "--estimator", "dual", "--json") == 0
+    assert carico_cli.run(monkeypatch, "replay", path, "--estimator", "dual", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["inputs"] == inputs
     assert found["most_pods"] >= 1
@@ -113,7 +105,7 @@ def test_a_log_of_a_build_without_utilisation_is_refused_in_one_line(
     path = agent_log.shared_data() / "pressure-metrics" / "pressure-churn.txt"
     if not path.is_file():
         pytest.skip("the dissertation's recorded logs are absent (CARICO_SHARED_DATA)")
-    assert carico(monkeypatch, "replay", path) == 2
+    assert carico_cli.run(monkeypatch, "replay", path) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "pressure-churn.txt, line 4: got '(metrics) cpu some: " in said

@@ -63,27 +63,12 @@ def config() -> base.EstimatorConfig:
     )
 
 
-def observe(evaluation: agent_log.Evaluation) -> base.Observation:
-    level, _ = signal.capacity_signal(
-        evaluation.usage, evaluation.direction, ceiling=np.ones(2), guard=np.full(2, signal.LOGGED_GUARD), cap=1e3
-    )
-    return base.Observation(
-        dt_s=1.0,
-        y=evaluation.usage,
-        gains=np.ones(2),
-        pods=evaluation.pods or 0,
-        signal=level,
-        direction=evaluation.direction,
-        churning=evaluation.pods is None,
-    )
-
-
 def costs(lines: list[str], constants: delta.DeltaConstants) -> list[float]:
     """The cost after each update outside churn."""
     estimator = delta.Delta(config(), constants)
     replayed = []
     for evaluation in agent_log.parse(iter(lines)).evaluations:
-        estimate = estimator.update(observe(evaluation))
+        estimate = estimator.update(agent_log.observe(evaluation))
         if evaluation.pods is not None:
             replayed.append(estimate.cost[base.SIGNAL][0])
     return replayed
@@ -207,7 +192,7 @@ def fit(name: str, estimator: base.Estimator) -> tuple[float, float, float]:
     """(baseline, cost at the end, RMS of what one-step predictions missed while Pods ran and the node was not full)."""
     missed = []
     for evaluation in agent_log.parse(iter(recorded(name))).evaluations:
-        seen = observe(evaluation)
+        seen = agent_log.observe(evaluation)
         before = estimator.estimate(seen)
         if evaluation.pods and seen.signal > 0:
             expected = before.baseline[base.SIGNAL][0] - before.cost[base.SIGNAL][0] * evaluation.pods
@@ -218,7 +203,9 @@ def fit(name: str, estimator: base.Estimator) -> tuple[float, float, float]:
 
 def least_squares(name: str) -> tuple[float, float]:
     """(baseline, cost) of the whole log at once, over the readings above 0."""
-    found = [observe(one) for one in agent_log.parse(iter(recorded(name))).evaluations if one.pods is not None]
+    found = [
+        agent_log.observe(one) for one in agent_log.parse(iter(recorded(name))).evaluations if one.pods is not None
+    ]
     rows = [(1.0, -one.pods) for one in found if one.signal > 0]
     values = [one.signal for one in found if one.signal > 0]
     baseline, cost = np.linalg.lstsq(np.array(rows), np.array(values), rcond=None)[0]

@@ -1,14 +1,14 @@
 """`carico replay` and `carico record` as commands: the table, pictures, and one line for what cannot be done."""
 
+import functools
 import json
 import pathlib
-import sys
 from collections.abc import Callable
 
 import pytest
 
 from carico_agent.replay import reading
-from carico_cli import main
+from tests.tools import carico_cli
 
 LINE = "2025/05/21 21:26:{:09.6f} (metrics) cpu utilisation: 0.{:06d} cpu pressure: 0.070000 mem utilisation 0.050000\n"
 Carico = Callable[..., int]
@@ -16,14 +16,7 @@ Carico = Callable[..., int]
 
 @pytest.fixture
 def carico(monkeypatch: pytest.MonkeyPatch) -> Carico:
-    def run(*argv: object) -> int:
-        monkeypatch.setattr(sys, "argv", ["carico", *map(str, argv)])
-        with pytest.raises(SystemExit) as ended:
-            main.main()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code
-
-    return run
+    return functools.partial(carico_cli.run, monkeypatch)
 
 
 @pytest.fixture

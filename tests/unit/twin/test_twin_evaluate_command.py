@@ -1,5 +1,6 @@
 """`carico evaluate` as a command: files written, mistakes in one line, Ctrl-C at once and without a trace."""
 
+import functools
 import json
 import os
 import pathlib
@@ -11,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from carico_cli import main
+from tests.tools import carico_cli
 
 Carico = Callable[..., int]
 PLAN = '[[nodes]]\ncount = 2\n[[jobs]]\nwork = "pi"\npods = 6\n'
@@ -19,14 +20,7 @@ PLAN = '[[nodes]]\ncount = 2\n[[jobs]]\nwork = "pi"\npods = 6\n'
 
 @pytest.fixture
 def carico(monkeypatch: pytest.MonkeyPatch) -> Carico:
-    def run(*argv: object) -> int:
-        monkeypatch.setattr(sys, "argv", ["carico", *map(str, argv)])
-        with pytest.raises(SystemExit) as ended:
-            main.main()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code
-
-    return run
+    return functools.partial(carico_cli.run, monkeypatch)
 
 
 @pytest.fixture
