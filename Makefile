@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
+# Shipped with the package, since `carico up --control-plane real` installs Go by it where there is none.
+GO_LOCK := local/src/carico_local/binaries/go
 MEMBERS := libs/carico_core services/agent services/aggregator services/scheduler local twin cli
 
 # What each set was installed from; a changed lock or pyproject installs anew.
@@ -50,7 +52,8 @@ $(VENV)/.installed-dev: requirements/dev.txt $(VENV)/.installed-demo
 	@touch $@
 
 lock: ## write the hashed locks anew from requirements/*.in (needs uv)
-	@for set in demo dev go; do uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes requirements/$$set.in -o requirements/$$set.txt; done
+	@for set in demo dev; do uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes requirements/$$set.in -o requirements/$$set.txt; done
+	@uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes $(GO_LOCK).in -o $(GO_LOCK).txt
 
 clean: ## remove the environment and what runs left in the tree
 	@rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -116,7 +116,7 @@ class Containerd:
 
 @contextlib.contextmanager
 def started() -> Iterator[Containerd]:
-    """A containerd of the tests' own. Raises `binaries.Unavailable` where its packages cannot be had."""
+    """A containerd of the tests' own. Raises `EnvironmentUnfit` where its packages cannot be had."""
     commands = debian.unpacked(debian.CONTAINERD)
     stranger = SHIM_STATE.exists()
     # A unix socket's path is short: pytest's folders are too deep.

@@ -12,11 +12,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 from carico_agent import churn, ports
+from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import memory_kube
 from tests.conformance import containerd_real, containerd_stages, pod_stages
 from tests.contract.kubernetes import control_planes
-from tests.tools import binaries, debian
+from tests.tools import debian
 
 PATIENCE_S = 10.0
 # A Pod's exit is to reach the scheduler within 150 ms at p99; asserted at four times that.
@@ -38,7 +39,7 @@ def real_containerd() -> Iterator[containerd_real.Containerd]:
     try:
         with containerd_real.started() as real:
             yield real
-    except binaries.Unavailable as error:
+    except errors.EnvironmentUnfit as error:
         pytest.skip(f"containerd cannot be had here: {error}")
 
 

@@ -6,8 +6,11 @@ import shlex
 
 import pytest
 
+from carico_core.domain import errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import settings
+from carico_local.binaries import tools
 from tests.e2e import carico_command
-from tests.tools import binaries
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs/nats.md"
 # What a command's output must hold, by a word of the command.
@@ -45,9 +48,13 @@ def test_every_command_of_the_page_has_an_expectation() -> None:
 @pytest.mark.timeout(900)
 async def test_the_pages_commands_show_live_signals(tmp_path: pathlib.Path) -> None:
     try:
-        nats = await asyncio.to_thread(binaries.nats_cli)
-    except binaries.Unavailable as error:
+        environ = settings.environment()
+        found = await asyncio.to_thread(
+            tools.obtain, ["nats"], environ=environ, clock=clocks.SystemClock(), tell=lambda _: None
+        )
+    except errors.EnvironmentUnfit as error:
         pytest.skip(f"the nats CLI cannot be built here: {error}")
+    nats = shlex.quote(str(found["nats"].path))
     shell = carico_command.Shell(tmp_path)
     async with carico_command.cluster(shell, "docs-nats", "--nodes", "2"):
         job = ("submit", "pi", "--name", "docs-nats", "--pods", "4", "--seconds", "0.5", "--job", "hello", "--wait")
@@ -57,7 +64,7 @@ async def test_the_pages_commands_show_live_signals(tmp_path: pathlib.Path) -> N
         for command in commands():
             words = shlex.join(shlex.split(command)[1:])
             process = await asyncio.create_subprocess_shell(
-                f"{exports}\n{shlex.quote(str(nats))} {words}",
+                f"{exports}\n{nats} {words}",
                 stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=shell.environ,
             )  # fmt: skip
             async with asyncio.timeout(30):

@@ -6,7 +6,9 @@ import shutil
 import subprocess
 import tempfile
 
-from tests.tools import binaries
+from carico_core.domain import errors
+from carico_core.runtime import settings
+from carico_local.binaries import cache
 
 # What each package is wanted for.
 CONTAINERD = {
@@ -26,9 +28,9 @@ def allowed() -> str | None:
 def unpacked(packages: dict[str, tuple[str, ...]]) -> dict[str, pathlib.Path]:
     """The path of each command by its name, from the packages' newest versions; fetched once.
 
-    Raises `binaries.Unavailable` without apt, or where it knows no such package.
+    Raises `errors.EnvironmentUnfit` without apt, or where it knows no such package.
     """
-    root = binaries.cache_dir() / f"debian-{'-'.join(sorted(packages))}"
+    root = cache.directory(settings.environment()) / f"debian-{'-'.join(sorted(packages))}"
     if not root.exists():
         _unpack(tuple(packages), root)
     found = {}
@@ -36,14 +38,14 @@ def unpacked(packages: dict[str, tuple[str, ...]]) -> dict[str, pathlib.Path]:
         places = [root / folder / command for folder in ("usr/bin", "usr/sbin", "bin", "sbin")]
         path = next((place for place in places if place.exists()), None)
         if path is None:
-            raise binaries.Unavailable(f"no command {command} in {root}")
+            raise errors.EnvironmentUnfit(f"no command {command} in {root}")
         found[command] = path
     return found
 
 
 def _unpack(packages: tuple[str, ...], root: pathlib.Path) -> None:
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise binaries.Unavailable("this is no Debian: apt-get or dpkg-deb is missing")
+        raise errors.EnvironmentUnfit("this is no Debian: apt-get or dpkg-deb is missing")
     root.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root.parent) as made:
         folder = pathlib.Path(made)
@@ -54,11 +56,11 @@ def _unpack(packages: tuple[str, ...], root: pathlib.Path) -> None:
             _run(["apt-get", "--quiet", "update"], folder)
             failed = _run(fetch, folder)
             if failed is not None:
-                raise binaries.Unavailable(failed)
+                raise errors.EnvironmentUnfit(failed)
         for package in folder.glob("*.deb"):
             failed = _run(["dpkg-deb", "--extract", str(package), str(folder / "root")], folder)
             if failed is not None:
-                raise binaries.Unavailable(failed)
+                raise errors.EnvironmentUnfit(failed)
         (folder / "root").rename(root)
 
 

@@ -56,14 +56,17 @@ async def start(command: Command) -> Child:
             stderr=subprocess.STDOUT,
             env=dict(command.environ),
             cwd=command.directory,
-            preexec_fn=_end_with_parent(os.getpid()),
+            preexec_fn=end_with_parent(),
         )
     identity = identify(process.pid)
     # Gone already: its start time is unknown, and nothing can be mistaken for it.
     return Child(command=command, process=process, id=identity or ProcessId(pid=process.pid, start_ticks=-1))
 
 
-def _end_with_parent(parent_pid: int) -> Callable[[], None]:
+def end_with_parent() -> Callable[[], None]:
+    """What a child calls before its program: it gets SIGTERM when the thread that calls this ends, whatever ends it."""
+    parent_pid = os.getpid()
+
     def prepare() -> None:
         # SIGTERM and not SIGKILL, so that a node still clears its Pods and their cgroups away.
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,1 @@
+"""Command-line tools that Python's registry does not ship: found on this machine, else built from pinned modules."""

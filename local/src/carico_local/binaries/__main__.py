@@ -1,0 +1,33 @@
+"""`python -m carico_local.binaries [COMMAND...]`: finds or builds the commands, prints the path of each on stdout."""
+
+import argparse
+import sys
+
+from carico_core.domain import errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import settings
+from carico_local.binaries import catalog, progress, tools
+
+
+def main() -> int:
+    """Exit code: 0 done, 2 where a command cannot be had."""
+    parser = argparse.ArgumentParser(prog="python -m carico_local.binaries")
+    parser.add_argument("commands", nargs="*", metavar="COMMAND", help=f"all of {', '.join(catalog.TOOLS)} by default")
+    names = parser.parse_args().commands or list(catalog.TOOLS)
+    try:
+        found = tools.obtain(names, environ=settings.environment(), clock=clocks.SystemClock(), tell=_tell)
+    except errors.UserError as error:
+        print(f"carico-binaries: {error}", file=sys.stderr)
+        return 2
+    for name in names:
+        print(found[name].path)
+    return 0
+
+
+def _tell(told: progress.Progress) -> None:
+    if not told.passing:
+        print(told.text, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

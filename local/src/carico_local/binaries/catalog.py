@@ -1,0 +1,104 @@
+"""What can be built: which Go package each command is, and how its version gets into it.
+
+The modules beside this file pin every dependency (go.mod) with its content (go.sum). A wrapper module is needed
+because Go installs no module that has `replace` lines, as Kubernetes and etcd have
+(https://go.dev/ref/mod#go-install).
+"""
+
+import dataclasses
+import hashlib
+import pathlib
+import platform
+import re
+
+from carico_core.domain import errors
+
+MODULES = pathlib.Path(__file__).parent / "modules"
+# Part of what a cached build is known by: `-trimpath` keeps this machine's paths out of the binaries.
+BUILD_FLAGS = ("-trimpath", "-buildvcs=false", "-mod=readonly")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """A wrapper module: its folder, the requirement whose version its commands bear, and where that is written."""
+
+    folder: str
+    requires: str
+    stamps: tuple[str, ...] = ()
+
+    @property
+    def directory(self) -> pathlib.Path:
+        """Where go.mod and go.sum are."""
+        return MODULES / self.folder
+
+    @property
+    def version(self) -> str:
+        """The pinned version, without its "v"."""
+        text = (self.directory / "go.mod").read_text(encoding="utf-8")
+        found = re.search(rf"^(?:require)?\s*{re.escape(self.requires)} v(\S+)", text, re.MULTILINE)
+        assert found is not None, f"{self.folder}/go.mod requires {self.requires}"
+        return found[1]
+
+    @property
+    def ldflags(self) -> str:
+        """The linker's flags: no symbols, and the version where the program looks for it."""
+        version = self.version
+        major, minor, *_ = version.split(".")
+        stamps = (stamp.format(version=version, major=major, minor=minor) for stamp in self.stamps)
+        return " ".join(("-s -w", *(f"-X {stamp}" for stamp in stamps)))
+
+    @property
+    def key(self) -> str:
+        """What a build of the module is known by: everything that goes into it, but the version of Go."""
+        pinned = b"".join((self.directory / name).read_bytes() for name in ("go.mod", "go.sum"))
+        recipe = " ".join((*BUILD_FLAGS, self.ldflags, platform.system(), platform.machine()))
+        return hashlib.sha256(pinned + recipe.encode()).hexdigest()[:16]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A command. `version_arguments` make it print its version."""
+
+    name: str
+    module: Module
+    package: str
+    version_arguments: tuple[str, ...] = ("--version",)
+
+
+KUBERNETES = Module(
+    folder="kubernetes",
+    requires="k8s.io/kubernetes",
+    # Unstamped, kubectl cannot parse its own version and clients see a server without one.
+    stamps=tuple(
+        f"k8s.io/{package}.{field}"
+        for package in ("component-base/version", "client-go/pkg/version")
+        for field in ("gitVersion=v{version}", "gitMajor={major}", "gitMinor={minor}", "gitTreeState=clean")
+    ),
+)
+ETCD = Module(folder="etcd", requires="go.etcd.io/etcd/server/v3")
+KWOK = Module(
+    folder="kwok", requires="sigs.k8s.io/kwok", stamps=("sigs.k8s.io/kwok/pkg/consts.Version=v{version}",)
+)  # fmt: skip
+NATS_CLI = Module(folder="nats-cli", requires="github.com/nats-io/natscli", stamps=("main.version={version}",))
+
+_KUBERNETES_COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet")
+TOOLS = {
+    tool.name: tool
+    for tool in (
+        *(Tool(name=name, module=KUBERNETES, package=f"k8s.io/kubernetes/cmd/{name}") for name in _KUBERNETES_COMMANDS),
+        Tool(
+            name="kubectl", module=KUBERNETES, package="k8s.io/kubernetes/cmd/kubectl",
+            version_arguments=("version", "--client"),
+        ),
+        Tool(name="etcd", module=ETCD, package="go.etcd.io/etcd/server/v3"),
+        Tool(name="kwok", module=KWOK, package="sigs.k8s.io/kwok/cmd/kwok"),
+        Tool(name="nats", module=NATS_CLI, package="github.com/nats-io/natscli/nats"),
+    )
+}  # fmt: skip
+
+
+def tool(name: str) -> Tool:
+    """The command of that name. Raises `SettingsError` that lists the known ones."""
+    if name not in TOOLS:
+        raise errors.SettingsError(f"tool: got {name!r}, expected one of {', '.join(sorted(TOOLS))}")
+    return TOOLS[name]
