@@ -24,6 +24,7 @@ COMMANDS = {
     "record": "record:command",
     "replay": "replay:command",
     "evaluate": "evaluate:command",
+    "doctor": "doctor.command:command",
     "down": "lifecycle:down",
 }
 

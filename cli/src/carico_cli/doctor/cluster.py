@@ -1,0 +1,137 @@
+"""What the Kubernetes API says of itself, of its nodes, and of Pods that wait for CARICO."""
+
+import asyncio
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from carico_cli.doctor import findings, rights
+from carico_core.domain import cluster, errors
+from carico_core.wire import kubernetes
+
+# Node-bound tokens, by which the auth-callout knows an agent's node, are on by default from here.
+NODE_TOKENS_FROM = (1, 30)
+# Sidecars, scheduling gates and the rest that the scheduler reads are stable from here.
+OLDEST = (1, 27)
+# https://docs.kernel.org/accounting/psi.html: in the kernel since 4.20; distributions may build it switched off.
+PSI_FROM = (4, 20)
+WAITING_LONG_S = 60.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the checks of the API found, and the nodes for those of the bus."""
+
+    findings: list[findings.Finding]
+    nodes: list[cluster.Node]
+
+
+async def check(api: rights.Api, namespace: str, *, now_s: float) -> Seen:
+    """Everything about the API. Raises `ApiUnavailable`, `ApiError` for the first thing asked."""
+    version = await api.request("GET", "/version")
+    found = [_version(version)]
+    found += await rights.check(api, namespace)
+    objects = (await api.request("GET", "/api/v1/nodes"))["items"]
+    pressure = dict(await asyncio.gather(*(_pressure(api, item) for item in objects)))
+    found += _nodes(objects, pressure)
+    found.append(await _waiting(api, now_s))
+    nodes = [node for item in objects if (node := _parsed(item)) is not None]
+    return Seen(findings=found, nodes=nodes)
+
+
+def _version(said: Mapping[str, Any]) -> findings.Finding:
+    text = str(said.get("gitVersion", "?"))
+    got = _numbers(text)
+    if got is None:
+        return findings.warn("Kubernetes", f"version {text!r} cannot be read", "CARICO is tested on 1.36")
+    if got < OLDEST:
+        return findings.fail("Kubernetes", f"{text} is too old", f"upgrade to {_dotted(OLDEST)} or later")
+    if got < NODE_TOKENS_FROM:
+        return findings.warn(
+            "Kubernetes",
+            f"{text}: tokens do not name their node before {_dotted(NODE_TOKENS_FROM)}",
+            "use static NATS identities (docs/security.md) in place of the auth-callout, or upgrade",
+        )
+    return findings.ok("Kubernetes", text)
+
+
+async def _pressure(api: rights.Api, node: Mapping[str, Any]) -> tuple[str, bool | None]:
+    """The node's name, and whether its kubelet shows PSI; None where that cannot be seen from here."""
+    name = str(node["metadata"]["name"])
+    try:
+        summary = await api.request("GET", f"/api/v1/nodes/{name}/proxy/stats/summary")
+    except (errors.ApiError, errors.ApiUnavailable):
+        return name, None
+    cpu = summary.get("node", {}).get("cpu", {}) if isinstance(summary, dict) else {}
+    # KubeletPSI: https://kubernetes.io/docs/reference/instrumentation/understand-psi-metrics/
+    return name, True if cpu.get("psi") else None
+
+
+def _nodes(objects: list[dict[str, Any]], pressure: Mapping[str, bool | None]) -> list[findings.Finding]:
+    if not objects:
+        return [findings.fail("nodes", "there are none", "add nodes to the cluster first")]
+    unready, foreign, old, seen = [], [], [], []
+    for item in objects:
+        name, info = str(item["metadata"]["name"]), item.get("status", {}).get("nodeInfo", {})
+        conditions = item.get("status", {}).get("conditions", [])
+        if not any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
+            unready.append(name)
+        if info.get("operatingSystem") not in ("linux", "", None):
+            foreign.append(name)
+        elif (kernel := _numbers(str(info.get("kernelVersion", "")))) is not None and kernel < PSI_FROM:
+            old.append(f"{name} ({info['kernelVersion']})")
+        elif pressure.get(name):
+            seen.append(name)
+    found = [findings.ok("nodes", f"{len(objects)}, of which {len(objects) - len(unready)} ready")]
+    if unready:
+        found.append(findings.warn("nodes", f"not ready: {findings.names(unready)}", "they get no Pods until they are"))
+    if foreign:
+        do = "an agent needs Linux; keep Pods of CARICO off them by a node selector"
+        found.append(findings.warn("nodes", f"not Linux: {findings.names(foreign)}", do))
+    if old:
+        do = f"pressure (PSI) needs a kernel of {_dotted(PSI_FROM)} or later; utilisation alone is used there"
+        found.append(findings.warn("PSI", f"no PSI in the kernel of {findings.names(old)}", do))
+    elif seen:
+        found.append(findings.ok("PSI", f"shown by the kubelets of {len(seen)} nodes of {len(objects)}"))
+    return found
+
+
+async def _waiting(api: rights.Api, now_s: float) -> findings.Finding:
+    what = "waiting Pods"
+    try:
+        listed = await api.request("GET", "/api/v1/pods", params={"fieldSelector": "status.phase=Pending"})
+    except errors.Forbidden as error:
+        return findings.skip(what, str(error))
+    pods = []
+    for item in listed["items"]:
+        try:
+            pod = kubernetes.parse_pod(item)
+        except ValueError:
+            continue
+        ours = pod.scheduler_name == cluster.SCHEDULER_NAME and pod.node_name is None and not pod.scheduling_gates
+        if ours and now_s - pod.created_at_s > WAITING_LONG_S:
+            pods.append(f"{pod.namespace}/{pod.name}")
+    if not pods:
+        return findings.ok(what, f"none has waited for CARICO for more than {WAITING_LONG_S:.0f} s")
+    return findings.warn(
+        what,
+        f"waiting for more than {WAITING_LONG_S:.0f} s: {findings.names(pods)}",
+        f"`kubectl describe pod` of one says why; where it has no Event, no scheduler {cluster.SCHEDULER_NAME!r} runs",
+    )
+
+
+def _parsed(item: Mapping[str, Any]) -> cluster.Node | None:
+    try:
+        return kubernetes.parse_node(item)
+    except ValueError:
+        return None
+
+
+def _numbers(text: str) -> tuple[int, int] | None:
+    found = re.match(r"v?(\d+)\.(\d+)", text)
+    return None if found is None else (int(found[1]), int(found[2]))
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))

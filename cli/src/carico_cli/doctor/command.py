@@ -1,0 +1,75 @@
+"""`carico doctor`: checks a cluster before an install, and says what to do about each finding."""
+
+import asyncio
+import dataclasses
+
+import click
+import orjson
+
+from carico_cli import settings
+from carico_cli.doctor import cluster, findings, signals
+from carico_core.domain import errors
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube, nats_bus
+from carico_local.cluster import state
+
+USER_AGENT = "carico-doctor"
+EXIT_FAILED = 1
+
+
+@click.command("doctor")
+@click.option("--name", help="A local cluster of `carico up` (default: the cluster of your kubeconfig).")
+@click.option("--kubeconfig", default="", help="Path (default: $KUBECONFIG, else ~/.kube/config).")
+@click.option("--context", "kube_context", default="", help="Context of the kubeconfig (default: its current one).")
+@click.option("--nats-url", help="Address of NATS (default: $NATS_URL; without either NATS is not looked at).")
+@click.option("--namespace", default="carico", show_default=True, help="Where CARICO is, or will be, installed.")
+@click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
+@click.pass_obj
+def command(
+    context: settings.Context, /, name: str | None, nats_url: str | None, namespace: str, as_json: bool, **more: str
+) -> int:
+    """Looks at versions, rights, NATS, and PSI on each node. Exit code 1 where something will not work."""
+    wanted = kube.KubeSettings(kubeconfig=more["kubeconfig"], context=more["kube_context"])
+    nats_url = nats_url or context.environ.get("NATS_URL")
+    if name is not None:
+        paths = state.find(context.home, name)
+        running = state.read(paths) if state.is_running(paths) else None
+        if running is None:
+            raise errors.SettingsError(f"cluster {name!r} does not run: `carico up --name {name}`")
+        wanted, nats_url = kube.KubeSettings(kubeconfig=str(paths.kubeconfig)), running.nats_url
+    found = asyncio.run(_examine(context, wanted, nats_url, namespace))
+    if as_json:
+        click.echo(orjson.dumps([dataclasses.asdict(one) for one in found], option=orjson.OPT_INDENT_2).decode())
+    else:
+        click.echo(findings.text(found))
+    return EXIT_FAILED if any(one.level is findings.Level.FAIL for one in found) else 0
+
+
+async def _examine(
+    context: settings.Context, wanted: kube.KubeSettings, nats_url: str | None, namespace: str
+) -> list[findings.Finding]:
+    clock = clocks.SystemClock()
+    seen = cluster.Seen(findings=[], nodes=[])
+    api = await kube.connect(wanted, clock=clock, user_agent=USER_AGENT, environ=context.environ)
+    try:
+        seen = await cluster.check(api, namespace, now_s=clock.wall_ns() / 1e9)
+    except errors.ApiUnavailable as error:
+        do = "is the kubeconfig's server right, and can it be reached from here?"
+        seen.findings.append(findings.fail("Kubernetes", str(error), do))
+    except errors.ApiError as error:
+        do = "use a kubeconfig whose user may list nodes and pods"
+        seen.findings.append(findings.fail("Kubernetes", str(error), do))
+    finally:
+        await api.close()
+    if nats_url is None:
+        detail = "not looked at: no address; give --nats-url, or set NATS_URL, once it is installed"
+        return [*seen.findings, findings.skip("NATS", detail)]
+    bus = buses.BusSettings(url=nats_url)
+    return seen.findings + await signals.check(
+        lambda: nats_bus.connect(bus, name=USER_AGENT, clock=clock, owns_streams=False),
+        seen.nodes,
+        lease_s=bus.lease_s,
+        now_s=clock.wall_ns() / 1e9,
+        url=nats_url,
+    )

@@ -1,0 +1,60 @@
+"""What a check found, and how it is shown."""
+
+import dataclasses
+import enum
+from collections.abc import Iterable
+
+
+class Level(enum.StrEnum):
+    """How much it matters. `FAIL`: CARICO will not work. `WARN`: it will, with what the detail says less."""
+
+    OK = "ok"
+    SKIP = "skip"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of the answer. `do` says what to do about it, where there is something to do."""
+
+    level: Level
+    what: str
+    detail: str
+    do: str = ""
+
+
+def ok(what: str, detail: str) -> Finding:
+    """All is well."""
+    return Finding(level=Level.OK, what=what, detail=detail)
+
+
+def skip(what: str, detail: str) -> Finding:
+    """It could not be looked at, and need not be."""
+    return Finding(level=Level.SKIP, what=what, detail=detail)
+
+
+def warn(what: str, detail: str, do: str) -> Finding:
+    """CARICO works with less."""
+    return Finding(level=Level.WARN, what=what, detail=detail, do=do)
+
+
+def fail(what: str, detail: str, do: str) -> Finding:
+    """CARICO does not work so."""
+    return Finding(level=Level.FAIL, what=what, detail=detail, do=do)
+
+
+def text(found: Iterable[Finding]) -> str:
+    """One line a finding, and below it what to do."""
+    lines = []
+    for finding in found:
+        lines.append(f"{finding.level.value:<5} {finding.what}: {finding.detail}")
+        if finding.do:
+            lines.append(f"      -> {finding.do}")
+    return "\n".join(lines)
+
+
+def names(found: list[str], *, most: int = 5) -> str:
+    """A few of these names, and how many more there are."""
+    shown = ", ".join(found[:most])
+    return shown if len(found) <= most else f"{shown} and {len(found) - most} more"

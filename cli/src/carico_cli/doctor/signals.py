@@ -1,0 +1,127 @@
+"""What NATS says of itself, and whether every node, aggregator and scheduler is heard on it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+import orjson
+
+from carico_cli.doctor import findings
+from carico_core.domain import cluster, errors, messages
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+
+CONNECT_MOST_S = 5.0
+ANSWER_MOST_S = 2.0
+# A clock this far off makes a node's messages look old, or of the future.
+CLOCK_MOST_S = 2.0
+# A question that each service answers at once.
+QUESTIONS = {"aggregator": "model.get", "scheduler": "capacity.list"}
+# One question a node; more than this many are not waited for one by one.
+ASKED_AT_ONCE = 64
+
+
+class Bus(Protocol):
+    """What is needed of the bus."""
+
+    async def latest_capacities(self) -> list[tuple[str, bytes]]:
+        """(subject, payload) of each node's newest advertisement."""
+        ...
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        """The answer of a service."""
+        ...
+
+    async def close(self) -> None:
+        """Leaves."""
+        ...
+
+
+async def check(
+    connect: Callable[[], Awaitable[Bus]], nodes: Sequence[cluster.Node], *, lease_s: float, now_s: float, url: str
+) -> list[findings.Finding]:
+    """Everything about the bus."""
+    what = "NATS"
+    try:
+        async with asyncio.timeout(CONNECT_MOST_S):
+            bus = await connect()
+    except TimeoutError:
+        do = "give --nats-url (or NATS_URL); from outside a cluster: `kubectl -n carico port-forward svc/nats 4222`"
+        return [findings.fail(what, f"nothing that lets us in at {url} within {CONNECT_MOST_S:.0f} s", do)]
+    except errors.CaricoError as error:
+        return [findings.fail(what, str(error), "see docs/nats.md and docs/security.md")]
+    try:
+        found = [findings.ok(what, f"{url}: version and JetStream suit")]
+        try:
+            stored = await bus.latest_capacities()
+        except errors.BusError:
+            do = "start an aggregator or a scheduler: either makes them"
+            return [*found, findings.warn("streams", "not there yet", do)]
+        found += _agents(stored, nodes, lease_s=lease_s, now_s=now_s)
+        for service, verb in QUESTIONS.items():
+            found.append(await _service(bus, service, verb))
+        found += await _notes(bus, [node.name for node in nodes])
+        return found
+    finally:
+        await bus.close()
+
+
+def _agents(
+    stored: list[tuple[str, bytes]], nodes: Sequence[cluster.Node], *, lease_s: float, now_s: float
+) -> list[findings.Finding]:
+    heard: dict[str, messages.Advertisement] = {}
+    unreadable = 0
+    for subject, payload in stored:
+        try:
+            found = wire.decode_advertisement(payload, subject=subject)
+            heard[found.node] = found
+        except errors.MessageError:
+            unreadable += 1
+    fresh = {name for name, one in heard.items() if now_s - one.ts_ns / 1e9 <= lease_s}
+    names = [node.name for node in nodes]
+    silent = [name for name in names if name not in fresh]
+    off = [name for name, one in heard.items() if one.ts_ns / 1e9 - now_s > CLOCK_MOST_S]
+    said = [findings.ok("agents", f"{len(names) - len(silent)} nodes of {len(names)} advertise")]
+    if silent:
+        do = "is the agent's DaemonSet there, and let in by the nodes' taints? Without one a node gets no learnt Pods"
+        said.append(findings.warn("agents", f"not heard for {lease_s:.0f} s: {findings.names(silent)}", do))
+    if off:
+        do = "set the clocks by NTP: messages from the future are believed too long, and old ones are dropped"
+        said.append(findings.warn("clocks", f"ahead of this machine's: {findings.names(off)}", do))
+    if unreadable:
+        do = "another version of CARICO, or someone else, writes to carico.v1.capacity: compare the versions"
+        said.append(findings.warn("messages", f"{unreadable} stored advertisements cannot be read", do))
+    return said
+
+
+async def _service(bus: Bus, name: str, verb: str) -> findings.Finding:
+    try:
+        await bus.request(subjects.query(name, verb), b"", timeout_s=ANSWER_MOST_S)
+    except errors.BusError as error:
+        do = f"`kubectl -n carico logs deploy/carico-{name}`; `nats service ls` shows who answers"
+        return findings.fail(name, f"does not answer: {error}", do)
+    return findings.ok(name, "answers")
+
+
+async def _notes(bus: Bus, nodes: list[str]) -> list[findings.Finding]:
+    """What the agents' telemetry does without, such as PSI, by what they say themselves."""
+
+    async def ask(node: str) -> tuple[str, list[str]]:
+        try:
+            answer = orjson.loads(
+                await bus.request(subjects.query("agent", "state.get", node), b"", timeout_s=ANSWER_MOST_S)
+            )
+        except (errors.BusError, errors.BadName, orjson.JSONDecodeError):
+            return node, []
+        said: Any = answer.get("notes", []) if isinstance(answer, dict) else []
+        return node, [str(note) for note in said]
+
+    told: list[tuple[str, list[str]]] = []
+    for begin in range(0, len(nodes), ASKED_AT_ONCE):
+        told += await asyncio.gather(*map(ask, nodes[begin : begin + ASKED_AT_ONCE]))
+    by_note: dict[str, list[str]] = {}
+    for node, said in told:
+        for note in said:
+            by_note.setdefault(note, []).append(node)
+    do = "the agent goes on without; docs/architecture.md says what that costs"
+    return [findings.warn("telemetry", f"{findings.names(found)}: {note}", do) for note, found in by_note.items()]

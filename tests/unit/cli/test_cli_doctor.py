@@ -1,0 +1,209 @@
+"""`carico doctor`: each thing that can be wrong with a cluster gives its line, and what to do."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+
+from carico_cli.doctor import cluster, findings, rights, signals
+from carico_core.domain import errors
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from tests.tools import carico_cli
+from tests.unit.scheduler import objects
+
+NOW_S = 1_000_000_000.0
+Level = findings.Level
+
+
+class Api:
+    """An API that answers from a table; what is not in it is not found. `denied`: rights that reviews refuse."""
+
+    def __init__(self, answers: Mapping[str, Any], denied: tuple[str, ...] = ()) -> None:
+        self.answers = {"/version": {"gitVersion": "v1.36.4"}, "/api/v1/pods": {"items": []}, **answers}
+        self.denied = denied
+
+    async def request(
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None
+    ) -> Any:
+        if body is not None and rights.REVIEWS in self.answers:
+            asked = body["spec"]["resourceAttributes"]
+            return {"status": {"allowed": f"{asked['verb']} {asked['resource']}" not in self.denied}}
+        if path not in self.answers:
+            raise errors.NotFound(status=404, reason="NotFound", message="no such page", request=path)
+        return self.answers[path]
+
+
+class Bus:
+    """A bus with these advertisements kept, on which these subjects are answered."""
+
+    def __init__(self, stored: list[tuple[str, bytes]] | None, answers: Mapping[str, Any]) -> None:
+        self.stored = stored
+        self.answers = answers
+        self.closed = False
+
+    async def latest_capacities(self) -> list[tuple[str, bytes]]:
+        if self.stored is None:
+            raise errors.BusUnavailable("no stream")
+        return self.stored
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        if subject not in self.answers:
+            raise errors.BusUnavailable(f"{subject}: no responders")
+        return orjson.dumps(self.answers[subject])
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def node(
+    name: str = "n1", *, kernel: str = "6.1.0-13-amd64", system: str = "linux", ready: str = "True"
+) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "status": {
+            "nodeInfo": {"kernelVersion": kernel, "operatingSystem": system},
+            "conditions": [{"type": "Ready", "status": ready}],
+        },
+    }
+
+
+def advertised(name: str, age_s: float = 1.0) -> tuple[str, bytes]:
+    made = objects.make_advertisement(name, ts_ns=int((NOW_S - age_s) * 1e9))
+    return subjects.capacity(name), wire.encode_advertisement(made)
+
+
+async def look(api: Api) -> dict[str, list[findings.Finding]]:
+    seen = await cluster.check(api, "carico", now_s=NOW_S)
+    found: dict[str, list[findings.Finding]] = {}
+    for one in seen.findings:
+        found.setdefault(one.what, []).append(one)
+    return found
+
+
+async def listen(bus: Bus, *names: str) -> list[findings.Finding]:
+    async def connect() -> Bus:
+        return bus
+
+    nodes = [objects.make_node(name) for name in names]
+    found = await signals.check(connect, nodes, lease_s=10.0, now_s=NOW_S, url="nats://x:4222")
+    assert bus.closed
+    return found
+
+
+@pytest.mark.parametrize(
+    ("version", "level", "said"),
+    [
+        ("v1.36.4", Level.OK, "v1.36.4"),
+        ("v1.29.9+k3s1", Level.WARN, "do not name their node before 1.30"),
+        ("v1.20.1", Level.FAIL, "too old"),
+        ("unknown", Level.WARN, "cannot be read"),
+    ],
+)
+async def test_the_version_of_kubernetes(version: str, level: findings.Level, said: str) -> None:
+    found = await look(Api({"/version": {"gitVersion": version}, "/api/v1/nodes": {"items": [node()]}}))
+    assert found["Kubernetes"][0].level is level
+    assert said in found["Kubernetes"][0].detail
+
+
+async def test_a_right_that_is_missing_is_named() -> None:
+    account = "/api/v1/namespaces/carico/serviceaccounts/carico-scheduler"
+    table = {"/api/v1/nodes": {"items": [node()]}, rights.REVIEWS: None, account: {}}
+    found = await look(Api(table, denied=("create clusterroles", "watch nodes")))
+    assert found["rights to install"][0].level is Level.WARN
+    assert "create clusterroles.rbac.authorization.k8s.io" in found["rights to install"][0].detail
+    assert found["rights of carico-scheduler"][0].level is Level.FAIL
+    assert "watch nodes" in found["rights of carico-scheduler"][0].detail
+    assert found["rights of carico-agent"][0].level is Level.SKIP
+
+
+async def test_an_api_without_reviews_is_not_faulted() -> None:
+    found = await look(Api({"/api/v1/nodes": {"items": [node()]}}))
+    assert found["rights"][0].level is Level.SKIP
+
+
+async def test_nodes_that_cannot_be_measured_are_named() -> None:
+    nodes = [node("a"), node("b", kernel="4.18.0-553.el8"), node("c", system="windows"), node("d", ready="Unknown")]
+    with_psi = {"node": {"cpu": {"psi": {"some": {"avg10": 0.0}}}}}
+    found = await look(Api({"/api/v1/nodes": {"items": nodes}, "/api/v1/nodes/a/proxy/stats/summary": with_psi}))
+    assert [one.detail for one in found["nodes"]] == ["4, of which 3 ready", "not ready: d", "not Linux: c"]
+    assert [one.detail for one in found["PSI"]] == ["no PSI in the kernel of b (4.18.0-553.el8)"]
+    assert (await look(Api({"/api/v1/nodes": {"items": []}})))["nodes"][0].level is Level.FAIL
+
+
+async def test_pods_that_nobody_schedules_are_named() -> None:
+    pod = objects.pod_object("lost")
+    pod["metadata"] |= {"uid": "u", "creationTimestamp": "2001-01-01T00:00:00Z"}
+    table = {"/api/v1/nodes": {"items": [node()]}, "/api/v1/pods": {"items": [pod, {"metadata": {}}]}}
+    waiting = (await look(Api(table)))["waiting Pods"][0]
+    assert waiting.level is Level.WARN
+    assert "default/lost" in waiting.detail
+
+
+async def test_all_is_well_on_the_bus() -> None:
+    answers: dict[str, Any] = {subjects.query(name, verb): {} for name, verb in signals.QUESTIONS.items()}
+    found = await listen(Bus([advertised("n1")], answers), "n1")
+    assert {one.level for one in found} == {Level.OK}
+
+
+async def test_who_is_silent_and_what_the_agents_lack_is_named() -> None:
+    answers = {subjects.query("agent", "state.get", "n1"): {"notes": ["no PSI of the CPU"]}}
+    stored = [
+        advertised("n1"),
+        advertised("n2", age_s=60.0),
+        advertised("n3", age_s=-30.0),
+        ("carico.v1.capacity.n4", b"?"),
+    ]
+    found = await listen(Bus(stored, answers), "n1", "n2", "n3", "n4")
+    by_what = {one.what: one for one in found}
+    assert by_what["agents"].detail == "not heard for 10 s: n2, n4"
+    assert "n3" in by_what["clocks"].detail
+    assert by_what["messages"].detail.startswith("1 stored")
+    assert by_what["telemetry"].detail == "n1: no PSI of the CPU"
+    assert by_what["scheduler"].level is Level.FAIL
+    assert by_what["aggregator"].level is Level.FAIL
+    assert all(one.do for one in found if one.level in (Level.WARN, Level.FAIL))
+
+
+async def test_streams_that_nobody_has_made_yet() -> None:
+    found = await listen(Bus(None, {}), "n1")
+    assert [one.what for one in found] == ["NATS", "streams"]
+
+
+async def test_a_bus_that_lets_nobody_in_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "CONNECT_MOST_S", 0.05)
+
+    async def connect() -> Bus:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    found = await signals.check(connect, [], lease_s=10.0, now_s=NOW_S, url="nats://x:4222")
+    assert [one.level for one in found] == [Level.FAIL]
+    assert "nats://x:4222" in found[0].detail
+
+
+def test_a_kubeconfig_that_is_not_there_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert carico_cli.run(monkeypatch, "doctor", "--kubeconfig", "/nowhere/config") == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_an_api_that_does_not_answer_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    config = tmp_path / "config"
+    document = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    config.write_bytes(orjson.dumps(document))
+    monkeypatch.delenv("NATS_URL", raising=False)
+    assert carico_cli.run(monkeypatch, "doctor", "--kubeconfig", config) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("fail  Kubernetes: ")
+    assert "skip  NATS: not looked at" in said
