@@ -35,6 +35,8 @@ class Command:
     environ: Mapping[str, str]
     log: pathlib.Path
     directory: pathlib.Path
+    # What it gets when its supervisor is killed; a program that keeps nothing of others' may end at once.
+    orphan_signal: signal.Signals = signal.SIGTERM
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -47,7 +49,7 @@ class Child:
 
 
 async def start(command: Command) -> Child:
-    """The started child, which gets SIGTERM when the thread that calls this ends, however that comes about."""
+    """The started child, which gets its signal when the thread that calls this ends, however that comes about."""
     with command.log.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             *command.argv,
@@ -56,20 +58,22 @@ async def start(command: Command) -> Child:
             stderr=subprocess.STDOUT,
             env=dict(command.environ),
             cwd=command.directory,
-            preexec_fn=end_with_parent(),
+            preexec_fn=end_with_parent(command.orphan_signal),
         )
     identity = identify(process.pid)
     # Gone already: its start time is unknown, and nothing can be mistaken for it.
     return Child(command=command, process=process, id=identity or ProcessId(pid=process.pid, start_ticks=-1))
 
 
-def end_with_parent() -> Callable[[], None]:
-    """What a child calls before its program: it gets SIGTERM when the thread that calls this ends, whatever ends it."""
+def end_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
+    """What a child calls before its program: it gets the signal when the thread that calls this ends, by whatever.
+
+    SIGTERM by default and not SIGKILL, so that a node still clears its Pods and their cgroups away.
+    """
     parent_pid = os.getpid()
 
     def prepare() -> None:
-        # SIGTERM and not SIGKILL, so that a node still clears its Pods and their cgroups away.
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        _LIBC.prctl(_PR_SET_PDEATHSIG, number)
         if os.getppid() != parent_pid:  # the parent ended before the line above
             os._exit(1)
 

@@ -1,0 +1,1 @@
+"""The real control plane of Kubernetes on one machine: its identities, its commands, its processes."""

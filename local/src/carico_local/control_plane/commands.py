@@ -1,0 +1,190 @@
+"""How each program of a real control plane is started: the flags, and why they are as they are."""
+
+import dataclasses
+import ipaddress
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+
+from carico_local.control_plane import identity
+
+ETCD, API, CONTROLLERS, SCHEDULER, KWOK = "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"
+# Requests a second of the controllers: their defaults (20) make a job of some hundred Pods wait for its own controller.
+_QPS, _BURST = 500, 1000
+_AUDIT_MEGABYTES = 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """Where the control plane listens. `hosts`: further names and addresses that its certificate is to bear."""
+
+    ports: Mapping[str, int]
+    address: str = "127.0.0.1"
+    # kubeadm's default.
+    services: str = "10.96.0.0/16"
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def api_url(self) -> str:
+        """Where clients reach the API."""
+        return f"https://{self.address}:{self.ports[API]}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name and address under which the API is reached; Pods use the first address of the Services."""
+        first = str(next(ipaddress.ip_network(self.services).hosts()))
+        inside = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+        return tuple(dict.fromkeys((self.address, "127.0.0.1", "localhost", first, *inside, *self.hosts)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPlane:
+    """Puts commands together, over a directory that holds everything of the control plane."""
+
+    binaries: Mapping[str, str]
+    directory: pathlib.Path
+    network: Network
+    identities: identity.Identities
+
+    def write_configuration(self, cluster: str, *, users: Mapping[str, identity.User]) -> None:
+        """Writes identities, kubeconfigs and what else the commands read. Raises `EnvironmentUnfit` without openssl."""
+        everyone = {**identity.COMPONENTS, **users}
+        self.identities.write(cluster, hosts=self.network.names, users=everyone)
+        for component, user in everyone.items():
+            path = self.identities.kubeconfig(component)
+            self.identities.write_kubeconfig(path, cluster=cluster, url=self.network.api_url, user=user)
+        self._audit_policy.write_text(json.dumps(_AUDIT_POLICY), encoding="utf-8")
+        self._scheduler_config.write_text(json.dumps(self._scheduler_configuration()), encoding="utf-8")
+
+    @property
+    def audit_log(self) -> pathlib.Path:
+        """Every binding that the API server was asked for, one JSON line each: the last word on what was bound."""
+        return self.directory / "bindings.log"
+
+    def etcd(self) -> tuple[str, ...]:
+        """The store. No fsync: it need not outlive the machine, and each write would wait for the disk."""
+        url = f"http://127.0.0.1:{self.network.ports[ETCD]}"
+        return (
+            self.binaries[ETCD],
+            *_flags(
+                data_dir=self.directory / "etcd", listen_client_urls=url, advertise_client_urls=url,
+                # Nobody joins: any free port will do.
+                listen_peer_urls="http://127.0.0.1:0", unsafe_no_fsync=True, log_level="warn",
+            ),
+        )  # fmt: skip
+
+    def api(self) -> tuple[str, ...]:
+        """The API server, with the authorization of a production cluster."""
+        authority, keys = self.identities.authority, self.identities.directory
+        return (
+            self.binaries[API],
+            *_flags(
+                etcd_servers=f"http://127.0.0.1:{self.network.ports[ETCD]}",
+                bind_address=self.network.address, secure_port=self.network.ports[API],
+                tls_cert_file=keys / "api.crt", tls_private_key_file=keys / "api.key",
+                client_ca_file=authority.pair.certificate, token_auth_file=self.identities.token_file,
+                kubelet_client_certificate=keys / "api-kubelet-client.crt",
+                kubelet_client_key=keys / "api-kubelet-client.key",
+                # By default names come first, and nodes of one machine are in no DNS.
+                kubelet_preferred_address_types="InternalIP",
+                service_account_issuer="https://kubernetes.default.svc.cluster.local",
+                service_account_key_file=keys / "service-account.pub",
+                service_account_signing_key_file=keys / "service-account.key",
+                service_cluster_ip_range=self.network.services,
+                authorization_mode="Node,RBAC", enable_admission_plugins="NodeRestriction", allow_privileged=True,
+                audit_policy_file=self._audit_policy, audit_log_path=self.audit_log, audit_log_maxsize=_AUDIT_MEGABYTES,
+                **self._reachability(),
+            ),
+        )  # fmt: skip
+
+    def controllers(self) -> tuple[str, ...]:
+        """Jobs, garbage collection, namespaces, node lifecycle and the rest; not the Pods' address ranges of nodes."""
+        authority, keys = self.identities.authority, self.identities.directory
+        kubeconfig = self.identities.kubeconfig(identity.CONTROLLERS)
+        return (
+            self.binaries[CONTROLLERS],
+            *_flags(
+                kubeconfig=kubeconfig, authentication_kubeconfig=kubeconfig, authorization_kubeconfig=kubeconfig,
+                bind_address="127.0.0.1", secure_port=self.network.ports[CONTROLLERS],
+                cert_dir=self.directory / "controllers", leader_elect=False, use_service_account_credentials=True,
+                service_account_private_key_file=keys / "service-account.key",
+                root_ca_file=authority.pair.certificate,
+                cluster_signing_cert_file=authority.pair.certificate, cluster_signing_key_file=authority.pair.key,
+                controllers="*,-node-ipam-controller", kube_api_qps=_QPS, kube_api_burst=_BURST,
+            ),
+        )  # fmt: skip
+
+    def scheduler(self) -> tuple[str, ...]:
+        """The default scheduler, for Pods that do not ask for CARICO."""
+        kubeconfig = self.identities.kubeconfig(identity.SCHEDULER)
+        return (
+            self.binaries[SCHEDULER],
+            *_flags(
+                config=self._scheduler_config, authentication_kubeconfig=kubeconfig,
+                authorization_kubeconfig=kubeconfig, bind_address="127.0.0.1",
+                secure_port=self.network.ports[SCHEDULER], cert_dir=self.directory / "scheduler",
+            ),
+        )  # fmt: skip
+
+    def kwok(self) -> tuple[str, ...]:
+        """Plays the kubelet of every Node that bears kwok's annotation."""
+        return (
+            self.binaries[KWOK],
+            *_flags(
+                kubeconfig=self.identities.kubeconfig(identity.KWOK),
+                manage_all_nodes=False, manage_nodes_with_annotation_selector=KWOK_SELECTOR,
+                # As kubelets do; kwok renews them for all its nodes.
+                node_lease_duration_seconds=40, enable_crds="",
+                server_address=f"127.0.0.1:{self.network.ports[KWOK]}",
+            ),
+        )  # fmt: skip
+
+    @property
+    def _audit_policy(self) -> pathlib.Path:
+        return self.directory / "audit-policy.json"
+
+    @property
+    def _scheduler_config(self) -> pathlib.Path:
+        return self.directory / "kube-scheduler.json"
+
+    def _reachability(self) -> dict[str, object]:
+        # An Endpoints object must not hold a loopback address; Pods of a loopback cluster are processes of this
+        # machine and use the kubeconfig.
+        if ipaddress.ip_address(self.network.address).is_loopback:
+            return {"endpoint_reconciler_type": "none"}
+        return {"advertise_address": self.network.address}
+
+    def _scheduler_configuration(self) -> dict[str, object]:
+        return {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {
+                "kubeconfig": str(self.identities.kubeconfig(identity.SCHEDULER)), "qps": _QPS, "burst": _BURST,
+            },
+            "leaderElection": {"leaderElect": False},
+        }  # fmt: skip
+
+
+KWOK_ANNOTATION = "kwok.x-k8s.io/node"
+KWOK_SELECTOR = f"{KWOK_ANNOTATION}=fake"
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {
+            "level": "Request",
+            "verbs": ["create"],
+            "resources": [{"group": "", "resources": ["pods/binding", "bindings"]}],
+        },
+        {"level": "None"},
+    ],
+}
+
+
+def _flags(**values: object) -> Sequence[str]:
+    """Flags as Go programs take them: `--data-dir=x`, `--leader-elect=false`."""
+    return [
+        f"--{name.replace('_', '-')}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in values.items()
+    ]

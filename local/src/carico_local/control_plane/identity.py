@@ -1,0 +1,108 @@
+"""Who may do what at a real control plane: bearer tokens, kubeconfigs, keys, kept in one directory."""
+
+import base64
+import contextlib
+import csv
+import dataclasses
+import json
+import os
+import pathlib
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TextIO
+
+from carico_local.control_plane import certificates
+
+# https://kubernetes.io/docs/reference/access-authn-authz/rbac/#user-facing-roles and #core-component-roles: the
+# bootstrap roles are bound to these.
+ADMIN_GROUP = "system:masters"
+NODES_GROUP = "system:nodes"
+ADMIN, CONTROLLERS, SCHEDULER, KWOK = "admin", "controller-manager", "scheduler", "kwok"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A user as the API server's token file names one."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+
+
+COMPONENTS = {
+    ADMIN: User(name="carico-admin", groups=(ADMIN_GROUP,)),
+    CONTROLLERS: User(name="system:kube-controller-manager"),
+    SCHEDULER: User(name="system:kube-scheduler"),
+    # It plays every node at once.
+    KWOK: User(name="carico-kwok", groups=(ADMIN_GROUP,)),
+}
+
+
+def node_user(name: str) -> User:
+    """A node's own identity, which the Node authorizer holds to its own objects."""
+    return User(name=f"system:node:{name}", groups=(NODES_GROUP,))
+
+
+class Identities:
+    """The authority, tokens and kubeconfigs in `directory`; what is there already stays as it is."""
+
+    def __init__(self, directory: pathlib.Path, environ: Mapping[str, str]) -> None:
+        self.directory = directory
+        self.authority = certificates.Authority(directory=directory, environ=environ)
+
+    @property
+    def token_file(self) -> pathlib.Path:
+        """Every token with its user, as --token-auth-file takes it."""
+        return self.directory / "tokens.csv"
+
+    def kubeconfig(self, component: str) -> pathlib.Path:
+        """Where a component's kubeconfig is."""
+        return self.directory / f"{component}.kubeconfig"
+
+    def write(self, cluster: str, *, hosts: Sequence[str], users: Mapping[str, User]) -> None:
+        """Makes the authority, the API server's pairs and a token for each user. Raises `EnvironmentUnfit`."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        # Keys and tokens are the owner's alone.
+        self.directory.chmod(0o700)
+        self.authority.ensure(f"{cluster}-ca")
+        self.authority.issue("api", user="kube-apiserver", hosts=hosts)
+        self.authority.issue("api-kubelet-client", user="kube-apiserver-kubelet-client", groups=(ADMIN_GROUP,))
+        self.authority.ensure_signing_key("service-account")
+        known = self._tokens()
+        with _private(self.token_file) as file:
+            writer = csv.writer(file)
+            for key, user in users.items():
+                token = known.get(user.name) or secrets.token_hex(16)
+                writer.writerow([token, user.name, key, ",".join(user.groups)])
+
+    def token(self, user: User) -> str:
+        """The user's bearer token. Raises `KeyError` for one that `write` was not told of."""
+        return self._tokens()[user.name]
+
+    def write_kubeconfig(self, path: pathlib.Path, *, cluster: str, url: str, user: User) -> None:
+        """Writes a kubeconfig that says everything itself: the authority's certificate and the user's token."""
+        authority = base64.b64encode(self.authority.pair.certificate.read_bytes()).decode()
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": cluster, "cluster": {"server": url, "certificate-authority-data": authority}}],
+            "users": [{"name": user.name, "user": {"token": self.token(user)}}],
+            "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": user.name}}],
+            "current-context": cluster,
+        }
+        with _private(path) as file:
+            json.dump(config, file, indent=1)
+
+    def _tokens(self) -> dict[str, str]:
+        if not self.token_file.exists():
+            return {}
+        with self.token_file.open(encoding="utf-8", newline="") as file:
+            return {name: token for token, name, *_ in csv.reader(file)}
+
+
+@contextlib.contextmanager
+def _private(path: pathlib.Path) -> Iterator[TextIO]:
+    """A file that replaces `path` as a whole, readable by its owner alone."""
+    fresh = path.with_name(f"{path.name}.new")
+    with open(fresh, "w", encoding="utf-8", newline="", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        yield file
+    fresh.rename(path)
