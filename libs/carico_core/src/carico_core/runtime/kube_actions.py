@@ -70,19 +70,20 @@ async def patch_node(api: Api, *, node: str, patch: Mapping[str, Any]) -> None:
     await api.request("PATCH", f"/api/v1/nodes/{node}", body=patch, content_type=MERGE_PATCH)
 
 
-async def get_lease(api: Api, *, namespace: str, name: str) -> kubernetes_lease.Lease | None:
+async def get_lease(api: Api, *, namespace: str, name: str, timeout_s: float = 10.0) -> kubernetes_lease.Lease | None:
     """The Lease, or None where there is none. Raises `ApiUnavailable` also for one that cannot be read."""
     try:
-        found = await api.request("GET", f"{LEASES_PATH.format(namespace=namespace)}/{name}")
+        found = await api.request("GET", f"{LEASES_PATH.format(namespace=namespace)}/{name}", timeout_s=timeout_s)
     except errors.NotFound:
         return None
     return _lease(found)
 
 
-async def create_lease(api: Api, lease: kubernetes_lease.Lease) -> kubernetes_lease.Lease:
+async def create_lease(api: Api, lease: kubernetes_lease.Lease, *, timeout_s: float = 10.0) -> kubernetes_lease.Lease:
     """The Lease as created. Raises `Conflict` where there is one already."""
     body = kubernetes_lease.lease_body(dataclasses.replace(lease, resource_version=""))
-    return _lease(await api.request("POST", LEASES_PATH.format(namespace=lease.namespace), body=body))
+    path = LEASES_PATH.format(namespace=lease.namespace)
+    return _lease(await api.request("POST", path, body=body, timeout_s=timeout_s))
 
 
 async def update_lease(api: Api, lease: kubernetes_lease.Lease, *, timeout_s: float = 5.0) -> kubernetes_lease.Lease:

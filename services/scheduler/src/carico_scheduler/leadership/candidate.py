@@ -1,0 +1,139 @@
+"""One candidate for a Lease: what it may believe and what it should write. No clock, no input or output.
+
+The rules are client-go's (k8s.io/client-go/tools/leaderelection), with two differences that only add safety: a term is
+counted from before the request that renewed it was sent, not from its answer; and a Lease that was deleted under its
+holder is waited out like one that is held.
+
+At most one candidate leads at a time. The holder stops `renew_s` after it sent its last renewal that was accepted; the
+others saw that renewal later than it was sent, and wait `duration_s` from then. No two clocks are ever compared, only
+lengths of time, so clocks may be apart by any amount and only their rates matter: with every rate within 1 - r to 1 + r
+of the truth, it holds while renew_s / (1 - r) <= duration_s / (1 + r) (`Terms.drift`).
+"""
+
+import dataclasses
+import math
+
+from carico_core.wire import kubernetes_lease as leases
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The times of an election, in seconds: how long a Lease holds for others, for its holder, and between tries."""
+
+    duration_s: int
+    renew_s: float
+    retry_s: float
+
+    @property
+    def drift(self) -> float:
+        """The largest error of a clock's rate that two leaders at a time are ruled out for.
+
+        >>> Terms(duration_s=15, renew_s=10.0, retry_s=2.0).drift
+        0.2
+        """
+        return (self.duration_s - self.renew_s) / (self.duration_s + self.renew_s)
+
+
+class Candidate:
+    """What one candidate knows of a Lease. Times are monotonic seconds of its own clock."""
+
+    def __init__(self, *, identity: str, namespace: str, name: str, terms: Terms) -> None:
+        self.identity = identity
+        self.terms = terms
+        self._namespace = namespace
+        self._name = name
+        # As last read or written; kept while the API has none, since its holder may not know yet.
+        self._record: leases.Lease | None = None
+        self._observed_s = -math.inf
+        self._is_known = False
+        self._is_missing = False
+        self._until_s = -math.inf
+
+    def leads(self, now_s: float) -> bool:
+        """True until `renew_s` after the last accepted renewal was sent."""
+        return now_s < self._until_s
+
+    @property
+    def holder(self) -> str:
+        """Who held the Lease when it was last seen; empty for nobody."""
+        return "" if self._record is None else self._record.holder
+
+    @property
+    def term(self) -> int:
+        """The number of changes of holder so far: it differs between any two leaders in a row."""
+        return -1 if self._record is None else self._record.transitions
+
+    @property
+    def must_read(self) -> bool:
+        """True where the version of the Lease is not known, so that nothing can be written."""
+        return not self._is_known
+
+    def see(self, found: leases.Lease | None, now_s: float) -> None:
+        """Takes in the Lease as it was read; the wait for its end starts anew where it has changed."""
+        self._is_known = True
+        self._is_missing = found is None
+        if found is None:
+            return
+        if self._record is None or _said(found) != _said(self._record):
+            self._observed_s = now_s
+        self._record = found
+
+    def proposal(self, now_s: float, wall_ns: int) -> leases.Lease | None:
+        """The Lease to write now; None while another holds it, or it has to be read first."""
+        record = self._record
+        if not self._is_known or self._is_held(now_s):
+            return None
+        is_mine = record is not None and record.holder == self.identity
+        changes = 0 if record is None else record.transitions + (not is_mine)
+        return leases.Lease(
+            namespace=self._namespace,
+            name=self._name,
+            holder=self.identity,
+            duration_s=self.terms.duration_s,
+            acquired_at_ns=record.acquired_at_ns if record is not None and is_mine else wall_ns,
+            renewed_at_ns=wall_ns,
+            transitions=changes,
+            resource_version="" if record is None or self._is_missing else record.resource_version,
+        )
+
+    def accept(self, written: leases.Lease, *, sent_s: float, now_s: float) -> None:
+        """A proposal was accepted: this candidate leads, as from `sent_s`, when it was sent."""
+        self._record = written
+        self._observed_s = now_s
+        self._is_known, self._is_missing = True, False
+        self._until_s = sent_s + self.terms.renew_s
+
+    def doubt(self) -> None:
+        """A write was refused, or got no answer and may have been taken: the Lease has to be read."""
+        self._is_known = False
+
+    def next_s(self, now_s: float) -> float:
+        """When to act next: the holder renews every `retry_s`, the others look twice as often, and as the Lease ends.
+
+        They look often so that a Lease that was given up is taken over at once; to look is one read of one object.
+        """
+        if self.holder == self.identity:
+            return now_s + self.terms.retry_s
+        look_s = now_s + self.terms.retry_s / 2.0
+        return min(look_s, self._ends_s) if self._ends_s > now_s else look_s
+
+    def resignation(self, wall_ns: int) -> leases.Lease | None:
+        """The Lease to write so that others need not wait for its end; None where it is not held. Ends the term."""
+        self._until_s = -math.inf
+        record = self._record
+        if record is None or record.holder != self.identity or not self._is_known or self._is_missing:
+            return None
+        return dataclasses.replace(record, holder="", duration_s=1, acquired_at_ns=wall_ns, renewed_at_ns=wall_ns)
+
+    @property
+    def _ends_s(self) -> float:
+        return self._observed_s + (0 if self._record is None else self._record.duration_s)
+
+    def _is_held(self, now_s: float) -> bool:
+        """True where another is to be taken for the leader."""
+        return self.holder not in ("", self.identity) and now_s < self._ends_s
+
+
+def _said(lease: leases.Lease) -> tuple[str, int, int, int, int]:
+    """What a holder says: another version alone (a label, say) is no renewal."""
+    return lease.holder, lease.duration_s, lease.acquired_at_ns, lease.renewed_at_ns, lease.transitions

@@ -1,0 +1,55 @@
+"""What a new leader waits for before it decides: that it knows every bind of the leader before it.
+
+A standby hears of a bind by its watch, which is behind by as long as the API takes to tell. Where the old leader gave
+up the Lease a moment ago, a decision made now could miss its last binds and fill a node twice.
+"""
+
+import asyncio
+
+from carico_core.runtime import kube_watch
+from carico_core.wire import kubernetes
+from carico_scheduler import state as states
+
+# Bound a moment ago: a Pod leaves Pending when its containers run, and the agent of its node advertises it then.
+JUST_BOUND = {"fieldSelector": "spec.nodeName!=,status.phase=Pending"}
+LOOK_EVERY_S = 0.02
+LIST_AGAIN_S = 0.5
+
+
+async def catch_up(api: kube_watch.Api, state: states.State) -> int:
+    """How many Pods had to be waited for, once the state has a claim for each that the API knows to be just bound.
+
+    Nothing of the list is put into the state: the watch alone does that, in its order, so that a Pod that has ended
+    meanwhile is not taken for one that has not come yet. Raises `ApiError` and `ApiUnavailable`.
+    """
+    waited_for = _unknown(await _just_bound(api), state)
+    first = len(waited_for)
+    looks = 0
+    while waited_for:
+        await asyncio.sleep(LOOK_EVERY_S)
+        looks += 1
+        if looks % round(LIST_AGAIN_S / LOOK_EVERY_S) == 0:
+            # Those that have ended or left Pending since are waited for no longer.
+            waited_for &= await _just_bound(api)
+        waited_for = _unknown(waited_for, state)
+    return first
+
+
+def _unknown(uids: set[str], state: states.State) -> set[str]:
+    """Those without a claim by the API's word."""
+    found = {uid: state.ledger.find(uid) for uid in uids}
+    return {uid for uid, claim in found.items() if claim is None or claim.is_assumed}
+
+
+async def _just_bound(api: kube_watch.Api) -> set[str]:
+    """The UIDs of the Pods that are bound and still Pending, without those that cannot be read."""
+    listed = await kube_watch.list_all(api, "/api/v1/pods", params=JUST_BOUND)
+    return {str(each["metadata"].get("uid")) for each in listed.objects if _is_readable(each)}
+
+
+def _is_readable(obj: kube_watch.Object) -> bool:
+    try:
+        kubernetes.parse_pod(obj)
+    except ValueError:
+        return False
+    return True
