@@ -168,11 +168,11 @@ class CgroupStage:
         self._path = path
         self._container = container
         self._has_sandbox = has_sandbox
-        self._tree = _v1_tree() if v1_only else None
+        self._tree = _v1_tree() if v1_only else cgroup_tree.discover()
         self._processes: dict[str, list[subprocess.Popen[bytes]]] = {}
 
     def open(self, clock: clocks.Clock) -> ports.PodEvents:
-        return cgroup.CgroupPods(self._root.path, clock=clock, tree=self._tree)
+        return cgroup.CgroupPods(self._root.path, clock=clock, discover=lambda: self._tree)
 
     async def create(self, uid: str) -> None:
         self._group(uid).create()

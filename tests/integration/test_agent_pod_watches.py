@@ -36,7 +36,7 @@ def node() -> Iterator[groups.Group]:
 
 @contextlib.asynccontextmanager
 async def running(node: groups.Group) -> AsyncIterator[cgroup.CgroupPods]:
-    pods = cgroup.CgroupPods(node.path, clock=clocks.SystemClock(), tree=cgroup_tree.discover())
+    pods = cgroup.CgroupPods(node.path, clock=clocks.SystemClock())
     task = asyncio.create_task(pods.run())
     try:
         await until(lambda: pods._notify is not None)

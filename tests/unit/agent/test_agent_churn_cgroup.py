@@ -33,7 +33,7 @@ class Node:
         return group
 
     def open(self) -> cgroup.CgroupPods:
-        return cgroup.CgroupPods("node", clock=clocks.SystemClock(), tree=self.tree)
+        return cgroup.CgroupPods("node", clock=clocks.SystemClock(), discover=lambda: self.tree)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import asyncio
 import random
 
 from carico_agent import pipeline, recording, sampler, service, settings
-from carico_agent.telemetry import panel, port, sources
+from carico_agent.telemetry import own_node, panel, port, sources
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 
@@ -17,6 +17,7 @@ class Session:
 
     def __init__(self, chosen: settings.AgentSettings, *, clock: clocks.Clock) -> None:
         """Raises `EnvironmentUnfit` where the node cannot be measured, `SettingsError` for a bad path."""
+        chosen = own_node.resolved(chosen)
         self._clock = clock
         self._sample_hz = chosen.sample_hz
         self._panel = _open_panel(chosen, clock)

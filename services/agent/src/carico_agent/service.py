@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import importlib
+import pathlib
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
@@ -11,13 +12,13 @@ import orjson
 
 from carico_agent import app, no_pods, outlets, ports, recording, sampler, settings
 from carico_agent.churn import workloads
-from carico_agent.telemetry import cgroup_tree, panel, port, sources
+from carico_agent.telemetry import cgroup_tree, own_node, panel, port, sources
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import health, logs, nats_bus, tasks
 from carico_core.runtime import metrics as metric
-from carico_core.wire import subjects
+from carico_core.wire import roles, subjects
 
 SERVICE = "carico-agent"
 VERSION = "0.1.0"
@@ -67,6 +68,7 @@ class Service:
         server = await health.serve(checks, self._metrics, host=self._chosen.http_host, port=self._chosen.http_port)
         self._log.info("started", http_port=server.port, boot=self._boot, scope=self._chosen.scope.value)
         try:
+            self._chosen = own_node.resolved(self._chosen)
             found = await self._find_node(stop)
             if found is not None:
                 await self._work(found, stop)
@@ -109,7 +111,10 @@ class Service:
     async def _talk(self, agent: app.Agent) -> None:
         # Connecting waits for the server for ever; sampling and learning go on meanwhile.
         name = f"{SERVICE}-{self._chosen.node}"
-        bus: Bus = await nats_bus.connect(self._chosen.bus, name=name, clock=self._clock, owns_streams=False)
+        inbox = roles.inbox(roles.Role.AGENT, self._chosen.node)
+        bus: Bus = await nats_bus.connect(
+            self._chosen.bus, name=name, clock=self._clock, owns_streams=False, inbox=inbox
+        )
         self._bus = bus
         try:
             await talk(agent, bus, node=self._chosen.node)
@@ -203,7 +208,7 @@ def _may_appear(chosen: settings.AgentSettings) -> bool:
     if chosen.scope is sources.Scope.PROCESS:
         return True
     try:
-        cgroup_tree.discover()
+        cgroup_tree.discover(pathlib.Path(chosen.proc) / "mounts", below=chosen.cgroup_root)
     except port.Absent:
         return False
     return True

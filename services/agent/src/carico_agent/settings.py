@@ -20,14 +20,22 @@ class AgentSettings:
     node: str = setting(help="name of the Node this agent speaks for")
     scope: sources.Scope = setting(
         sources.Scope.HOST,
-        help="what is measured: the host, one cgroup, or the descendants of one process",
-        why="an agent of a real cluster measures its host",
+        help="what is measured: the host, one cgroup, the descendants of one process; or, for an agent in a Pod, the "
+        "node that its own Pod runs on",
+        why="an agent that runs on its host measures it",
     )
     cgroup: str = setting("", help="path of the node's cgroup below the cgroup roots; for scope host, of its Pods")
     root_pid: int | None = setting(
         None,
         help="process whose descendants are the node, for scope process and where the cgroup cannot be read",
         minimum=1,
+    )
+    pod_uid: str = setting("", help="UID of this agent's own Pod, for scope node")
+    proc: str = setting("/proc", help="where the host's /proc is mounted")
+    cgroup_root: str = setting(
+        "",
+        help="folder at or below which the host's cgroups are mounted; empty: anywhere",
+        why="in a container, /sys/fs/cgroup is the container's own",
     )
     cores: float | None = setting(
         None, help="cores of the node", unit="cores", minimum=0.01, why="what the source says"
@@ -158,10 +166,12 @@ class AgentSettings:
             raise ValueError("--scope cgroup needs the group's path: give --cgroup PATH")
         if self.scope is sources.Scope.PROCESS and self.root_pid is None:
             raise ValueError("--scope process needs the node's process: give --root-pid PID")
+        if self.scope is sources.Scope.NODE and not self.pod_uid:
+            raise ValueError("--scope node needs the UID of this agent's Pod (downward API): give --pod-uid UID")
         if self.pod_events == "cgroup" and self.scope is sources.Scope.PROCESS:
             raise ValueError("--scope process has no cgroups to see Pods by: give --pod-events kubernetes")
 
-    def wanted(self, proc: pathlib.Path = pathlib.Path("/proc")) -> sources.Wanted:
+    def wanted(self, proc: pathlib.Path | None = None) -> sources.Wanted:
         """The node as telemetry is to find it."""
         return sources.Wanted(
             scope=self.scope,
@@ -174,5 +184,6 @@ class AgentSettings:
             free_by=self.memory_free_by,
             network_interface=self.network_interface,
             network_mbit_per_s=self.network_mbit_per_s,
-            proc=proc,
+            proc=pathlib.Path(self.proc) if proc is None else proc,
+            cgroup_root=self.cgroup_root,
         )

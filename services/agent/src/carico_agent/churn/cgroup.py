@@ -11,6 +11,7 @@ Limit: a cgroup does not say who owns its Pod, so DaemonSet-owned and static Pod
 
 import asyncio
 import contextlib
+import functools
 import pathlib
 import re
 from collections.abc import Callable
@@ -33,16 +34,23 @@ _CONTAINERD = re.compile(r"[0-9a-f]{64}|cri-containerd-[0-9a-f]{64}\.scope")
 
 def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "CgroupPods":
     """The adapter for these settings: Pods below the node's cgroup, or below the host's roots."""
-    return CgroupPods(chosen.cgroup, clock=clock)
+    discover = functools.partial(cgroup_tree.discover, pathlib.Path(chosen.proc) / "mounts", below=chosen.cgroup_root)
+    return CgroupPods(chosen.cgroup, clock=clock, discover=discover)
 
 
 class CgroupPods:
     """See `carico_agent.ports.PodEvents`."""
 
-    def __init__(self, cgroup: str, *, clock: clocks.Clock, tree: cgroup_tree.Tree | None = None) -> None:
+    def __init__(
+        self,
+        cgroup: str,
+        *,
+        clock: clocks.Clock,
+        discover: Callable[[], cgroup_tree.Tree] = cgroup_tree.discover,
+    ) -> None:
         self._cgroup = cgroup
         self._clock = clock
-        self._tree = tree
+        self._discover = discover
         self._ledger = ledger.Ledger()
         self._log = logs.get("pods", adapter="cgroup")
         self._limited = logs.RateLimited(self._log, clock=clock)
@@ -98,8 +106,7 @@ class CgroupPods:
         said = False
         while True:
             try:
-                tree = self._tree or cgroup_tree.discover()
-                group = tree.group(self._cgroup)
+                group = self._discover().group(self._cgroup)
                 return group.unified or next(iter(group.v1.values()))
             except port.Absent as error:
                 if not said:

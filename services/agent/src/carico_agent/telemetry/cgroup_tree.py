@@ -78,21 +78,25 @@ class Group:
         return self.unified if self.layout is Layout.V2 else self.v1.get("cpu")
 
 
-def discover(mounts: pathlib.Path = pathlib.Path("/proc/mounts")) -> Tree:
-    """How this machine mounts its cgroups. Raises `Absent` where it mounts none."""
+def discover(mounts: pathlib.Path = pathlib.Path("/proc/mounts"), *, below: str = "") -> Tree:
+    """How this machine mounts its cgroups. Raises `Absent` where it mounts none.
+
+    `below`: only mounts at or below this folder count. In a container that is where the host's tree is mounted: at
+    /sys/fs/cgroup is the container's own.
+    """
     try:
-        return parse_mounts(mounts.read_text(encoding="utf-8", errors="replace").splitlines())
+        return parse_mounts(mounts.read_text(encoding="utf-8", errors="replace").splitlines(), below=below)
     except OSError as error:
         raise port.Absent(str(mounts), error.strerror or "cannot be read") from None
 
 
-def parse_mounts(lines: Iterable[str]) -> Tree:
+def parse_mounts(lines: Iterable[str], *, below: str = "") -> Tree:
     """The tree that lines of /proc/mounts describe.
 
     >>> parse_mounts(["cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0"]).layout
     <Layout.V2: 'v2'>
 
-    Raises `Absent` where no cgroup is mounted.
+    Raises `Absent` where no cgroup is mounted (`below`).
     """
     v1: dict[str, pathlib.Path] = {}
     unified: pathlib.Path | None = None
@@ -101,6 +105,8 @@ def parse_mounts(lines: Iterable[str]) -> Tree:
         if len(words) < 4:
             continue
         folder = pathlib.Path(words[1].replace("\\040", " "))
+        if below and not folder.is_relative_to(below):
+            continue
         if words[2] == "cgroup2":
             unified = unified or folder
         elif words[2] == "cgroup":
@@ -108,7 +114,7 @@ def parse_mounts(lines: Iterable[str]) -> Tree:
                 v1.setdefault(option, folder)
     controllers = {name: folder for name, folder in v1.items() if name in _CONTROLLERS}
     if not controllers and unified is None:
-        raise port.Absent("cgroups", "none is mounted")
+        raise port.Absent("cgroups", f"none is mounted below {below}" if below else "none is mounted")
     layout = Layout.V2 if not controllers else Layout.V1 if unified is None else Layout.HYBRID
     return Tree(layout=layout, v1=controllers, unified=unified)
 

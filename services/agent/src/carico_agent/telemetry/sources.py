@@ -29,11 +29,12 @@ PROCESS_FALLBACK = "process-accounting"
 
 
 class Scope(enum.StrEnum):
-    """What the node is: the host, one cgroup, or the descendants of one process."""
+    """What the node is: the host, one cgroup, the descendants of one process, or what this agent's own Pod runs on."""
 
     HOST = "host"
     CGROUP = "cgroup"
     PROCESS = "process"
+    NODE = "node"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,7 @@ class Wanted:
     network_interface: str = ""
     network_mbit_per_s: float | None = None
     proc: pathlib.Path = pathlib.Path("/proc")
+    cgroup_root: str = ""
     interfaces: pathlib.Path = pathlib.Path("/sys/class/net")
 
 
@@ -123,7 +125,7 @@ def _host(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
 
 def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
     notes: list[str] = []
-    group = cgroup_tree.discover(wanted.proc / "mounts").group(wanted.cgroup)
+    group = cgroup_tree.discover(wanted.proc / "mounts", below=wanted.cgroup_root).group(wanted.cgroup)
     # The group's own quota or cpuset is the truth; the emulated size stands in where it has neither.
     given = None
     if wanted.cores is not None and cgroup_cpu.quota_cores(group) is None:
@@ -227,7 +229,7 @@ def _pressure(path: pathlib.Path | None, clock: clocks.Clock, notes: list[str]) 
 
 def _host_throttling(wanted: Wanted) -> pod_throttling.PodThrottling | None:
     try:
-        tree = cgroup_tree.discover(wanted.proc / "mounts")
+        tree = cgroup_tree.discover(wanted.proc / "mounts", below=wanted.cgroup_root)
         group = tree.group(wanted.cgroup or ".")
     except port.Absent:
         return None
