@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, nats_bus
+from carico_core.wire import roles
 from carico_local import observer
 from carico_local.cluster import state
 
@@ -27,8 +28,9 @@ async def connect(paths: state.Paths, found: state.ClusterState) -> AsyncIterato
     api = await kube.connect(kube.KubeSettings(kubeconfig=str(paths.kubeconfig)), clock=clock, user_agent="carico-cli")
     try:
         bus = await nats_bus.connect(
-            buses.BusSettings(url=found.nats_url), name="carico-cli", clock=clock, owns_streams=False
-        )
+            buses.BusSettings(url=found.nats_url), name="carico-cli", clock=clock, owns_streams=False,
+            inbox=roles.inbox(roles.Role.CLI),
+        )  # fmt: skip
         try:
             yield Session(api, bus, clock)
         finally:

@@ -9,6 +9,7 @@ from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import health, logs, metrics, nats_bus, tasks
+from carico_core.wire import roles
 
 VERSION = "0.1.0"
 # Python looks for cycles after every 700 new objects by default; taking in reports makes tens of objects each and no
@@ -42,7 +43,8 @@ async def _run(
     replica: str, boot: str, clock: clocks.Clock,
 ) -> None:  # fmt: skip
     # Connecting waits for the server for ever; the health endpoint answers meanwhile.
-    bus = await nats_bus.connect(chosen.bus, name=replica, clock=clock, owns_streams=True)
+    inbox = roles.inbox(roles.Role.AGGREGATOR)
+    bus = await nats_bus.connect(chosen.bus, name=replica, clock=clock, owns_streams=True, inbox=inbox)
     connected.append(bus)
     counted = instruments.Instruments(series, clock=clock)
     aggregator = app.Aggregator(chosen, bus, counted, replica=replica, boot=boot, clock=clock)

@@ -9,7 +9,7 @@ from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import health, kube, kube_actions, logs, metrics, nats_bus, tasks
-from carico_core.wire import subjects
+from carico_core.wire import roles, subjects
 from carico_scheduler import decisions, engine, events, instruments, queries
 from carico_scheduler import settings as setting
 
@@ -154,7 +154,9 @@ async def _run_on_bus(
     scheduler: Scheduler, settings: setting.SchedulerSettings, stop: tasks.Stop, clock: clocks.Clock
 ) -> None:
     """Connects to the bus, unless `stop` comes first, and runs the scheduler on it."""
-    connecting = asyncio.ensure_future(nats_bus.connect(settings.bus, name=NAME, clock=clock))
+    connecting = asyncio.ensure_future(
+        nats_bus.connect(settings.bus, name=NAME, clock=clock, inbox=roles.inbox(roles.Role.SCHEDULER))
+    )
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait([connecting, stopping], return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()

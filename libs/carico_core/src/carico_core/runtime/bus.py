@@ -23,9 +23,17 @@ class BusSettings:
     credentials: str = settings.setting("", help="path of a NATS credentials file")
     nkey: str = settings.setting("", help="path of an nkey seed file")
     token_file: str = settings.setting("", help="path of a token, read anew at each connection", why="tokens rotate")
-    tls_ca: str = settings.setting("", help="path of the certificate authority of the server; empty: no TLS")
+    tls_ca: str = settings.setting(
+        "", help="path of the certificate authority of the server, read anew at each connection; empty: no TLS, "
+        "or by the system's authorities where the address is tls://...",
+        why="where TLS is asked for, a server that does not offer it is refused",
+    )  # fmt: skip
     tls_cert: str = settings.setting("", help="path of the client's certificate")
     tls_key: str = settings.setting("", help="path of the client's key")
+    inbox_prefix: str = settings.setting(
+        "", help="prefix of the subjects on which answers come; empty: that of the service's role",
+        why="a role may listen to its own inboxes only",
+    )  # fmt: skip
 
 
 class Subscription(Protocol):

@@ -3,36 +3,43 @@
 import pathlib
 import random
 import re
-import ssl
 from collections.abc import Callable
 from typing import Any
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
-from carico_core.runtime import bus_token
+from carico_core.runtime import bus_tls, bus_token
 
 CONNECT_TIMEOUT_S = 5
 # A half-open connection is noticed after two missed pings.
 PING_INTERVAL_S = 5
 RECONNECT_FIRST_S = 0.1
 RECONNECT_MOST_S = 2.0
+# Different errors that are remembered as said; a flood of them must not grow it.
+SAID_MOST = 64
 
 
 class Watch:
     """The client's callbacks: one line per change of state, and never an exception, which would end nats-py's loops."""
 
-    def __init__(self, log: Any) -> None:
+    def __init__(self, log: Any, settings: buses.BusSettings) -> None:
         self.log = log
         self.is_closing = False
         self.on_back: Callable[[], None] = lambda: None
         self.on_end: Callable[[], None] = lambda: None
+        self._settings = settings
         self._away = False
+        self._said: set[str] = set()
 
     async def on_error(self, error: Exception) -> None:
-        """Says what went wrong, once an outage."""
-        text = str(error) or type(error).__name__
-        if re.search("authorization|permissions|authentication", text, re.IGNORECASE):
-            self.log.error("refused by NATS", error=text)
+        """Says what went wrong: each thing once until the connection is back, since retries go on for ever."""
+        text = bus_tls.explain(error, self._settings)
+        if text in self._said:
+            return
+        if len(self._said) < SAID_MOST:
+            self._said.add(text)
+        if re.search("authorization|permissions|authentication|certificate", text, re.IGNORECASE):
+            self.log.error("refused by NATS" if "certificate" not in text else "NATS is not trusted", error=text)
         elif not self._away:
             self._away = isinstance(error, OSError)
             self.log.warning("NATS is away" if self._away else "NATS error", error=text)
@@ -46,6 +53,7 @@ class Watch:
     async def on_reconnect(self) -> None:
         """Says so, and starts over what the old connection held."""
         self._away = False
+        self._said.clear()
         self.log.info("reconnected to NATS")
         self.on_back()
 
@@ -54,11 +62,12 @@ class Watch:
         self.on_end()
 
 
-def options(settings: buses.BusSettings, *, name: str, watch: Watch, rng: random.Random) -> dict[str, Any]:
+def options(settings: buses.BusSettings, *, name: str, inbox: str, watch: Watch, rng: random.Random) -> dict[str, Any]:
     """The arguments of nats-py's `connect`. Raises `SettingsError` where a file of ours cannot be read."""
     return {
         "servers": [part.strip() for part in settings.url.split(",")],
         "name": name,
+        "inbox_prefix": settings.inbox_prefix or inbox,
         "error_cb": watch.on_error,
         "disconnected_cb": watch.on_disconnect,
         "reconnected_cb": watch.on_reconnect,
@@ -78,18 +87,25 @@ def options(settings: buses.BusSettings, *, name: str, watch: Watch, rng: random
 def _identity(settings: buses.BusSettings) -> dict[str, Any]:
     """Options of whatever proves who we are. Raises `SettingsError` where a file cannot be read."""
     found: dict[str, Any] = {}
-    for path in (settings.credentials, settings.nkey, settings.token_file, settings.tls_ca, settings.tls_cert):
+    for path in (settings.credentials, settings.nkey, settings.token_file):
         if path and not pathlib.Path(path).is_file():
             raise errors.SettingsError(f"bus: got {path}, expected a file that can be read")
     if settings.credentials:
         found["user_credentials"] = settings.credentials
     if settings.nkey:
+        _check_seed(pathlib.Path(settings.nkey))
         found["nkeys_seed"] = settings.nkey
     if settings.token_file:
         found["token"] = lambda: bus_token.read(pathlib.Path(settings.token_file))
-    if settings.tls_ca or settings.tls_cert:
-        context = ssl.create_default_context(cafile=settings.tls_ca or None)
-        if settings.tls_cert:
-            context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
-        found["tls"] = context
     return found
+
+
+def _check_seed(path: pathlib.Path) -> None:
+    """Raises `SettingsError` for a file that holds no nkey seed; nothing of it is shown."""
+    # Most set-ups have no nkeys, and cryptography costs an agent memory.
+    from carico_core.runtime import bus_keys
+
+    try:
+        bus_keys.read(path)
+    except (OSError, ValueError) as error:
+        raise errors.SettingsError(f"bus: got {path}, expected the seed of an nkey (SU...) in it") from error

@@ -11,17 +11,13 @@ from nats.js import JetStreamContext, api
 from nats.js.errors import NotFoundError
 
 from carico_core.domain import errors
+from carico_core.wire import streams as names
 from carico_core.wire import subjects
 
-CAPACITY = "CARICO_CAPACITY"
-SUBSPACES = "CARICO_SUBSPACES"
-DECISIONS = "CARICO_DECISIONS"
-MODEL_BUCKET = "carico_model"
-MODEL_KEY = "global"
-# How a bucket's key is stored (ADR-8): named outright, so that neither put nor get asks for the bucket first.
-MODEL_STREAM = f"KV_{MODEL_BUCKET}"
-MODEL_SUBJECT = f"$KV.{MODEL_BUCKET}.{MODEL_KEY}"
-CONSUMER = "aggregators"
+CAPACITY, SUBSPACES, DECISIONS = names.CAPACITY, names.SUBSPACES, names.DECISIONS
+MODEL_BUCKET, MODEL_KEY = names.MODEL_BUCKET, names.MODEL_KEY
+MODEL_STREAM, MODEL_SUBJECT = names.MODEL_STREAM, names.MODEL_SUBJECT
+CONSUMER = names.CONSUMER
 
 DECISIONS_AGE_S = 24 * 3600.0
 DECISIONS_COUNT = 100_000
@@ -63,7 +59,7 @@ def streams(lease_s: float) -> tuple[api.StreamConfig, ...]:
 def consumer() -> api.ConsumerConfig:
     """The one durable consumer that all replicas of the aggregator pull from."""
     return api.ConsumerConfig(
-        durable_name=CONSUMER, description="shared by all replicas of the aggregator",
+        name=CONSUMER, durable_name=CONSUMER, description="shared by all replicas of the aggregator",
         deliver_policy=api.DeliverPolicy.ALL, ack_policy=api.AckPolicy.EXPLICIT, ack_wait=ACK_WAIT_S,
         filter_subject=subjects.SUBSPACE_ALL, max_ack_pending=20_000,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
-from carico_core.runtime import bus_connection, bus_token, logs, optional_imports
+from carico_core.runtime import bus_connection, bus_tls, logs, optional_imports
 from carico_core.runtime import clock as clocks
 
 with optional_imports.hidden("aiohttp"):
@@ -24,8 +24,8 @@ with optional_imports.hidden("aiohttp"):
     from nats.js import JetStreamContext
     from nats.js.errors import Error as JetStreamError
 
-    from carico_core.runtime import bus_direct, bus_pull, bus_service, bus_streams
-from carico_core.wire import subjects
+    from carico_core.runtime import bus_client, bus_direct, bus_pull, bus_renewal, bus_service, bus_streams
+from carico_core.wire import roles, subjects
 
 # 2.12 brought atomic batches of direct gets and per-subject schedules; what is tested here starts there.
 MINIMUM_VERSION = (2, 12)
@@ -56,7 +56,7 @@ class NatsBus:
         self._restoring: asyncio.Future[None] | None = None
         self._renewing: asyncio.Future[None] | None = None
         watch.on_back = self.reconnected
-        watch.on_end = self._closed.set
+        watch.on_end = self._ended
 
     @property
     def connected(self) -> bool:
@@ -191,9 +191,9 @@ class NatsBus:
         with _translated("streams"):
             await bus_streams.ensure(self._js, lease_s=self._lease_s)
 
-    def renew_by_token(self, path: pathlib.Path, clock: clocks.Clock, rng: random.Random) -> None:
+    def renew_by(self, renewal: "bus_renewal.Renewal") -> None:
         """Makes the connection anew before its token expires, from now on."""
-        self._renewing = asyncio.ensure_future(self._renew_forever(path, clock, rng))
+        self._renewing = asyncio.ensure_future(renewal.run())
 
     def reconnected(self) -> None:
         """The connection is back: work that waits for the old one starts over, and others are told."""
@@ -217,14 +217,10 @@ class NatsBus:
             with contextlib.suppress(NatsError, TimeoutError):
                 await self._client.flush(timeout=SETTLE_TIMEOUT_S)
 
-    async def _renew_forever(self, path: pathlib.Path, clock: clocks.Clock, rng: random.Random) -> None:
-        while True:
-            token = await asyncio.to_thread(bus_token.read, path)
-            delay_s = bus_token.renew_in_s(token, now_s=clock.wall_ns() / 1e9, rng=rng)
-            await asyncio.sleep(bus_token.LOOK_EVERY_S if delay_s is None else delay_s)
-            if delay_s is not None and self._client.is_connected:
-                self._log.info("renewing the connection before its token expires")
-                await self._client.force_reconnect()
+    def _ended(self) -> None:
+        if not self._watch.is_closing:
+            self._log.error("closed by NATS for good", error=str(self._client.last_error))
+        self._closed.set()
 
     async def _restore(self) -> None:
         """Makes streams anew where the server came back without them; pulls and publishes then go on by themselves.
@@ -260,25 +256,23 @@ class NatsBus:
             )
 
 
-async def connect(settings: buses.BusSettings, *, name: str, clock: clocks.Clock, owns_streams: bool = True) -> NatsBus:
+async def connect(
+    settings: buses.BusSettings, *,
+    name: str, clock: clocks.Clock, owns_streams: bool = True, inbox: str = roles.INBOX,
+) -> NatsBus:  # fmt: skip
     """A bus that is connected and has its streams; waits for the server for as long as it takes.
 
     Without `owns_streams` (agents) neither streams nor consumers are asked for, and no right to do so is needed: until
-    another role has made them, what needs them raises `BusUnavailable`.
+    another role has made them, what needs them raises `BusUnavailable`. `inbox`: the prefix of the role's inboxes.
 
-    Raises `BusTooOld`, `StreamMismatch`, and `SettingsError` for credentials that cannot be read.
+    Raises `BusTooOld`, `StreamMismatch`, and `SettingsError` for credentials and certificates that cannot be read.
     """
     rng = random.Random(f"{name}{clock.wall_ns()}")
-    watch = bus_connection.Watch(logs.get("bus", connection=name))
-    options = bus_connection.options(settings, name=name, watch=watch, rng=rng)
-    client = Client()
-    while True:
-        try:
-            await client.connect(**options)
-            break
-        except (OSError, NatsError, TimeoutError) as error:
-            await watch.on_error(error)
-            await asyncio.sleep(_pause_s(rng))
+    watch = bus_connection.Watch(logs.get("bus", connection=name), settings)
+    options = bus_connection.options(settings, name=name, inbox=inbox, watch=watch, rng=rng)
+    make_tls = bus_tls.context_maker(settings)
+    client = bus_client.Client(make_tls)
+    await _join(client, options, watch, rng)
     bus = NatsBus(client, watch, name=name, lease_s=settings.lease_s, owns_streams=owns_streams, rng=rng)
     try:
         await _prepare(bus, watch, rng)
@@ -286,9 +280,32 @@ async def connect(settings: buses.BusSettings, *, name: str, clock: clocks.Clock
         await bus.close()
         raise
     if settings.token_file:
-        bus.renew_by_token(pathlib.Path(settings.token_file), clock, rng)
+        bus.renew_by(
+            bus_renewal.Renewal(
+                client, make_client=lambda: bus_client.Client(make_tls), options=options,
+                token=pathlib.Path(settings.token_file), log=watch.log, clock=clock, rng=rng,
+            )
+        )  # fmt: skip
     watch.log.info("connected", url=_address(client), server=str(client.connected_server_version))
     return bus
+
+
+async def _join(
+    client: "bus_client.Client", options: dict[str, Any], watch: bus_connection.Watch, rng: random.Random
+) -> None:
+    try:
+        while True:
+            try:
+                return await client.connect(**options)
+            except (OSError, NatsError, TimeoutError) as error:
+                await watch.on_error(error)
+                await asyncio.sleep(_pause_s(rng))
+    except BaseException:
+        # A person's Ctrl-C while it waits: nothing of the attempt stays open.
+        watch.is_closing = True
+        with contextlib.suppress(NatsError, OSError):
+            await client.close()
+        raise
 
 
 async def _prepare(bus: NatsBus, watch: bus_connection.Watch, rng: random.Random) -> None:

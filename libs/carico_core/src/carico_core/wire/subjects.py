@@ -41,6 +41,16 @@ def subspace(node: str) -> str:
     return _SUBSPACE + names.to_token(node)
 
 
+def capacities(node: str | None) -> str:
+    """The subject that matches the advertisements of one node or of all (None). Raises `BadName`."""
+    return CAPACITY_ALL if node is None else capacity(node)
+
+
+def subspaces(node: str | None) -> str:
+    """The subject that matches the local subspaces of one node or of all (None). Raises `BadName`."""
+    return SUBSPACE_ALL if node is None else subspace(node)
+
+
 def partial(replica: str) -> str:
     """The subject on which one aggregator replica tells the others what it has. Raises `BadName`."""
     return _PARTIAL + names.to_token(replica, kind="replica")

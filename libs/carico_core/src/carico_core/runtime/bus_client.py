@@ -1,0 +1,72 @@
+"""nats-py's client, with what it leaves open about TLS closed, and nkeys by our own `bus_keys`.
+
+It goes on in plain text where a server, or whoever stands between, does not ask for TLS, and sends its token then; and
+it reads certificates once, though they are replaced more often than a service is started.
+"""
+
+import base64
+import pathlib
+import re
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from carico_core.runtime import optional_imports
+
+if TYPE_CHECKING:
+    from carico_core.runtime import bus_keys
+
+with optional_imports.hidden("aiohttp"):
+    from nats.aio.client import Client as NatsClient
+    from nats.errors import Error as NatsError
+
+PLAIN = "the server does not offer TLS, which the settings ask for"
+
+
+class Client(NatsClient):
+    """A client. `make_tls`: makes the TLS context from its files, for each handshake anew; None: no TLS asked for."""
+
+    def __init__(self, make_tls: Callable[[], ssl.SSLContext] | None = None) -> None:
+        super().__init__()
+        self._make_tls = make_tls
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """The context of the next handshake."""
+        return ssl.create_default_context() if self._make_tls is None else self._make_tls()
+
+    def _connect_command(self) -> bytes:
+        # The last step before who we are goes out; nats-py has made the handshake by now where the server asked for it.
+        if self._make_tls is not None and not self._server_info.get("tls_required"):
+            raise NatsError(PLAIN)
+        return bytes(super()._connect_command())
+
+    def _setup_nkeys_seed_connect(self) -> None:
+        # nats-py imports the nkeys package here.
+        seed = pathlib.Path(str(self._nkeys_seed))
+        self._public_nkey = _signer(seed.read_text(encoding="ascii")).public
+        self._signature_cb = lambda nonce: _signature(seed.read_text(encoding="ascii"), nonce)
+
+    def _setup_nkeys_jwt_connect(self) -> None:
+        file = pathlib.Path(str(self._user_credentials))
+        self._user_jwt_cb = lambda: _section(file, "NATS USER JWT").encode()
+        self._signature_cb = lambda nonce: _signature(_section(file, "USER NKEY SEED"), nonce)
+
+
+def _section(file: pathlib.Path, name: str) -> str:
+    """The text between `-----BEGIN <name>-----` and the end line of a NATS credentials file."""
+    found = re.search(rf"-+BEGIN {name}-+\s+(\S+)\s+-+END", file.read_text(encoding="ascii"))
+    if found is None:
+        raise NatsError(f"{file} is no credentials file: it holds no {name}")
+    return found[1]
+
+
+def _signature(seed: str, nonce: str) -> bytes:
+    return base64.b64encode(_signer(seed).sign(nonce.encode()))
+
+
+def _signer(seed: str) -> "bus_keys.Signer":
+    # Most set-ups have no nkeys, and cryptography costs an agent memory.
+    from carico_core.runtime import bus_keys
+
+    return bus_keys.Signer(seed.strip())

@@ -1,0 +1,84 @@
+"""Making the connection anew before the token it was made with expires, without a gap.
+
+A new connection is tried beside the old one first, and the old one is given up only once the server has let the new
+one in: while those who judge tokens are away, whoever is connected stays so, as long as its token lasts.
+"""
+
+import asyncio
+import contextlib
+import pathlib
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from carico_core.runtime import bus_client, bus_connection, bus_token, optional_imports
+from carico_core.runtime import clock as clocks
+
+with optional_imports.hidden("aiohttp"):
+    from nats.errors import Error as NatsError
+
+# Callbacks of the lasting connection, and whatever would make the trial wait for a better moment.
+_NOT_OF_A_TRIAL = ("disconnected_cb", "reconnected_cb", "closed_cb", "reconnect_time_wait", "max_reconnect_attempts")
+TRIAL_TIMEOUT_S = 10.0
+AGAIN_FIRST_S, AGAIN_MOST_S = 0.5, 5.0
+
+
+class Renewal:
+    """The renewing of one connection. `make_client`: a client that is not connected yet."""
+
+    def __init__(
+        self, client: bus_client.Client, *, make_client: Callable[[], bus_client.Client], options: Mapping[str, Any],
+        token: pathlib.Path, log: Any, clock: clocks.Clock, rng: random.Random,
+    ) -> None:  # fmt: skip
+        self._client = client
+        self._make_client = make_client
+        self._options = {key: value for key, value in options.items() if key not in _NOT_OF_A_TRIAL}
+        self._token = token
+        self._log = log
+        self._clock = clock
+        self._rng = rng
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            token = await asyncio.to_thread(bus_token.read, self._token)
+            delay_s = bus_token.renew_in_s(token, now_s=self._clock.wall_ns() / 1e9, rng=self._rng)
+            await asyncio.sleep(bus_token.LOOK_EVERY_S if delay_s is None else delay_s)
+            if delay_s is not None:
+                await self._renew()
+
+    async def _renew(self) -> None:
+        is_said = False
+        while self._client.is_connected:
+            why_not = await self._try()
+            if why_not is None:
+                self._log.info("renewing the connection before its token expires")
+                await self._client.force_reconnect()
+                return
+            if not is_said:
+                self._log.warning("NATS does not take the new token yet: staying with the old one", error=why_not)
+                is_said = True
+            await asyncio.sleep(self._rng.uniform(AGAIN_FIRST_S, AGAIN_MOST_S))
+
+    async def _try(self) -> str | None:
+        """Why the server would not let us in now; None where it would."""
+        trial = self._make_client()
+        said: list[Exception] = []
+
+        async def on_error(error: Exception) -> None:
+            said.append(error)
+
+        options = {
+            **self._options, "error_cb": on_error, "allow_reconnect": False, "max_reconnect_attempts": 1,
+            "reconnect_time_wait": bus_connection.RECONNECT_FIRST_S,
+        }  # fmt: skip
+        try:
+            async with asyncio.timeout(TRIAL_TIMEOUT_S):
+                await trial.connect(**options)
+        except (NatsError, OSError, TimeoutError) as error:
+            told = said[-1] if said else error
+            return str(told) or type(told).__name__
+        finally:
+            with contextlib.suppress(NatsError, OSError):
+                await trial.close()
+        return None

@@ -1,0 +1,216 @@
+"""Who may do what on the bus: the one place that says it, for the auth callout, static configurations and tests.
+
+A role may publish and subscribe what stands here and nothing else; NATS denies the rest. Whoever answers questions may
+besides publish one answer to each question (`answers`), wherever its asker wants it.
+
+Each role has inboxes of its own (agents one a node): with a shared `_INBOX.>`, everyone could read every answer. Rights
+to create consumers are the owner's alone, since a consumer delivers what is stored to any subject its maker names,
+past all that its maker may publish.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Iterator
+
+from carico_core.domain import names
+from carico_core.wire import streams, subjects
+
+INBOX = "_INBOX"
+# An answer is due at once; a server forgets the right to it after that.
+ANSWER_WITHIN_S = 10.0
+ANSWERS_EACH = 1
+
+# What connects by a plain or TLS socket; web pages come by WebSocket. Leaf nodes and MQTT are nobody's.
+STANDARD = "STANDARD"
+WEBSOCKET = "WEBSOCKET"
+
+_API = "$JS.API"
+_MODEL_GET = f"{_API}.DIRECT.GET.{streams.MODEL_STREAM}.{streams.MODEL_SUBJECT}"
+_SERVICE_VERBS = ("PING", "INFO", "STATS")
+
+
+class Role(enum.StrEnum):
+    """Everyone on the bus."""
+
+    AGENT = "agent"
+    AGGREGATOR = "aggregator"
+    SCHEDULER = "scheduler"
+    READER = "reader"
+    CLI = "cli"
+    OWNER = "owner"
+    AUTH = "auth"
+
+
+MEANING = {
+    Role.AGENT: "one node's agent",
+    Role.AGGREGATOR: "replicas of the aggregator",
+    Role.SCHEDULER: "replicas of the scheduler",
+    Role.READER: "people and the web page: they look and ask",
+    Role.CLI: "people with the nats CLI: a reader who also sees how streams and consumers stand",
+    Role.OWNER: "the operator who changes or removes streams",
+    Role.AUTH: "the auth callout, in an account of its own",
+}
+# Roles of the account that CARICO's messages are in.
+MEMBERS = tuple(role for role in Role if role is not Role.AUTH)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Permissions:
+    """What one identity may do. `inbox`: the prefix under which its answers come."""
+
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+    answers: bool
+    connections: tuple[str, ...]
+    inbox: str
+
+
+def inbox(role: Role, node: str | None = None) -> str:
+    """The prefix of a role's inboxes; of one node's agent, where `node` is given. Raises `BadName`.
+
+    >>> inbox(Role.AGENT, "ip-10-0-0-1.ec2.internal")
+    '_INBOX.agent.ip-10-0-0-1_ec2_internal'
+    """
+    return f"{INBOX}.{role.value}" + ("" if node is None else f".{names.to_token(node)}")
+
+
+def permissions(role: Role, node: str | None = None) -> Permissions:
+    """What `role` may do. `node` is for agents alone: without it, the agent of any node (static set-ups).
+
+    Raises `BadName` for a node that is none, `ValueError` for a node of another role.
+    """
+    if node is not None and role is not Role.AGENT:
+        raise ValueError(f"got node {node!r} for role {role.value}, expected none: only agents belong to a node")
+    publish, subscribe = _SUBJECTS[role](node)
+    prefix = inbox(role, node)
+    if role is not Role.AUTH:
+        subscribe = (*subscribe, f"{prefix}.>")
+    return Permissions(
+        publish=publish,
+        subscribe=subscribe,
+        answers=role in (Role.AGENT, Role.AGGREGATOR, Role.SCHEDULER, Role.AUTH),
+        connections=(STANDARD, WEBSOCKET) if role is Role.READER else (STANDARD,),
+        inbox=prefix,
+    )
+
+
+def allows(patterns: tuple[str, ...], subject: str) -> bool:
+    """Whether one of `patterns` covers `subject`, which may hold wildcards itself, as NATS judges it.
+
+    >>> allows(("carico.v1.capacity.n1", "$SRV.>"), "carico.v1.capacity.n2"), allows(("a.*",), "a.>")
+    (False, False)
+    """
+    return any(_covers(pattern.split("."), subject.split(".")) for pattern in patterns)
+
+
+_Subjects = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+def _agent(node: str | None) -> _Subjects:
+    token = "*" if node is None else names.to_token(node)
+    publish = (subjects.capacities(node), subjects.subspaces(node), _MODEL_GET)
+    return publish, (subjects.MODEL, f"{subjects.PREFIX}.query.agent.{token}.>", *_service("agent"))
+
+
+def _aggregator(_: str | None) -> _Subjects:
+    publish = (
+        subjects.PARTIAL_ALL,
+        subjects.MODEL,
+        streams.MODEL_SUBJECT,
+        _MODEL_GET,
+        f"{_API}.CONSUMER.MSG.NEXT.{streams.SUBSPACES}.{streams.CONSUMER}",
+        f"$JS.ACK.{streams.SUBSPACES}.{streams.CONSUMER}.>",
+        *_making_of_streams(),
+    )
+    return publish, (subjects.PARTIAL_ALL, subjects.MODEL, *_questions("aggregator"))
+
+
+def _scheduler(_: str | None) -> _Subjects:
+    publish = (subjects.DECISION_ALL, f"{_API}.DIRECT.GET.{streams.CAPACITY}", *_making_of_streams())
+    return publish, (subjects.CAPACITY_ALL, *_questions("scheduler"))
+
+
+def _reader(_: str | None) -> _Subjects:
+    publish = [f"{subjects.PREFIX}.query.>"]
+    for verb in _SERVICE_VERBS:
+        publish += [f"$SRV.{verb}", f"$SRV.{verb}.>"]
+    for stream in streams.PUBLIC:
+        publish += [f"{_API}.DIRECT.GET.{stream}", f"{_API}.DIRECT.GET.{stream}.>"]
+    return tuple(publish), (subjects.CAPACITY_ALL, subjects.DECISION_ALL, subjects.MODEL)
+
+
+def _cli(node: str | None) -> _Subjects:
+    publish, subscribe = _reader(node)
+    looks = (
+        f"{_API}.INFO", f"{_API}.STREAM.NAMES", f"{_API}.STREAM.LIST", f"{_API}.STREAM.INFO.*",
+        f"{_API}.CONSUMER.NAMES.*", f"{_API}.CONSUMER.LIST.*", f"{_API}.CONSUMER.INFO.*.*",
+    )  # fmt: skip
+    return (*publish, *looks), (*subscribe, subjects.PARTIAL_ALL)
+
+
+def _owner(node: str | None) -> _Subjects:
+    publish, subscribe = _cli(node)
+    changes = [
+        f"{_API}.STREAM.{verb}.{stream}"
+        for stream in streams.ALL
+        for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "MSG.GET", "MSG.DELETE")
+    ]
+    consumers = [
+        f"{_API}.CONSUMER.{verb}.{stream}.>"
+        for stream in streams.ALL
+        for verb in ("CREATE", "DURABLE.CREATE", "DELETE", "MSG.NEXT")
+    ]
+    # Kinds of consumers that older clients make have no name in the subject.
+    unnamed = [f"{_API}.CONSUMER.CREATE.{stream}" for stream in streams.ALL]
+    return (*publish, *changes, *consumers, *unnamed, "$JS.ACK.>", "$JS.FC.>"), (*subscribe, "$JS.EVENT.ADVISORY.>")
+
+
+def _auth(_: str | None) -> _Subjects:
+    # Nothing of its own: it answers what the server asks.
+    return (), (AUTHORIZATION_SUBJECT,)
+
+
+# https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_callout
+AUTHORIZATION_SUBJECT = "$SYS.REQ.USER.AUTH"
+
+_SUBJECTS = {
+    Role.AGENT: _agent,
+    Role.AGGREGATOR: _aggregator,
+    Role.SCHEDULER: _scheduler,
+    Role.READER: _reader,
+    Role.CLI: _cli,
+    Role.OWNER: _owner,
+    Role.AUTH: _auth,
+}
+
+
+def _questions(service: str) -> tuple[str, ...]:
+    return (f"{subjects.PREFIX}.query.{service}.>", *_service(service))
+
+
+def _service(service: str) -> tuple[str, ...]:
+    """What the services framework listens to: for all, for all of one name, for one (ADR-32)."""
+    found: list[str] = []
+    for verb in _SERVICE_VERBS:
+        found += [f"$SRV.{verb}", f"$SRV.{verb}.carico-{service}", f"$SRV.{verb}.carico-{service}.*"]
+    return tuple(found)
+
+
+def _making_of_streams() -> Iterator[str]:
+    """To look at streams and the consumer, and to make them; to change or remove them is the owner's."""
+    for stream in streams.ALL:
+        yield f"{_API}.STREAM.INFO.{stream}"
+        yield f"{_API}.STREAM.CREATE.{stream}"
+    yield f"{_API}.CONSUMER.INFO.{streams.SUBSPACES}.{streams.CONSUMER}"
+    yield f"{_API}.CONSUMER.CREATE.{streams.SUBSPACES}.{streams.CONSUMER}.{subjects.SUBSPACE_ALL}"
+
+
+def _covers(pattern: list[str], subject: list[str]) -> bool:
+    for index, token in enumerate(pattern):
+        if token == ">":
+            return len(subject) > index
+        if index >= len(subject) or subject[index] == ">":
+            return False
+        if token != "*" and token != subject[index]:
+            return False
+    return len(pattern) == len(subject)

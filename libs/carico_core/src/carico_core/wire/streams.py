@@ -1,0 +1,15 @@
+"""The names of every stream, consumer and bucket of CARICO; how they are made stands in `runtime.bus_streams`."""
+
+CAPACITY = "CARICO_CAPACITY"
+SUBSPACES = "CARICO_SUBSPACES"
+DECISIONS = "CARICO_DECISIONS"
+MODEL_BUCKET = "carico_model"
+MODEL_KEY = "global"
+# How a bucket's key is stored (ADR-8): named outright, so that neither put nor get asks for the bucket first.
+MODEL_STREAM = f"KV_{MODEL_BUCKET}"
+MODEL_SUBJECT = f"$KV.{MODEL_BUCKET}.{MODEL_KEY}"
+CONSUMER = "aggregators"
+
+ALL = (CAPACITY, SUBSPACES, DECISIONS, MODEL_STREAM)
+# What people may read of: the work queue is the aggregators' alone, a reader of it would take messages from them.
+PUBLIC = (CAPACITY, DECISIONS, MODEL_STREAM)
