@@ -39,7 +39,10 @@ JOB_NAME = "demo"
 def command(context: settings.Context, /, name: str, **given: Any) -> int:
     """Starts a cluster, runs a job on it, shows it live, reports, and ends everything."""
     job = _job(given)
-    return asyncio.run(_Demo(context, name, job, given).run())
+    demo = _Demo(context, name, job, given)
+    # Before the loop: a first build takes minutes, and Ctrl-C must end it at once.
+    binaries = starting.obtain(demo.wish, context)
+    return asyncio.run(demo.run(binaries))
 
 
 def _job(given: Mapping[str, Any]) -> jobs.Job:
@@ -54,22 +57,22 @@ class _Demo:
 
     def __init__(self, context: settings.Context, name: str, job: jobs.Job, given: Mapping[str, Any]) -> None:
         self._context = context
-        self._name = name
+        self.wish = options.wish(name, dict(given))
         self._job = job
         self._given = given
         self._out: pathlib.Path = given["out"] or pathlib.Path("var") / name
         self._crashes: list[str] = []
         self._crashed = asyncio.Event()
 
-    async def run(self) -> int:
+    async def run(self, binaries: Mapping[str, str]) -> int:
         """The exit code: 1 where a Pod failed, was lost or bound twice, or a service crashed."""
-        wish = options.wish(self._name, dict(self._given))
         interrupts.cancel_on_signals()
         self._make_folder()
         keep = bool(self._given["keep"])
         launched = await client.launch(
-            wish, home=self._context.home, environ=self._context.environ, restart=keep, lifeline=not keep, fresh=True
-        )
+            self.wish, home=self._context.home, environ=self._context.environ, restart=keep, lifeline=not keep,
+            fresh=True, binaries=binaries,
+        )  # fmt: skip
         finished = False
         try:
             notes = await starting.show(launched, self._context)

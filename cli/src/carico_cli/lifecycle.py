@@ -1,12 +1,14 @@
 """`carico up` and `carico down`."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from carico_cli import interrupts, options, settings, starting
 from carico_local.cluster import client, state
+from carico_local.cluster import plan as plans
 
 
 @click.command()
@@ -15,14 +17,17 @@ from carico_local.cluster import client, state
 @click.pass_obj
 def up(context: settings.Context, /, name: str, **given: Any) -> None:
     """Starts a cluster in the background; returns when it is ready."""
-    asyncio.run(_up(context, name, given))
+    wish = options.wish(name, given)
+    binaries = starting.obtain(wish, context)
+    asyncio.run(_up(context, wish, binaries))
 
 
-async def _up(context: settings.Context, name: str, given: dict[str, Any]) -> None:
+async def _up(context: settings.Context, wish: plans.Wish, binaries: Mapping[str, str]) -> None:
     interrupts.cancel_on_signals()
     launched = await client.launch(
-        options.wish(name, given), home=context.home, environ=context.environ, restart=True, lifeline=False, fresh=False
+        wish, home=context.home, environ=context.environ, restart=True, lifeline=False, fresh=False, binaries=binaries
     )
+    name = wish.name
     try:
         await starting.show(launched, context)
     except BaseException as error:

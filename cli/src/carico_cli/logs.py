@@ -8,6 +8,7 @@ import click
 
 from carico_cli import options, settings
 from carico_core.domain import errors
+from carico_local.cluster import service as service_parts
 from carico_local.cluster import state, topology
 
 _LOOK_EVERY_S = 0.2
@@ -28,7 +29,7 @@ def command(context: settings.Context, service: str | None, name: str, follow: b
         nearest = difflib.get_close_matches(service or "", known, 1)
         hint = f" (nearest: {nearest[0]})" if nearest else ""
         raise errors.SettingsError(f"got service {service!r}{hint}, expected one of {', '.join(known)}")
-    log = paths.log(topology.log_name(service))
+    log = paths.log(service_parts.log_name(service))
     if not log.exists():
         raise errors.SettingsError(f"{service} has written no log yet")
     with log.open("r", encoding="utf-8", errors="replace") as file:

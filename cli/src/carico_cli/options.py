@@ -18,10 +18,41 @@ def name(default: str = DEFAULT_NAME) -> Callable[[F], F]:
     return click.option("--name", default=default, show_default=True, help="Name of the cluster.")
 
 
+class Nodes(click.ParamType[tuple[str, int | None]]):
+    """Kind and number of nodes, either of which may be left out: "3", "kwok", "kwok=1000"."""
+
+    name = "nodes"
+    DEFAULT = (plans.NodeKind.PROCESS.value, None)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int | None]:  # fmt: skip
+        """(kind, number or None)."""
+        if isinstance(value, tuple):
+            return value
+        kind, _, count = str(value).partition("=") if not str(value).lstrip("-").isdigit() else ("", "", str(value))
+        known = [each.value for each in plans.NodeKind]
+        if (kind and kind not in known) or (count and not count.lstrip("-").isdigit()) or str(value).endswith("="):
+            self.fail(f"got {value!r}, expected a number, or one of {', '.join(known)}, or as in kwok=1000", param, ctx)
+        return kind or self.DEFAULT[0], int(count) if count else None
+
+
 def cluster(function: F) -> F:
     """What shapes a cluster."""
     for option in (
-        click.option("--nodes", type=int, help="Emulated nodes (default: what the machine carries)."),
+        click.option(
+            "--nodes",
+            type=Nodes(),
+            default=Nodes.DEFAULT,
+            metavar="[KIND=]N",
+            help="How many nodes, or of which kind, or both: 3, process=3 (default: as many as the machine carries), "
+            "kwok=1000, kubelet=2.",
+        ),
+        click.option(
+            "--control-plane",
+            type=click.Choice([each.value for each in plans.ControlPlane]),
+            help="Who answers at the Kubernetes API (default: embedded for process nodes, else real).",
+        ),
         click.option("--cores", type=int, default=plans.DEFAULT_CORES, show_default=True, help="Cores of a node."),
         click.option(
             "--scale", type=float, default=plans.DEFAULT_SCALE, show_default=True, help="Real CPUs of an emulated core."
@@ -39,7 +70,9 @@ def wish(name: str, given: dict[str, Any]) -> plans.Wish:
     """The wish that the flags of `cluster` state."""
     return plans.Wish(
         name=name,
-        nodes=given["nodes"],
+        nodes=given["nodes"][1],
+        node_kind=given["nodes"][0],
+        control_plane=given["control_plane"],
         cores=given["cores"],
         scale=given["scale"],
         estimator=given["estimator"],

@@ -11,6 +11,7 @@ from carico_cli import interrupts, settings
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import settings as loader
+from carico_local.cluster import service as service_parts
 from carico_local.cluster import state, topology
 
 EXIT_FAILED = 1
@@ -55,7 +56,7 @@ def _of_cluster(context: settings.Context, name: str, node: str, out: pathlib.Pa
     if node not in found.plan.node_names:
         known = ", ".join(found.plan.node_names)
         raise errors.SettingsError(f"--node: got {node!r}, expected one of {known} of cluster {name!r}")
-    flags = topology.flags({"record": out, **topology.node_facts(found.plan, paths, node)})
+    flags = service_parts.flags({"record": out, **topology.node_facts(found.plan, paths, node)})
     return loader.load(agent.AgentSettings, prefix=agent.PREFIX, argv=flags, environ={}, program="carico record")
 
 

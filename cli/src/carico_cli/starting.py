@@ -3,7 +3,47 @@
 import click
 
 from carico_cli import settings
+from carico_core.runtime import clock as clocks
+from carico_local.binaries import progress
 from carico_local.cluster import client, events
+from carico_local.cluster import plan as plans
+
+PLAIN_PROGRESS_EVERY_S = 30.0
+
+
+def obtain(wish: plans.Wish, context: settings.Context) -> dict[str, str]:
+    """The paths of the programs that a cluster needs, by name; says where each is from, and builds what is missing.
+
+    Raises `EnvironmentUnfit` where one cannot be had.
+    """
+    needed = plans.programs(wish)
+    if not needed:
+        return {}
+    # Imported where it is needed: most clusters are embedded ones.
+    from carico_local.binaries import tools
+
+    clock = clocks.SystemClock()
+    found = tools.obtain(needed, environ=context.environ, clock=clock, tell=_Teller(context, clock).tell)
+    return {name: str(each.path) for name, each in found.items()}
+
+
+class _Teller:
+    """Draws a passing line in place on a terminal; elsewhere prints one now and then."""
+
+    def __init__(self, context: settings.Context, clock: clocks.Clock) -> None:
+        self._context = context
+        self._clock = clock
+        self._printed_s = clock.monotonic_s()
+
+    def tell(self, told: progress.Progress) -> None:
+        if not told.passing:
+            _end_line(self._context)
+            click.echo(told.text)
+        elif not self._context.plain:
+            _line(self._context, "", told.text)
+        elif self._clock.monotonic_s() - self._printed_s >= PLAIN_PROGRESS_EVERY_S:
+            self._printed_s = self._clock.monotonic_s()
+            click.echo(told.text)
 
 
 async def show(launched: client.Launched, context: settings.Context) -> list[str]:

@@ -9,7 +9,7 @@ import orjson
 
 from carico_cli import options, session, settings
 from carico_core.domain import errors
-from carico_local.cluster import readiness, state, topology
+from carico_local.cluster import state, topology
 
 _LOOK_S = 0.4
 _NOT_RUNNING = "not running"
@@ -62,7 +62,8 @@ async def _ask(view: dict[str, Any], found: state.ClusterState) -> None:
     # NATS has no such page, but is asked below: for what its clients say.
     ports = {each.name: each.http_port for each in found.services if each.http_port and each.name != topology.NATS}
     asked = [row for row in view["services"] if row["ready"] and row["name"] in ports]
-    answers = await asyncio.gather(*(readiness.Http(port=ports[row["name"]]).why_not() for row in asked))
+    probes = [topology.probe(found.plan, row["name"], ports[row["name"]]) for row in asked]
+    answers = await asyncio.gather(*(probe.why_not() for probe in probes))
     for row, why_not in zip(asked, answers, strict=True):
         row["ready"], row["why_not"] = why_not is None, why_not
 

@@ -12,6 +12,7 @@ from carico_agent import settings as agent_settings
 from carico_aggregator import settings as aggregator_settings
 from carico_core.runtime import settings
 from carico_local.cluster import machine, plan, readiness, state, supervisor, topology
+from carico_local.cluster import service as parts
 from carico_scheduler import settings as scheduler_settings
 
 MACHINE = machine.Machine(
@@ -24,7 +25,7 @@ SETTINGS: dict[str, tuple[type[Any], str]] = {
 }
 
 
-def some_services(tmp_path: pathlib.Path, **wish: Any) -> list[topology.Service]:
+def some_services(tmp_path: pathlib.Path, **wish: Any) -> list[parts.Service]:
     made = plan.make_plan(plan.Wish(name="x", nodes=2, **wish), MACHINE)
     where = topology.addresses(made, list(range(20_000, 20_000 + topology.ports_needed(made))))
     return topology.services(made, where, state.Paths(tmp_path), {})

@@ -69,13 +69,15 @@ class Launched:
 
 
 async def launch(
-    wish: plans.Wish, *, home: pathlib.Path, environ: Mapping[str, str], restart: bool, lifeline: bool, fresh: bool
-) -> Launched:
+    wish: plans.Wish, *, home: pathlib.Path, environ: Mapping[str, str], restart: bool, lifeline: bool, fresh: bool,
+    binaries: Mapping[str, str] | None = None,
+) -> Launched:  # fmt: skip
     """A starting cluster. Raises `SettingsError` for a wish without sense, or where it runs already.
 
+    binaries: where the programs of `plan.programs` are.
     fresh: what an earlier cluster of this name left (its supervisor was killed) is removed, not gone on with.
     """
-    plan = plans.make_plan(wish, machine.read_machine())
+    plan = plans.make_plan(wish, machine.read_machine(), binaries)
     paths = state.Paths(home / plan.name)
     if state.is_running(paths):
         raise errors.SettingsError(

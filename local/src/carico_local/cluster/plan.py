@@ -1,6 +1,7 @@
 """The plan of a local cluster: how many emulated nodes a machine carries, and with which settings they run."""
 
 import dataclasses
+import enum
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -21,8 +22,37 @@ NODE_MEMORY_BYTES = 8 * 2**30
 SERVICES_MEMORY_BYTES = 400 * 2**20
 NODE_SERVICES_MEMORY_BYTES = 120 * 2**20
 
+# etcd, API server, controllers and scheduler of Kubernetes beside ours (measured: 0.5 GB).
+REAL_CONTROL_PLANE_MEMORY_BYTES = 600 * 2**20
+
 ESTIMATORS = tuple(sorted(registry.ESTIMATORS))
 MERGES = ("round", "sequential")
+
+
+class ControlPlane(enum.StrEnum):
+    """Who answers at the Kubernetes API."""
+
+    EMBEDDED = "embedded"
+    REAL = "real"
+
+
+class NodeKind(enum.StrEnum):
+    """What a node is: emulated with real processes, played by kwok, or a real kubelet."""
+
+    PROCESS = "process"
+    KWOK = "kwok"
+    KUBELET = "kubelet"
+
+
+DEFAULT_KWOK_NODES = 1000
+DEFAULT_KUBELETS = 2
+# Nodes of a kind: the lowest and highest number, and why not more.
+_MOST = {
+    NodeKind.PROCESS: 110,
+    # What the scheduler is measured at.
+    NodeKind.KWOK: 10_000,
+    NodeKind.KUBELET: 16,
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +61,9 @@ class Wish:
 
     name: str = "demo"
     nodes: int | None = None
+    # None: embedded for process nodes; the other kinds need the real one.
+    control_plane: str | None = None
+    node_kind: str = NodeKind.PROCESS
     cores: int = DEFAULT_CORES
     scale: float = DEFAULT_SCALE
     estimator: str | None = None
@@ -44,6 +77,8 @@ class Plan:
     """A cluster as it will be started. `memory_bytes` is a node's real limit, already scaled."""
 
     name: str
+    control_plane: ControlPlane
+    node_kind: NodeKind
     nodes: int
     cores: int
     scale: float
@@ -52,6 +87,8 @@ class Plan:
     ceiling_cpu: float | None
     merge: str | None
     aggregators: int
+    # Programs of a real control plane: where each is.
+    binaries: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # What a person should know before trusting figures from this cluster.
     warnings: tuple[str, ...] = ()
 
@@ -59,6 +96,11 @@ class Plan:
     def node_names(self) -> tuple[str, ...]:
         """node-1, node-2, ..."""
         return tuple(f"node-{i + 1}" for i in range(self.nodes))
+
+    @property
+    def process_nodes(self) -> tuple[str, ...]:
+        """The names of the nodes that are processes of the cluster, each with an agent."""
+        return self.node_names if self.node_kind is NodeKind.PROCESS else ()
 
 
 def default_nodes(cpus: float, *, cores: int, scale: float) -> int:
@@ -70,24 +112,19 @@ def default_nodes(cpus: float, *, cores: int, scale: float) -> int:
     return min(MOST_NODES, max(FEWEST_NODES, math.floor((cpus - CONTROL_PLANE_CPUS) / (cores * scale))))
 
 
-def make_plan(wish: Wish, on: machine.Machine) -> Plan:
-    """The plan that fulfils `wish` on a machine.
+def make_plan(wish: Wish, on: machine.Machine, binaries: Mapping[str, str] | None = None) -> Plan:
+    """The plan that fulfils `wish` on a machine; `binaries`: where the programs are that it needs.
 
     Raises `SettingsError` for a wish without sense and `EnvironmentUnfit` where the memory does not suffice.
     """
     _check(wish)
+    kind, control_plane = NodeKind(wish.node_kind), _control_plane(wish)
     memory_bytes = int(NODE_MEMORY_BYTES * wish.scale)
-    affordable = _affordable_nodes(on.memory_available_bytes, memory_bytes)
-    nodes = wish.nodes
-    if nodes is None:
-        nodes = min(default_nodes(on.cpus, cores=wish.cores, scale=wish.scale), max(affordable, FEWEST_NODES))
-    if nodes > affordable:
-        raise errors.EnvironmentUnfit(
-            f"{nodes} nodes of {memory_bytes / 2**20:.0f} MiB do not fit into the free memory of "
-            f"{on.memory_available_bytes / 2**20:.0f} MiB: free some, or ask for fewer (--nodes) or smaller (--scale)"
-        )
+    nodes = _process_nodes(wish, control_plane, memory_bytes, on) if kind is NodeKind.PROCESS else _other_nodes(wish)
     return Plan(
         name=wish.name,
+        control_plane=control_plane,
+        node_kind=kind,
         nodes=nodes,
         cores=wish.cores,
         scale=wish.scale,
@@ -96,18 +133,33 @@ def make_plan(wish: Wish, on: machine.Machine) -> Plan:
         ceiling_cpu=wish.ceiling_cpu,
         merge=wish.merge,
         aggregators=wish.aggregators,
-        warnings=_warnings(nodes, wish, on),
+        binaries=dict(binaries or {}),
+        warnings=_warnings(nodes, wish, on) if kind is NodeKind.PROCESS else (),
     )
+
+
+def programs(wish: Wish) -> tuple[str, ...]:
+    """The programs that the wish needs and no Python package brings. Raises `SettingsError` as `make_plan` does."""
+    _check(wish)
+    if _control_plane(wish) is ControlPlane.EMBEDDED:
+        return ()
+    needed = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+    return (*needed, "kwok") if wish.node_kind == NodeKind.KWOK else needed
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
     """The plan as JSON types."""
-    return {**dataclasses.asdict(plan), "warnings": list(plan.warnings)}
+    return {**dataclasses.asdict(plan), "binaries": dict(plan.binaries), "warnings": list(plan.warnings)}
 
 
 def from_json(fields: Mapping[str, Any]) -> Plan:
     """The plan that `to_json` wrote."""
-    return Plan(**{**fields, "warnings": tuple(fields["warnings"])})
+    told = {
+        "control_plane": ControlPlane(fields["control_plane"]),
+        "node_kind": NodeKind(fields["node_kind"]),
+        "warnings": tuple(fields["warnings"]),
+    }
+    return Plan(**{**fields, **told})
 
 
 def _check(wish: Wish) -> None:
@@ -116,8 +168,10 @@ def _check(wish: Wish) -> None:
         raise errors.SettingsError(
             f"--name: got {wish.name!r}, expected a name of lower-case letters, digits and '-' (63 at most)"
         )
+    _check_choice("--nodes", wish.node_kind, tuple(NodeKind))
+    _check_choice("--control-plane", wish.control_plane, tuple(ControlPlane))
     bounds: tuple[tuple[str, float | None, float, float], ...] = (
-        ("--nodes", wish.nodes, 1, 110),
+        ("--nodes", wish.nodes, 1, _MOST[NodeKind(wish.node_kind)]),
         ("--cores", wish.cores, 1, 256),
         ("--scale", wish.scale, 0.01, 1.0),
         ("--ceiling", wish.ceiling_cpu, 0.05, 1.0),
@@ -135,8 +189,40 @@ def _check_choice(flag: str, got: str | None, choices: tuple[str, ...]) -> None:
         raise errors.SettingsError(f"{flag}: got {got!r}, expected one of {', '.join(choices)}")
 
 
-def _affordable_nodes(available_bytes: int, memory_bytes: int) -> int:
-    return max(0, (available_bytes - SERVICES_MEMORY_BYTES) // (memory_bytes + NODE_SERVICES_MEMORY_BYTES))
+def _control_plane(wish: Wish) -> ControlPlane:
+    if wish.node_kind == NodeKind.PROCESS:
+        return ControlPlane(wish.control_plane or ControlPlane.EMBEDDED)
+    if wish.control_plane == ControlPlane.EMBEDDED:
+        raise errors.SettingsError(
+            f"--nodes {wish.node_kind} needs --control-plane real: the embedded API serves process nodes only"
+        )
+    return ControlPlane.REAL
+
+
+def _process_nodes(wish: Wish, control_plane: ControlPlane, memory_bytes: int, on: machine.Machine) -> int:
+    affordable = _affordable_nodes(on.memory_available_bytes, memory_bytes, control_plane)
+    nodes = wish.nodes
+    if nodes is None:
+        nodes = min(default_nodes(on.cpus, cores=wish.cores, scale=wish.scale), max(affordable, FEWEST_NODES))
+    if nodes > affordable:
+        raise errors.EnvironmentUnfit(
+            f"{nodes} nodes of {memory_bytes / 2**20:.0f} MiB do not fit into the free memory of "
+            f"{on.memory_available_bytes / 2**20:.0f} MiB: free some, or ask for fewer (--nodes) or smaller (--scale)"
+        )
+    return nodes
+
+
+def _other_nodes(wish: Wish) -> int:
+    if wish.nodes is not None:
+        return wish.nodes
+    return DEFAULT_KWOK_NODES if wish.node_kind == NodeKind.KWOK else DEFAULT_KUBELETS
+
+
+def _affordable_nodes(available_bytes: int, memory_bytes: int, control_plane: ControlPlane) -> int:
+    services_bytes = SERVICES_MEMORY_BYTES
+    if control_plane is ControlPlane.REAL:
+        services_bytes += REAL_CONTROL_PLANE_MEMORY_BYTES
+    return max(0, (available_bytes - services_bytes) // (memory_bytes + NODE_SERVICES_MEMORY_BYTES))
 
 
 def _warnings(nodes: int, wish: Wish, on: machine.Machine) -> tuple[str, ...]:

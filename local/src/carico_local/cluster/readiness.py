@@ -2,7 +2,9 @@
 
 import asyncio
 import dataclasses
+import functools
 import pathlib
+import ssl
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -31,14 +33,15 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Http:
-    """Ready where GET 127.0.0.1:`port``path` answers 200."""
+    """Ready where GET 127.0.0.1:`port``path` answers 200; `tls`: over TLS, with any certificate."""
 
     port: int
     path: str = "/readyz"
+    tls: bool = False
 
     async def why_not(self) -> str | None:
         """The first line of the refusal, or that nobody listens."""
-        answer = await get(self.port, self.path)
+        answer = await get(self.port, self.path, tls=unverified() if self.tls else None)
         if answer is None:
             return f"nothing answers on port {self.port}"
         if answer.status == 200:
@@ -83,14 +86,25 @@ async def wait(probe: Probe) -> None:
         pause_s = min(LAST_PAUSE_S, pause_s * GROWTH)
 
 
-async def get(port: int, path: str, headers: Mapping[str, str] | None = None) -> Answer | None:
+@functools.cache
+def unverified() -> ssl.SSLContext:
+    """TLS to a program of this machine that signs its own certificate: for questions whose answer is no secret."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def get(
+    port: int, path: str, headers: Mapping[str, str] | None = None, *, tls: ssl.SSLContext | None = None
+) -> Answer | None:
     """The answer of 127.0.0.1 to a GET; None where there is none in time.
 
     HTTP/1.0, so that the answer ends with the connection and is never in chunks.
     """
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
             try:
                 lines = [f"GET {path} HTTP/1.0", "Host: 127.0.0.1", *(f"{k}: {v}" for k, v in (headers or {}).items())]
                 writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())

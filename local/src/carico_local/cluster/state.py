@@ -16,7 +16,7 @@ from carico_core.domain import errors
 from carico_local.cluster import plan as plans
 from carico_local.cluster import processes
 
-VERSION = 1
+VERSION = 2
 
 
 class Phase(enum.StrEnum):

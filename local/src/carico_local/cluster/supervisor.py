@@ -14,6 +14,7 @@ from carico_core.wire import subjects
 from carico_local.cgroups import sweep
 from carico_local.cluster import backoff, events, ports, processes, readiness, state, topology
 from carico_local.cluster import plan as plans
+from carico_local.cluster import service as parts
 
 START_TIMEOUT_S = 60.0
 # A node first lets its Pods end: their grace period in a local cluster is short.
@@ -63,7 +64,7 @@ class Supervisor:
         """True where the cluster came up and was ended in order. Everything has ended when this returns."""
         for directory in (self._paths.data / "nodes", self._paths.run, self._paths.logs):
             directory.mkdir(parents=True, exist_ok=True)
-        topology.write_configuration(self._plan, self._where, self._paths)
+        topology.write_configuration(self._plan, self._where, self._paths, self._environ)
         self._write()
         stopping = asyncio.ensure_future(stop.wait())
         running = asyncio.ensure_future(self._up_and_watch())
@@ -96,7 +97,7 @@ class Supervisor:
             self._write()
             self._say(events.Kind.UP)
 
-    async def _keep(self, service: topology.Service, up: Mapping[str, asyncio.Event]) -> None:
+    async def _keep(self, service: parts.Service, up: Mapping[str, asyncio.Event]) -> None:
         """Never returns while the cluster lives; starts the service, and again after each crash."""
         loop = backoff.CrashLoop()
         if service.after is not None:
@@ -124,7 +125,7 @@ class Supervisor:
             self._restarts[service.name] = self._restarts.get(service.name, 0) + 1
             self._say(events.Kind.RESTARTED, service.name)
 
-    def _fresh(self, name: str) -> topology.Service:
+    def _fresh(self, name: str) -> parts.Service:
         found = topology.services(self._plan, self._where, self._paths, self._environ)
         return next(service for service in found if service.name == name)
 
@@ -171,12 +172,14 @@ class Supervisor:
             while True:
                 if wanted <= heard and wanted <= await self._ready_nodes():
                     return
-                await asyncio.sleep(readiness.LAST_PAUSE_S)
+                # Thousands of nodes are megabytes an answer.
+                await asyncio.sleep(readiness.LAST_PAUSE_S + len(wanted) / 1000)
         finally:
             await bus.close()
 
     async def _ready_nodes(self) -> set[str]:
-        answer = await readiness.get(self._where.ports[topology.API], "/api/v1/nodes")
+        plane = topology.control_plane(self._plan, self._where, self._paths, self._environ)
+        answer = await plane.get("/api/v1/nodes")
         if answer is None or answer.status != 200:
             return set()
         return {
@@ -186,7 +189,7 @@ class Supervisor:
             if condition["type"] == "Ready" and condition["status"] == "True"
         }
 
-    async def _missing(self, wanted: list[topology.Service]) -> str:
+    async def _missing(self, wanted: list[parts.Service]) -> str:
         late = [service for service in wanted if service.name not in self._ready]
         if not late:
             return "some nodes are not Ready or have not advertised a capacity"

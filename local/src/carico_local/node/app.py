@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import random
+import ssl
 from typing import Any
 
 from carico_core.domain import errors
@@ -96,12 +97,24 @@ async def _run(
 
 async def _listen(server: log_server.LogServer, chosen: settings.NodeSettings) -> int:
     try:
-        return await server.start(site.HOST_IP, chosen.log_port)
+        return await server.start(site.HOST_IP, chosen.log_port, tls=_log_tls(chosen))
     except OSError as error:
         raise errors.EnvironmentUnfit(
             f"cannot listen on {site.HOST_IP}:{chosen.log_port} ({error.strerror}): "
             "end what uses the port, or give --log-port 0 for a free one"
         ) from error
+
+
+def _log_tls(chosen: settings.NodeSettings) -> ssl.SSLContext | None:
+    """TLS of the log endpoint, for a real API server, which asks kubelets in no other way."""
+    if chosen.log_certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(chosen.log_certificate, chosen.log_key)
+    if chosen.log_authority is not None:
+        context.load_verify_locations(chosen.log_authority)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
 
 
 async def _or_stop(work: Any, stop: tasks.Stop) -> None:

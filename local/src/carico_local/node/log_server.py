@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import pathlib
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from aiohttp import web
@@ -56,14 +57,14 @@ class LogServer:
         self._clock = clock
         self._runner: web.AppRunner | None = None
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
         """The port it listens on. Raises OSError."""
         app = web.Application()
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._serve)
         app.router.add_get("/healthz", _healthz)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
+        await web.TCPSite(self._runner, host, port, ssl_context=tls).start()
         return int(self._runner.addresses[0][1])
 
     async def close(self) -> None:

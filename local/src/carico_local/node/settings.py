@@ -34,6 +34,13 @@ class NodeSettings:
         1.0, help="factor on the start and exit latencies of a container runtime", minimum=0.0, why="spec 11's figures"
     )
     log_port: int = settings.setting(0, help="port of the kubelet's log endpoint, 0 for a free one", minimum=0)
+    log_certificate: pathlib.Path | None = settings.setting(
+        None, help="certificate of the log endpoint; without one it speaks plain HTTP, as the embedded API does"
+    )
+    log_key: pathlib.Path | None = settings.setting(None, help="key of that certificate")
+    log_authority: pathlib.Path | None = settings.setting(
+        None, help="authority whose clients alone may read logs: the API server's own"
+    )
     cgroups: Literal["auto", "none"] = settings.setting(
         "auto", help="none: plain processes without quota, as where cgroups may not be written"
     )
