@@ -24,7 +24,7 @@ with optional_imports.hidden("aiohttp"):
     from nats.js import JetStreamContext
     from nats.js.errors import Error as JetStreamError
 
-    from carico_core.runtime import bus_client, bus_direct, bus_pull, bus_renewal, bus_service, bus_streams
+    from carico_core.runtime import bus_client, bus_direct, bus_pull, bus_renewal, bus_respond, bus_service, bus_streams
 from carico_core.wire import roles, subjects
 
 # 2.12 brought atomic batches of direct gets and per-subject schedules; what is tested here starts there.
@@ -157,6 +157,16 @@ class NatsBus:
         """Answers the questions to a service."""
         with _translated(service.name):
             found = await bus_service.serve(self._client, service)
+            await self._settle()
+        return found
+
+    async def respond(
+        self, subject: str, answer: "bus_respond.Answer", *, group: str, on_dropped: Callable[[], None]
+    ) -> "bus_respond.Responder":
+        """Answers requests that others of the `group` do not. Raises `BusUnavailable`."""
+        found = bus_respond.Responder(self._client, answer, log=self._log, on_dropped=on_dropped)
+        with _translated(subject):
+            await found.start(subject, group=group)
             await self._settle()
         return found
 

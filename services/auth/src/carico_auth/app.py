@@ -1,0 +1,95 @@
+"""One replica of the auth callout: takes a server's question, asks whose token it is, answers what they may do.
+
+Whoever asks learns only that they are refused; the reason goes to our log and counter, and to the server's log.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping
+from typing import Protocol
+
+from carico_auth import instruments, nats_jwt, policy, reviews
+from carico_core.runtime import bus_keys
+from carico_core.runtime import clock as clocks
+from carico_core.wire import roles
+
+# The curve key of the server that asks, in the header of a question that is sealed.
+XKEY_HEADER = "Nats-Server-Xkey"
+# Replicas of the callout share the questions.
+GROUP = "carico-auth"
+
+
+class Reviewer(Protocol):
+    """Who says whose token it is."""
+
+    async def review(self, token: str) -> reviews.Verdict: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """What answers are signed with, and what questions are sealed for (None: they come in the clear)."""
+
+    issuer: bus_keys.Signer
+    sealer: bus_keys.Sealer | None
+
+
+class Callout:
+    """Answers questions of NATS servers."""
+
+    def __init__(
+        self, reviewer: Reviewer, keys: Keys, counted: instruments.Instruments, *,
+        accounts: Mapping[policy.ServiceAccount, roles.Role], account: str, answer_within_s: float, clock: clocks.Clock,
+    ) -> None:  # fmt: skip
+        self._reviewer = reviewer
+        self._keys = keys
+        self._counted = counted
+        self._accounts = dict(accounts)
+        self._account = account
+        self._answer_within_s = answer_within_s
+        self._clock = clock
+
+    async def answer(self, payload: bytes, headers: Mapping[str, str]) -> bytes | None:
+        """The answer to one question; None to what is no question, which gets none."""
+        started_s = self._clock.monotonic_s()
+        server_key = headers.get(XKEY_HEADER, "")
+        try:
+            request = nats_jwt.decode_request(self._opened(payload, server_key))
+        except nats_jwt.NotARequest as error:
+            self._counted.refused(policy.Refusal(reason=policy.Refused.NOT_A_REQUEST, detail=str(error)), None)
+            return None
+        decided = await self._decide(request)
+        now_s = int(self._clock.wall_ns() / 1e9)
+        issuer = self._keys.issuer
+        if isinstance(decided, policy.Refusal):
+            self._counted.refused(decided, request)
+            answer = nats_jwt.encode_answer(request, user="", error=decided.reason.value, signer=issuer, now_s=now_s)
+        else:
+            self._counted.granted(decided, request)
+            user = nats_jwt.encode_user(decided, request, account=self._account, signer=issuer, now_s=now_s)
+            answer = nats_jwt.encode_answer(request, user=user, error="", signer=issuer, now_s=now_s)
+        self._counted.answer_s.observe(self._clock.monotonic_s() - started_s)
+        sealer = self._keys.sealer
+        return answer if sealer is None else sealer.seal(answer, to=server_key)
+
+    async def _decide(self, request: nats_jwt.Request) -> policy.Grant | policy.Refusal:
+        try:
+            async with asyncio.timeout(self._answer_within_s):
+                verdict = await self._reviewer.review(request.token)
+        except TimeoutError:
+            return policy.Refusal(reason=policy.Refused.TOO_LATE, detail=f"no review within {self._answer_within_s} s")
+        if isinstance(verdict, policy.Refusal):
+            return verdict
+        return policy.decide(verdict, self._accounts, connection=request.connection)
+
+    def _opened(self, payload: bytes, server_key: str) -> bytes:
+        if self._keys.sealer is None:
+            return payload
+        if not server_key:
+            # The client's token has crossed the bus in the clear: say so, rather than let it pass unseen.
+            raise nats_jwt.NotARequest(
+                "not sealed: give the server our public curve key (authorization.auth_callout.xkey)"
+            )
+        try:
+            return self._keys.sealer.open(payload, sender=server_key)
+        except ValueError as error:
+            raise nats_jwt.NotARequest(str(error)) from None

@@ -1,0 +1,99 @@
+"""From who someone is in Kubernetes to what they may do on the bus; pure."""
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+
+from carico_core.domain import errors, names
+from carico_core.wire import roles
+
+_USER_PREFIX = "system:serviceaccount:"
+# How the server names kinds of connections in its questions, and how roles do.
+CONNECTIONS = {"nats": roles.STANDARD, "websocket": roles.WEBSOCKET}
+
+
+class Refused(enum.StrEnum):
+    """Why somebody is not let in; the label of its counter, and all that the server is told."""
+
+    NOT_A_REQUEST = "not_a_request"
+    NO_TOKEN = "no_token"
+    TOKEN_REFUSED = "token_refused"
+    OTHER_AUDIENCE = "other_audience"
+    NEVER_EXPIRES = "never_expires"
+    NO_SERVICE_ACCOUNT = "no_service_account"
+    NO_ROLE = "no_role"
+    NO_NODE = "no_node"
+    CONNECTION = "connection"
+    API_AWAY = "api_away"
+    API_REFUSES = "api_refuses"
+    TOO_LATE = "too_late"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A reason, and what an operator should know."""
+
+    reason: Refused
+    detail: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServiceAccount:
+    """A ServiceAccount."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What the API says of the bearer of a token. `node`: where its Pod is, if it has one."""
+
+    username: str
+    node: str | None
+    expires_s: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Whom the server should take somebody for, until when, and what they may do."""
+
+    name: str
+    role: roles.Role
+    node: str | None
+    permissions: roles.Permissions
+    expires_s: int
+
+
+def parse_account(text: str, *, flag: str) -> ServiceAccount:
+    """The ServiceAccount of `namespace/name`. Raises `SettingsError`."""
+    namespace, slash, name = text.partition("/")
+    if not slash or not names.is_label(namespace) or not names.is_subdomain(name):
+        raise errors.SettingsError(f"{flag}: got {text!r}, expected namespace/name of a ServiceAccount")
+    return ServiceAccount(namespace, name)
+
+
+def decide(identity: Identity, accounts: Mapping[ServiceAccount, roles.Role], *, connection: str) -> Grant | Refusal:
+    """What the bearer of `identity` gets, who comes by `connection` (as the server names it)."""
+    parts = identity.username.removeprefix(_USER_PREFIX).split(":")
+    if not identity.username.startswith(_USER_PREFIX) or len(parts) != 2:
+        return Refusal(reason=Refused.NO_SERVICE_ACCOUNT, detail=identity.username)
+    account = ServiceAccount(*parts)
+    role = accounts.get(account)
+    if role is None:
+        return Refusal(reason=Refused.NO_ROLE, detail=str(account))
+    node = identity.node if role is roles.Role.AGENT else None
+    if role is roles.Role.AGENT and (node is None or not names.is_subdomain(node)):
+        return Refusal(reason=Refused.NO_NODE, detail=f"{account}: {_WHY_NODE}")
+    permissions = roles.permissions(role, node)
+    # A server that asks a callout does not look at the kinds of connections a user may have: we do.
+    if CONNECTIONS.get(connection) not in permissions.connections:
+        return Refusal(reason=Refused.CONNECTION, detail=f"{account} by {connection or 'nothing known'}")
+    name = f"{role.value}/{node}" if node is not None else f"{role.value}/{account}"
+    return Grant(name=name, role=role, node=node, permissions=permissions, expires_s=identity.expires_s)
+
+
+_WHY_NODE = "its token names no node: it must be bound to a Pod, by Kubernetes 1.30 or later"

@@ -1,0 +1,150 @@
+"""What a NATS server must be told so that everyone may do on the bus what `carico_core.wire.roles` says; pure.
+
+Two ways. `callout`: clients show tokens of Kubernetes, and this service says who they are. `static`: clients show
+nkeys, whose public halves stand in the server's configuration. Both are parts of a configuration, to be included by the
+one that says where the server listens and stores.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from carico_core.wire import roles
+
+ACCOUNT = "CARICO"
+AUTH_ACCOUNT = "AUTH"
+# How long the server waits for the callout; above `answer_within_s` of the callout, below the clients' own patience.
+ANSWER_TIMEOUT_S = 4
+# A thousand clients that come back at once shake hands for longer than the server's default of 2 s.
+TLS_TIMEOUT_S = 5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Variable:
+    """A value that the server takes from its environment."""
+
+    name: str
+
+
+Key = str | Variable
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """Paths of the server's certificate and key. `clients_ca`: clients must show certificates that it signed."""
+
+    cert: str
+    key: str
+    clients_ca: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """One static identity: the public halves of its nkeys (two while it is being rotated)."""
+
+    role: roles.Role
+    keys: Sequence[Key]
+    node: str | None = None
+
+
+def callout(
+    *, issuer: Key, auth_keys: Sequence[Key], xkey: Key | None, owner_keys: Sequence[Key] = (), tls: Tls | None = None
+) -> dict[str, Any]:
+    """The part of a server that asks the auth callout. `owner_keys`: let in without it, for when nothing else works."""
+    owners = User(role=roles.Role.OWNER, keys=owner_keys)
+    callers = User(role=roles.Role.AUTH, keys=auth_keys)
+    return {
+        "accounts": {
+            ACCOUNT: {"jetstream": "enabled", **({"users": list(_entries(owners))} if owner_keys else {})},
+            AUTH_ACCOUNT: {"users": list(_entries(callers))},
+        },
+        "authorization": {
+            "timeout": ANSWER_TIMEOUT_S,
+            "auth_callout": {
+                "issuer": issuer,
+                "account": AUTH_ACCOUNT,
+                "auth_users": [*auth_keys, *owner_keys],
+                **({} if xkey is None else {"xkey": xkey}),
+            },
+        },
+        **_tls(tls),
+    }
+
+
+def static(users: Sequence[User], *, tls: Tls | None = None) -> dict[str, Any]:
+    """The part of a server that knows these users and nobody else."""
+    entries = [entry for user in users for entry in _entries(user)]
+    return {"accounts": {ACCOUNT: {"jetstream": "enabled", "users": entries}}, **_tls(tls)}
+
+
+def permissions(role: roles.Role, node: str | None = None) -> dict[str, Any]:
+    """A role's permissions as the server reads them."""
+    allowed = roles.permissions(role, node)
+    answers = {"max": roles.ANSWERS_EACH, "expires": f"{roles.ANSWER_WITHIN_S:g}s"}
+    return {
+        "publish": {"allow": list(allowed.publish)} if allowed.publish else {"deny": [">"]},
+        "subscribe": {"allow": list(allowed.subscribe)},
+        **({"allow_responses": answers} if allowed.answers else {}),
+    }
+
+
+def render(config: Mapping[str, Any]) -> str:
+    """The configuration in NATS' own format.
+
+    >>> print(render({"tls": {"timeout": 5, "cert_file": Variable("CERT")}, "tags": ["a", "b"]}), end="")
+    tls {
+      timeout: 5
+      cert_file: $CERT
+    }
+    tags: [
+      "a"
+      "b"
+    ]
+    """
+    return "".join(f"{line}\n" for line in _lines(config, ""))
+
+
+def _entries(user: User) -> Iterator[dict[str, Any]]:
+    allowed = roles.permissions(user.role, user.node)
+    for key in user.keys:
+        yield {
+            "nkey": key,
+            "permissions": permissions(user.role, user.node),
+            "allowed_connection_types": list(allowed.connections),
+        }
+
+
+def _tls(tls: Tls | None) -> dict[str, Any]:
+    if tls is None:
+        return {}
+    clients = {} if tls.clients_ca is None else {"ca_file": tls.clients_ca, "verify": True}
+    return {"tls": {"cert_file": tls.cert, "key_file": tls.key, "timeout": TLS_TIMEOUT_S, **clients}}
+
+
+def _lines(config: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield f"{indent}{key} {{"
+            yield from _lines(value, indent + "  ")
+            yield indent + "}"
+        elif isinstance(value, list):
+            yield f"{indent}{key}: ["
+            for item in value:
+                yield from _items(item, indent + "  ")
+            yield indent + "]"
+        else:
+            yield f"{indent}{key}: {_scalar(value)}"
+
+
+def _items(item: Any, indent: str) -> Iterator[str]:
+    if isinstance(item, Mapping):
+        yield indent + "{"
+        yield from _lines(item, indent + "  ")
+        yield indent + "}"
+    else:
+        yield indent + _scalar(item)
+
+
+def _scalar(value: Any) -> str:
+    return f"${value.name}" if isinstance(value, Variable) else json.dumps(value)

@@ -1,0 +1,83 @@
+"""The auth callout as a service: connects, answers, stops in order."""
+
+import pathlib
+from collections.abc import Mapping
+
+from carico_auth import app, instruments, reviews
+from carico_auth import settings as setting
+from carico_core.domain import errors
+from carico_core.runtime import bus_keys, health, kube, logs, metrics, nats_bus, tasks
+from carico_core.runtime import clock as clocks
+from carico_core.wire import roles
+
+
+async def serve(
+    chosen: setting.AuthSettings, stop: tasks.Stop, *, clock: clocks.Clock, environ: Mapping[str, str]
+) -> None:
+    """Answers questions until `stop`. Raises `BusUnavailable` once the bus is closed for good."""
+    keys = read_keys(chosen)
+    series = metrics.Metrics("auth")
+    counted = instruments.Instruments(series, clock=clock)
+    listening: list[nats_bus.NatsBus] = []
+    checks = {
+        "bus": lambda: None if listening and listening[0].connected else "not connected to NATS",
+        "api": counted.trouble,
+    }
+    api = await kube.connect(chosen.kube, clock=clock, user_agent=setting.PROGRAM, environ=environ)
+    try:
+        server = await health.serve(health.Health(checks), series, host=chosen.http_host, port=chosen.http_port)
+        logs.get("service").info("started", http_port=server.port, issuer=keys.issuer.public, audience=chosen.audience)
+        try:
+            reviewer = reviews.Reviewer(api, audience=chosen.audience, remember_s=chosen.remember_s, clock=clock)
+            callout = app.Callout(
+                reviewer, keys, counted,
+                accounts=chosen.accounts(), account=chosen.account, answer_within_s=chosen.answer_within_s, clock=clock,
+            )  # fmt: skip
+            await tasks.until(stop, callout=_run(chosen, callout, counted, listening, clock=clock))
+        finally:
+            await server.close()
+    finally:
+        await api.close()
+
+
+def read_keys(chosen: setting.AuthSettings) -> app.Keys:
+    """The keys that the settings name. Raises `SettingsError`, which shows nothing of them."""
+    try:
+        issuer = bus_keys.read(pathlib.Path(chosen.issuer))
+        if issuer.kind is not bus_keys.Kind.ACCOUNT:
+            raise ValueError(f"a seed of kind {issuer.kind.name.lower()}")
+    except (OSError, ValueError) as error:
+        raise errors.SettingsError(
+            f"--issuer: got {chosen.issuer}, expected an account seed (SA...) in it: {error}"
+        ) from error
+    if not chosen.xkey:
+        return app.Keys(issuer=issuer, sealer=None)
+    try:
+        sealer = bus_keys.Sealer(pathlib.Path(chosen.xkey).read_text(encoding="ascii").strip())
+    except (OSError, ValueError) as error:
+        raise errors.SettingsError(
+            f"--xkey: got {chosen.xkey}, expected a curve seed (SX...) in it: {error}"
+        ) from error
+    return app.Keys(issuer=issuer, sealer=sealer)
+
+
+async def _run(
+    chosen: setting.AuthSettings, callout: app.Callout, counted: instruments.Instruments,
+    listening: list[nats_bus.NatsBus], *, clock: clocks.Clock,
+) -> None:  # fmt: skip
+    # Connecting waits for the server for ever; the health endpoint answers meanwhile.
+    bus = await nats_bus.connect(
+        chosen.bus, name=setting.PROGRAM, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.AUTH)
+    )
+    try:
+        responder = await bus.respond(
+            roles.AUTHORIZATION_SUBJECT, callout.answer, group=app.GROUP, on_dropped=counted.dropped.inc
+        )
+        listening.append(bus)
+        try:
+            await bus.wait_closed()
+            raise errors.BusUnavailable("the connection to NATS is closed for good")
+        finally:
+            await responder.close()
+    finally:
+        await bus.close()

@@ -1,0 +1,77 @@
+"""The settings of the auth callout."""
+
+import dataclasses
+
+from carico_auth import policy
+from carico_core.domain import errors
+from carico_core.runtime import bus as buses
+from carico_core.runtime import kube as kubes
+from carico_core.runtime import settings
+from carico_core.wire import roles
+
+PREFIX = "auth"
+PROGRAM = "carico-auth"
+_ACCOUNTS = "ServiceAccounts (namespace/name, several with commas) that are "
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AuthSettings:
+    """Read once in `main`: environment CARICO_AUTH_..., flags --..."""
+
+    issuer: str = settings.setting(help="path of the account seed (SA...) that signs what is answered")
+    xkey: str = settings.setting(
+        "", help="path of the curve seed (SX...) that opens what the server asks; empty: it asks in the clear",
+        why="clients' tokens are in the questions",
+    )  # fmt: skip
+    audience: str = settings.setting(
+        "carico-nats", help="audience that a token must be made for",
+        why="a token for another service, or for the API itself, must not open the bus",
+    )  # fmt: skip
+    account: str = settings.setting("CARICO", help="NATS account in which clients are placed")
+    agents: str = settings.setting("carico/carico-agent", help=f"{_ACCOUNTS}agents, each of the node its Pod is on")
+    aggregators: str = settings.setting("carico/carico-aggregator", help=f"{_ACCOUNTS}aggregators")
+    schedulers: str = settings.setting("carico/carico-scheduler", help=f"{_ACCOUNTS}schedulers")
+    readers: str = settings.setting("carico/carico-reader", help=f"{_ACCOUNTS}readers")
+    clis: str = settings.setting("carico/carico-cli", help=f"{_ACCOUNTS}users of the nats CLI")
+    owners: str = settings.setting("", help=f"{_ACCOUNTS}owners of streams", why="nobody, unless you say so")
+    answer_within_s: float = settings.setting(
+        3.0, help="how long a question may take; it is refused after that", unit="s", minimum=0.1, maximum=60.0,
+        why="below `authorization.timeout` of the server, after which it has forgotten who asked",
+    )  # fmt: skip
+    remember_s: float = settings.setting(
+        10.0, help="how long a token that the API found good is not reviewed again", unit="s",
+        minimum=0.0, maximum=300.0,
+        why="a thousand agents that come back at once, some of them twice; a revoked token lives this much longer",
+    )  # fmt: skip
+    http_host: str = settings.setting("127.0.0.1", help="address of /healthz, /readyz and /metrics")
+    http_port: int = settings.setting(0, help="its port; 0 a free one, -1 none", minimum=-1, maximum=65535)
+    log_level: str = settings.setting("info", help="least level logged", choices=("debug", "info", "warning", "error"))
+    log_json: bool | None = settings.setting(None, help="JSON log lines", why="JSON unless stderr is a terminal")
+    bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
+    kube: kubes.KubeSettings = dataclasses.field(default_factory=kubes.KubeSettings)
+
+    def __post_init__(self) -> None:
+        if not self.audience:
+            raise errors.SettingsError(
+                "--audience: got none, expected one: without it every token of the cluster is good"
+            )
+        self.accounts()
+
+    def accounts(self) -> dict[policy.ServiceAccount, roles.Role]:
+        """The role of each ServiceAccount. Raises `SettingsError`."""
+        found: dict[policy.ServiceAccount, roles.Role] = {}
+        for flag, text, role in (
+            ("--agents", self.agents, roles.Role.AGENT),
+            ("--aggregators", self.aggregators, roles.Role.AGGREGATOR),
+            ("--schedulers", self.schedulers, roles.Role.SCHEDULER),
+            ("--readers", self.readers, roles.Role.READER),
+            ("--clis", self.clis, roles.Role.CLI),
+            ("--owners", self.owners, roles.Role.OWNER),
+        ):
+            for part in filter(None, (part.strip() for part in text.split(","))):
+                account = policy.parse_account(part, flag=flag)
+                if found.setdefault(account, role) is not role:
+                    raise errors.SettingsError(
+                        f"{flag}: got {part}, which is {found[account].value} already, expected one role each"
+                    )
+        return found

@@ -1,0 +1,205 @@
+"""A bus with TLS and identities: a NATS server, replicas of the auth callout as processes, and a fake of the API."""
+
+import asyncio
+import contextlib
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from carico_auth import server_config
+from carico_core.runtime import bus as buses
+from carico_core.runtime import bus_keys, clock, nats_bus
+from carico_core.wire import roles
+from carico_local import nats_server
+from tests.tools import token_api
+
+WAIT_S = 10.0
+SCRIPT = pathlib.Path(__file__).parents[2] / "deploy/nats/certificates.sh"
+CLOCK = clock.SystemClock()
+ACCOUNTS: dict[roles.Role, str] = {role: f"carico/carico-{role.value}" for role in roles.MEMBERS}
+
+
+def make_certificates(directory: pathlib.Path, *names: str, days: int = 1) -> pathlib.Path:
+    """The directory, with ca.crt, tls.crt and tls.key for `names`."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the openssl command for certificates")
+    environ = {"DAYS": str(days), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    subprocess.run([str(SCRIPT), str(directory), *names], check=True, env=environ, capture_output=True)
+    return directory
+
+
+def tls_of(certificates: pathlib.Path) -> server_config.Tls:
+    """What the server is told of certificates that `make_certificates` made."""
+    return server_config.Tls(cert=str(certificates / "tls.crt"), key=str(certificates / "tls.key"))
+
+
+def write_seed(path: pathlib.Path, kind: bus_keys.Kind) -> str:
+    """The public key of a new seed in `path`."""
+    seed = bus_keys.generate(kind)
+    path.write_text(seed + "\n", encoding="ascii")
+    path.chmod(0o600)
+    return (bus_keys.Sealer(seed) if kind is bus_keys.Kind.CURVE else bus_keys.Signer(seed)).public
+
+
+class Callout:
+    """One replica, as a process."""
+
+    def __init__(self, site: "Site", number: int) -> None:
+        self.port = nats_server.free_port()
+        self.log = site.root / f"auth-{number}.log"
+        self._argv = [
+            sys.executable, "-m", "carico_auth", "--bus-url", site.url, "--bus-tls-ca", str(site.ca),
+            "--bus-nkey", str(site.root / "auth.nk"), "--issuer", str(site.root / "issuer.nk"),
+            "--xkey", str(site.root / "xkey.nk"), "--kubeconfig", str(site.kubeconfig),
+            "--owners", ACCOUNTS[roles.Role.OWNER],
+            "--http-port", str(self.port), "--remember-s", "0", *site.callout_flags,
+        ]  # fmt: skip
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts it, and waits until it is ready to answer."""
+        with self.log.open("ab") as out:
+            self._process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        deadline_s = time.monotonic() + 2 * WAIT_S
+        while not self.is_ready():
+            assert self._process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline_s, self.log.read_text()
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> int:
+        """Its exit code, once it has ended in order."""
+        assert self._process is not None
+        self._process.terminate()
+        code = self._process.wait(WAIT_S)
+        self._process = None
+        return code
+
+    def is_ready(self) -> bool:
+        """Whether it says that it is ready."""
+        return self.get("/readyz") is not None
+
+    def metric(self, line: str) -> float:
+        """The value of one series; 0 where it is not there yet."""
+        for each in (self.get("/metrics") or "").splitlines():
+            if each.startswith(line + " "):
+                return float(each.split()[-1])
+        return 0.0
+
+    def get(self, path: str) -> str | None:
+        """A page of its health server; None where it says no, or does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=2.0) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return None
+
+
+class Site:
+    """Everything, started and ended together."""
+
+    def __init__(self, root: pathlib.Path, *, replicas: int = 2, callout_flags: Sequence[str] = ()) -> None:
+        self.root = root
+        self.callout_flags = tuple(callout_flags)
+        self.certificates = make_certificates(root / "tls", "127.0.0.1", "localhost")
+        self.ca = self.certificates / "ca.crt"
+        self.api = token_api.TokenApi()
+        self.kubeconfig = self.api.write_kubeconfig(root / "kubeconfig")
+        config = server_config.callout(
+            issuer=write_seed(root / "issuer.nk", bus_keys.Kind.ACCOUNT),
+            auth_keys=[write_seed(root / "auth.nk", bus_keys.Kind.USER)],
+            xkey=write_seed(root / "xkey.nk", bus_keys.Kind.CURVE),
+            owner_keys=[write_seed(root / "owner.nk", bus_keys.Kind.USER)],
+            tls=tls_of(self.certificates),
+        )
+        self.websocket_port = nats_server.free_port()
+        websocket = {
+            "host": "127.0.0.1",
+            "port": self.websocket_port,
+            "tls": {k: config["tls"][k] for k in ("cert_file", "key_file")},
+        }
+        self.nats = nats_server.NatsServer(root / "nats", extra={**config, "websocket": websocket})
+        self.callouts = [Callout(self, number) for number in range(replicas)]
+
+    @property
+    def url(self) -> str:
+        """Where clients connect; TLS is asked for by the settings."""
+        return self.nats.url
+
+    def start(self) -> "Site":
+        """The site, ready."""
+        self.nats.start()
+        for callout in self.callouts:
+            callout.start()
+        return self
+
+    def end(self) -> None:
+        """Ends everything."""
+        for callout in self.callouts:
+            callout.kill()
+        self.nats.kill()
+        self.api.close()
+
+    def settings(self, token: str | None = None, *, file: pathlib.Path | None = None, **more: Any) -> buses.BusSettings:
+        """Settings of a client with this token, or the token in `file`."""
+        if file is None and token is not None:
+            file = self.root / f"token-{hash(token) & 0xFFFFFFFF:x}"
+        if file is not None and token is not None:
+            file.write_text(token, encoding="ascii")
+        return buses.BusSettings(url=self.url, tls_ca=str(self.ca), token_file=str(file or ""), **more)
+
+    def role_settings(self, role: roles.Role, node: str | None = None) -> buses.BusSettings:
+        """Settings of a client of this role."""
+        return self.settings(self.api.token(ACCOUNTS[role], node=node))
+
+    @contextlib.asynccontextmanager
+    async def joined(self, role: roles.Role, node: str | None = None) -> AsyncIterator[nats_bus.NatsBus]:
+        """A connected client of a role."""
+        async with connected(self.role_settings(role, node), role=role, node=node) as bus:
+            yield bus
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    settings: buses.BusSettings, *, role: roles.Role, node: str | None = None, within_s: float = WAIT_S
+) -> AsyncIterator[nats_bus.NatsBus]:
+    """A client with these settings, closed at the end. Raises `TimeoutError` where it is not let in."""
+    owns = role in (roles.Role.AGGREGATOR, roles.Role.SCHEDULER)
+    async with asyncio.timeout(within_s):
+        bus = await nats_bus.connect(
+            settings, name=f"test-{role.value}", clock=CLOCK, owns_streams=owns, inbox=roles.inbox(role, node)
+        )
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+async def until(condition: Callable[[], object], *, within_s: float = WAIT_S) -> None:
+    """Returns once the condition holds."""
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@contextlib.contextmanager
+def running(root: pathlib.Path, **more: Any) -> Iterator[Site]:
+    """A site, ended at the end."""
+    site = Site(root, **more)
+    try:
+        yield site.start()
+    finally:
+        site.end()
