@@ -25,6 +25,7 @@ COMMANDS = {
     "replay": "replay:command",
     "evaluate": "evaluate:command",
     "doctor": "doctor.command:command",
+    "bus-config": "bus_config:command",
     "down": "lifecycle:down",
 }
 

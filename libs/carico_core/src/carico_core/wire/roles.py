@@ -149,20 +149,10 @@ def _cli(node: str | None) -> _Subjects:
 
 
 def _owner(node: str | None) -> _Subjects:
+    # The account holds CARICO's streams alone.
     publish, subscribe = _cli(node)
-    changes = [
-        f"{_API}.STREAM.{verb}.{stream}"
-        for stream in streams.ALL
-        for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "MSG.GET", "MSG.DELETE")
-    ]
-    consumers = [
-        f"{_API}.CONSUMER.{verb}.{stream}.>"
-        for stream in streams.ALL
-        for verb in ("CREATE", "DURABLE.CREATE", "DELETE", "MSG.NEXT")
-    ]
-    # Kinds of consumers that older clients make have no name in the subject.
-    unnamed = [f"{_API}.CONSUMER.CREATE.{stream}" for stream in streams.ALL]
-    return (*publish, *changes, *consumers, *unnamed, "$JS.ACK.>", "$JS.FC.>"), (*subscribe, "$JS.EVENT.ADVISORY.>")
+    changes = (f"{_API}.STREAM.>", f"{_API}.CONSUMER.>", "$JS.ACK.>", "$JS.FC.>")
+    return (*publish, *changes), (*subscribe, subjects.SUBSPACE_ALL, "$JS.EVENT.ADVISORY.>")
 
 
 def _auth(_: str | None) -> _Subjects:

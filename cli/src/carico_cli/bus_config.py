@@ -1,0 +1,72 @@
+"""`carico bus-config`: keys, and the part of a NATS server's configuration that gives each role its rights."""
+
+import pathlib
+from typing import Any
+
+import click
+
+from carico_auth import arrangements, key_folder, server_config
+from carico_core.domain import errors, names
+
+CONFIG = "bus.conf"
+PUBLICS = "public.env"
+CALLOUT, STATIC = "callout", "static"
+
+
+@click.command("bus-config")
+@click.argument("kind", type=click.Choice((CALLOUT, STATIC)))
+@click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder for bus.conf, public.env and keys/.")
+@click.option("--template", is_flag=True, help="Print it with variables in place of keys; nothing is written.")
+@click.option("--node", "nodes", multiple=True, help="static: a key for this node's agent alone (repeatable).")
+@click.option("--tls-cert", default="", help="Path of the server's certificate, on the server.")
+@click.option("--tls-key", default="", help="Path of its key, on the server.")
+@click.option("--rotate", default="", help="Make a new key of this name; the last one is still let in.")
+@click.option("--retire", default="", help="Let the previous key of this name in no more.")
+def command(
+    kind: str, out: pathlib.Path | None, template: bool, nodes: tuple[str, ...], tls_cert: str, tls_key: str,
+    rotate: str, retire: str,
+) -> None:  # fmt: skip
+    """Writes keys and what a NATS server must be told of them (docs/security.md).
+
+    callout: clients show tokens of Kubernetes, which carico-auth reviews. static: clients show nkeys, one a role.
+    """
+    if template:
+        made = arrangements.callout_template() if kind == CALLOUT else arrangements.static_template()
+        click.echo(server_config.render(made), nl=False)
+        return
+    if out is None:
+        raise errors.SettingsError("--out: got none, expected a folder for configuration and keys (or --template)")
+    tls = _tls(tls_cert, tls_key)
+    _check_nodes(kind, nodes)
+    keys = key_folder.KeyFolder(out / "keys")
+    if rotate:
+        keys.rotate(rotate)
+    if retire:
+        keys.retire(retire)
+    found = arrangements.callout(keys, tls=tls) if kind == CALLOUT else arrangements.static(keys, nodes=nodes, tls=tls)
+    (out / CONFIG).write_text(server_config.render(found.config), encoding="utf-8")
+    (out / PUBLICS).write_text("".join(f"{name}={key}\n" for name, key in found.publics.items()), encoding="utf-8")
+    _say(out, tls)
+
+
+def _tls(cert: str, key: str) -> server_config.Tls | None:
+    if bool(cert) is not bool(key):
+        raise errors.SettingsError("--tls-cert and --tls-key: got one of them, expected both or none")
+    return server_config.Tls(cert=cert, key=key) if cert else None
+
+
+def _check_nodes(kind: str, nodes: tuple[str, ...]) -> None:
+    if nodes and kind != STATIC:
+        raise errors.SettingsError("--node: got it with callout, expected it with static only: tokens name their node")
+    for node in nodes:
+        if not names.is_subdomain(node):
+            raise errors.SettingsError(f"--node: got {node!r}, expected a name of a Node")
+
+
+def _say(out: pathlib.Path, tls: Any) -> None:
+    click.echo(f"{out / CONFIG}: include it in the server's configuration, then reload the server")
+    click.echo(f"{out / 'keys'}: seeds, one a file; give each to its owner alone, keep the folder out of the cluster")
+    if tls is None:
+        click.echo(
+            "no TLS: tokens would cross the network in the clear; --tls-cert and --tls-key, or a tls block of your own"
+        )

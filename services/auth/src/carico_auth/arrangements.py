@@ -1,0 +1,79 @@
+"""The two arrangements of a bus with identities, out of a folder of keys or as a template with variables."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from carico_auth import key_folder, server_config
+from carico_core.runtime import bus_keys
+from carico_core.wire import roles
+
+ISSUER, XKEY, AUTH, OWNER = "issuer", "xkey", "auth", "owner"
+STATIC_ROLES = roles.MEMBERS
+# The key of one node's agent.
+_AGENT = "agent-"
+# Where deployments put the certificate of the server.
+TEMPLATE_TLS = server_config.Tls(cert="/etc/nats/tls/tls.crt", key="/etc/nats/tls/tls.key")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """A part of a server's configuration, and the public keys in it by the names of their variables."""
+
+    config: dict[str, Any]
+    publics: dict[str, str]
+
+
+def callout(keys: key_folder.KeyFolder, *, tls: server_config.Tls | None) -> Arrangement:
+    """NATS asks the callout; its keys and the owner's are in `keys`. Raises `SettingsError`."""
+    issuer = keys.publics(ISSUER, bus_keys.Kind.ACCOUNT)[0]
+    xkey = keys.publics(XKEY, bus_keys.Kind.CURVE)[0]
+    auth, owner = (keys.publics(name, bus_keys.Kind.USER) for name in (AUTH, OWNER))
+    config = server_config.callout(issuer=issuer, auth_keys=auth, xkey=xkey, owner_keys=owner, tls=tls)
+    return Arrangement(config=config, publics=_named({ISSUER: issuer, XKEY: xkey, AUTH: auth[0], OWNER: owner[0]}))
+
+
+def static(keys: key_folder.KeyFolder, *, nodes: Sequence[str], tls: server_config.Tls | None) -> Arrangement:
+    """NATS knows one nkey a role; once agents have had keys of their nodes, there is none for all of them.
+
+    Raises `SettingsError`.
+    """
+    # A run that leaves out a node must not let its agent in as any node's.
+    every = sorted({*nodes, *(name.removeprefix(_AGENT) for name in keys.names() if name.startswith(_AGENT))})
+    users, publics = [], {}
+    for name, role, node in _identities(every):
+        users.append(server_config.User(role=role, node=node, keys=keys.publics(name, bus_keys.Kind.USER)))
+        if node is None:
+            publics[name] = str(users[-1].keys[0])
+    return Arrangement(config=server_config.static(users, tls=tls), publics=_named(publics))
+
+
+def callout_template() -> dict[str, Any]:
+    """`callout` with variables in place of keys, for a server that takes them from its environment."""
+    return server_config.callout(
+        issuer=_variable(ISSUER), auth_keys=[_variable(AUTH)], xkey=_variable(XKEY), owner_keys=[_variable(OWNER)],
+        tls=TEMPLATE_TLS,
+    )  # fmt: skip
+
+
+def static_template() -> dict[str, Any]:
+    """`static` with variables in place of keys."""
+    users = [server_config.User(role=role, node=node, keys=[_variable(name)]) for name, role, node in _identities(())]
+    return server_config.static(users, tls=TEMPLATE_TLS)
+
+
+def _identities(nodes: Sequence[str]) -> Iterator[tuple[str, roles.Role, str | None]]:
+    """(name of the key, role, node) of each static user."""
+    for role in STATIC_ROLES:
+        if role is roles.Role.AGENT and nodes:
+            yield from ((_AGENT + node, role, node) for node in nodes)
+        else:
+            yield role.value, role, None
+
+
+def _variable(name: str) -> server_config.Variable:
+    return server_config.Variable("CARICO_NATS_" + name.upper())
+
+
+def _named(publics: dict[str, str]) -> dict[str, str]:
+    return {_variable(name).name: public for name, public in publics.items()}

@@ -1,0 +1,85 @@
+"""A folder of seeds, one file a key: made where missing, and rotated by having the last one beside the new for a while.
+
+`agent.nk` is the key in use; `agent.previous.nk`, where it is there, is still let in, until it is retired.
+"""
+
+import os
+import pathlib
+
+from carico_core.domain import errors
+from carico_core.runtime import bus_keys
+
+SUFFIX = ".nk"
+PREVIOUS = ".previous"
+
+
+class KeyFolder:
+    """Seeds below one folder, readable by their owner alone."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        """Raises `SettingsError` where the folder cannot be made."""
+        self._folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise errors.SettingsError(f"{folder}: got {error.strerror}, expected a folder to write keys to") from error
+
+    def publics(self, name: str, kind: bus_keys.Kind) -> list[str]:
+        """The public keys that count for `name`, that in use first; it is made where there is none.
+
+        Raises `SettingsError` for a file that holds no seed of this kind.
+        """
+        path = self.path(name)
+        if not path.exists():
+            self._write(path, bus_keys.generate(kind))
+        previous = self._previous(name)
+        return [_public(each, kind) for each in (path, previous) if each.exists()]
+
+    def rotate(self, name: str) -> None:
+        """The key in use becomes the previous one, and a new one will be made.
+
+        Raises `SettingsError` where there is none, or a previous one has not been retired.
+        """
+        if not self.path(name).exists():
+            raise errors.SettingsError(f"--rotate: got {name!r}, expected one of {', '.join(self.names()) or 'none'}")
+        if self._previous(name).exists():
+            raise errors.SettingsError(
+                f"--rotate: {name} is being rotated: first `--retire {name}`, once nobody shows the previous key"
+            )
+        self.path(name).rename(self._previous(name))
+
+    def retire(self, name: str) -> None:
+        """The previous key counts no more. Raises `SettingsError` where there is none."""
+        try:
+            self._previous(name).unlink()
+        except FileNotFoundError:
+            raise errors.SettingsError(f"--retire: {name} has no previous key: `--rotate {name}` makes one") from None
+
+    def path(self, name: str) -> pathlib.Path:
+        """The file of the seed in use."""
+        return self._folder / f"{name}{SUFFIX}"
+
+    def names(self) -> list[str]:
+        """The keys that are there."""
+        found = (path.name.removesuffix(SUFFIX) for path in self._folder.glob(f"*{SUFFIX}"))
+        return sorted(name for name in found if not name.endswith(PREVIOUS))
+
+    def _previous(self, name: str) -> pathlib.Path:
+        return self._folder / f"{name}{PREVIOUS}{SUFFIX}"
+
+    @staticmethod
+    def _write(path: pathlib.Path, seed: str) -> None:
+        # Never readable by others, not even for the moment before a chmod.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
+            out.write(seed + "\n")
+
+
+def _public(path: pathlib.Path, kind: bus_keys.Kind) -> str:
+    try:
+        seed = path.read_text(encoding="ascii").strip()
+        found, _ = bus_keys.decode_seed(seed)
+        if found is not kind:
+            raise ValueError(f"the seed of a key of kind {found.name.lower()}")
+    except (OSError, ValueError) as error:
+        raise errors.SettingsError(f"{path}: got {error}, expected the seed of a {kind.name.lower()} key") from error
+    return (bus_keys.Sealer(seed) if kind is bus_keys.Kind.CURVE else bus_keys.Signer(seed)).public
