@@ -65,7 +65,7 @@ class Site:
     def start_scheduler(self) -> None:
         """Starts a scheduler."""
         flags = ["--bus-url", self.nats.url, "--kubeconfig", str(self.kubeconfig), "--http-port", "-1"]
-        command = [sys.executable, "-m", "carico_scheduler", *flags]
+        command = [sys.executable, "-m", "carico_scheduler", *flags, "--no-leader-election"]
         with (self.root / "scheduler.log").open("ab") as log:
             self._scheduler = subprocess.Popen(command, stdout=log, stderr=log)
 
@@ -224,17 +224,21 @@ class Site:
         assert not counts or max(counts.values()) == 1
 
 
+def write_kubeconfig(path: pathlib.Path, server: str) -> None:
+    """Writes a kubeconfig that names one API without credentials."""
+    cluster = {"name": "c", "cluster": {"server": server}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    path.write_text(json.dumps({
+        "apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context],
+        "users": [{"name": "u", "user": {}}], "current-context": "c",
+    }))  # fmt: skip
+
+
 @contextlib.asynccontextmanager
 async def running(root: pathlib.Path, *, room: float = 5.0) -> AsyncIterator[Site]:
     """A site with everything at work but the scheduler."""
     site = Site(root, room=room)
-    port = site.api_port
-    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
-    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-    site.kubeconfig.write_text(json.dumps({
-        "apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context],
-        "users": [{"name": "u", "user": {}}], "current-context": "c",
-    }))  # fmt: skip
+    write_kubeconfig(site.kubeconfig, f"http://127.0.0.1:{site.api_port}")
     try:
         site.nats.start()
         site.start_api()

@@ -51,7 +51,7 @@ class Bench:
         await memory_kube_bind(self.kube, self.pod.uid, "node-9")
 
 
-async def memory_kube_bind(api: kube_actions.Api, uid: str, node: str) -> None:
+async def memory_kube_bind(api: kube_actions.BindApi, uid: str, node: str) -> None:
     await kube_actions.bind(api, namespace="default", name="pod-0", uid=uid, node=node)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import collections
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from carico_core.domain import errors, messages
@@ -26,9 +26,12 @@ class FaultyKube(memory_kube.MemoryKube):
         self._late: set[asyncio.Task[None]] = set()
 
     async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None,
-                      content_type: str = "application/json", timeout_s: float = 10.0) -> Any:  # fmt: skip
+                      content_type: str = "application/json", timeout_s: float = 10.0,
+                      permit: Callable[[], None] | None = None) -> Any:  # fmt: skip
         """As the memory API's, with faults."""
         await asyncio.sleep(self._chaos.uniform(0.0, 0.02))
+        if permit is not None:
+            permit()
         if not path.endswith("/binding"):
             if self._chaos.random() < self.fault_share / 4:
                 raise errors.ApiUnavailable(f"{method} {path}: 503")

@@ -12,6 +12,8 @@ from carico_core.runtime import health, kube, kube_actions, logs, metrics, nats_
 from carico_core.wire import roles, subjects
 from carico_scheduler import decisions, engine, events, instruments, queries
 from carico_scheduler import settings as setting
+from carico_scheduler.leadership import handover
+from carico_scheduler.leadership import office as offices
 
 NAME = "carico-scheduler"
 # The decision loop beats every second; a loop that is silent for this long is stuck, and a restart mends it.
@@ -32,7 +34,7 @@ class Bus(decisions.Publisher, Protocol):
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         """The newest advertisement of each node that the bus has kept."""
 
-    async def serve(self, service: buses.ServiceSpec) -> object:
+    async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
         """Answers queries."""
 
     async def wait_closed(self) -> None:
@@ -63,10 +65,17 @@ class Scheduler:
             pace=kube.Pace(settings.events_per_s, clock=clock),
             on_drop=lambda why: counted.lost_events.labels(why).inc(),
         )
+        self._api = api
+        self._counted = counted
+        self.office = offices.Office(
+            settings.leader, boot=boot, api=api, clock=clock, is_fit=lambda: not self.engine.away,
+            prepare=self._catch_up, on_change=self._on_change,
+        )  # fmt: skip
         parts = engine.Parts(
             policy=settings.rules(), kube=api, clock=clock, rng=random.Random(seed), log=self._log,
             events=self._events, metrics=counted, binds_in_flight=settings.binds_in_flight,
             bind_timeout_s=settings.bind_timeout_s, event_after_s=settings.event_after_s,
+            leads=self.office.leads,
         )  # fmt: skip
         self.engine = engine.Engine(parts)
         self.answers = queries.Answers(
@@ -75,14 +84,16 @@ class Scheduler:
 
     @property
     def health(self) -> health.Health:
-        """Ready: Pods and Nodes are in and the bus is connected. Alive: the decision loop turns."""
+        """Ready: Pods and Nodes are in and the bus is connected, leading or not. Alive: the decision loop turns."""
         return health.Health(
             {
                 "kubernetes": lambda: "; ".join(self.engine.away.values()) or None,
                 "bus": lambda: None if self._bus is not None and self._bus.connected else "not connected to NATS",
                 "binds": lambda: _doubt(self.engine.binder.doubtful_count),
+                "leadership": self.office.trouble,
             },
             alive={"decisions": self._stuck},
+            notes={"leader": self.office.leader},
         )
 
     async def run(self, bus: Bus, stop: tasks.Stop) -> None:
@@ -92,27 +103,58 @@ class Scheduler:
         works: dict[str, Awaitable[object]] = {
             **self.engine.mirrors.works(),
             "advertisements": self._listen(bus),
+            "queries": self._answer(bus),
             "decisions": self.engine.decide_forever(),
             "reports": self.engine.report_forever(),
             "records": self._log.publish_forever(bus),
             "events": self._events.write_forever(),
             "bus": bus.wait_closed(),
         }
+        works |= self.office.works()
         try:
             await tasks.until(stop, **works)
         finally:
-            left = await self.engine.binder.drain(self._settings.stop_timeout_s)
+            left = await self._leave_office()
             published = await self._log.publish_some(bus)
             logs.get("scheduler").info("stopped", binds_in_doubt=left, records_published=published)
 
     async def _listen(self, bus: Bus) -> None:
-        """Never returns; hears advertisements and answers questions, once the bus lets it."""
+        """Never returns; hears advertisements, once the bus lets it."""
         # What is stored comes last: the store may be away while messages flow, and what is published meanwhile is not
         # missed. Of a node that was heard already it says nothing newer, and is passed over.
         await _insist("advertisements", lambda: bus.subscribe(subjects.CAPACITY_ALL, self.engine.on_advertisement))
-        await _insist("queries", lambda: bus.serve(self._service()))
         await _insist("stored advertisements", lambda: self._recall(bus))
         await asyncio.Event().wait()
+
+    async def _answer(self, bus: Bus) -> None:
+        """Never returns; answers questions while it leads: a standby knows of no decision."""
+        while True:
+            await self.office.until(leads=True)
+            handles: list[buses.ServiceHandle] = []
+
+            async def serve(into: list[buses.ServiceHandle] = handles) -> None:
+                into.append(await bus.serve(self._service()))
+
+            await _insist("queries", serve)
+            await self.office.until(leads=False)
+            await handles[0].close()
+
+    async def _leave_office(self) -> int:
+        """How many binds are in doubt; where none is, the Lease is given up, so that another takes over at once."""
+        self.office.stand_down()
+        left = await self.engine.binder.drain(self._settings.stop_timeout_s)
+        if not left:
+            await self.office.give_up()
+        return left
+
+    async def _catch_up(self) -> None:
+        self._counted.waited_for.inc(await handover.catch_up(self._api, self.engine.state))
+
+    def _on_change(self, leads: bool) -> None:
+        self._counted.leading.set(leads)
+        if leads:
+            self._counted.terms.inc()
+            self.engine.wake()
 
     async def _recall(self, bus: Bus) -> None:
         self.engine.recall(await bus.latest_capacities())
@@ -121,7 +163,7 @@ class Scheduler:
         return buses.ServiceSpec(
             name=NAME,
             version="0.1.0",
-            description="Decisions, reservations and capacities of the CARICO scheduler",
+            description=f"Decisions, reservations and capacities of CARICO; leader: {self.office.leader()}",
             endpoints=self.answers.endpoints(),
             node=None,
         )

@@ -33,6 +33,12 @@ class Fate(enum.StrEnum):
     GONE = "gone"
     # The watch told before the API answered.
     SETTLED = "settled"
+    # Not sent: another scheduler may lead by now.
+    WITHHELD = "withheld"
+
+
+class Withheld(errors.CaricoError):
+    """A bind that was not sent, since another scheduler may lead by now."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +66,7 @@ class Binder:
 
     def __init__(
         self,
-        api: kube_actions.Api,
+        api: kube_actions.BindApi,
         *,
         witness: Witness,
         clock: clocks.Clock,
@@ -68,7 +74,9 @@ class Binder:
         most: int,
         timeout_s: float,
         on_result: Callable[[Result], None],
+        may_bind: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`may_bind` is asked at the last moment before each bind is sent."""
         self._api = api
         self._witness = witness
         self._clock = clock
@@ -76,6 +84,7 @@ class Binder:
         self._most = most
         self._timeout_s = timeout_s
         self._on_result = on_result
+        self._may_bind = may_bind
         self._tasks: set[asyncio.Task[None]] = set()
         # Pods whose outcome the API has not told for want of an answer.
         self._doubtful: set[str] = set()
@@ -140,8 +149,11 @@ class Binder:
     async def _attempt(self, pod: cluster.Pod, node: str) -> Result:
         try:
             await kube_actions.bind(
-                self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node, timeout_s=self._timeout_s
-            )
+                self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node, timeout_s=self._timeout_s,
+                permit=self._permit,
+            )  # fmt: skip
+        except Withheld as error:
+            return _result(pod, node, Fate.WITHHELD, detail=str(error))
         except errors.NotFound as error:
             return _result(pod, node, Fate.GONE, detail=str(error))
         except errors.Conflict as error:
@@ -152,6 +164,10 @@ class Binder:
         except errors.ApiError as error:
             return _result(pod, node, Fate.UNBOUND, detail=str(error))
         return _result(pod, node, Fate.BOUND, detail="")
+
+    def _permit(self) -> None:
+        if not self._may_bind():
+            raise Withheld("not sent: another scheduler may lead by now")
 
     async def _ask(self, pod: cluster.Pod, node: str, *, detail: str, is_conflict: bool) -> Result:
         """What the API says has become of the Pod, asked until it answers or the watch tells."""

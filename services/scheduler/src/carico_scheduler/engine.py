@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import dataclasses
 import random
+from collections.abc import Callable
 from typing import Protocol
 
 from carico_core.domain import decision
@@ -24,7 +25,7 @@ REPORT_EVERY_S = 0.5
 BEAT_S = 1.0
 
 
-class Kube(kube_actions.Api, mirrors.Kube, Protocol):
+class Kube(kube_actions.BindApi, mirrors.Kube, Protocol):
     """What is needed of the Kubernetes API."""
 
 
@@ -42,6 +43,8 @@ class Parts:
     binds_in_flight: int
     bind_timeout_s: float
     event_after_s: float
+    # Asked before each cycle, each Event about waiting Pods, and at the last moment before each bind.
+    leads: Callable[[], bool] = lambda: True
 
 
 class Engine:
@@ -63,6 +66,7 @@ class Engine:
             most=parts.binds_in_flight,
             timeout_s=parts.bind_timeout_s,
             on_result=self._on_result,
+            may_bind=parts.leads,
         )
         self._cycle = cycles.Cycle(parts.policy)
         self._reporter = reporter.Reporter(
@@ -83,6 +87,11 @@ class Engine:
     def on_advertisement(self, subject: str, payload: bytes) -> None:
         """Takes in a message from the bus; nothing is decoded before the next cycle."""
         self.intake.store(subject, payload, self._clock.monotonic_s())
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Decides anew about every Pod that waits: what stood in its way may have gone."""
+        self.state.queue.unpark()
         self._wake.set()
 
     def recall(self, stored: list[tuple[str, bytes]]) -> None:
@@ -139,10 +148,10 @@ class Engine:
         """One round of telling why Pods wait; the gauges."""
         now_s = self._clock.monotonic_s()
         queue = self.state.queue
-        if not self.away and self._reporter.round(queue, self.state.fleet.snapshot(now_s)):
+        decides = not self.away and self._parts.leads()
+        if decides and self._reporter.round(queue, self.state.fleet.snapshot(now_s)):
             self._metrics.missed_wakes.inc()
-            queue.unpark()
-            self._wake.set()
+            self.wake()
         self._metrics.waiting.set(len(queue))
         self._metrics.parked.set(len(queue.parked()))
         self._metrics.binding.set(self.binder.in_flight)
@@ -151,8 +160,8 @@ class Engine:
 
     @property
     def _room(self) -> int:
-        """Decisions that may be made now: none while the API cannot be relied on, as no bind would work."""
-        return 0 if self.away else self.binder.room
+        """Decisions that may be made now: none while another leads, or the API cannot be relied on."""
+        return 0 if self.away or not self._parts.leads() else self.binder.room
 
     def _begin(self, placement: cycles.Placement, facts: decisions.Facts, now_s: float) -> None:
         """Reserves the node and begins the bind."""
@@ -186,8 +195,14 @@ class Engine:
         if result.pod is not None and self.state.pod(result.uid) is not None:
             self.state.put_pod(result.pod, self._clock.monotonic_s())
         fate = self._settled_fate(result) if result.fate is binders.Fate.SETTLED else result.fate
-        outcome, message = self._conclude(result, fate, facts)
         self._metrics.binds.labels(fate.value).inc()
+        if fate is binders.Fate.WITHHELD:
+            # Nothing happened, and who leads now decides about the Pod: there is nothing to tell.
+            if waiting is not None:
+                waiting.attempts -= 1
+            self.state.revoke(result.uid, self._clock.monotonic_s())
+            return
+        outcome, message = self._conclude(result, fate, facts)
         self._metrics.bind_s.observe(result.took_s)
         self._metrics.decisions.labels(outcome.value).inc()
         if waiting is not None:

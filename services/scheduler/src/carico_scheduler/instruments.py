@@ -35,6 +35,9 @@ class Instruments:
         self.binding = registry.gauge("binding_pods", "Pods whose bind is under way")
         self.reserved = registry.gauge("reservations", "Pods placed that no advertisement covers yet")
         self.nodes = registry.gauge("nodes", "Nodes by the age of their advertisement", ["freshness"])
+        self.leading = registry.gauge("leading", "1 where this scheduler leads and binds, 0 where it stands by")
+        self.terms = registry.counter("terms", "Times this scheduler began to lead")
+        self.waited_for = registry.counter("handover_pods", "Binds of the leader before that a new one waited to see")
         self.suspects = registry.gauge("suspect_nodes", "Nodes that do not account for a Pod they were given")
 
     def count_rejections(self, facts: decisions.Facts) -> None:

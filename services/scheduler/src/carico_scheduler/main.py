@@ -19,4 +19,4 @@ def main() -> int:
         return tasks.EXIT_USER_ERROR
     logs.setup(service=PROGRAM, json=loaded.log_json, level=loaded.log_level)
     with collector.relaxed():
-        return tasks.run(lambda stop: app.serve(loaded, stop, clock.SystemClock()), program=PROGRAM)
+        return tasks.run(lambda stop: app.serve(loaded, stop, clock.BootClock()), program=PROGRAM)

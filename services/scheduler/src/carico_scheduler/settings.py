@@ -6,6 +6,7 @@ from carico_core.runtime import bus as buses
 from carico_core.runtime import kube as kubes
 from carico_core.runtime import settings
 from carico_scheduler import policy as policies
+from carico_scheduler.leadership import settings as leader_settings
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,15 @@ class SchedulerSettings:
     log_json: bool | None = settings.setting(None, help="JSON log lines", why="JSON unless stderr is a terminal")
     bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
     kube: kubes.KubeSettings = dataclasses.field(default_factory=kubes.KubeSettings)
+    leader: leader_settings.LeaderSettings = dataclasses.field(default_factory=leader_settings.LeaderSettings)
+
+    def __post_init__(self) -> None:
+        # So that a bind which was permitted as a term ended is given up before another may lead.
+        if self.leader.election and self.leader.renew_s + self.bind_timeout_s > self.leader.lease_s:
+            raise ValueError(
+                f"--leader-renew-s {self.leader.renew_s:g} and --bind-timeout-s {self.bind_timeout_s:g}: expected at "
+                f"most --leader-lease-s {self.leader.lease_s} together"
+            )
 
     def rules(self) -> policies.Policy:
         """The rules of the cycle among these."""

@@ -20,15 +20,29 @@ _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Al
 
 
 class Health:
-    """Named checks: None is well, a text says why not. `checks` make it ready, `alive` keep it from a restart."""
+    """Named checks: None is well, a text says why not. `checks` make it ready, `alive` keep it from a restart.
 
-    def __init__(self, checks: Mapping[str, Check], *, alive: Mapping[str, Check] | None = None) -> None:
+    `notes` are facts for people, said beside the verdict of readiness.
+    """
+
+    def __init__(
+        self,
+        checks: Mapping[str, Check],
+        *,
+        alive: Mapping[str, Check] | None = None,
+        notes: Mapping[str, Callable[[], str]] | None = None,
+    ) -> None:
         self._checks = dict(checks)
         self._alive = dict(alive or {})
+        self._notes = dict(notes or {})
 
     def not_ready(self) -> dict[str, str]:
         """What keeps the service from being ready: check -> why."""
         return _failing(self._checks)
+
+    def notes(self) -> dict[str, str]:
+        """Facts for people: name -> what is so."""
+        return {name: say() for name, say in self._notes.items()}
 
     def not_alive(self) -> dict[str, str]:
         """What a restart should mend: check -> why."""
@@ -99,14 +113,13 @@ def _answer(head: bytes, health: Health, metrics: metric.Metrics) -> tuple[int, 
     if path == b"/healthz":
         return _verdict(health.not_alive())
     if path == b"/readyz":
-        return _verdict(health.not_ready())
+        return _verdict(health.not_ready(), health.notes())
     return 404, "text/plain", b"expected /healthz, /readyz or /metrics\n"
 
 
-def _verdict(failing: Mapping[str, str]) -> tuple[int, str, bytes]:
-    if not failing:
-        return 200, "text/plain", b"ok\n"
-    return 503, "text/plain", "".join(f"{name}: {why}\n" for name, why in failing.items()).encode()
+def _verdict(failing: Mapping[str, str], notes: Mapping[str, str] | None = None) -> tuple[int, str, bytes]:
+    said = "".join(f"{name}: {text}\n" for name, text in (*failing.items(), *(notes or {}).items()))
+    return (503, "text/plain", said.encode()) if failing else (200, "text/plain", f"ok\n{said}".encode())
 
 
 def _failing(checks: Mapping[str, Check]) -> dict[str, str]:

@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import random
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any
 
 import aiohttp
@@ -99,14 +99,20 @@ class KubeClient:
         body: Any = None,
         content_type: str = "application/json",
         timeout_s: float = REQUEST_TIMEOUT_S,
+        permit: Callable[[], None] | None = None,
     ) -> Any:
-        """The decoded JSON of the answer. `body` is encoded as JSON; raises `ApiError` or `ApiUnavailable`."""
+        """The decoded JSON of the answer. `body` is encoded as JSON; raises `ApiError` or `ApiUnavailable`.
+
+        `permit` is called at the last moment, after every wait for a turn: what it raises is raised, nothing was sent.
+        """
         data = None if body is None else orjson.dumps(body)
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
         name = f"{method} {path}"
         async with self._in_flight:
             await self._pace.wait()
-            async with self._open(name, timeout, params=params, data=data, content_type=content_type) as response:
+            async with self._open(
+                name, timeout, params=params, data=data, content_type=content_type, permit=permit
+            ) as response:
                 payload = await _read(response, name)
         try:
             return orjson.loads(payload)
@@ -153,10 +159,13 @@ class KubeClient:
         params: Mapping[str, str] | None = None,
         data: bytes | None = None,
         content_type: str = "application/json",
+        permit: Callable[[], None] | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """A response of status 2xx; every other outcome is one of our errors."""
         try:
-            response = await self._send(name, timeout, params=params, data=data, content_type=content_type)
+            response = await self._send(
+                name, timeout, params=params, data=data, content_type=content_type, permit=permit
+            )
             async with response:
                 if response.status >= 300:
                     raise to_error(response.status, await _read(response, name), name)
@@ -175,6 +184,7 @@ class KubeClient:
         params: Mapping[str, str] | None,
         data: bytes | None,
         content_type: str,
+        permit: Callable[[], None] | None,
     ) -> aiohttp.ClientResponse:
         method, path = name.split(" ", 1)
         for attempt in (1, 2):
@@ -182,6 +192,8 @@ class KubeClient:
             authorization = await self._access.credentials.authorization()
             if authorization is not None:
                 headers["Authorization"] = authorization
+            if permit is not None:
+                permit()
             response = await self._session.request(
                 method,
                 self._access.server + path,

@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from carico_core.domain import cluster, errors
@@ -35,8 +35,26 @@ class Api(Protocol):
         ...
 
 
+class BindApi(Protocol):
+    """What a bind needs of a client: an `Api` that asks `permit` at the last moment before it sends."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout_s: float = 10.0,
+        permit: Callable[[], None] | None = None,
+    ) -> Any:
+        """The decoded answer. What `permit` raises is raised, and nothing was sent."""
+        ...
+
+
 async def bind(
-    api: Api,
+    api: BindApi,
     *,
     namespace: str,
     name: str,
@@ -44,14 +62,16 @@ async def bind(
     node: str,
     annotations: Mapping[str, str] | None = None,
     timeout_s: float = 10.0,
+    permit: Callable[[], None] | None = None,
 ) -> None:
     """Nothing; the Pod is bound to the node.
 
     Raises `Conflict` (bound already, or another Pod of that name), `NotFound`, `ApiUnavailable` (then it may be bound
-    all the same: the watch tells).
+    all the same: the watch tells), and what `permit` raises: then it is not bound by this.
     """
     body = kubernetes.binding_body(namespace=namespace, name=name, uid=uid, node=node, annotations=annotations)
-    await api.request("POST", f"{pod_path(namespace, name)}/binding", body=body, timeout_s=timeout_s)
+    path = f"{pod_path(namespace, name)}/binding"
+    await api.request("POST", path, body=body, timeout_s=timeout_s, permit=permit)
 
 
 async def patch_pod_status(api: Api, *, namespace: str, name: str, uid: str, status: Mapping[str, Any]) -> None:

@@ -129,6 +129,14 @@ def load(kubeconfig: str, *, context: str, environ: Mapping[str, str], clock: cl
     return from_file(pathlib.Path(path.split(os.path.pathsep)[0]).expanduser(), context=context, clock=clock)
 
 
+def own_namespace(folder: pathlib.Path = SERVICE_ACCOUNT) -> str | None:
+    """The namespace of the Pod that this process runs in; None outside of a Pod."""
+    try:
+        return (folder / "namespace").read_text().strip() or None
+    except OSError:
+        return None
+
+
 def in_cluster(folder: pathlib.Path, *, environ: Mapping[str, str], clock: clocks.Clock) -> Access:
     """The access of a Pod's service account."""
     host = environ.get("KUBERNETES_SERVICE_HOST", "kubernetes.default.svc")

@@ -64,14 +64,18 @@ class Options:
 DEFAULT_OPTIONS = Options()
 
 
-class Api(Protocol):
-    """What a mirror needs of a client."""
+class Lister(Protocol):
+    """What a list needs of a client."""
 
     async def request(
         self, method: str, path: str, *, params: Mapping[str, str] | None = None, timeout_s: float = 10.0
     ) -> Any:
         """The decoded answer."""
         ...
+
+
+class Api(Lister, Protocol):
+    """What a mirror needs of a client."""
 
     def stream(
         self, method: str, path: str, params: Mapping[str, str] | None = None, *, idle_timeout_s: float | None = None
@@ -216,7 +220,7 @@ class _Follower:
         return Changed(type=kind, object=subject)
 
 
-async def list_all(api: Api, path: str, *, params: Mapping[str, str], options: Options = DEFAULT_OPTIONS) -> Listed:
+async def list_all(api: Lister, path: str, *, params: Mapping[str, str], options: Options = DEFAULT_OPTIONS) -> Listed:
     """All objects of a collection, read in pages; where the pages' snapshot expires, in one piece."""
     try:
         return await _list_pages(api, path, {**params, "limit": str(PAGE_LIMIT)}, options)
@@ -224,7 +228,7 @@ async def list_all(api: Api, path: str, *, params: Mapping[str, str], options: O
         return await _list_pages(api, path, dict(params), options)
 
 
-async def _list_pages(api: Api, path: str, params: dict[str, str], options: Options) -> Listed:
+async def _list_pages(api: Lister, path: str, params: dict[str, str], options: Options) -> Listed:
     objects: list[Object] = []
     while True:
         page = await api.request("GET", path, params=params, timeout_s=options.list_timeout_s)

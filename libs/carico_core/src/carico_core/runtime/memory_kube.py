@@ -8,7 +8,7 @@ a deleted Pod is gone at once. The embedded API of the local cluster is the one 
 import asyncio
 import copy
 import random
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
 import orjson
@@ -72,8 +72,11 @@ class MemoryKube:
         body: Any = None,
         content_type: str = "application/json",
         timeout_s: float = 10.0,
+        permit: Callable[[], None] | None = None,
     ) -> Any:
         """The decoded answer, as `KubeClient.request` gives it."""
+        if permit is not None:
+            permit()
         await self._arrive(method, path)
         target = _parse(path)
         # Bytes and back: what a test does to its objects later must not reach the store.

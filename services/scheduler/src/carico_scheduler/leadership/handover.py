@@ -16,7 +16,7 @@ LOOK_EVERY_S = 0.02
 LIST_AGAIN_S = 0.5
 
 
-async def catch_up(api: kube_watch.Api, state: states.State) -> int:
+async def catch_up(api: kube_watch.Lister, state: states.State) -> int:
     """How many Pods had to be waited for, once the state has a claim for each that the API knows to be just bound.
 
     Nothing of the list is put into the state: the watch alone does that, in its order, so that a Pod that has ended
@@ -41,7 +41,7 @@ def _unknown(uids: set[str], state: states.State) -> set[str]:
     return {uid for uid, claim in found.items() if claim is None or claim.is_assumed}
 
 
-async def _just_bound(api: kube_watch.Api) -> set[str]:
+async def _just_bound(api: kube_watch.Lister) -> set[str]:
     """The UIDs of the Pods that are bound and still Pending, without those that cannot be read."""
     listed = await kube_watch.list_all(api, "/api/v1/pods", params=JUST_BOUND)
     return {str(each["metadata"].get("uid")) for each in listed.objects if _is_readable(each)}

@@ -1,0 +1,208 @@
+"""Schedulers as processes, on real NATS and the embedded API: whoever dies or sleeps, each Pod is bound once."""
+
+import asyncio
+import collections
+import contextlib
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from carico_core.runtime import kube_actions
+from carico_core.wire import kubernetes_lease
+from carico_local import nats_server
+from tests.integration import api_proxy, scheduler_site
+
+PODS = 300
+LEASE_S = 3
+SHORT = ["--leader-lease-s", str(LEASE_S), "--leader-renew-s", "2", "--leader-retry-s", "0.5", "--bind-timeout-s", "1"]
+# A new leader binds within 5 s of the end of the Lease; machines that run tests are given four times that.
+TAKEOVER_S = 4 * 5.0
+
+
+class Member:
+    """One scheduler, with its own way to the API."""
+
+    def __init__(self, site: scheduler_site.Site, name: str, proxy: api_proxy.Proxy, flags: list[str]) -> None:
+        self.name = name
+        self.proxy = proxy
+        self.http_port = nats_server.free_port()
+        kubeconfig = site.root / f"{name}.kubeconfig"
+        scheduler_site.write_kubeconfig(kubeconfig, proxy.url)
+        options = ["--bus-url", site.nats.url, "--kubeconfig", str(kubeconfig), "--http-port", str(self.http_port)]
+        command = [sys.executable, "-m", "carico_scheduler", *options, "--leader-identity", name, *flags]
+        with (site.root / f"{name}.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def end(self) -> None:
+        """Ends the process, asleep or not."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    async def get(self, path: str) -> str:
+        """What the health server answers; empty where it does not."""
+        with contextlib.suppress(aiohttp.ClientError):
+            async with aiohttp.ClientSession() as session, session.get(self._url(path)) as answer:
+                return await answer.text()
+        return ""
+
+    def _url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.http_port}{path}"
+
+
+class Team:
+    """Schedulers on one site."""
+
+    def __init__(self, site: scheduler_site.Site, members: list[Member]) -> None:
+        self.site = site
+        self.members = {each.name: each for each in members}
+
+    async def lease(self) -> kubernetes_lease.Lease | None:
+        """The Lease as it is."""
+        return await kube_actions.get_lease(self.site.client, namespace="kube-system", name="carico-scheduler")
+
+    async def leader(self, but: str = "") -> Member:
+        """Who leads, once somebody does that is not `but`."""
+        async with asyncio.timeout(30.0):
+            while True:
+                found = await self.lease()
+                if found is not None and found.holder not in ("", but):
+                    return self.members[found.holder]
+                await asyncio.sleep(0.05)
+
+    async def first_bind_s(self, member: Member, after_s: float) -> float:
+        """When `member` sent its first bind after a moment (monotonic)."""
+        async with asyncio.timeout(LEASE_S + TAKEOVER_S):
+            while True:
+                found = [each.sent_s for each in member.proxy.binds if each.sent_s > after_s]
+                if found:
+                    return found[0]
+                await asyncio.sleep(0.02)
+
+    async def all_warm(self) -> None:
+        """Once every member is ready: leading or standing by."""
+        async with asyncio.timeout(30.0):
+            for each in self.members.values():
+                while not (await each.get("/readyz")).startswith("ok"):
+                    await asyncio.sleep(0.05)
+
+    def check(self, pods: int) -> None:
+        """Each Pod bound once by the API's own answers, none lost, no node above its room."""
+        accepted = collections.Counter(pod for each in self.members.values() for pod in each.proxy.bound)
+        assert len(accepted) == pods
+        assert set(accepted.values()) == {1}
+        self.site.check(pods)
+
+
+@contextlib.asynccontextmanager
+async def team(root: pathlib.Path, names: str, flags: list[str], *, room: float = 10.0) -> AsyncIterator[Team]:
+    """So many schedulers on a site, all warm."""
+    async with scheduler_site.running(root, room=room) as site, contextlib.AsyncExitStack() as stack:
+        members: list[Member] = []
+        for name in names:
+            proxy = await stack.enter_async_context(api_proxy.Proxy(f"http://127.0.0.1:{site.api_port}").running())
+            members.append(Member(site, name, proxy, flags))
+            stack.callback(members[-1].end)
+        made = Team(site, members)
+        await made.all_warm()
+        yield made
+
+
+async def test_leaders_killed_midway(tmp_path: pathlib.Path) -> None:
+    async with team(tmp_path, "abc", SHORT) as made:
+        creating = asyncio.create_task(made.site.create_pods(PODS))
+        leader = await made.leader()
+        for done in (40, 120):
+            await made.site.until_succeeded(done)
+            standbys = [each for each in made.members.values() if each is not leader and each.process.poll() is None]
+            assert not any(each.proxy.binds for each in standbys), "a standby binds nothing"
+            leader.process.kill()
+            died_s = time.monotonic()
+            leader = await made.leader(but=leader.name)
+            began_s = await made.first_bind_s(leader, died_s)
+            assert began_s - died_s <= LEASE_S + TAKEOVER_S
+        await creating
+        await made.site.until_succeeded(PODS)
+        made.check(PODS)
+        assert f"leader: {leader.name} (this one)" in await leader.get("/readyz")
+        metrics = await leader.get("/metrics")
+        assert "carico_scheduler_leading 1.0" in metrics
+        assert "carico_scheduler_terms_total 1.0" in metrics
+        found = await made.lease()
+        assert found is not None
+        assert (found.transitions, found.duration_s) == (2, LEASE_S)
+
+
+async def test_a_leader_that_was_stopped_binds_nothing_when_it_wakes_up(tmp_path: pathlib.Path) -> None:
+    async with team(tmp_path, "ab", SHORT) as made:
+        creating = asyncio.create_task(made.site.create_pods(PODS))
+        old = await made.leader()
+        await made.site.until_succeeded(40)
+        old.process.send_signal(signal.SIGSTOP)
+        new = await made.leader(but=old.name)
+        await creating
+        await made.site.until_succeeded(120)
+        sent = len(old.proxy.binds)
+        old.process.send_signal(signal.SIGCONT)
+        await made.site.until_succeeded(PODS)
+        assert len(old.proxy.binds) == sent
+        assert await made.leader() is new
+        made.check(PODS)
+        assert "carico_scheduler_leading 0.0" in await old.get("/metrics")
+        assert f"leader: {new.name}\n" in await old.get("/readyz")
+        # It is a warm standby now, and takes over where the other goes.
+        assert new.process.poll() is None
+        new.process.terminate()
+        assert await made.leader(but=new.name) is old
+        await made.site.create_pods(5, prefix="late")
+        await made.site.until_succeeded(PODS + 5)
+        made.check(PODS + 5)
+
+
+async def test_a_rolling_restart_waits_for_no_lease(tmp_path: pathlib.Path) -> None:
+    # The default of 15 s: what is waited for less than that was given up.
+    async with team(tmp_path, "ab", []) as made:
+        creating = asyncio.create_task(made.site.create_pods(100))
+        old = await made.leader()
+        await made.site.until_succeeded(20)
+        old.process.terminate()
+        asked_s = time.monotonic()
+        new = await made.leader(but=old.name)
+        took_s = await made.first_bind_s(new, asked_s) - asked_s
+        assert took_s < 4 * 2.0
+        assert old.process.wait(10.0) == 0
+        await creating
+        await made.site.until_succeeded(100)
+        made.check(100)
+
+
+@pytest.mark.parametrize(("lands", "answer"), [("before", 201), ("after", 409)])
+async def test_binds_in_flight_of_a_killed_leader_land_at_most_once(
+    tmp_path: pathlib.Path, lands: str, answer: int
+) -> None:
+    async with team(tmp_path, "ab", SHORT, room=5.0) as made:
+        old = await made.leader()
+        old.proxy.lets_binds_pass.clear()
+        await made.site.create_pods(12)
+        async with asyncio.timeout(20.0):
+            while len(old.proxy.held) < 12:
+                await asyncio.sleep(0.02)
+        old.process.kill()
+        if lands == "before":
+            # The next leader counts them: the nodes have room for 15, and 28 more Pods come.
+            old.proxy.lets_binds_pass.set()
+        await made.site.create_pods(28, prefix="more")
+        await made.leader(but=old.name)
+        await made.site.until_succeeded(40)
+        old.proxy.lets_binds_pass.set()
+        async with asyncio.timeout(10.0):
+            while old.proxy.held:
+                await asyncio.sleep(0.02)
+        assert [each.status for each in old.proxy.binds] == [answer] * 12
+        made.check(40)
