@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from carico_core.domain import cluster, decision
+from carico_core.domain import cluster, decision, taints
 from carico_scheduler import demand as demands
 from carico_scheduler import fleet, policy, reservations, snapshot
-from carico_scheduler.stages import capacity, registry, taints
+from carico_scheduler.stages import capacity, registry
 from tests.unit.scheduler import objects
 
 NOW_S = 1000.0
@@ -38,7 +38,8 @@ def _agreed(each: Any, view: snapshot.Snapshot, demand: demands.Demand, slot: in
 
 
 def test_all_reasons_have_one_filter_each() -> None:
-    assert sorted(each.reason for each in ALL) == sorted(decision.Reason)
+    by_peers = [each.reason for each in registry.without_capacity().by_peers]
+    assert sorted([each.reason for each in ALL] + by_peers) == sorted(decision.Reason)
 
 
 TAINT = cluster.Taint(key="gpu", value="yes", effect="NoSchedule")
@@ -120,6 +121,7 @@ def test_requests_already_made_count_against_a_pod_that_states_them() -> None:
         ((toleration("gpu", value="no"),), False),
         ((toleration("cpu", "Exists"),), False),
         ((toleration(value="yes"),), False),
+        ((toleration("gpu", "Gt", value="yes"),), False),
         ((toleration("cpu", "Exists"), toleration("gpu", value="yes", effect="NoSchedule")), True),
     ],
 )

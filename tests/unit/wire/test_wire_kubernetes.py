@@ -8,10 +8,7 @@ import pytest
 from hypothesis import strategies
 
 from carico_core.domain import cluster
-from carico_core.wire import kubernetes, kubernetes_lease, kubernetes_status
-
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
+from carico_core.wire import kubernetes, kubernetes_lease, kubernetes_requests, kubernetes_status
 
 
 def container(cpu: str | None = None, memory: str | None = None, **more: Any) -> dict[str, Any]:
@@ -143,61 +140,29 @@ REQUESTS: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
 @pytest.mark.parametrize("name", REQUESTS)
 def test_requests(name: str) -> None:
     spec, expected = REQUESTS[name]
-    assert kubernetes.pod_requests(pod(**spec)) == expected
+    assert kubernetes_requests.pod_requests(pod(**spec)) == expected
 
 
-HARD: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "node affinity": (
-        {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}},
-        (f"nodeAffinity.{REQUIRED}",),
-    ),
-    "Pod affinity": ({"affinity": {"podAffinity": {REQUIRED: [{}]}}}, (f"podAffinity.{REQUIRED}",)),
-    "Pod anti-affinity": ({"affinity": {"podAntiAffinity": {REQUIRED: [{}]}}}, (f"podAntiAffinity.{REQUIRED}",)),
-    "spread": (
-        {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
-        ("topologySpreadConstraints.DoNotSchedule",),
-    ),
-    "host port": ({"containers": [container(ports=[{"containerPort": 80, "hostPort": 80}])]}, ("hostPorts",)),
-    "a sidecar's host port": ({"initContainers": [container(ports=[{"hostPort": 80}])]}, ("hostPorts",)),
-    "host network": ({"hostNetwork": True, "containers": [container(ports=[{"containerPort": 80}])]}, ("hostPorts",)),
-    "claimed volume": (
-        {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
-        ("volumes.persistentVolumeClaim",),
-    ),
-    "ephemeral volume": (
-        {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]},
-        ("volumes.persistentVolumeClaim",),
-    ),
-    "devices": ({"resourceClaims": [{"name": "gpu"}]}, ("resourceClaims",)),
-    "extended resource": (
-        {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "1", "ephemeral-storage": "1Gi"}}}]},
-        ("requests.ephemeral-storage", "requests.nvidia.com/gpu"),
-    ),
-}
-SOFT_ONES: dict[str, dict[str, Any]] = {
-    "preferences": {
-        "affinity": {
-            "nodeAffinity": {SOFT: [{}]},
-            "podAffinity": {SOFT: [{}], REQUIRED: []},
-            "podAntiAffinity": {SOFT: [{}]},
-        }
-    },
-    "spread where possible": {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
-    "container port": {"containers": [container(ports=[{"containerPort": 80}])]},
-    "volumes of the node": {"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "configMap": {"name": "m"}}]},
-    "nothing of a resource": {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "0"}}}]},
-}
+def test_what_is_not_evaluated_is_named() -> None:
+    assert kubernetes.parse_pod(pod(resourceClaims=[{"name": "gpu"}])).unsupported == ("resourceClaims",)
+    assert kubernetes.parse_pod(pod()).unsupported == ()
 
 
-@pytest.mark.parametrize("name", HARD)
-def test_hard_constraints_that_are_not_evaluated_are_named(name: str) -> None:
-    spec, expected = HARD[name]
-    assert kubernetes.parse_pod(pod(**spec)).unsupported == expected
+def test_other_resources_are_kept_by_name() -> None:
+    requests = {"nvidia.com/gpu": "1", "ephemeral-storage": "1Gi", "hugepages-2Mi": "0", "cpu": "0.1m"}
+    found = kubernetes.parse_pod(pod(containers=[{"resources": {"requests": requests}}]))
+    assert found.request_others == (("ephemeral-storage", 2.0**30), ("nvidia.com/gpu", 1.0))
+    # Kubernetes compares whole millicores, rounded up.
+    assert found.request_cores == 0.001
 
 
-@pytest.mark.parametrize("name", SOFT_ONES)
-def test_soft_constraints_do_not_keep_a_pod_waiting(name: str) -> None:
-    assert kubernetes.parse_pod(pod(**SOFT_ONES[name])).unsupported == ()
+def test_a_container_that_is_resized_counts_as_the_most() -> None:
+    obj = pod(containers=[container("1", "1Ki")])
+    told = {"name": "c", "resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "3", "memory": "1"}}
+    obj["status"] = {"phase": "Running", "containerStatuses": [told]}
+    assert kubernetes_requests.pod_requests(obj) == {"cpu": 3.0, "memory": 1024.0}
+    obj["status"]["conditions"] = [{"type": "PodResizePending", "reason": "Infeasible"}]
+    assert kubernetes_requests.pod_requests(obj) == {"cpu": 3.0, "memory": 1.0}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from carico_core.domain import decision
+from carico_core.domain import cluster, decision
 from carico_scheduler import demand as demands
 from carico_scheduler import snapshot
 from carico_scheduler.stages import protocol, registry
@@ -35,15 +35,22 @@ class Draft:
     def __init__(self, view: snapshot.Snapshot) -> None:
         self._view = view
         self.changed: dict[int, snapshot.NodeRow] = {}
+        self.placed: list[tuple[cluster.Pod, int]] = []
 
     def row(self, slot: int) -> snapshot.NodeRow:
         """A node as it stands in this cycle."""
         return self.changed.get(slot) or self._view.row(slot)
 
-    def reserve(self, slot: int, demand: demands.Demand) -> snapshot.NodeRow:
+    def reserve(self, slot: int, pod: cluster.Pod, demand: demands.Demand) -> snapshot.NodeRow:
         """The node with one more Pod."""
-        row = self.row(slot).with_pod(demand.pod_class, cores=demand.request_cores, size_bytes=demand.request_bytes)
+        row = self.row(slot).with_pod(
+            demand.pod_class,
+            cores=demand.request_cores,
+            size_bytes=demand.request_bytes,
+            others=demand.request_others,
+        )
         self.changed[slot] = row
+        self.placed.append((pod, slot))
         return row
 
 
@@ -103,8 +110,12 @@ class Board:
         nearest = refused[_highest(free[refused], _SHORTLIST - len(feasible))]
         return np.concatenate([feasible, nearest[(-free[nearest]).argsort(kind="stable")]])
 
+    def take(self, pod: cluster.Pod, slot: int, row: snapshot.NodeRow) -> None:
+        """Takes in that a Pod was placed on a node, which now stands as `row`."""
+        self.update(slot, row)
+
     def update(self, slot: int, row: snapshot.NodeRow) -> None:
-        """Brings one node up to date after a Pod was reserved on it."""
+        """Brings one node up to date."""
         self._updates += 1
         if self.scores[slot] == REFUSED:
             return

@@ -14,6 +14,7 @@ _FIELDS: dict[str, tuple[npt.DTypeLike, float]] = {
     "ready": (np.bool_, False),
     "schedulable": (np.bool_, False),
     "tainted": (np.bool_, False),
+    "disliking": (np.bool_, False),
     "allocatable_cores": (np.float64, 0.0),
     "allocatable_bytes": (np.float64, 0.0),
     "pod_limit": (np.int64, 0),

@@ -6,20 +6,23 @@ cycle each placement is reserved in the draft, so that the next decision sees it
 """
 
 import dataclasses
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from carico_core.domain import decision
 from carico_scheduler import board as boarding
 from carico_scheduler import demand as demands
-from carico_scheduler import masks, snapshot
+from carico_scheduler import masks, peer_board, snapshot
 from carico_scheduler import policy as policies
 from carico_scheduler import queue as queues
-from carico_scheduler.stages import protocol, registry
+from carico_scheduler.stages import protocol, registry, wishes
 
 # Filters by columns whose answer depends on the demand: on its requests, or on its class.
 _BY_DEMAND = frozenset({decision.Reason.REQUESTS, decision.Reason.CAPACITY})
+
+
+Board: TypeAlias = boarding.Board | peer_board.PeerBoard
 
 
 class Source(Protocol):
@@ -40,7 +43,7 @@ class Placement:
     row: snapshot.NodeRow
     free: float | None
     score: float
-    board: boarding.Board
+    board: Board
     refused: dict[str, int]
     others: boarding.Seen
 
@@ -66,7 +69,7 @@ class Cycle:
         """Decides on Pods of `source` until `most` are placed or none is left to take."""
         outcome = Outcome()
         stages = self._stages(view)
-        boards: dict[demands.Demand, boarding.Board] = {}
+        boards: dict[demands.Demand, Board] = {}
         shared: dict[decision.Reason, snapshot.Bools | None] = {}
         draft = boarding.Draft(view)
         while len(outcome.placed) < most and (waiting := source.take(view.now_s)) is not None:
@@ -81,14 +84,14 @@ class Cycle:
             outcome.placed.append(self._place(waiting, board, slot, draft, boards))
         return outcome
 
-    def explain(self, view: snapshot.Snapshot, demand: demands.Demand) -> boarding.Board:
+    def explain(self, view: snapshot.Snapshot, demand: demands.Demand) -> Board:
         """How all nodes stand towards one demand, with nothing placed."""
         return self._board(demand, view, self._stages(view), boarding.Draft(view), {})
 
     def _board(
         self, demand: demands.Demand, view: snapshot.Snapshot, stages: registry.Stages, draft: boarding.Draft,
         shared: dict[decision.Reason, snapshot.Bools | None],
-    ) -> boarding.Board:  # fmt: skip
+    ) -> Board:  # fmt: skip
         """The scores of every node for one demand; `shared` keeps those that do not depend on the demand."""
         kept = self._masks.of(demand, view, stages)
         mask, refused = kept.mask, dict(kept.refused)
@@ -106,24 +109,24 @@ class Cycle:
         # Pods of other demands may have been placed in this cycle already.
         for slot, row in draft.changed.items():
             made.update(slot, row)
-        return made
+        return made if not (demand.looks_at_peers or view.disliking.any()) else _with_peers(made, view, demand)
 
     def _place(
         self,
         waiting: queues.Waiting,
-        board: boarding.Board,
+        board: Board,
         slot: int,
         draft: boarding.Draft,
-        boards: dict[demands.Demand, boarding.Board],
+        boards: dict[demands.Demand, Board],
     ) -> Placement:
         """Reserves the node in the draft and on every board of the cycle."""
         row = draft.row(slot)
         others = board.seen()
         score = float(board.scores[slot])
         refused = board.refused
-        after = draft.reserve(slot, waiting.demand)
+        after = draft.reserve(slot, waiting.pod, waiting.demand)
         for each in boards.values():
-            each.update(slot, after)
+            each.take(waiting.pod, slot, after)
         free = row.free_for(waiting.demand.pod_class) if board.stages is self._by_capacity else None
         return Placement(waiting=waiting, row=row, free=free, score=score, board=board, refused=refused, others=others)
 
@@ -145,3 +148,11 @@ class Cycle:
         if each.reason not in shared:
             shared[each.reason] = each.feasible(view, demand)
         return shared[each.reason]
+
+
+def _with_peers(made: boarding.Board, view: snapshot.Snapshot, demand: demands.Demand) -> Board:
+    """The board with what other Pods, volumes and wishes say; itself where they say nothing."""
+    found = ((each.reason, each.look(view, demand)) for each in made.stages.by_peers)
+    looks = [(reason, look) for reason, look in found if look is not None]
+    wished = wishes.wishes_of(view, demand)
+    return made if not looks and wished is None else peer_board.PeerBoard(made, looks=looks, wished=wished)

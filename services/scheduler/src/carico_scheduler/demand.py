@@ -3,6 +3,7 @@
 import dataclasses
 
 from carico_core.domain import cluster, pod_class
+from carico_core.domain import constraints as limits
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,16 +15,38 @@ class Demand:
     tolerations: tuple[cluster.Toleration, ...] = ()
     request_cores: float = 0.0
     request_bytes: float = 0.0
+    # Other resources by name.
+    request_others: tuple[tuple[str, float], ...] = ()
     unsupported: tuple[str, ...] = ()
     pod_class: str = ""
+    constraints: limits.Constraints | None = None
+    # Required anti-affinity terms, of any Pod known, that mean this Pod.
+    repelled_by: tuple[limits.PodTerm, ...] = ()
+    # Asked for several times per decision, and constraints are deep.
+    _hash: int = dataclasses.field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        values = tuple(getattr(self, name) for name in _HASHED)
+        object.__setattr__(self, "_hash", hash(values))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def has_requests(self) -> bool:
-        """True where the Pod states a request of cores or of memory."""
-        return self.request_cores > 0 or self.request_bytes > 0
+        """True where the Pod requests a resource."""
+        return self.request_cores > 0 or self.request_bytes > 0 or bool(self.request_others)
+
+    @property
+    def looks_at_peers(self) -> bool:
+        """True where other Pods, or volumes, decide with."""
+        return self.constraints is not None or bool(self.repelled_by)
 
 
-def demand_of(pod: cluster.Pod) -> Demand:
+_HASHED = tuple(each.name for each in dataclasses.fields(Demand) if each.compare)
+
+
+def demand_of(pod: cluster.Pod, repelled_by: tuple[limits.PodTerm, ...] = ()) -> Demand:
     """The demand of `pod`; equal for all Pods of one template."""
     return Demand(
         node_name=pod.node_name,
@@ -31,6 +54,9 @@ def demand_of(pod: cluster.Pod) -> Demand:
         tolerations=pod.tolerations,
         request_cores=pod.request_cores,
         request_bytes=pod.request_bytes,
+        request_others=pod.request_others,
         unsupported=pod.unsupported,
         pod_class=pod_class.class_of(pod),
+        constraints=pod.constraints,
+        repelled_by=repelled_by,
     )

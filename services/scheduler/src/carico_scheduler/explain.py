@@ -13,12 +13,20 @@ _PHRASES = {
     decision.Reason.NOT_READY: "not ready",
     decision.Reason.TAINT: "tainted",
     decision.Reason.NODE_SELECTOR: "without the labels wanted",
+    decision.Reason.NODE_AFFINITY: "not matched by the Pod's node affinity",
     decision.Reason.REQUESTS: "short of requested resources",
     decision.Reason.POD_LIMIT: "at the Pod limit",
     decision.Reason.NO_ADVERTISEMENT: "without an advertisement",
     decision.Reason.STALE: "with a stale advertisement",
     decision.Reason.SUSPECT: "suspect",
     decision.Reason.CAPACITY: "at capacity",
+    decision.Reason.POD_AFFINITY: "not near the Pods wanted",
+    decision.Reason.POD_ANTI_AFFINITY: "near Pods to keep apart from",
+    decision.Reason.TOPOLOGY_SPREAD: "against the topology spread",
+    decision.Reason.HOST_PORTS: "with a host port taken",
+    decision.Reason.DISK: "with a disk in use",
+    decision.Reason.VOLUME: "without the volumes wanted",
+    decision.Reason.VOLUME_LIMIT: "at the volume limit",
     decision.Reason.UNSUPPORTED: "refused as the Pod's constraints are not supported",
 }
 # Events are at most 1 kB, and nobody reads more.
@@ -49,7 +57,7 @@ def why_placed(node: str, free: float | None, threshold: float) -> str:
 
 
 def candidates_of(
-    board: boarding.Board, seen: boarding.Seen, chosen: tuple[snapshot.NodeRow, float] | None = None
+    board: cycle.Board, seen: boarding.Seen, chosen: tuple[snapshot.NodeRow, float] | None = None
 ) -> tuple[decision.Candidate, ...]:
     """The chosen node first, then the best of the rest, as they stood when it was decided."""
     found = [] if chosen is None else [candidate_of(board, *chosen)]
@@ -60,7 +68,7 @@ def candidates_of(
     return tuple(found[: boarding.SEEN_MAX])
 
 
-def candidate_of(board: boarding.Board, row: snapshot.NodeRow, score: float) -> decision.Candidate:
+def candidate_of(board: cycle.Board, row: snapshot.NodeRow, score: float) -> decision.Candidate:
     """A node as a record. `capacity` is what it is believed to take, before reservations."""
     free = row.free_for(board.demand.pod_class) if row.is_advertised else None
     return decision.Candidate(

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from carico_core.domain import cluster, messages
-from carico_scheduler import columns, headroom, lately, reservations
+from carico_core.domain import cluster, messages, taints
+from carico_scheduler import census, columns, facts, headroom, lately, reservations, storage
 from carico_scheduler import policy as policies
 from carico_scheduler import snapshot as snapshots
 
@@ -34,6 +34,12 @@ class Fleet:
         # Reserved Pods by class, and what they will take of the offer.
         self._classes: list[Mapping[str, int]] = []
         self._taken: list[headroom.Vector] = []
+        # What is requested of resources beside cores and memory, and per such resource: what is left by slot.
+        self._used_others: list[Mapping[str, float]] = []
+        self._left: lately.Lately[str, tuple[npt.NDArray[np.float64], set[int]]] = lately.Lately()
+        self.facts = facts.NodeFacts(self._nodes)
+        self.census = census.Census(self.slot_of)
+        self.storage = storage.Storage()
         # Per class that Pods were looked at for: free Pods by slot, and the slots to be worked out anew.
         self._free: lately.Lately[str, tuple[npt.NDArray[np.float64], set[int]]] = lately.Lately()
         self._slots: dict[str, int] = {}
@@ -68,6 +74,11 @@ class Fleet:
             offers=self._offers,
             taken=self._taken,
             free_of=self.free,
+            left_of=self.left,
+            used_others=self._used_others,
+            facts=self.facts,
+            census=self.census,
+            storage=self.storage,
             **self._views,
         )
 
@@ -77,6 +88,7 @@ class Fleet:
         old = None if slot is None else self._nodes[slot]
         if slot is None:
             slot = self._occupy(node.name)
+            self.census.recount(node.name, slot)
         self._nodes[slot] = node
         if old is not None and _facts(old) == _facts(node):
             return False
@@ -94,10 +106,12 @@ class Fleet:
         self._nodes[slot] = None
         self._offers[slot] = None
         self._classes[slot] = {}
+        self._used_others[slot] = {}
         self._columns.clear(slot)
         self._settle(slot)
         self._vacant.append(slot)
         self._log_facts(slot)
+        self.census.recount(name, slot)
         return True
 
     def put_load(self, name: str, load: reservations.Load) -> None:
@@ -140,6 +154,20 @@ class Fleet:
             stale.clear()
         return values
 
+    def left(self, resource: str) -> npt.NDArray[np.float64]:
+        """What each slot has left of a resource other than cores and memory; kept as `free` is."""
+        count = self._columns.count
+        kept = self._left.get(resource)
+        if kept is None or len(kept[0]) != count:
+            kept = self._left.put(resource, (np.zeros(count), set(range(count))), most=lately.room_for(count))
+        values, stale = kept
+        for slot in stale:
+            node = self._nodes[slot]
+            all_of_it = 0.0 if node is None else node.allocatable_others.get(resource, 0.0)
+            values[slot] = all_of_it - self._used_others[slot].get(resource, 0.0)
+        stale.clear()
+        return values
+
     def admits(self, name: str, now_s: float) -> Set[str]:
         """The classes looked at of which the node can take a Pod, by advertisement and reservations; "" the typical."""
         slot = self._slots.get(name)
@@ -174,6 +202,7 @@ class Fleet:
             self._offers.append(None)
             self._classes.append({})
             self._taken.append(())
+            self._used_others.append({})
             self._views = None
         self._slots[name] = slot
         return slot
@@ -184,6 +213,7 @@ class Fleet:
         c["ready"][slot] = node.ready
         c["schedulable"][slot] = not node.unschedulable and not node.deleting
         c["tainted"][slot] = bool(node.taints)
+        c["disliking"][slot] = taints.is_disliking(node)
         c["allocatable_cores"][slot] = node.allocatable_cores
         c["allocatable_bytes"][slot] = node.allocatable_bytes
         c["pod_limit"][slot] = node.pod_limit
@@ -197,6 +227,7 @@ class Fleet:
         c["reserved"][slot] = load.reserved
         c["uncovered_since_s"][slot] = load.uncovered_since_s
         self._classes[slot] = load.classes
+        self._used_others[slot] = load.used_others
 
     def _settle(self, slot: int) -> None:
         """What is free on one slot has changed."""
@@ -205,9 +236,12 @@ class Fleet:
         self._taken[slot] = () if offer is None else offer.reserved(self._classes[slot])
         for _, stale in self._free.values():
             stale.add(slot)
+        for _, stale in self._left.values():
+            stale.add(slot)
 
     def _log_facts(self, slot: int) -> None:
         self.version += 1
+        self.facts.touch(slot)
         if len(self._facts_changed) >= _LOG_MAX:
             self._facts_changed = []
             self._facts_epoch += 1

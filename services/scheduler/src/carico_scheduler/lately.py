@@ -42,6 +42,10 @@ class Lately(Generic[K, V]):
         """All answers kept; looking at them so is no use of them."""
         return self._kept.values()
 
+    def peek(self, key: K) -> V:
+        """The answer kept of a key that is there; this is no use of it."""
+        return self._kept[key]
+
     def get(self, key: K) -> V | None:
         """The answer kept, which counts as used; None where there is none."""
         found = self._kept.get(key)

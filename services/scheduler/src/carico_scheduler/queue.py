@@ -8,7 +8,7 @@ its own before it returns to its lane.
 import dataclasses
 import heapq
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from carico_core.domain import cluster
 from carico_scheduler import demand as demands
@@ -54,8 +54,11 @@ def backoff_s(attempts: int, rng: random.Random) -> float:
 class Queue:
     """Waiting Pods by UID. A Pod is in it at most once; `take` hands it out, `park` or `retry` gives it back."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(
+        self, rng: random.Random, demand_of: Callable[[cluster.Pod], demands.Demand] = demands.demand_of
+    ) -> None:
         self._rng = rng
+        self._demand_of = demand_of
         self._waiting: dict[str, Waiting] = {}
         self._lanes: dict[demands.Demand, _Lane] = {}
         # Heads of open lanes, oldest entries may be out of date: checked when taken.
@@ -86,7 +89,7 @@ class Queue:
     def offer(self, pod: cluster.Pod, now_s: float) -> bool:
         """True where the Pod was not waiting with this demand and priority yet; otherwise it is brought up to date."""
         waiting = self._waiting.get(pod.uid)
-        demand = demands.demand_of(pod)
+        demand = self._demand_of(pod)
         if waiting is None:
             self._insert(Waiting(pod=pod, demand=demand, since_s=now_s))
             return True
@@ -144,6 +147,12 @@ class Queue:
             if not lane.heap:
                 self._drop_lane(lane)
             elif lane.is_parked:
+                self._unpark_lane(lane)
+
+    def unpark_if(self, could_help: Callable[[demands.Demand], bool]) -> None:
+        """Opens the parked lanes of the demands that something has happened for."""
+        for lane in list(self._lanes.values()):
+            if lane.is_parked and lane.heap and could_help(lane.demand):
                 self._unpark_lane(lane)
 
     def next_due_s(self) -> float | None:

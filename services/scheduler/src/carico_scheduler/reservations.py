@@ -30,6 +30,7 @@ class Claim:
     node: str
     cores: float
     size_bytes: float
+    others: tuple[tuple[str, float], ...]
     is_baseline: bool
     pod_class: str
     # True until the API has shown the Pod as bound.
@@ -47,6 +48,7 @@ class Load:
     workloads: int = 0
     used_cores: float = 0.0
     used_bytes: float = 0.0
+    used_others: Mapping[str, float] = dataclasses.field(default_factory=dict)
     reserved: int = 0
     # The reserved Pods by class.
     classes: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -62,6 +64,7 @@ def claim_of(pod: cluster.Pod, *, node: str, now_s: float, is_assumed: bool) -> 
         node=node,
         cores=pod.request_cores,
         size_bytes=pod.request_bytes,
+        others=pod.request_others,
         is_baseline=pod.is_baseline,
         pod_class=pod_class.class_of(pod),
         is_assumed=is_assumed,
@@ -165,6 +168,7 @@ class Ledger:
             workloads=sum(not claim.is_baseline for claim in values),
             used_cores=sum(claim.cores for claim in values),
             used_bytes=sum(claim.size_bytes for claim in values),
+            used_others=_used_others(values),
             reserved=len(reserved) if reserved else 0,
             classes=collections.Counter(claims[uid].pod_class for uid in reserved) if reserved else {},
             uncovered_since_s=_suspicious_since_s(claims, reserved) if reserved else math.inf,
@@ -192,9 +196,19 @@ def is_lighter(new: Claim, old: Claim) -> bool:
         new.node != old.node
         or new.cores < old.cores
         or new.size_bytes < old.size_bytes
+        or new.others != old.others
         or new.pod_class != old.pod_class
         or (new.is_baseline and not old.is_baseline)
     )
+
+
+def _used_others(claims: Iterable[Claim]) -> Mapping[str, float]:
+    """Requests of other resources than cores and memory, by name."""
+    used: dict[str, float] = {}
+    for claim in claims:
+        for name, amount in claim.others:
+            used[name] = used.get(name, 0.0) + amount
+    return used
 
 
 def _suspicious_since_s(claims: Mapping[str, Claim], reserved: Mapping[str, float]) -> float:

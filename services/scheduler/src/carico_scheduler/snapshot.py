@@ -9,14 +9,14 @@ would cost more than a decision.
 import dataclasses
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from carico_core.domain import cluster
-from carico_scheduler import headroom
+from carico_scheduler import census, facts, headroom, storage
 from carico_scheduler import policy as policies
 
 Bools = npt.NDArray[np.bool_]
@@ -42,6 +42,8 @@ class Snapshot:
     ready: Bools
     schedulable: Bools
     tainted: Bools
+    # Nodes with a PreferNoSchedule taint.
+    disliking: Bools
     allocatable_cores: Floats
     allocatable_bytes: Floats
     pod_limit: Ints
@@ -64,6 +66,13 @@ class Snapshot:
     offers: Sequence[headroom.Offer | None]
     taken: Sequence[headroom.Vector]
     free_of: Callable[[str], Floats]
+    # What is left of another resource, by its name.
+    left_of: Callable[[str], Floats]
+    # What is requested of other resources, by slot.
+    used_others: Sequence[Mapping[str, float]]
+    facts: facts.NodeFacts
+    census: census.Census
+    storage: storage.Storage
 
     def free(self, pod_class: str) -> Floats:
         """Pods of a class that each slot is believed to take now; -inf where nothing is advertised."""
@@ -79,6 +88,7 @@ class Snapshot:
         node = self.nodes[slot]
         assert node is not None, f"slot {slot} holds no node"
         return NodeRow(
+            slot=slot,
             node=node,
             pod_limit=self.pod_limit.item(slot),
             placed=self.placed.item(slot),
@@ -94,6 +104,7 @@ class Snapshot:
             uncovered_since_s=self.uncovered_since_s.item(slot),
             offer=self.offers[slot],
             taken=self.taken[slot],
+            used_others=self.used_others[slot],
             most_per_core=self.policy.max_pods_per_core,
         )
 
@@ -104,6 +115,7 @@ class NodeRow(NamedTuple):
     A named tuple and not a dataclass: two are made for every decision, and a frozen dataclass takes five times as long.
     """
 
+    slot: int
     node: cluster.Node
     pod_limit: int
     placed: int
@@ -120,6 +132,7 @@ class NodeRow(NamedTuple):
     offer: headroom.Offer | None
     # What the reserved Pods will take, per dimension of the offer.
     taken: headroom.Vector
+    used_others: Mapping[str, float]
     # The policy's cap on Pods per core.
     most_per_core: float
 
@@ -156,7 +169,13 @@ class NodeRow(NamedTuple):
             limit=self.limit,
         )
 
-    def with_pod(self, pod_class: str, *, cores: float, size_bytes: float) -> "NodeRow":
+    def left(self, resource: str) -> float:
+        """What is left of another resource than cores and memory."""
+        return self.node.allocatable_others.get(resource, 0.0) - self.used_others.get(resource, 0.0)
+
+    def with_pod(
+        self, pod_class: str, *, cores: float, size_bytes: float, others: tuple[tuple[str, float], ...] = ()
+    ) -> "NodeRow":
         """The row with one more reserved Pod of this class and these requests."""
         taken = self.taken
         if self.offer is not None:
@@ -168,4 +187,9 @@ class NodeRow(NamedTuple):
             used_bytes=self.used_bytes + size_bytes,
             reserved=self.reserved + 1,
             taken=taken,
+            used_others=_sum(self.used_others, others) if others else self.used_others,
         )
+
+
+def _sum(used: Mapping[str, float], more: tuple[tuple[str, float], ...]) -> Mapping[str, float]:
+    return {**used, **{name: used.get(name, 0.0) + amount for name, amount in more}}

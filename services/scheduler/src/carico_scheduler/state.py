@@ -6,14 +6,14 @@ newest advertisements, which is what happens at a start.
 
 import dataclasses
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from carico_core.domain import cluster, messages
 from carico_scheduler import demand as demands
 from carico_scheduler import fleet as fleets
 from carico_scheduler import policy as policies
 from carico_scheduler import queue as queues
-from carico_scheduler import reservations
+from carico_scheduler import repellers, reservations
 
 # Advertisements kept of nodes that the API has not shown yet: the lists may come in any order.
 _STRANGERS_MAX = 4096
@@ -33,7 +33,8 @@ class State:
     def __init__(self, policy: policies.Policy, rng: random.Random) -> None:
         self.fleet = fleets.Fleet(policy)
         self.ledger = reservations.Ledger(policy.release)
-        self.queue = queues.Queue(rng)
+        self._repellers = repellers.Repellers(self.fleet.census)
+        self.queue = queues.Queue(rng, self._demand_of)
         self.heard: dict[str, Heard] = {}
         # Every Pod of the API that has not ended, as last shown.
         self._pods: dict[str, cluster.Pod] = {}
@@ -63,17 +64,22 @@ class State:
         if pod.is_terminal:
             self.remove_pod(pod.uid)
             return
+        is_new = pod.uid not in self._pods
         self._pods[pod.uid] = pod
+        if is_new and self._repellers.add(pod):
+            self._renew_demands(now_s)
         if pod.node_name is not None:
             self.queue.forget(pod.uid)
-            self._place(reservations.claim_of(pod, node=pod.node_name, now_s=now_s, is_assumed=False))
+            self._place(pod, reservations.claim_of(pod, node=pod.node_name, now_s=now_s, is_assumed=False))
         elif self.ledger.find(pod.uid) is None and pod.uid not in self._binding:
             self._enqueue(pod, now_s)
         # Else a bind is under way or done, and this is the Pod as it was before.
 
     def remove_pod(self, uid: str) -> None:
         """Forgets a Pod that has ended or gone; room may have come free."""
-        self._pods.pop(uid, None)
+        pod = self._pods.pop(uid, None)
+        if pod is not None:
+            self._repellers.remove(pod)
         self._binding.pop(uid, None)
         self.queue.forget(uid)
         self._release(uid)
@@ -124,7 +130,7 @@ class State:
     def assume(self, waiting: queues.Waiting, node: str, now_s: float) -> None:
         """Reserves `node` for a Pod taken from the queue, while its bind is under way."""
         self._binding[waiting.pod.uid] = waiting
-        self._place(reservations.claim_of(waiting.pod, node=node, now_s=now_s, is_assumed=True))
+        self._place(waiting.pod, reservations.claim_of(waiting.pod, node=node, now_s=now_s, is_assumed=True))
 
     def is_settled(self, uid: str) -> bool:
         """True where the API has shown how the bind of this Pod came out: bound somewhere, or gone."""
@@ -150,7 +156,7 @@ class State:
         pod = self._pods.get(uid)
         if waiting is None or pod is None or not _is_ours(pod):
             return False
-        waiting.pod, waiting.demand = pod, demands.demand_of(pod)
+        waiting.pod, waiting.demand = pod, self._demand_of(pod)
         self.queue.retry(waiting, now_s)
         return True
 
@@ -160,7 +166,28 @@ class State:
         else:
             self.queue.forget(pod.uid)
 
-    def _place(self, claim: reservations.Claim) -> None:
+    def put_namespaces(self, labels: Mapping[str, Mapping[str, str]], now_s: float) -> None:
+        """Takes in the labels of all namespaces, which some terms select Pods by."""
+        self.fleet.census.put_namespaces(labels)
+        self._renew_demands(now_s)
+        self.queue.unpark_if(lambda demand: demand.looks_at_peers)
+
+    def volumes_changed(self) -> None:
+        """Something about claims, volumes or their classes has changed: Pods that wait for it are looked at again."""
+        self.queue.unpark_if(lambda demand: demand.constraints is not None and bool(demand.constraints.claims))
+
+    def _demand_of(self, pod: cluster.Pod) -> demands.Demand:
+        return demands.demand_of(pod, self._repellers.of(pod))
+
+    def _renew_demands(self, now_s: float) -> None:
+        """Works out the demands of all that wait: terms have come, or mean other Pods than before."""
+        for waiting in self.queue:
+            self.queue.offer(waiting.pod, now_s)
+
+    def _place(self, pod: cluster.Pod, claim: reservations.Claim) -> None:
+        if self.fleet.census.put(pod, claim.node) and self.fleet.census.is_asked:
+            # A Pod may make room for others by being there: affinity, and the emptiest domain of a spread.
+            self.queue.unpark_if(lambda demand: demand.looks_at_peers)
         old, was_reserved = self.ledger.find(claim.uid), self.ledger.is_reserved(claim.uid)
         for node in self.ledger.place(claim):
             self.fleet.put_load(node, self.ledger.load(node))
@@ -173,6 +200,7 @@ class State:
             self.queue.unpark()
 
     def _release(self, uid: str) -> None:
+        self.fleet.census.remove(uid)
         claim = self.ledger.remove(uid)
         if claim is not None:
             self.fleet.put_load(claim.node, self.ledger.load(claim.node))

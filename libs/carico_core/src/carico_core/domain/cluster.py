@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Mapping
 
+from carico_core.domain import constraints as limits
+
 SCHEDULER_NAME = "carico"
 # Kubernetes' own default for pods per node: https://kubernetes.io/docs/setup/best-practices/cluster-large/
 DEFAULT_POD_LIMIT = 110
@@ -63,6 +65,10 @@ class Pod:
     # Names of constraints that the Pod states and this version does not evaluate: the Pod waits, with an Event.
     unsupported: tuple[str, ...]
     scheduling_gates: tuple[str, ...] = ()
+    # Requests of every other resource by name, in its own unit.
+    request_others: tuple[tuple[str, float], ...] = ()
+    # None: nothing but what stands above.
+    constraints: limits.Constraints | None = None
 
     @property
     def key(self) -> str:
@@ -90,3 +96,5 @@ class Node:
     allocatable_cores: float
     allocatable_bytes: float
     pod_limit: int
+    # Every other resource by name, in its own unit.
+    allocatable_others: Mapping[str, float] = dataclasses.field(default_factory=dict)

@@ -4,11 +4,11 @@ Every parser raises `ValueError` alone, with the path of the bad field.
 """
 
 import datetime
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from carico_core.domain import cluster, quantity
+from carico_core.domain import cluster
+from carico_core.wire import kubernetes_constraints, kubernetes_requests
 from carico_core.wire import kubernetes_fields as fields
 
 # The kubelet marks the API's copy of a static Pod, and the Pod itself, so.
@@ -17,8 +17,6 @@ SOURCE_ANNOTATION = "kubernetes.io/config.source"
 DEFAULT_SCHEDULER = "default-scheduler"
 # https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/: note is at most 1 kB.
 NOTE_LIMIT_BYTES = 1024
-# What the scheduler compares with a node's allocatable today.
-EVALUATED_RESOURCES = frozenset({"cpu", "memory"})
 
 Object = Mapping[str, Any]
 
@@ -29,11 +27,14 @@ def parse_pod(obj: Object) -> cluster.Pod:
     status = fields.mapping(obj, "status")
     containers = fields.objects(spec, "containers", "spec.")
     owner = _controller(metadata)
-    requests = pod_requests(obj)
+    requests = kubernetes_requests.rounded(kubernetes_requests.pod_requests(obj))
+    namespace = fields.required(metadata, "namespace", "metadata.")
+    name, uid = fields.required(metadata, "name", "metadata."), fields.required(metadata, "uid", "metadata.")
+    labels = fields.texts(metadata, "labels", "metadata.")
     return cluster.Pod(
-        namespace=fields.required(metadata, "namespace", "metadata."),
-        name=fields.required(metadata, "name", "metadata."),
-        uid=fields.required(metadata, "uid", "metadata."),
+        namespace=namespace,
+        name=name,
+        uid=uid,
         resource_version=fields.optional(metadata, "resourceVersion", "metadata."),
         scheduler_name=fields.optional(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER,
         node_name=fields.optional(spec, "nodeName", "spec.") or None,
@@ -43,15 +44,19 @@ def parse_pod(obj: Object) -> cluster.Pod:
             fields.required(metadata, "creationTimestamp", "metadata."), "metadata.creationTimestamp"
         ),
         deleting=metadata.get("deletionTimestamp") is not None,
-        labels=fields.texts(metadata, "labels", "metadata."),
+        labels=labels,
         node_selector=fields.texts(spec, "nodeSelector", "spec."),
         tolerations=_tolerations(spec),
         owner=owner,
         image=fields.optional(containers[0], "image", "spec.containers[0].") if containers else "",
         is_baseline=is_baseline(metadata),
-        request_cores=requests.get("cpu", 0.0),
-        request_bytes=requests.get("memory", 0.0),
-        unsupported=unsupported(spec, requests),
+        request_cores=requests.pop("cpu", 0.0),
+        request_bytes=requests.pop("memory", 0.0),
+        request_others=tuple(sorted((name, amount) for name, amount in requests.items() if amount > 0.0)),
+        unsupported=unsupported(spec),
+        constraints=kubernetes_constraints.parse_constraints(
+            spec, namespace=namespace, name=name, uid=uid, labels=labels
+        ),
         scheduling_gates=tuple(
             fields.optional(gate, "name") for gate in fields.objects(spec, "schedulingGates", "spec.")
         ),
@@ -63,7 +68,7 @@ def parse_node(obj: Object) -> cluster.Node:
     metadata, spec, status = fields.mapping(obj, "metadata"), fields.mapping(obj, "spec"), fields.mapping(obj, "status")
     # A kubelet that has not reported yet leaves both empty: nothing fits, which is the truth of that moment.
     field = "allocatable" if status.get("allocatable") else "capacity"
-    amounts = _amounts(status, field, "status.")
+    amounts = kubernetes_requests.rounded(kubernetes_requests.amounts(status, field, "status."))
     conditions = fields.objects(status, "conditions", "status.")
     return cluster.Node(
         name=fields.required(metadata, "name", "metadata."),
@@ -74,62 +79,16 @@ def parse_node(obj: Object) -> cluster.Node:
         unschedulable=spec.get("unschedulable") is True,
         ready=any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions),
         deleting=metadata.get("deletionTimestamp") is not None,
-        allocatable_cores=amounts.get("cpu", 0.0),
-        allocatable_bytes=amounts.get("memory", 0.0),
-        pod_limit=int(amounts.get("pods", cluster.DEFAULT_POD_LIMIT)),
+        allocatable_cores=amounts.pop("cpu", 0.0),
+        allocatable_bytes=amounts.pop("memory", 0.0),
+        pod_limit=int(amounts.pop("pods", cluster.DEFAULT_POD_LIMIT)),
+        allocatable_others=amounts,
     )
 
 
-def pod_requests(obj: Object) -> dict[str, float]:
-    """What a Pod asks for per resource, as the Kubernetes scheduler sums it.
-
-    The larger of (containers and sidecars together) and (each init container with the sidecars started before it),
-    then what the Pod states for itself in place of the sum, plus the runtime's overhead. Source: PodRequests in
-    k8s.io/component-helpers/resource/helpers.go.
-    """
-    spec = fields.mapping(obj, "spec")
-    running: dict[str, float] = {}
-    for index, container in enumerate(fields.objects(spec, "containers", "spec.")):
-        _add(running, _container_requests(container, f"spec.containers[{index}]."))
-    sidecars: dict[str, float] = {}
-    starting: dict[str, float] = {}
-    for index, container in enumerate(fields.objects(spec, "initContainers", "spec.")):
-        requests = _container_requests(container, f"spec.initContainers[{index}].")
-        if container.get("restartPolicy") == "Always":
-            _add(running, requests)
-            _add(sidecars, requests)
-            _raise_to(starting, sidecars)
-        else:
-            _add(requests, sidecars)
-            _raise_to(starting, requests)
-    _raise_to(running, starting)
-    running |= _container_requests(spec, "spec.") if spec.get("resources") else {}
-    _add(running, _amounts(spec, "overhead", "spec."))
-    return running
-
-
-def unsupported(spec: Object, requests: Mapping[str, float]) -> tuple[str, ...]:
-    """The names of hard constraints that a Pod states and the scheduler does not evaluate; soft ones are left out."""
-    affinity = fields.mapping(spec, "affinity", "spec.")
-    found = [
-        f"{kind}.{_REQUIRED}"
-        for kind in ("nodeAffinity", "podAffinity", "podAntiAffinity")
-        if fields.mapping(affinity, kind, "spec.affinity.").get(_REQUIRED)
-    ]
-    spreads = fields.objects(spec, "topologySpreadConstraints", "spec.")
-    if any(item.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for item in spreads):
-        found.append("topologySpreadConstraints.DoNotSchedule")
-    if _has_host_ports(spec):
-        found.append("hostPorts")
-    if any(volume.get("persistentVolumeClaim") or volume.get("ephemeral") for volume in _volumes(spec)):
-        found.append("volumes.persistentVolumeClaim")
-    if spec.get("resourceClaims"):
-        found.append("resourceClaims")
-    found.extend(f"requests.{name}" for name in sorted(requests) if name not in EVALUATED_RESOURCES and requests[name])
-    return tuple(found)
-
-
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+def unsupported(spec: Object) -> tuple[str, ...]:
+    """The names of hard constraints that a Pod states and the scheduler does not evaluate."""
+    return ("resourceClaims",) if spec.get("resourceClaims") else ()
 
 
 def binding_body(
@@ -235,53 +194,9 @@ def _taints(spec: Object) -> tuple[cluster.Taint, ...]:
     )
 
 
-def _volumes(spec: Object) -> list[Object]:
-    return fields.objects(spec, "volumes", "spec.")
-
-
-def _has_host_ports(spec: Object) -> bool:
-    # On the host's network every container port is a host port, also before the API server's defaults say so.
-    key = "containerPort" if spec.get("hostNetwork") is True else "hostPort"
-    containers = fields.objects(spec, "containers", "spec.") + fields.objects(spec, "initContainers", "spec.")
-    return any(port.get(key) for container in containers for port in fields.objects(container, "ports"))
-
-
-def _container_requests(container: Object, path: str) -> dict[str, float]:
-    """Requests, and limits where no request is stated: the API server's own default."""
-    resources = fields.mapping(container, "resources", path)
-    return _amounts(resources, "limits", f"{path}resources.") | _amounts(resources, "requests", f"{path}resources.")
-
-
-def _add(total: dict[str, float], more: Mapping[str, float]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0.0) + amount
-
-
-def _raise_to(total: dict[str, float], least: Mapping[str, float]) -> None:
-    for name, amount in least.items():
-        total[name] = max(total.get(name, 0.0), amount)
-
-
-def _amounts(obj: Object, key: str, path: str) -> dict[str, float]:
-    return {name: _amount(value, f"{path}{key}.{name}") for name, value in fields.mapping(obj, key, path).items()}
-
-
-def _amount(value: object, path: str) -> float:
-    if not isinstance(value, str | int | float) or isinstance(value, bool):
-        raise ValueError(f"{path}: got {value!r}, expected a Kubernetes quantity such as 250m or 1Gi")
-    amount = _at(path, quantity.parse_quantity, value)
-    if not math.isfinite(amount):
-        raise ValueError(f"{path}: got {value!r}, expected a finite quantity")
-    return amount
-
-
 def _instant_s(text: str, path: str) -> float:
-    return _at(path, parse_instant, text)
-
-
-def _at(path: str, parse: Callable[[Any], float], value: object) -> float:
     try:
-        return parse(value)
+        return parse_instant(text)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 

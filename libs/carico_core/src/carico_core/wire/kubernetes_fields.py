@@ -58,3 +58,13 @@ def integer(obj: Object, key: str, path: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{path}{key}: got {value!r}, expected an integer")
     return value
+
+
+def words(obj: Object, key: str, path: str = "") -> tuple[str, ...]:
+    """The list of texts at `key`; empty where there is none. Raises `ValueError`."""
+    value = obj.get(key)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError(f"{path}{key}: got {type(value).__name__}, expected a list of strings")
+    return tuple(value)

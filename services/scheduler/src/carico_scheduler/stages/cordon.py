@@ -1,9 +1,8 @@
 """Refuses nodes that are not ready, cordoned or being deleted."""
 
-from carico_core.domain import cluster, decision
+from carico_core.domain import cluster, decision, taints
 from carico_scheduler import demand as demands
 from carico_scheduler import snapshot
-from carico_scheduler.stages import taints
 
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-unschedulable
 _CORDON = cluster.Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")

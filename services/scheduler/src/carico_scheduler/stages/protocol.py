@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from carico_core.domain import decision
+from carico_core.domain import cluster, decision
 from carico_scheduler import demand as demands
 from carico_scheduler import snapshot
 
@@ -23,6 +23,30 @@ class Filter(Protocol):
 
     def refuse(self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot) -> str | None:
         """Why this node is refused, in words a person can act on; None where it passes."""
+
+
+class Look(Protocol):
+    """How Pods that are placed already bear on one demand, over all nodes; kept up to date through one cycle."""
+
+    def mask(self) -> snapshot.Bools:
+        """A mask over all slots, True where the node passes; worked out anew after each `add`."""
+
+    def add(self, pod: cluster.Pod, slot: int) -> None:
+        """Takes in a Pod that this cycle has placed."""
+
+    def refuse(self, slot: int) -> str | None:
+        """Why this node is refused, in words a person can act on; None where it passes."""
+
+
+class PeerFilter(Protocol):
+    """Refuses nodes for one reason that rests on where other Pods are, or on volumes."""
+
+    @property
+    def reason(self) -> decision.Reason:
+        """Why it refuses."""
+
+    def look(self, view: snapshot.Snapshot, demand: demands.Demand) -> Look | None:
+        """The state of the matter for one demand; None where the demand does not care."""
 
 
 class Scorer(Protocol):

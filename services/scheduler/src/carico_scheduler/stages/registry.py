@@ -8,23 +8,30 @@ from carico_scheduler.stages import (
     capacity,
     cordon,
     freshness,
+    host_ports,
+    node_affinity,
     node_name,
     node_selector,
+    pod_affinity,
+    pod_anti_affinity,
     pod_limit,
     protocol,
     requests,
+    spread,
     taints,
     trust,
     unsupported,
+    volumes,
 )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """Filters in order, those of them that go by more than facts, and the scorer."""
+    """Filters in order, those of them that go by more than facts, those that go by other Pods, and the scorer."""
 
     filters: tuple[protocol.Filter, ...]
     by_columns: tuple[protocol.Filter, ...]
+    by_peers: tuple[protocol.PeerFilter, ...]
     scorer: protocol.Scorer
 
 
@@ -37,8 +44,22 @@ def _hard() -> tuple[protocol.Filter, ...]:
         cordon.Schedulable(),
         taints.Taints(),
         node_selector.NodeSelector(),
+        node_affinity.NodeAffinity(),
         requests.Requests(),
         pod_limit.PodLimit(),
+    )
+
+
+def _by_peers() -> tuple[protocol.PeerFilter, ...]:
+    """What other Pods and volumes say."""
+    return (
+        host_ports.HostPorts(),
+        host_ports.Disks(),
+        volumes.Volumes(),
+        volumes.VolumeLimits(),
+        pod_affinity.PodAffinity(),
+        pod_anti_affinity.PodAntiAffinity(),
+        spread.TopologySpread(),
     )
 
 
@@ -55,4 +76,4 @@ def without_capacity() -> Stages:
 
 def _stages(filters: tuple[protocol.Filter, ...], scorer: protocol.Scorer) -> Stages:
     by_columns = tuple(each for each in filters if not each.by_facts)
-    return Stages(filters=filters, by_columns=by_columns, scorer=scorer)
+    return Stages(filters=filters, by_columns=by_columns, by_peers=_by_peers(), scorer=scorer)

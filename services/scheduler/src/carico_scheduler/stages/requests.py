@@ -1,4 +1,4 @@
-"""Refuses nodes whose allocatable cores or memory are requested already, where the Pod states requests.
+"""Refuses nodes whose allocatable resources are requested already, where the Pod states requests.
 
 A Pod without requests is not held against them: telemetry decides on it.
 """
@@ -19,14 +19,17 @@ class Requests:
 
     def feasible(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools | None:
         """A mask over all slots; None where all pass."""
-        if not demand.has_requests:
-            return None
-        cores_fit = view.used_cores + demand.request_cores <= view.allocatable_cores + _SLACK_CORES
-        bytes_fit = view.used_bytes + demand.request_bytes <= view.allocatable_bytes
         # A resource that the Pod does not request is not looked at, as in Kubernetes.
-        if demand.request_cores <= 0:
-            return bytes_fit
-        return cores_fit & bytes_fit if demand.request_bytes > 0 else cores_fit
+        mask: snapshot.Bools | None = None
+        if demand.request_cores > 0:
+            mask = view.used_cores + demand.request_cores <= view.allocatable_cores + _SLACK_CORES
+        if demand.request_bytes > 0:
+            fits = view.used_bytes + demand.request_bytes <= view.allocatable_bytes
+            mask = fits if mask is None else mask & fits
+        for name, amount in demand.request_others:
+            fits = view.left_of(name) >= amount
+            mask = fits if mask is None else mask & fits
+        return mask
 
     def refuse(self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot) -> str | None:
         """States what is asked and what is left of the first resource that is short."""
@@ -36,4 +39,8 @@ class Requests:
         if demand.request_bytes > 0 and not row.used_bytes + demand.request_bytes <= size_bytes:
             left_mib, all_mib = (size_bytes - row.used_bytes) / 2**20, size_bytes / 2**20
             return f"{demand.request_bytes / 2**20:.0f} MiB requested, {left_mib:.0f} of {all_mib:.0f} MiB left"
+        for name, amount in demand.request_others:
+            if row.left(name) < amount:
+                all_of_it = row.node.allocatable_others.get(name, 0.0)
+                return f"{amount:g} {name} requested, {row.left(name):g} of {all_of_it:g} left"
         return None

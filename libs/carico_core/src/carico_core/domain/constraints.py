@@ -1,0 +1,137 @@
+"""What a Pod demands of its place beside resources and taints, and what it wishes for: parsed once, and hashable.
+
+Terms stand as Kubernetes' scheduler uses them: a term's namespaces are written out (the Pod's own where it names none),
+and the keys of matchLabelKeys and mismatchLabelKeys are requirements of the selector.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from carico_core.domain import selectors
+
+ANY_ADDRESS = "0.0.0.0"
+DEFAULT_PROTOCOL = "TCP"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PodTerm:
+    """Pods of these labels, in any of the namespaces or in one that the selector matches, per domain of a label."""
+
+    topology_key: str
+    selector: selectors.Selector
+    namespaces: tuple[str, ...]
+    # None: only those listed; (): all.
+    namespace_selector: selectors.Selector = None
+
+    def matches(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+        """True where a Pod of this namespace and these labels is meant."""
+        if namespace not in self.namespaces and not selectors.matches(self.namespace_selector, namespace_labels):
+            return False
+        return selectors.matches(self.selector, labels)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """One topology spread constraint of a Pod of `namespace`."""
+
+    namespace: str
+    topology_key: str
+    selector: selectors.Selector
+    max_skew: int
+    min_domains: int = 1
+    # Whether nodes that the Pod's node affinity, or its tolerations, rule out are left out of the count.
+    honours_affinity: bool = True
+    honours_taints: bool = False
+    # ScheduleAnyway: a wish.
+    is_soft: bool = False
+    # True where the selector matches the Pod itself.
+    is_self: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HostPort:
+    """A port of the node."""
+
+    address: str
+    protocol: str
+    port: int
+
+    def conflicts(self, other: "HostPort") -> bool:
+        """True where both cannot be had on one node; 0.0.0.0 is every address."""
+        if self.port != other.port or self.protocol != other.protocol:
+            return False
+        return self.address == other.address or ANY_ADDRESS in (self.address, other.address)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """A volume named in the Pod itself that one node gives to one writer; any shared name makes it the same disk."""
+
+    kind: str
+    names: tuple[str, ...]
+    read_only: bool
+
+    def conflicts(self, other: "Disk") -> bool:
+        """True where both cannot be used on one node."""
+        if self.kind != other.kind or not set(self.names) & set(other.names):
+            return False
+        return not (self.read_only and other.read_only)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NodeWish:
+    """A preferred term of node affinity. `weight` from 1 to 100."""
+
+    weight: int
+    term: selectors.NodeTerm
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PodWish:
+    """A preferred term of inter-Pod affinity; below zero for anti-affinity. `weight` from -100 to 100."""
+
+    weight: int
+    term: PodTerm
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimUse:
+    """A volume of a Pod that comes from a PersistentVolumeClaim of its namespace."""
+
+    namespace: str
+    name: str
+    # The UID that must own the claim, where it is made for one Pod (generic ephemeral volume).
+    owner_uid: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Constraints:
+    """Every constraint of one Pod. A Pod without any has None in its place, so that it costs nothing."""
+
+    # None: no required node affinity; (): one that matches nothing.
+    node_terms: selectors.NodeTerms | None = None
+    affinity: tuple[PodTerm, ...] = ()
+    anti_affinity: tuple[PodTerm, ...] = ()
+    # True where the Pod's own labels match all terms of `affinity`: the first of a group, if of a namespace that the
+    # terms mean, may then go anywhere. `namespace` is the Pod's, where it has such terms.
+    is_own_peer: bool = False
+    namespace: str = ""
+    spreads: tuple[Spread, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    disks: tuple[Disk, ...] = ()
+    claims: tuple[ClaimUse, ...] = ()
+    node_wishes: tuple[NodeWish, ...] = ()
+    pod_wishes: tuple[PodWish, ...] = ()
+
+    @property
+    def hard_spreads(self) -> tuple[Spread, ...]:
+        """The spread constraints that refuse nodes."""
+        return tuple(each for each in self.spreads if not each.is_soft)
+
+    @property
+    def soft_spreads(self) -> tuple[Spread, ...]:
+        """The spread constraints that are wishes."""
+        return tuple(each for each in self.spreads if each.is_soft)
+
+
+NONE = Constraints()

@@ -1,0 +1,112 @@
+"""Label selectors and node selector terms of Kubernetes, as values that can be compared and hashed.
+
+https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/ and
+https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TypeAlias
+
+IN = "In"
+NOT_IN = "NotIn"
+EXISTS = "Exists"
+DOES_NOT_EXIST = "DoesNotExist"
+GREATER = "Gt"
+LESS = "Lt"
+# The only field of a node that a term may name.
+NAME_FIELD = "metadata.name"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """One requirement on one label (or, in `NodeTerm.fields`, field)."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """True where the labels meet it; one that cannot be understood is met by none."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "Gt" | "Lt":
+                return value is not None and self._compares(value)
+        return False
+
+    def _compares(self, value: str) -> bool:
+        """Whole numbers of 64 bits on both sides, as strconv.ParseInt reads them."""
+        found, limit = _integer(value), _integer(self.values[0]) if len(self.values) == 1 else None
+        if found is None or limit is None:
+            return False
+        return found > limit if self.operator == GREATER else found < limit
+
+    def __str__(self) -> str:
+        values = f" ({', '.join(self.values)})" if self.values else ""
+        return f"{self.key} {self.operator}{values}"
+
+
+# All of them must be met: none at all matches everything, and None (no selector) matches nothing.
+Selector: TypeAlias = tuple[Requirement, ...] | None
+
+
+def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
+    """True where the labels meet every requirement.
+
+    >>> matches((), {}), matches(None, {})
+    (True, False)
+    """
+    return selector is not None and all(each.matches(labels) for each in selector)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTerm:
+    """One term of a node selector: all its requirements must be met; an empty one matches nothing."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """True where a node of this name and these labels meets it."""
+        if not self.labels and not self.fields:
+            return False
+        return all(each.matches(labels) for each in self.labels) and all(_names(each, name) for each in self.fields)
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.labels + self.fields)) or "nothing"
+
+
+# Any of them must match.
+NodeTerms: TypeAlias = tuple[NodeTerm, ...]
+
+
+def any_matches(terms: NodeTerms, name: str, labels: Mapping[str, str]) -> bool:
+    """True where a node of this name and these labels meets one of the terms."""
+    return any(term.matches(name, labels) for term in terms)
+
+
+def _names(requirement: Requirement, name: str) -> bool:
+    """True where a requirement on a node's fields is met.
+
+    In and NotIn with one value are all that Kubernetes takes here; another makes the term match nothing.
+    """
+    if requirement.operator not in (IN, NOT_IN) or len(requirement.values) != 1:
+        return False
+    found = name if requirement.key == NAME_FIELD else ""
+    return (found == requirement.values[0]) is (requirement.operator == IN)
+
+
+def _integer(text: str) -> int | None:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdecimal()):
+        return None
+    value = int(text)
+    return value if -(2**63) <= value < 2**63 else None

@@ -1,0 +1,181 @@
+"""What the API says of claims, volumes and the nodes that attach them; and which volume is promised to which claim."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Generic, TypeVar
+
+from carico_core.domain import constraints, selectors, storage
+
+T = TypeVar("T")
+Key = tuple[str, str]
+
+
+class Table(Generic[T]):
+    """Objects of one collection by namespace and name."""
+
+    def __init__(self) -> None:
+        self._objects: dict[Key, T] = {}
+
+    def find(self, name: str, namespace: str = "") -> T | None:
+        """The object of this name, or None."""
+        return self._objects.get((namespace, name))
+
+    def all(self) -> Iterable[T]:
+        """Every object."""
+        return self._objects.values()
+
+    def put_all(self, objects: Mapping[Key, T]) -> None:
+        """Takes in the list of all objects."""
+        self._objects = dict(objects)
+
+    def put(self, key: Key, value: T) -> None:
+        """Takes in one object."""
+        self._objects[key] = value
+
+    def remove(self, key: Key) -> None:
+        """Forgets one object."""
+        self._objects.pop(key, None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What has to be done before a Pod is bound to a node: volumes to keep for claims, and claims to make one for."""
+
+    keep: tuple[tuple[storage.Volume, storage.Claim], ...] = ()
+    make: tuple[storage.Claim, ...] = ()
+
+
+class Storage:
+    """The storage of one cluster, as mirrored; empty where the API serves none."""
+
+    def __init__(self) -> None:
+        self.claims: Table[storage.Claim] = Table()
+        self.volumes: Table[storage.Volume] = Table()
+        self.classes: Table[storage.StorageClass] = Table()
+        self.csi_nodes: Table[storage.CsiNode] = Table()
+        self.attachments: Table[storage.Attachment] = Table()
+        self.drivers: Table[storage.CsiDriver] = Table()
+        self.capacities: Table[storage.Capacity] = Table()
+        # Collection -> why it cannot be known.
+        self._lacking: dict[str, str] = {}
+        # Volume name -> UID of the claim, and UID of the claim -> node: decided on, and not yet shown by the API.
+        self._kept: dict[str, str] = {}
+        self._chosen: dict[str, str] = {}
+
+    def lacking(self) -> str | None:
+        """What keeps Pods with claims waiting because it cannot be known; None: nothing."""
+        return next((f"{what}: {why}" for what, why in self._lacking.items()), None)
+
+    def note_lacking(self, what: str, why: str | None) -> None:
+        """Notes why a collection cannot be known; None: it is."""
+        if why is None:
+            self._lacking.pop(what, None)
+        else:
+            self._lacking[what] = why
+
+    def selected_node(self, claim: storage.Claim) -> str:
+        """The node that a claim's volume is being made for, "" where none is chosen."""
+        return claim.selected_node or self._chosen.get(claim.uid, "")
+
+    def is_kept_for(self, volume: storage.Volume, claim: storage.Claim) -> bool:
+        """True where the volume names the claim already, or was promised to it."""
+        if volume.claim is None:
+            return self._kept.get(volume.name) == claim.uid
+        named = (volume.claim.namespace, volume.claim.name) == (claim.namespace, claim.name)
+        return named and volume.claim.uid in ("", claim.uid)
+
+    def is_free(self, volume: storage.Volume) -> bool:
+        """True where the volume names no claim and was promised to none."""
+        return volume.claim is None and volume.name not in self._kept
+
+    def promise(self, plan: Plan, node: str) -> None:
+        """Notes what was decided for a Pod on `node`, until `release`."""
+        for volume, claim in plan.keep:
+            self._kept[volume.name] = claim.uid
+        for claim in plan.make:
+            self._chosen[claim.uid] = node
+
+    def release(self, plan: Plan) -> None:
+        """Forgets what was decided: it came to nothing, or the API shows it now."""
+        for volume, _ in plan.keep:
+            self._kept.pop(volume.name, None)
+        for claim in plan.make:
+            self._chosen.pop(claim.uid, None)
+
+    def waits_for(self, uses: Iterable[constraints.ClaimUse]) -> str | None:
+        """Why no node will do for a Pod with these claims, whatever the node; None where one might."""
+        lacking = self.lacking()
+        if lacking is not None:
+            return lacking
+        return next(filter(None, map(self._waits_for, uses)), None)
+
+    def unbound(self, uses: Iterable[constraints.ClaimUse]) -> list[storage.Claim]:
+        """The claims whose volume is chosen with the node, those that ask for least first; each once."""
+        found = {claim.uid: claim for claim in self._claims(uses) if not claim.is_bound}
+        return sorted(found.values(), key=lambda claim: claim.size_bytes)
+
+    def bound_volumes(self, uses: Iterable[constraints.ClaimUse]) -> list[storage.Volume]:
+        """The volumes of the claims that are bound."""
+        volumes = (self.volumes.find(claim.volume) for claim in self._claims(uses) if claim.is_bound)
+        return [volume for volume in volumes if volume is not None]
+
+    def are_bound(self, uses: Iterable[constraints.ClaimUse]) -> bool:
+        """True where every claim is there and bound."""
+        uses = tuple(uses)
+        return len(claims := list(self._claims(uses))) == len(uses) and all(claim.is_bound for claim in claims)
+
+    def candidates(self, claim: storage.Claim) -> list[storage.Volume]:
+        """The volumes that would do for an unbound claim, the smallest first; one kept for it already comes alone."""
+        fitting = [volume for volume in self.volumes.all() if _fits(claim, volume)]
+        kept = [volume for volume in fitting if self.is_kept_for(volume, claim)]
+        if kept:
+            return kept
+        free = [
+            volume
+            for volume in fitting
+            if self.is_free(volume)
+            and volume.is_available
+            and selectors.matches(claim.selector, volume.labels)
+            and set(claim.access_modes) <= set(volume.access_modes)
+        ]
+        return sorted(free, key=lambda volume: volume.size_bytes)
+
+    def can_make(self, claim: storage.Claim) -> storage.StorageClass | None:
+        """The class that makes volumes for the claim; None where none does."""
+        found = self.classes.find(claim.storage_class)
+        if found is None or found.provisioner in ("", storage.NO_PROVISIONER):
+            return None
+        return found
+
+    def _claims(self, uses: Iterable[constraints.ClaimUse]) -> Iterable[storage.Claim]:
+        found = (self.claims.find(use.name, use.namespace) for use in uses)
+        return (claim for claim in found if claim is not None)
+
+    def _waits_for(self, use: constraints.ClaimUse) -> str | None:
+        claim, named = self.claims.find(use.name, use.namespace), f"PersistentVolumeClaim {use.name}"
+        if claim is None:
+            return f"{named} not found" + (": waits for its controller" if use.owner_uid is not None else "")
+        if use.owner_uid is not None and claim.owner_uid != use.owner_uid:
+            return f"{named} was not made for this Pod"
+        if claim.is_lost:
+            return f"{named} has lost its PersistentVolume {claim.volume}"
+        if claim.deleting:
+            return f"{named} is being deleted"
+        if claim.is_bound:
+            missing = self.volumes.find(claim.volume) is None
+            return f"{named} is bound to PersistentVolume {claim.volume}, which does not exist" if missing else None
+        if claim.volume:
+            return f"{named} names PersistentVolume {claim.volume} and is not bound to it yet"
+        found = self.classes.find(claim.storage_class) if claim.storage_class else None
+        return None if found is not None and found.waits_for_consumer else f"{named} is not bound yet"
+
+
+def _fits(claim: storage.Claim, volume: storage.Volume) -> bool:
+    """True where the volume is what the claim asks for, whoever has it."""
+    return (
+        volume.storage_class == claim.storage_class
+        and volume.size_bytes >= claim.size_bytes
+        and volume.volume_mode == claim.volume_mode
+        and volume.attributes_class == claim.attributes_class
+        and not volume.deleting
+    )

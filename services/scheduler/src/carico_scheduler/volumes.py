@@ -1,0 +1,205 @@
+"""Which nodes a Pod's volumes allow, and what must be done with its claims once a node is chosen.
+
+https://kubernetes.io/docs/concepts/storage/storage-classes/#volume-binding-mode
+"""
+
+import functools
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from carico_core.domain import cluster, constraints, selectors
+from carico_core.domain import storage as objects
+from carico_core.wire import kubernetes_storage
+from carico_scheduler import facts, snapshot, storage
+
+
+def reachable(view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...]) -> snapshot.Bools:
+    """True for the nodes from which every bound volume can be used, by its node affinity and zone labels."""
+    mask = view.present.copy()
+    for volume in view.storage.bound_volumes(uses):
+        if volume.node_terms is not None:
+            mask &= view.facts.matching(volume.node_terms)
+        if zones := kubernetes_storage.zones_of(volume):
+            mask &= _in_zones(view, zones)
+    return mask
+
+
+def bindable(view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...]) -> snapshot.Bools:
+    """True for the nodes where every unbound claim finds a volume, or one can be made for it."""
+    mask = view.present.copy()
+    claims = view.storage.unbound(uses)
+    chooser = _Chooser(view, claims)
+    for slot in chooser.contested():
+        mask[slot] = mask[slot] and _plan_at(chooser, slot) is not None
+    contested = np.zeros(len(mask), dtype=np.bool_)
+    contested[chooser.contested()] = True
+    for claim in claims:
+        mask &= contested | chooser.found(claim) | chooser.makeable(claim)
+    return mask
+
+
+def plan(view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...], slot: int) -> storage.Plan | None:
+    """What has to be done before a Pod with these claims is bound to the node of a slot; None: it cannot be."""
+    return _plan_at(_Chooser(view, view.storage.unbound(uses)), slot)
+
+
+def attachable(view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...], slot: int) -> str | None:
+    """Why the node cannot attach the Pod's volumes beside those that it has; None where it can."""
+    node = view.nodes[slot]
+    limits = None if node is None else view.storage.csi_nodes.find(node.name)
+    if node is None or limits is None or not limits.limits:
+        return None
+    used = {handle for pod in view.census.on(node.name) for handle in _handles(view.storage, _uses(pod))}
+    new = set(_handles(view.storage, uses)) - used
+    held = used | {
+        (each.driver, volume.handle)
+        for each in view.storage.attachments.all()
+        if each.node == node.name and (volume := view.storage.volumes.find(each.volume)) is not None and volume.driver
+    }
+    for driver in {driver for driver, _ in new}:
+        limit = limits.limits.get(driver)
+        count = sum(each == driver for each, _ in held)
+        more = sum(each == driver for each, _ in new)
+        if limit is not None and count + more > limit:
+            return f"{count} volumes of {driver} attached, {more} more wanted, at most {limit}"
+    return None
+
+
+class _Chooser:
+    """The candidates of a Pod's unbound claims, and where each can be used."""
+
+    def __init__(self, view: snapshot.Snapshot, claims: Sequence[objects.Claim]) -> None:
+        self._view = view
+        self.claims = claims
+        self.candidates = {claim.uid: view.storage.candidates(claim) for claim in claims}
+        self._slots: dict[str, snapshot.Bools] = {}
+
+    def is_usable(self, volume: objects.Volume, slot: int) -> bool:
+        """True where the volume can be used from the node."""
+        return bool(self._usable(volume)[slot])
+
+    def found(self, claim: objects.Claim) -> snapshot.Bools:
+        """True for the nodes that a candidate of the claim can be used from; none where a volume is being made."""
+        mask = np.zeros(len(self._view.present), dtype=np.bool_)
+        if not self._view.storage.selected_node(claim):
+            for volume in self.candidates[claim.uid]:
+                mask |= self._usable(volume)
+        return mask
+
+    def makeable(self, claim: objects.Claim) -> snapshot.Bools:
+        """True for the nodes that a volume can be made for."""
+        view = self._view
+        made_by = view.storage.can_make(claim)
+        if made_by is None:
+            return np.zeros(len(view.present), dtype=np.bool_)
+        mask = view.present.copy()
+        chosen = view.storage.selected_node(claim)
+        if chosen:
+            name = selectors.Requirement(key=selectors.NAME_FIELD, operator=selectors.IN, values=(chosen,))
+            mask &= view.facts.matching((selectors.NodeTerm(fields=(name,)),))
+        if made_by.topologies:
+            mask &= view.facts.matching(made_by.topologies)
+        driver = view.storage.drivers.find(made_by.provisioner)
+        if driver is not None and driver.tracks_capacity and claim.size_bytes > 0:
+            mask &= self._has_capacity(claim)
+        return mask
+
+    def contested(self) -> list[int]:
+        """The slots where two claims of the Pod may want the same volume, so that one has to give way."""
+        shared = [
+            volume
+            for one, claim in enumerate(self.claims)
+            for volume in self.candidates[claim.uid]
+            if any(volume in self.candidates[other.uid] for other in self.claims[one + 1 :])
+        ]
+        if not shared:
+            return []
+        slots = functools.reduce(np.logical_or, map(self._usable, shared))
+        return [int(slot) for slot in slots.nonzero()[0]]
+
+    def _usable(self, volume: objects.Volume) -> snapshot.Bools:
+        found = self._slots.get(volume.name)
+        if found is None:
+            found = self._view.present
+            if volume.node_terms is not None:
+                found = self._view.facts.where(volume.node_terms)
+            self._slots[volume.name] = found
+        return found
+
+    def _has_capacity(self, claim: objects.Claim) -> snapshot.Bools:
+        mask = np.zeros(len(self._view.present), dtype=np.bool_)
+        for each in self._view.storage.capacities.all():
+            is_enough = each.largest_bytes is not None and each.largest_bytes >= claim.size_bytes
+            if is_enough and each.storage_class == claim.storage_class and each.nodes is not None:
+                mask |= (
+                    self._view.present
+                    if not each.nodes
+                    else self._view.facts.matching((selectors.NodeTerm(labels=each.nodes),))
+                )
+        return mask
+
+
+def _plan_at(chooser: _Chooser, slot: int) -> storage.Plan | None:
+    """The smallest volume for each claim in turn, and a new one where there is none; None where that cannot be."""
+    keep: list[tuple[objects.Volume, objects.Claim]] = []
+    make: list[objects.Claim] = []
+    taken: set[str] = set()
+    for claim in chooser.claims:
+        chosen = None
+        if chooser.found(claim)[slot]:
+            usable = (volume for volume in chooser.candidates[claim.uid] if chooser.is_usable(volume, slot))
+            chosen = next((volume for volume in usable if volume.name not in taken), None)
+        if chosen is not None:
+            taken.add(chosen.name)
+            keep.append((chosen, claim))
+        elif chooser.makeable(claim)[slot]:
+            make.append(claim)
+        else:
+            return None
+    return storage.Plan(keep=tuple(keep), make=tuple(make))
+
+
+def _in_zones(view: snapshot.Snapshot, zones: list[tuple[tuple[str, ...], frozenset[str]]]) -> snapshot.Bools:
+    """True for nodes in every zone, and for those without any zone label: a cluster may have none."""
+    labelled = functools.reduce(
+        np.logical_or, (view.facts.domains(label).known for label in kubernetes_storage.ZONE_LABELS)
+    )
+    mask = np.ones(len(view.present), dtype=np.bool_)
+    for names, values in zones:
+        mask &= _has_value(view.facts, names, values)
+    result: snapshot.Bools = mask | ~labelled
+    return result
+
+
+def _has_value(known: facts.NodeFacts, names: tuple[str, ...], values: frozenset[str]) -> snapshot.Bools:
+    """True for nodes whose first of these labels has one of the values."""
+    first = known.domains(names[0])
+    mask: snapshot.Bools = _among(first, values)
+    if len(names) > 1:
+        mask = mask | (~first.known & _among(known.domains(names[1]), values))
+    return mask
+
+
+def _among(domains: facts.Domains, values: frozenset[str]) -> snapshot.Bools:
+    numbers = [domains.numbers[value] for value in values if value in domains.numbers]
+    found: snapshot.Bools = np.isin(domains.of, numbers)
+    return found
+
+
+def _uses(pod: cluster.Pod) -> tuple[constraints.ClaimUse, ...]:
+    return pod.constraints.claims if pod.constraints is not None else ()
+
+
+def _handles(known: storage.Storage, uses: Iterable[constraints.ClaimUse]) -> Iterable[tuple[str, str]]:
+    """CSI driver and handle of each volume; for one that is not made yet, the class's driver and the claim's name."""
+    for use in uses:
+        claim = known.claims.find(use.name, use.namespace)
+        if claim is None:
+            continue
+        volume = known.volumes.find(claim.volume) if claim.volume else None
+        made_by = known.classes.find(claim.storage_class) if claim.storage_class else None
+        if volume is not None and volume.driver:
+            yield volume.driver, volume.handle
+        elif volume is None and made_by is not None and made_by.provisioner:
+            yield made_by.provisioner, f"claim {claim.namespace}/{claim.name}"
