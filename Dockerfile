@@ -17,17 +17,16 @@ ARG PIP_FIND_LINKS
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 RUN python3 -m venv /opt/build && python3 -m venv --without-pip /opt/carico
-# Locks first: the layer of the dependencies stands until a lock changes. Wheels first, since one of them is built here.
+# Locks first: the layer of the dependencies stands until a lock changes.
 COPY requirements requirements
 RUN /opt/build/bin/pip install --require-hashes -r requirements/build.txt \
- && /opt/build/bin/pip wheel --require-hashes --no-build-isolation --wheel-dir /wheels -r requirements/image.txt \
- && /opt/build/bin/pip --python /opt/carico/bin/python install --no-deps --no-index /wheels/*.whl
+ && /opt/build/bin/pip --python /opt/carico/bin/python install --require-hashes --only-binary :all: -r requirements/image.txt
 # Without the packages' tests and type stubs.
 COPY libs libs
 COPY services services
-RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheels/carico \
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheels \
       ./libs/carico_core ./services/agent ./services/aggregator ./services/scheduler \
- && /opt/build/bin/pip --python /opt/carico/bin/python install --no-deps --no-index /wheels/carico/*.whl \
+ && /opt/build/bin/pip --python /opt/carico/bin/python install --no-deps --no-index /wheels/*.whl \
  && find /opt/carico -depth -type d -name tests -exec rm -rf {} + \
  && find /opt/carico -name '*.pyi' -delete
 
