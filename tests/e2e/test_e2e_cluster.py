@@ -20,7 +20,7 @@ def shell(tmp_path: pathlib.Path) -> carico_command.Shell:
 
 async def test_two_clusters_run_side_by_side_and_are_used_from_other_shells(shell: carico_command.Shell) -> None:
     async with (
-        carico_command.cluster(shell, "e2e-a", "--nodes", "2", "--aggregators", "2"),
+        carico_command.cluster(shell, "e2e-a", "--nodes", "2", "--aggregators", "2", "--schedulers", "2"),
         carico_command.cluster(shell, "e2e-b", "--nodes", "2"),
     ):
         environments = {}

@@ -61,6 +61,9 @@ def cluster(function: F) -> F:
         click.option("--ceiling", type=float, help="Usage of the CPU up to which Pods are taken, 0.05 to 1."),
         click.option("--merge", type=click.Choice(plans.MERGES), help="How local models are merged."),
         click.option("--aggregators", type=int, default=1, show_default=True, help="Replicas of the aggregator."),
+        click.option(
+            "--schedulers", type=int, default=1, show_default=True, help="Schedulers: one leads, the others stand by."
+        ),
     ):
         function = option(function)
     return function
@@ -79,4 +82,5 @@ def wish(name: str, given: dict[str, Any]) -> plans.Wish:
         ceiling_cpu=given["ceiling"],
         merge=given["merge"],
         aggregators=given["aggregators"],
+        schedulers=given["schedulers"],
     )

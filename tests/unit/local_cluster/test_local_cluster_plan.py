@@ -62,6 +62,7 @@ def test_a_plan_survives_its_file() -> None:
         (plan.Wish(scale=float("nan")), "--scale"),
         (plan.Wish(ceiling_cpu=1.01), "--ceiling"),
         (plan.Wish(aggregators=9), "--aggregators"),
+        (plan.Wish(schedulers=0), "--schedulers"),
         (plan.Wish(estimator="magic"), "--estimator"),
         (plan.Wish(merge="magic"), "--merge"),
     ],

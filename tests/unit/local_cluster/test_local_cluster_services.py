@@ -33,7 +33,7 @@ def some_services(tmp_path: pathlib.Path, **wish: Any) -> list[parts.Service]:
 
 @pytest.mark.parametrize(
     "wish",
-    [{}, {"estimator": "dual", "ceiling_cpu": 0.5, "merge": "sequential", "aggregators": 3}],
+    [{}, {"estimator": "dual", "ceiling_cpu": 0.5, "merge": "sequential", "aggregators": 3, "schedulers": 2}],
     ids=["plain", "all"],
 )
 def test_every_service_accepts_the_flags_it_is_started_with(tmp_path: pathlib.Path, wish: dict[str, Any]) -> None:
@@ -45,7 +45,16 @@ def test_every_service_accepts_the_flags_it_is_started_with(tmp_path: pathlib.Pa
             loaded = settings.load(cls, prefix=prefix, argv=flags, environ={}, program=module)
             assert loaded.http_port == service.http_port
             accepted += 1
-    assert accepted == 1 + 2 + wish.get("aggregators", 1)
+    assert accepted == 2 + wish.get("aggregators", 1) + wish.get("schedulers", 1)
+
+
+@pytest.mark.parametrize(("schedulers", "election"), [(1, False), (2, True)])
+def test_schedulers_elect_a_leader_where_there_are_several(
+    tmp_path: pathlib.Path, schedulers: int, election: bool
+) -> None:
+    found = [s for s in some_services(tmp_path, schedulers=schedulers) if s.name.startswith("scheduler")]
+    assert len(found) == schedulers
+    assert all(("--no-leader-election" not in service.command.argv) is election for service in found)
 
 
 def test_what_was_wished_for_reaches_the_agents(tmp_path: pathlib.Path) -> None:
@@ -70,13 +79,13 @@ def test_an_agent_whose_node_has_no_cgroup_watches_its_processes(tmp_path: pathl
 
 
 def test_names_ports_and_stop_order_cover_every_service(tmp_path: pathlib.Path) -> None:
-    found = some_services(tmp_path, aggregators=2)
+    found = some_services(tmp_path, aggregators=2, schedulers=2)
     names = [service.name for service in found]
     listening = [service.http_port for service in found if service.http_port is not None]
     assert len(listening) == len(set(listening))
     groups = topology.stop_groups(names)
     assert sorted(name for group in groups for name in group) == sorted(names)
-    assert groups[0] == ["scheduler"]
+    assert groups[0] == ["scheduler", "scheduler-2"]
     assert groups[-1] == ["nats"]
 
 

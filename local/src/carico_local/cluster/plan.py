@@ -70,6 +70,7 @@ class Wish:
     ceiling_cpu: float | None = None
     merge: str | None = None
     aggregators: int = 1
+    schedulers: int = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,7 @@ class Plan:
     ceiling_cpu: float | None
     merge: str | None
     aggregators: int
+    schedulers: int
     # Programs of a real control plane: where each is.
     binaries: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # What a person should know before trusting figures from this cluster.
@@ -133,6 +135,7 @@ def make_plan(wish: Wish, on: machine.Machine, binaries: Mapping[str, str] | Non
         ceiling_cpu=wish.ceiling_cpu,
         merge=wish.merge,
         aggregators=wish.aggregators,
+        schedulers=wish.schedulers,
         binaries=dict(binaries or {}),
         warnings=_warnings(nodes, wish, on) if kind is NodeKind.PROCESS else (),
     )
@@ -176,6 +179,7 @@ def _check(wish: Wish) -> None:
         ("--scale", wish.scale, 0.01, 1.0),
         ("--ceiling", wish.ceiling_cpu, 0.05, 1.0),
         ("--aggregators", wish.aggregators, 1, 8),
+        ("--schedulers", wish.schedulers, 1, 8),
     )
     for flag, got, lowest, highest in bounds:
         if got is not None and not lowest <= got <= highest:

@@ -34,11 +34,16 @@ class Addresses:
 
 def service_names(plan: plans.Plan) -> list[str]:
     """The names of all services of a plan, as `carico logs` takes them."""
-    aggregators = [AGGREGATOR, *(f"{AGGREGATOR}-{number}" for number in range(2, plan.aggregators + 1))]
+    aggregators, schedulers = _replicas(AGGREGATOR, plan.aggregators), _replicas(SCHEDULER, plan.schedulers)
     nodes = [f"node/{name}" for name in plan.process_nodes]
     agents = [f"agent/{name}" for name in plan.process_nodes]
     fleet = [KWOK, FLEET] if plan.node_kind is plans.NodeKind.KWOK else []
-    return [NATS, *control_planes.names(plan), *aggregators, SCHEDULER, *fleet, *nodes, *agents]
+    return [NATS, *control_planes.names(plan), *aggregators, *schedulers, *fleet, *nodes, *agents]
+
+
+def _replicas(service: str, count: int) -> list[str]:
+    """aggregator, aggregator-2, ..."""
+    return [service, *(f"{service}-{number}" for number in range(2, count + 1))]
 
 
 def addresses(plan: plans.Plan, free_ports: list[int]) -> Addresses:
@@ -88,8 +93,8 @@ def services(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Ma
     if plan.node_kind is plans.NodeKind.KWOK:
         found += [build.kwok(), build.fleet()]
     found += [build.node(name) for name in plan.process_nodes]
-    found += [build.aggregator(name) for name in service_names(plan) if name.startswith(AGGREGATOR)]
-    found.append(build.scheduler())
+    found += [build.aggregator(name) for name in _replicas(AGGREGATOR, plan.aggregators)]
+    found += [build.scheduler(name) for name in _replicas(SCHEDULER, plan.schedulers)]
     found += [build.agent(name) for name in plan.process_nodes]
     return found
 
@@ -120,8 +125,11 @@ class _Builder:
         options = {"replica": name, **({"merge": self._plan.merge} if self._plan.merge else {})}
         return self._service(name, "carico_aggregator", **options)
 
-    def scheduler(self) -> parts.Service:
-        return self._service(SCHEDULER, "carico_scheduler", kubeconfig=str(self._paths.kubeconfig))
+    def scheduler(self, name: str) -> parts.Service:
+        # The supervisor sees to it that there is one only; it need not wait out its own Lease after a crash.
+        alone: dict[str, object] = {"no_leader_election": True} if self._plan.schedulers == 1 else {}
+        kubeconfig = str(self._paths.kubeconfig)
+        return self._service(name, "carico_scheduler", after=None, kubeconfig=kubeconfig, **alone)
 
     def node(self, node: str) -> parts.Service:
         plan = self._plan
