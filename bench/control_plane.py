@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from carico_core.domain import messages
+from carico_core.domain import errors, messages
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, kube_watch, nats_bus
@@ -31,6 +31,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local import nats_server
 from carico_local.binaries import tools
+from carico_local.cluster import processes
 from carico_local.control_plane import commands, standalone
 
 Row = tuple[str, float, str, str]
@@ -143,6 +144,8 @@ class _Cluster:
         self.bound_s: dict[str, float] = {}
         self._covers: dict[str, set[str]] = {}
         self._changed = asyncio.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = folder
 
     async def create_nodes(self, count: int) -> None:
         for index in range(count):
@@ -199,10 +202,15 @@ class _Cluster:
             await asyncio.sleep(max(0.0, began_s + 1.0 - time.monotonic()))
 
     async def until_bound(self, count: int) -> None:
-        async with asyncio.timeout(600):
-            while len(self.bound_s) < count:
-                self._changed.clear()
-                await self._changed.wait()
+        """Once so many Pods are bound. Raises `EnvironmentUnfit` where the scheduler has ended."""
+        while len(self.bound_s) < count:
+            if self._process is not None and self._process.poll() is not None:
+                raise errors.EnvironmentUnfit(
+                    f"the scheduler ended with {self._process.returncode}: {processes.last_lines(self._log, 3)}"
+                )
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), 1.0)
 
     @contextlib.contextmanager
     def scheduler(self, name: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -216,8 +224,9 @@ class _Cluster:
         else:
             argv = [sys.executable, "-m", "carico_scheduler", "--bus-url", self._nats.url, "--http-port", "-1"]
             argv += ["--kubeconfig", str(self._plane.kubeconfig)]
-        with (self._folder / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen(argv, stdout=log, stderr=log)
+        self._log = self._folder / f"{name}.log"
+        with self._log.open("wb") as log:
+            process = self._process = subprocess.Popen(argv, stdout=log, stderr=log)
         try:
             yield process
         finally:
