@@ -81,5 +81,5 @@ def _public(path: pathlib.Path, kind: bus_keys.Kind) -> str:
         if found is not kind:
             raise ValueError(f"the seed of a key of kind {found.name.lower()}")
     except (OSError, ValueError) as error:
-        raise errors.SettingsError(f"{path}: got {error}, expected the seed of a {kind.name.lower()} key") from error
+        raise errors.SettingsError(f"{path}: got {error}, expected a seed of kind {kind.name.lower()}") from error
     return (bus_keys.Sealer(seed) if kind is bus_keys.Kind.CURVE else bus_keys.Signer(seed)).public

@@ -45,9 +45,9 @@ class Renewal:
             delay_s = bus_token.renew_in_s(token, now_s=self._clock.wall_ns() / 1e9, rng=self._rng)
             await asyncio.sleep(bus_token.LOOK_EVERY_S if delay_s is None else delay_s)
             if delay_s is not None:
-                await self._renew()
+                await self._renew(bus_token.expires_at_s(token) or 0.0)
 
-    async def _renew(self) -> None:
+    async def _renew(self, expires_s: float) -> None:
         is_said = False
         while self._client.is_connected:
             why_not = await self._try()
@@ -58,7 +58,9 @@ class Renewal:
             if not is_said:
                 self._log.warning("NATS does not take the new token yet: staying with the old one", error=why_not)
                 is_said = True
-            await asyncio.sleep(self._rng.uniform(AGAIN_FIRST_S, AGAIN_MOST_S))
+            # Closer together as the end comes near: whoever is not let in by then is closed for good.
+            left_s = expires_s - self._clock.wall_ns() / 1e9
+            await asyncio.sleep(self._rng.uniform(AGAIN_FIRST_S, max(AGAIN_FIRST_S, min(AGAIN_MOST_S, left_s / 4))))
 
     async def _try(self) -> str | None:
         """Why the server would not let us in now; None where it would."""

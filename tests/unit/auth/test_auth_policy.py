@@ -1,0 +1,76 @@
+"""Who gets which role, and who gets none."""
+
+import dataclasses
+
+import pytest
+
+from carico_auth import policy, settings
+from carico_core.domain import errors
+from carico_core.runtime import settings as loader
+from carico_core.wire import roles
+
+CHOSEN = settings.AuthSettings(issuer="x", owners="ops/owner, ops/second")
+AGENT = policy.Identity(username="system:serviceaccount:carico:carico-agent", node="n1", expires_s=100)
+
+
+def decide(identity: policy.Identity, connection: str = "nats") -> policy.Grant | policy.Refusal:
+    return policy.decide(identity, CHOSEN.accounts(), connection=connection)
+
+
+def test_an_agent_is_the_agent_of_the_node_its_pod_is_on() -> None:
+    grant = decide(AGENT)
+    assert isinstance(grant, policy.Grant)
+    assert (grant.name, grant.role, grant.node, grant.expires_s) == ("agent/n1", roles.Role.AGENT, "n1", 100)
+    assert grant.permissions == roles.permissions(roles.Role.AGENT, "n1")
+
+
+@pytest.mark.parametrize(
+    ("account", "role"),
+    [("carico:carico-aggregator", "aggregator"), ("carico:carico-scheduler", "scheduler"),
+     ("carico:carico-reader", "reader"), ("carico:carico-cli", "cli"), ("ops:owner", "owner"), ("ops:second", "owner")],
+)  # fmt: skip
+def test_other_roles_are_not_of_a_node(account: str, role: str) -> None:
+    grant = decide(dataclasses.replace(AGENT, username=f"system:serviceaccount:{account}"))
+    assert isinstance(grant, policy.Grant)
+    assert (grant.role.value, grant.node) == (role, None)
+    assert grant.permissions == roles.permissions(grant.role)
+
+
+@pytest.mark.parametrize(
+    ("change", "connection", "reason"),
+    [({"username": "kubernetes-admin"}, "nats", "no_service_account"),
+     ({"username": ""}, "nats", "no_service_account"),
+     ({"username": "system:serviceaccount:carico:carico-agent:x"}, "nats", "no_service_account"),
+     ({"username": "system:serviceaccount:other:carico-agent"}, "nats", "no_role"),
+     ({"username": "system:serviceaccount:carico:default"}, "nats", "no_role"),
+     ({"node": None}, "nats", "no_node"), ({"node": "*"}, "nats", "no_node"), ({"node": ""}, "nats", "no_node"),
+     ({}, "websocket", "connection"), ({}, "leafnode", "connection"), ({}, "mqtt", "connection"),
+     ({}, "", "connection"),
+     ({"username": "system:serviceaccount:carico:carico-reader"}, "mqtt", "connection")],
+)  # fmt: skip
+def test_who_is_refused_and_why(change: dict[str, str | None], connection: str, reason: str) -> None:
+    refusal = decide(dataclasses.replace(AGENT, **change), connection)  # type: ignore[arg-type]  # texts of one table
+    assert isinstance(refusal, policy.Refusal)
+    assert refusal.reason.value == reason
+
+
+def test_a_reader_may_come_by_websocket() -> None:
+    reader = dataclasses.replace(AGENT, username="system:serviceaccount:carico:carico-reader")
+    assert isinstance(decide(reader, "websocket"), policy.Grant)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [({"agents": "carico-agent"}, "--agents: got 'carico-agent', expected namespace/name"),
+     ({"readers": "a/b/c!"}, "--readers: got 'a/b/c!'"),
+     ({"readers": "carico/carico-agent"}, "--readers: got carico/carico-agent, which is agent already"),
+     ({"audience": ""}, "--audience: got none")],
+)  # fmt: skip
+def test_settings_without_sense_are_refused_in_one_line(flags: dict[str, str], words: str) -> None:
+    argv = ["--issuer", "x", *(part for key, value in flags.items() for part in (f"--{key}", value))]
+    with pytest.raises(errors.SettingsError, match=words):
+        loader.load(settings.AuthSettings, prefix="auth", argv=argv, environ={}, program="carico-auth")
+
+
+def test_nobody_is_the_owner_unless_somebody_says_so() -> None:
+    assert roles.Role.OWNER not in settings.AuthSettings(issuer="x").accounts().values()
