@@ -25,7 +25,7 @@ RUN /opt/build/bin/pip install --require-hashes -r requirements/build.txt \
 COPY libs libs
 COPY services services
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheels \
-      ./libs/carico_core ./services/agent ./services/aggregator ./services/scheduler \
+      ./libs/carico_core ./services/agent ./services/aggregator ./services/scheduler ./services/auth \
  && /opt/build/bin/pip --python /opt/carico/bin/python install --no-deps --no-index /wheels/*.whl \
  && find /opt/carico -depth -type d -name tests -exec rm -rf {} + \
  && find /opt/carico -name '*.pyi' -delete

@@ -1,0 +1,33 @@
+#!/bin/sh
+# Prints the namespace, the identities of the bus and its certificates as a manifest; what is missing is made first.
+#
+#   deploy/k8s/secrets.sh DIRECTORY | kubectl apply -f -
+#
+# DIRECTORY is yours to keep (not in git, not in the cluster): seeds in keys/, the authority in tls/. A second run prints
+# the same. CARICO and KUBECTL name the commands, NAMESPACE the namespace.
+set -eu
+directory=${1:?usage: secrets.sh DIRECTORY}
+carico=${CARICO:-carico}
+kubectl=${KUBECTL:-kubectl}
+namespace=${NAMESPACE:-carico}
+here=$(cd "$(dirname "$0")" && pwd)
+umask 077
+mkdir -p "$directory"
+
+[ -e "$directory/public.env" ] || "$carico" bus-config static --out "$directory" >&2
+[ -e "$directory/tls/tls.crt" ] || "$here/../nats/certificates.sh" "$directory/tls" "carico-nats.$namespace.svc" \
+    "carico-nats.$namespace.svc.cluster.local" "*.carico-nats-peers.$namespace.svc" >&2
+
+object() {
+    echo "---"
+    "$kubectl" create "$@" --namespace "$namespace" --dry-run=client --output=yaml
+}
+
+sed "s/^  name: carico$/  name: $namespace/" "$here/base/namespace.yaml"
+object secret generic carico-nats-public --from-env-file="$directory/public.env"
+object secret tls carico-nats-tls --cert="$directory/tls/tls.crt" --key="$directory/tls/tls.key"
+object configmap carico-nats-ca --from-file=ca.crt="$directory/tls/ca.crt"
+# The seeds of those who run here; those of people (reader, cli, owner) stay in DIRECTORY.
+for role in agent aggregator scheduler; do
+    object secret generic "carico-nats-$role" --from-file=seed="$directory/keys/$role.nk"
+done
