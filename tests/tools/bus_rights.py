@@ -64,7 +64,9 @@ PUBLISH: dict[str, frozenset[Role]] = {
 
 SUBSCRIBE: dict[str, frozenset[Role]] = {
     "carico.v1.capacity.*": frozenset({Role.SCHEDULER}) | PEOPLE,
-    "carico.v1.capacity.>": NOBODY,
+    # NATS lets `*` cover `>`; nobody may publish below a node's subject, so that it says nothing more.
+    "carico.v1.capacity.>": frozenset({Role.SCHEDULER}) | PEOPLE,
+    "carico.v1.>": NOBODY,
     "carico.v1.capacity.node-b": frozenset({Role.SCHEDULER}) | PEOPLE,
     "carico.v1.subspace.*": OWNER,
     "carico.v1.partial.*": frozenset({Role.AGGREGATOR}) | LOOKING,

@@ -3,6 +3,7 @@
 import http.server
 import itertools
 import os
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -11,16 +12,22 @@ from typing import Any
 import pytest
 
 from tests.contract.kubernetes import control_planes, shapes
+from tests.tools import kubernetes
 
 _NUMBERS = itertools.count(1)
 
 
-@pytest.fixture(scope="session", params=sorted(control_planes.CONTROL_PLANES))
+@pytest.fixture(scope="session", params=control_planes.CONTROL_PLANES)
 def kube_api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A running Kubernetes API."""
-    directory = tmp_path_factory.mktemp(request.param)
-    with control_planes.CONTROL_PLANES[request.param](directory) as api:
+    if request.param == "real":
+        plane = request.getfixturevalue("real_control_plane")
+        api = control_planes.real(plane, kubernetes.programs("kubectl")["kubectl"].path)
         yield api
+        api.pool.clear()
+    else:
+        with control_planes.embedded(tmp_path_factory.mktemp(request.param)) as api:
+            yield api
 
 
 def unique(word: str) -> str:
@@ -65,9 +72,11 @@ class _Kubelet(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def kubelet(kube_api: control_planes.KubeApi, node: str) -> Iterator[str]:
     """A node whose kubelet is a small HTTP server."""
-    if kube_api.kubelet_scheme != "http":
-        pytest.skip(f"the control plane {kube_api.kind} speaks TLS to kubelets")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Kubelet) as server:
+        if kube_api.kubelet_pair is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(*kube_api.kubelet_pair)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         status = {

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from typing import Any
 
 import urllib3
 import yaml
+
+from carico_local.control_plane import identity, standalone
 
 STARTUP_S = 20.0
 
@@ -37,8 +40,9 @@ class KubeApi:
     token: str = ""
     # Kills the control plane and starts it on what it had kept; None where that is not the suite's to do.
     kill_and_restart: Callable[[], None] | None = None
-    # How the API speaks to kubelets: the suite's own fake kubelet speaks plain HTTP.
-    kubelet_scheme: str = "https"
+    # Certificate and key for a kubelet of the suite's own; None where the API speaks plain HTTP to kubelets.
+    kubelet_pair: tuple[pathlib.Path, pathlib.Path] | None = None
+    kubectl: str | None = dataclasses.field(default_factory=lambda: shutil.which("kubectl"))
     pool: urllib3.PoolManager = dataclasses.field(default_factory=lambda: urllib3.PoolManager(retries=False))
 
     def request(
@@ -152,11 +156,31 @@ def embedded(directory: pathlib.Path) -> Iterator[KubeApi]:
             url=url,
             kubeconfig=kubeconfig(directory, url),
             kill_and_restart=process.restart,
-            kubelet_scheme="http",
         )
     finally:
         code = process.stop(signal.SIGTERM)
         assert code == 0, (directory / "log").read_text()
 
 
-CONTROL_PLANES = {"embedded": embedded}
+def real(plane: standalone.Standalone, kubectl: pathlib.Path | None) -> KubeApi:
+    """A running real control plane, which stays as it is."""
+
+    def kill_and_restart() -> None:
+        plane.kill()
+        plane.start()
+
+    authority = plane.identities.authority
+    pair = authority.issue("contract-kubelet", user="contract-kubelet", hosts=("127.0.0.1",))
+    return KubeApi(
+        kind="real",
+        url=plane.url,
+        kubeconfig=plane.kubeconfig,
+        token=plane.identities.token(identity.COMPONENTS[identity.ADMIN]),
+        kill_and_restart=kill_and_restart,
+        kubelet_pair=(pair.certificate, pair.key),
+        kubectl=None if kubectl is None else str(kubectl),
+        pool=urllib3.PoolManager(retries=False, ca_certs=str(authority.pair.certificate)),
+    )
+
+
+CONTROL_PLANES = ("embedded", "real")

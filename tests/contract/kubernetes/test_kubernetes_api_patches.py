@@ -105,6 +105,15 @@ def test_a_patch_can_assume_a_version(kube_api: KubeApi, namespace: str) -> None
     assert patch(kube_api, namespace, body, shapes.MERGE).code == 409
 
 
+def test_a_patch_does_not_reach_another_pod_of_the_name(kube_api: KubeApi, namespace: str) -> None:
+    kube_api.request("POST", pods(namespace), shapes.pod())
+    body = {"metadata": {"uid": "00000000-0000-0000-0000-000000000000"}, "status": {"phase": "Failed"}}
+    for kind in (shapes.STRATEGIC, shapes.MERGE):
+        refused = kube_api.request("PATCH", pods(namespace, "p", "status"), body, content_type=kind)
+        assert (refused.code, refused.body["details"]["causes"][0]["field"]) == (422, "metadata.uid")
+    assert kube_api.request("GET", pods(namespace, "p")).body["status"]["phase"] == "Pending"
+
+
 def test_a_patch_does_not_move_a_pod(kube_api: KubeApi, namespace: str) -> None:
     kube_api.request("POST", pods(namespace), shapes.pod())
     assert patch(kube_api, namespace, {"spec": {"nodeName": "elsewhere"}}, shapes.STRATEGIC).code == 422
@@ -116,9 +125,9 @@ def test_a_patch_does_not_move_a_pod(kube_api: KubeApi, namespace: str) -> None:
     [
         (shapes.MERGE, b"[]", {400}),
         (shapes.MERGE, b"{", {400}),
-        (shapes.MERGE, b'{"metadata": 5}', {400}),
+        (shapes.MERGE, b'{"metadata": 5}', {422}),
         (shapes.STRATEGIC, b'{"spec": {"containers": [{"image": "no-name"}]}}', {400, 422, 500}),
-        (shapes.STRATEGIC, b'{"spec": {"containers": "c"}}', {400}),
+        (shapes.STRATEGIC, b'{"spec": {"containers": "c"}}', {422}),
         (shapes.JSON_PATCH, b"{}", {400}),
         (shapes.JSON_PATCH, b'[{"op": "fly", "path": "/a"}]', {400, 422}),
         (shapes.JSON_PATCH, b'[{"op": "replace", "path": "/none/of/this", "value": 1}]', {422}),

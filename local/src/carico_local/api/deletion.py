@@ -106,13 +106,16 @@ class Remover:
     def _remove(self, resource: resources.Resource, data: objects.Object, options: Options) -> Deleted:
         if options.dry_run:
             return Deleted(stored=objects.freeze(data, self._store.revision), gone=False)
-        if resource is resources.PODS:
+        if resource is not resources.PODS:
+            return Deleted(stored=self._store.remove(resource.storage, data), gone=True)
+        with self._store.batch():
             metadata = data["metadata"]
-            metadata.setdefault("deletionTimestamp", objects.timestamp(self._clock.wall_ns()))
-            metadata["deletionGracePeriodSeconds"] = 0
-        stored = self._store.remove(resource.storage, data)
-        if resource is resources.PODS:
-            self.settle_namespace(data["metadata"]["namespace"])
+            if metadata.get("deletionGracePeriodSeconds") != 0:
+                # Written before it is removed, as the Pod strategy of a real API server does: watchers see both.
+                self._mark(metadata, 0)
+                data = objects.copy(self._store.put(resource.storage, data))
+            stored = self._store.remove(resource.storage, data)
+            self.settle_namespace(metadata["namespace"])
         return Deleted(stored=stored, gone=True)
 
     def _put(self, resource: resources.Resource, data: objects.Object, options: Options) -> Deleted:

@@ -77,9 +77,14 @@ class Handlers:
 
         def edit(present: objects.Object) -> Any:
             shown = grouped_events.from_core(present) if resource is resources.GROUPED_EVENTS else present
-            return _incoming(resource, patching.apply(kind, data=shown, patch=patch, definition=resource.definition))
+            patched = patching.apply(kind, data=shown, patch=patch, definition=resource.definition)
+            _check_uid(resource, present, patched)
+            return _incoming(resource, patched)
 
-        return self._updated(request, target, edit)
+        try:
+            return self._updated(request, target, edit)
+        except statuses.Unreadable as error:
+            raise statuses.unreadable_patch(error.message) from error
 
     async def delete(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
         """The object that is going or gone, or a Status that says so."""
@@ -192,6 +197,16 @@ def _incoming(resource: resources.Resource, body: object) -> object:
         schema.decode(resource.definition, body)
         return grouped_events.to_core(body)
     return body
+
+
+def _check_uid(resource: resources.Resource, present: objects.Object, patched: objects.Object) -> None:
+    """Raises RequestFailed (422): where a PUT takes the UID for a precondition, a patch may not change the field."""
+    uid, now = patched["metadata"].get("uid"), present["metadata"]["uid"]
+    if uid and uid != now:
+        cause = statuses.Cause(
+            reason="FieldValueInvalid", message=f'Invalid value: "{uid}": field is immutable', field="metadata.uid"
+        )
+        raise statuses.invalid(resource.kind, present["metadata"]["name"], [cause], group=resource.group)
 
 
 def _mode(request: web.Request, *, status: bool = False) -> writing.Mode:

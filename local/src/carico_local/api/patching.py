@@ -67,7 +67,7 @@ def _apply_json_patch(data: objects.Object, patch: object) -> objects.Object:
 
 def _expect_object(value: Any) -> objects.Object:
     if not isinstance(value, dict) or not isinstance(value.get("metadata", {}), dict):
-        raise statuses.bad_request("the patch does not leave a Kubernetes object")
+        raise statuses.unreadable_patch("it does not leave a Kubernetes object")
     value.setdefault("metadata", {})
     return value
 

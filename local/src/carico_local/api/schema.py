@@ -46,7 +46,7 @@ def decode(definition: str, data: object) -> tuple[objects.Object, list[str]]:
     try:
         decoded = _reference(definition)(data, "", unknown)
     except _WrongType as error:
-        raise statuses.bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {error.text}') from error
+        raise statuses.Unreadable(f'{kind} in version "v1" cannot be handled as a {kind}: {error.text}') from error
     return decoded or {}, unknown
 
 
@@ -133,7 +133,7 @@ def _quantity(value: Any, path: str, _unknown: list[str]) -> str:
     if not isinstance(text, str):
         raise _WrongType(path, value, "quantity")
     if not _QUANTITY.fullmatch(text):
-        raise statuses.bad_request(
+        raise statuses.Unreadable(
             f"{path.lstrip('.')}: quantities must match the regular expression "
             "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$', got " + repr(text)
         )

@@ -101,6 +101,18 @@ def bad_request(message: str) -> RequestFailed:
     return RequestFailed(400, "BadRequest", message)
 
 
+class Unreadable(RequestFailed):
+    """400: an object whose fields have other types than its kind says."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(400, "BadRequest", message)
+
+
+def unreadable_patch(message: str) -> RequestFailed:
+    """422: a patch that leaves no readable object (k8s.io/apiserver/pkg/endpoints/handlers/patch.go)."""
+    return RequestFailed(422, "Invalid", f' "" is invalid: patch: Invalid value: {message}')
+
+
 def forbidden(resource: str, name: str, detail: str, *, group: str = "") -> RequestFailed:
     """403: understood, and not allowed."""
     message = f"{_qualified(resource, group)} {_quote(name)} is forbidden: {detail}"

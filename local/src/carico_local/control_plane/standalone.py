@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent import futures
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
@@ -41,6 +42,8 @@ class Standalone:
         self._environ = dict(environ)
         self._parts = [part for part in ALL if part in set(parts)]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        # Children end with the thread that started them: this one lives as long as the program, whoever calls `start`.
+        self._parent = futures.ThreadPoolExecutor(1, thread_name_prefix="control-plane")
         directory.mkdir(parents=True, exist_ok=True)
         free = ports.choose(str(directory), len(ALL))
         self.network = commands.Network(
@@ -112,11 +115,14 @@ class Standalone:
         return self.directory / f"{part}.log"
 
     def _start(self, part: str, argv: tuple[str, ...]) -> None:
-        with self.log(part).open("ab") as log:
-            self._processes[part] = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environ, cwd=self.directory,
-                preexec_fn=processes.end_with_parent(signal.SIGKILL),
-            )  # fmt: skip
+        def start() -> "subprocess.Popen[bytes]":
+            with self.log(part).open("ab") as log:
+                return subprocess.Popen(
+                    argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environ, cwd=self.directory,
+                    preexec_fn=processes.end_with_parent(signal.SIGKILL),
+                )  # fmt: skip
+
+        self._processes[part] = self._parent.submit(start).result()
 
     def _await(self, part: str) -> None:
         path = _HEALTH.get(part)

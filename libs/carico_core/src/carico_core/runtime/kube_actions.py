@@ -77,7 +77,15 @@ async def bind(
 async def patch_pod_status(api: Api, *, namespace: str, name: str, uid: str, status: Mapping[str, Any]) -> None:
     """Nothing; `status` is merged into the Pod's (conditions by type). A Pod of another UID raises `Conflict`."""
     body = {"metadata": {"uid": uid}, "status": status}
-    await api.request("PATCH", f"{pod_path(namespace, name)}/status", body=body, content_type=STRATEGIC_PATCH)
+    try:
+        await api.request("PATCH", f"{pod_path(namespace, name)}/status", body=body, content_type=STRATEGIC_PATCH)
+    except errors.Invalid as error:
+        # A UID is no precondition of a patch but a field that may not change, which is another answer for the same.
+        if "metadata.uid" not in error.message:
+            raise
+        raise errors.Conflict(
+            status=error.status, reason=error.reason, message=error.message, request=error.request
+        ) from error
 
 
 async def patch_node_status(api: Api, *, node: str, status: Mapping[str, Any]) -> None:

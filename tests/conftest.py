@@ -1,0 +1,42 @@
+"""What several kinds of tests share: one real control plane a session, and its place at the end of it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import settings
+from carico_local.control_plane import commands, standalone
+from tests.tools import kubernetes
+
+REAL = "real_control_plane"
+# kube-scheduler would take an interest in the tests' Pods.
+PARTS = tuple(part for part in standalone.ALL if part != commands.SCHEDULER)
+
+
+@pytest.fixture(scope="session")
+def real_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[standalone.Standalone]:
+    """A running real control plane with kwok, which starts in about 4 s."""
+    found = kubernetes.control_plane_programs()
+    plane = standalone.Standalone(
+        tmp_path_factory.mktemp("real"), environ=settings.environment(), clock=clocks.SystemClock(), found=found,
+        parts=PARTS, name="tests",
+    ).start()  # fmt: skip
+    yield plane
+    plane.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on real programs come last, since a first build of these takes minutes; each may be the one that waits."""
+    real = [item for item in items if _needs_real_programs(item)]
+    for item in real:
+        item.add_marker(pytest.mark.timeout(kubernetes.BUILD_TIMEOUT_S))
+    others = [item for item in items if item not in set(real)]
+    items[:] = others + real
+
+
+def _needs_real_programs(item: pytest.Item) -> bool:
+    if REAL in getattr(item, "fixturenames", ()) or item.get_closest_marker("real_programs"):
+        return True
+    call = getattr(item, "callspec", None)
+    return call is not None and "real" in (call.params.get("kube_api"), call.params.get("site"))

@@ -1,0 +1,33 @@
+"""Programs of Kubernetes for tests: found on this machine, else built once (about 6 minutes on 2 cores)."""
+
+import sys
+
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import settings
+from carico_local.binaries import progress, tools
+from carico_local.control_plane import standalone
+
+# A first build, of everything, on a machine half as fast.
+BUILD_TIMEOUT_S = 1800
+
+
+def programs(*names: str) -> dict[str, tools.Found]:
+    """The programs by name; skips the test where they can neither be found nor built."""
+    try:
+        return tools.obtain(names, environ=settings.environment(), clock=clocks.SystemClock(), tell=_tell)
+    except errors.EnvironmentUnfit as error:
+        pytest.skip(f"not to be had here: {error}")
+
+
+def control_plane_programs() -> dict[str, tools.Found]:
+    """The control plane with kwok and kubectl; one call for all, so that they are built in one go."""
+    return programs(*standalone.ALL, "kubectl")
+
+
+def _tell(told: progress.Progress) -> None:
+    # Whoever waits for minutes should see why; pytest shows the real stderr at once.
+    if not told.passing and told.text.startswith(("building", "built", "waiting")):
+        print(f"\n{told.text}", file=sys.__stderr__, flush=True)
