@@ -12,6 +12,7 @@ from carico_core.runtime import health, kube, kube_actions, logs, metrics, nats_
 from carico_core.wire import roles, subjects
 from carico_scheduler import decisions, engine, events, instruments, queries
 from carico_scheduler import settings as setting
+from carico_scheduler.extender import unit
 from carico_scheduler.leadership import handover
 from carico_scheduler.leadership import office as offices
 
@@ -75,9 +76,10 @@ class Scheduler:
             policy=settings.rules(), kube=api, clock=clock, rng=random.Random(seed), log=self._log,
             events=self._events, metrics=counted, binds_in_flight=settings.binds_in_flight,
             bind_timeout_s=settings.bind_timeout_s, event_after_s=settings.event_after_s,
-            leads=self.office.leads,
+            leads=lambda: settings.own_pods and self.office.leads(),
         )  # fmt: skip
         self.engine = engine.Engine(parts)
+        self.extender = self._make_extender(parts) if settings.extender.enabled else None
         self.answers = queries.Answers(
             state=self.engine.state, log=self._log, clock=clock, lease_s=settings.bus.lease_s
         )
@@ -91,6 +93,7 @@ class Scheduler:
                 "bus": lambda: None if self._bus is not None and self._bus.connected else "not connected to NATS",
                 "binds": lambda: _doubt(self.engine.binder.doubtful_count),
                 "leadership": self.office.trouble,
+                "extender": self._why_no_extender,
             },
             alive={"decisions": self._stuck},
             notes={"leader": self.office.leader},
@@ -111,6 +114,8 @@ class Scheduler:
             "bus": bus.wait_closed(),
         }
         works |= self.office.works()
+        if self.extender is not None:
+            works["extender"] = self.extender.serve_forever()
         try:
             await tasks.until(stop, **works)
         finally:
@@ -143,9 +148,27 @@ class Scheduler:
         """How many binds are in doubt; where none is, the Lease is given up, so that another takes over at once."""
         self.office.stand_down()
         left = await self.engine.binder.drain(self._settings.stop_timeout_s)
+        if self.extender is not None:
+            left += await self.extender.binder.drain(self._settings.stop_timeout_s)
         if not left:
             await self.office.give_up()
         return left
+
+    def _make_extender(self, parts: engine.Parts) -> unit.Unit:
+        return unit.Unit(
+            self._settings.extender,
+            unit.Parts(
+                state=self.engine.state, policy=parts.policy, kube=parts.kube, clock=parts.clock, rng=parts.rng,
+                log=parts.log, metrics=parts.metrics, bind_timeout_s=parts.bind_timeout_s,
+                leads=lambda: self.office.leads() and not self.engine.away, wake=self.engine.wake,
+            ),
+        )  # fmt: skip
+
+    def _why_no_extender(self) -> str | None:
+        # A Service sends kube-scheduler to who is ready: that must be the one that knows all reservations.
+        if self.extender is None or self.office.leads():
+            return None
+        return f"stands by: {self.office.leader()} leads, and answers kube-scheduler"
 
     async def _catch_up(self) -> None:
         self._counted.waited_for.inc(await handover.catch_up(self._api, self.engine.state))

@@ -38,6 +38,14 @@ class Instruments:
         self.leading = registry.gauge("leading", "1 where this scheduler leads and binds, 0 where it stands by")
         self.terms = registry.counter("terms", "Times this scheduler began to lead")
         self.waited_for = registry.counter("handover_pods", "Binds of the leader before that a new one waited to see")
+        self.extender_requests = registry.counter(
+            "extender_requests", "Requests of kube-scheduler, by verb and HTTP status", ["verb", "status"]
+        )
+        self.extender_s = registry.histogram(
+            "extender_seconds", "Time to answer kube-scheduler", buckets=_SECONDS, labels=["verb"]
+        )
+        self.extender_binds = registry.counter("extender_binds", "Binds for kube-scheduler, by outcome", ["fate"])
+        self.extender_holds = registry.gauge("extender_holds", "Pods between kube-scheduler's filter and its bind")
         self.suspects = registry.gauge("suspect_nodes", "Nodes that do not account for a Pod they were given")
 
     def count_rejections(self, facts: decisions.Facts) -> None:

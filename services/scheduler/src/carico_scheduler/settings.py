@@ -6,6 +6,7 @@ from carico_core.runtime import bus as buses
 from carico_core.runtime import kube as kubes
 from carico_core.runtime import settings
 from carico_scheduler import policy as policies
+from carico_scheduler.extender import settings as extender_settings
 from carico_scheduler.leadership import settings as leader_settings
 
 
@@ -55,6 +56,9 @@ class SchedulerSettings:
     seed: int = settings.setting(
         -1, help="seed of the backoff's randomness; -1 takes one from the clock", minimum=-1, maximum=2**31
     )
+    own_pods: bool = settings.setting(
+        True, help="bind the Pods that name carico", why="an extender beside each kube-scheduler leaves them to others"
+    )
     stop_timeout_s: float = settings.setting(
         5.0, help="how long a stop waits for binds under way", unit="s", minimum=0.0, maximum=60
     )
@@ -65,6 +69,7 @@ class SchedulerSettings:
     bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
     kube: kubes.KubeSettings = dataclasses.field(default_factory=kubes.KubeSettings)
     leader: leader_settings.LeaderSettings = dataclasses.field(default_factory=leader_settings.LeaderSettings)
+    extender: extender_settings.ExtenderSettings = dataclasses.field(default_factory=extender_settings.ExtenderSettings)
 
     def __post_init__(self) -> None:
         # So that a bind which was permitted as a term ended is given up before another may lead.

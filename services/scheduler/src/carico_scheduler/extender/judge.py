@@ -1,0 +1,128 @@
+"""Which of the nodes that kube-scheduler offers have room by what they advertise, and how they rank. Pure.
+
+Only what CARICO alone knows is looked at: advertised capacity less reservations, and whether an advertisement can be
+believed. Taints, affinity, requests and all else are kube-scheduler's own plugins', which have passed these nodes.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from carico_core.domain import decision
+from carico_scheduler import demand as demands
+from carico_scheduler import fleet as fleets
+from carico_scheduler import policy as policies
+from carico_scheduler import snapshot
+from carico_scheduler.extender import holds as holding
+from carico_scheduler.extender import messages
+from carico_scheduler.stages import capacity, freshness, protocol, trust
+
+UNKNOWN = "the scheduler has not seen this node at the API yet"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A verdict, and whether a node was refused only for what is held for other Pods."""
+
+    verdict: messages.Verdict
+    is_held_up: bool
+
+
+class Judge:
+    """Judges nodes of one fleet."""
+
+    def __init__(self, policy: policies.Policy, fleet: fleets.Fleet, holds: holding.Holds) -> None:
+        self._policy = policy
+        self._fleet = fleet
+        self._holds = holds
+        self._filters: tuple[protocol.Filter, ...] = (
+            freshness.Advertised(), freshness.Fresh(), trust.Trusted(), capacity.Capacity(),
+        )  # fmt: skip
+        self._scorer = capacity.scorer_of(policy.score)
+
+    def judge(self, names: Sequence[str], demand: demands.Demand, *, uid: str, now_s: float) -> Judged:
+        """The verdict on nodes for one Pod; what is held for itself does not stand in its way."""
+        view = self._fleet.snapshot(now_s)
+        if self._goes_by_requests(view):
+            return Judged(verdict=messages.Verdict(passed=tuple(names), refused={}, lasting={}), is_held_up=False)
+        mask = self._mask(view, demand)
+        passed: list[str] = []
+        refused: dict[str, str] = {}
+        lasting: dict[str, str] = {}
+        is_held_up = False
+        for name in names:
+            slot = self._fleet.slot_of(name)
+            held = self._holds.on(name, but=uid)
+            if slot is None:
+                refused[name] = UNKNOWN
+            elif mask[slot] and not held:
+                passed.append(name)
+            else:
+                found = self._refusal(_with(view.row(slot), held), demand, view)
+                if found is None:
+                    passed.append(name)
+                    continue
+                is_held_up = is_held_up or bool(mask[slot])
+                (refused if found.reason is decision.Reason.CAPACITY else lasting)[name] = found.detail
+        verdict = messages.Verdict(passed=tuple(passed), refused=refused, lasting=lasting)
+        return Judged(verdict=verdict, is_held_up=is_held_up)
+
+    def why_not(self, name: str, demand: demands.Demand, *, uid: str, now_s: float) -> str | None:
+        """Why a node has no room for a Pod; None where it has."""
+        verdict = self.judge((name,), demand, uid=uid, now_s=now_s).verdict
+        reasons: Mapping[str, str] = {**verdict.refused, **verdict.lasting}
+        return reasons.get(name)
+
+    def rank(self, names: Sequence[str], demand: demands.Demand, *, uid: str, now_s: float) -> list[int]:
+        """0 to 10 for each node: its score as a share of the best one's."""
+        view = self._fleet.snapshot(now_s)
+        scores = [self._score(name, demand, view, uid) for name in names]
+        best = max(scores, default=0.0)
+        if best <= 0.0:
+            return [0] * len(scores)
+        return [round(messages.SCORE_MOST * max(score, 0.0) / best) for score in scores]
+
+    def _score(self, name: str, demand: demands.Demand, view: snapshot.Snapshot, uid: str) -> float:
+        slot = self._fleet.slot_of(name)
+        if slot is None:
+            return 0.0
+        score = self._scorer.score(_with(view.row(slot), self._holds.on(name, but=uid)), view, demand)
+        return score if math.isfinite(score) else 0.0
+
+    def _mask(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools:
+        mask = view.present.copy()
+        for each in self._filters:
+            passes = each.feasible(view, demand)
+            if passes is not None:
+                mask &= passes
+        return mask
+
+    def _refusal(
+        self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot
+    ) -> decision.Rejection | None:
+        for each in self._filters:
+            detail = each.refuse(row, demand, view)
+            if detail is not None:
+                return decision.Rejection(reason=each.reason, detail=f"{each.reason.value}: {detail}")
+        return None
+
+    def _goes_by_requests(self, view: snapshot.Snapshot) -> bool:
+        """True where nobody advertises and the policy says to go by requests then, which kube-scheduler has done."""
+        if self._policy.fallback is policies.Fallback.WAIT:
+            return False
+        usable = view.present & (view.sampled_s >= view.now_s - self._policy.ageing_s)
+        return not bool(np.any(usable))
+
+
+def _with(row: snapshot.NodeRow, held: Iterable[demands.Demand]) -> snapshot.NodeRow:
+    """The row with what is held on it."""
+    for demand in held:
+        row = row.with_pod(
+            demand.pod_class,
+            cores=demand.request_cores,
+            size_bytes=demand.request_bytes,
+            others=demand.request_others,
+        )
+    return row

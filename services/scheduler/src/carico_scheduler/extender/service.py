@@ -1,0 +1,190 @@
+"""The three verbs of the extender over the scheduler's own state: what both give away comes out of one ledger."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from carico_core.domain import cluster, decision, errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube_actions
+from carico_core.wire import kubernetes
+from carico_scheduler import decisions, snapshot
+from carico_scheduler import demand as demands
+from carico_scheduler import policy as policies
+from carico_scheduler import state as states
+from carico_scheduler.extender import binding, judge, messages
+from carico_scheduler.extender import holds as holding
+from carico_scheduler.extender import settings as setting
+
+# Between two looks at whether the binds of earlier Pods have come.
+LOOK_EVERY_S = 0.003
+
+
+class StandsBy(errors.CaricoError):
+    """Another scheduler leads: ask that one."""
+
+
+class Extender:
+    """Answers filter, prioritize and bind. `leads` is asked at each; `wake` lets our own queue look again."""
+
+    def __init__(
+        self,
+        wanted: setting.ExtenderSettings,
+        *,
+        state: states.State,
+        policy: policies.Policy,
+        api: kube_actions.Api,
+        clock: clocks.Clock,
+        log: decisions.Log,
+        leads: Callable[[], bool],
+        wake: Callable[[], None],
+        on_bind: Callable[[str], None],
+    ) -> None:
+        self._wanted = wanted
+        self._state = state
+        self._policy = policy
+        self._api = api
+        self._clock = clock
+        self._leads = leads
+        self._wake = wake
+        self._exempt = frozenset(wanted.exempt)
+        self.holds = holding.Holds(hold_s=wanted.hold_s)
+        self.binds = binding.Binds(state, clock=clock, log=log, on_end=on_bind)
+        self._judge = judge.Judge(policy, state.fleet, self.holds)
+
+    async def filter(self, payload: bytes) -> bytes:
+        """An ExtenderFilterResult; room is held for the Pod on every node that passes."""
+        self._check_leads()
+        asked = messages.decode_args(payload)
+        pod = asked.pod
+        if self._is_exempt(pod):
+            return messages.encode_verdict(messages.Verdict(passed=asked.names, refused={}, lasting={}), asked)
+        settled = self._why_settled(pod.uid)
+        if settled is not None:
+            return messages.encode_filter_error(settled)
+        demand = demands.demand_of(pod)
+        found = await self._judged(asked, demand)
+        self._check_leads()
+        self.holds.put(pod, demand, found.verdict.passed, self._clock.monotonic_s())
+        return messages.encode_verdict(found.verdict, asked)
+
+    async def prioritize(self, payload: bytes) -> bytes:
+        """A HostPriorityList."""
+        self._check_leads()
+        asked = messages.decode_args(payload)
+        if self._is_exempt(asked.pod):
+            return messages.encode_scores(asked.names, [0] * len(asked.names))
+        demand = demands.demand_of(asked.pod)
+        scores = self._judge.rank(asked.names, demand, uid=asked.pod.uid, now_s=self._clock.monotonic_s())
+        return messages.encode_scores(asked.names, scores)
+
+    async def bind(self, payload: bytes) -> bytes:
+        """An ExtenderBindingResult, once the outcome is known."""
+        self._check_leads()
+        asked = messages.decode_bind_args(payload)
+        claim = self._state.ledger.find(asked.uid)
+        if claim is not None and not claim.is_assumed and claim.node == asked.node:
+            # Asked again: the first answer was lost.
+            return messages.encode_bind_result("")
+        settled = self._why_settled(asked.uid)
+        if settled is not None:
+            return messages.encode_bind_result(settled)
+        try:
+            pod = await self._pod(asked)
+        except (errors.ApiError, errors.ApiUnavailable, ValueError) as error:
+            return messages.encode_bind_result(f"the Pod cannot be read: {error}")
+        return messages.encode_bind_result(await self._bind(pod, asked.node))
+
+    def tidy(self) -> None:
+        """Nothing; holds have ended whose Pods are bound, gone, or were given up."""
+        dropped = self.holds.drop_old(self._clock.monotonic_s())
+        for hold in self.holds:
+            uid = hold.pod.uid
+            is_there = self._state.pod(uid) is not None
+            if self._state.ledger.find(uid) is not None or (hold.is_known and not is_there):
+                dropped += self.holds.drop(uid)
+            hold.is_known = hold.is_known or is_there
+        if dropped:
+            self._wake()
+
+    def held(self) -> Iterator[tuple[str, demands.Demand]]:
+        """(node, demand) of everything held, for our own decisions."""
+        for hold in self.holds:
+            for node in hold.nodes:
+                yield node, hold.demand
+
+    async def _bind(self, pod: cluster.Pod, node: str) -> str:
+        demand = demands.demand_of(pod)
+        now_s = self._clock.monotonic_s()
+        self.tidy()
+        why_not = None if self._is_exempt(pod) else self._judge.why_not(node, demand, uid=pod.uid, now_s=now_s)
+        self.holds.drop(pod.uid)
+        self._wake()
+        if why_not is not None:
+            return f"{node} has no room any more: {why_not}"
+        # From here to the claim nothing else runs: there is no moment in which the Pod does not count.
+        return await self.binds.bind(pod, node, self._facts(node, demand, now_s))
+
+    async def _judged(self, asked: messages.Args, demand: demands.Demand) -> judge.Judged:
+        """The verdict; where only other Pods' holds stand in the way, once their binds have had time to come."""
+        uid = asked.pod.uid
+        while True:
+            self.tidy()
+            now_s = self._clock.monotonic_s()
+            found = self._judge.judge(asked.names, demand, uid=uid, now_s=now_s)
+            youngest_s = self.holds.youngest_s(but=uid)
+            if not found.is_held_up or youngest_s is None or now_s - youngest_s >= self._wanted.wait_s:
+                return found
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _pod(self, asked: messages.BindArgs) -> cluster.Pod:
+        """The Pod to bind: as the watch has it, as the filter was given it, or as the API tells."""
+        hold = self.holds.find(asked.uid)
+        known = self._state.pod(asked.uid) or (None if hold is None else hold.pod)
+        if known is not None:
+            return known
+        path = kube_actions.pod_path(asked.namespace, asked.name)
+        found = kubernetes.parse_pod(await self._api.request("GET", path))
+        if found.uid != asked.uid:
+            raise ValueError(f"{found.key} is another Pod now, of UID {found.uid}")
+        return found
+
+    def _facts(self, node: str, demand: demands.Demand, now_s: float) -> decisions.Facts:
+        slot = self._state.fleet.slot_of(node)
+        view = self._state.fleet.snapshot(now_s)
+        row = None if slot is None else view.row(slot)
+        free = None if row is None or not row.is_advertised else row.free_for(demand.pod_class)
+        return decisions.Facts(
+            outcome=decision.Outcome.BOUND,
+            node=node,
+            free=free,
+            candidates=() if row is None else (_candidate(row, free, now_s),),
+            refused={},
+            message=f"{node} chosen by kube-scheduler" + ("" if free is None else f", with room for {free:.1f} Pods"),
+        )
+
+    def _why_settled(self, uid: str) -> str | None:
+        """Why there is nothing to decide about a Pod; None where there is."""
+        claim = self._state.ledger.find(uid)
+        if claim is None:
+            return None
+        return f"a bind to {claim.node} is under way" if claim.is_assumed else f"bound to {claim.node} already"
+
+    def _is_exempt(self, pod: cluster.Pod) -> bool:
+        """True for Pods that pass everywhere: DaemonSets' and static ones, and those that CARICO itself needs."""
+        return pod.is_baseline or pod.namespace in self._exempt
+
+    def _check_leads(self) -> None:
+        if not self._leads():
+            raise StandsBy("this scheduler stands by: ask the one that leads")
+
+
+def _candidate(row: snapshot.NodeRow, free: float | None, now_s: float) -> decision.Candidate:
+    return decision.Candidate(
+        node=row.node.name,
+        capacity=None if free is None else max(free + row.reserved, 0.0),
+        reserved=float(row.reserved),
+        age_s=max(now_s - row.sampled_s, 0.0) if row.is_advertised else None,
+        seq=row.seq if row.is_advertised else None,
+        score=None,
+        rejection=None,
+    )

@@ -1,0 +1,226 @@
+"""A stock kube-scheduler with CARICO as its extender, on a real control plane; kubelets and agents are the test's."""
+
+import asyncio
+import contextlib
+import itertools
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import yaml
+
+from carico_core.domain import errors, messages
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube, kube_actions, nats_bus
+from carico_core.wire import kubernetes, subjects
+from carico_core.wire import messages as wire
+from carico_local import nats_server
+from carico_local.cluster import processes, readiness
+from carico_local.control_plane import commands, identity, standalone
+from tests.tools import kubernetes as programs
+
+CONFIGURATION = pathlib.Path(__file__).parents[2] / "deploy/extender/kube-scheduler-configuration.yaml"
+PROFILE = "kube-carico"
+CLOCK = clocks.SystemClock()
+
+
+class Site:
+    """The parts at work. Nodes advertise what `capacities` says, and cover what `covered` says."""
+
+    def __init__(self, plane: standalone.Standalone, root: pathlib.Path, namespace: str) -> None:
+        self.plane = plane
+        self.root = root
+        self.namespace = namespace
+        self.capacities: dict[str, float] = {}
+        self.covered: dict[str, frozenset[str]] = {}
+        self.nats = nats_server.NatsServer(root / "nats")
+        self.extender_port = nats_server.free_port()
+        self.health_port = nats_server.free_port()
+        self.client: kube.KubeClient
+        self.bus: nats_bus.NatsBus
+        self._boot = clocks.boot_id(CLOCK)
+        self._seq = 0
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def pods_path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    def start_extender(self, *flags: str) -> None:
+        """Starts CARICO's scheduler as an extender alone."""
+        options = [
+            "--bus-url", self.nats.url, "--kubeconfig", str(self.plane.kubeconfig), "--http-port",
+            str(self.health_port), "--extender", "--extender-port", str(self.extender_port),
+            "--no-own-pods", "--no-leader-election", *flags,
+        ]  # fmt: skip
+        self._start("extender", [sys.executable, "-m", "carico_scheduler", *options])
+
+    def start_kube_scheduler(self, url: str | None = None, **extender: Any) -> None:
+        """Starts kube-scheduler with the project's own configuration, changed as `extender` says."""
+        document = yaml.safe_load(CONFIGURATION.read_text())
+        document["clientConnection"]["kubeconfig"] = str(self.plane.identities.kubeconfig(identity.SCHEDULER))
+        document["leaderElection"] = {"leaderElect": False}
+        document["podInitialBackoffSeconds"] = document["podMaxBackoffSeconds"] = 1
+        (only,) = document["extenders"]
+        only |= {"urlPrefix": url or f"http://127.0.0.1:{self.extender_port}"} | extender
+        document["extenders"] = [{name: value for name, value in only.items() if value is not None}]
+        path = self.root / "kube-scheduler.yaml"
+        path.write_text(yaml.safe_dump(document))
+        binary = programs.control_plane_programs()[commands.SCHEDULER].path
+        self._start("kube-scheduler", [str(binary), f"--config={path}", "--secure-port=0", "--v=2"])
+
+    def _start(self, name: str, argv: list[str]) -> None:
+        with (self.root / f"{name}.log").open("ab") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    argv, stdout=log, stderr=log, cwd=self.root, preexec_fn=processes.end_with_parent(signal.SIGKILL)
+                )
+            )
+
+    def end_all(self) -> None:
+        """Ends every process."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+        self.nats.kill()
+
+    async def create_node(self, name: str, capacity: float) -> None:
+        """A ready Node which advertises."""
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"site": self.namespace}}}
+        await self.client.request("POST", "/api/v1/nodes", body=body)
+        await self._heartbeat(name)
+        self.capacities[name] = capacity
+        async with asyncio.timeout(30.0):
+            while not _is_ready(await self.client.request("GET", f"/api/v1/nodes/{name}")):
+                await asyncio.sleep(0.1)
+
+    async def _heartbeat(self, node: str) -> None:
+        amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+        now = kubernetes.format_instant(CLOCK.wall_ns())[:19] + "Z"
+        ready = {
+            "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "test", "lastHeartbeatTime": now,
+        }  # fmt: skip
+        status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
+        await kube_actions.patch_node_status(self.client, node=node, status=status)
+
+    async def create_pods(self, count: int, prefix: str = "pi", **spec: Any) -> None:
+        """Pods for kube-scheduler's profile, on this site's nodes."""
+        for index in range(count):
+            body = {
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{prefix}-{index}"},
+                "spec": {
+                    "schedulerName": PROFILE, "nodeSelector": {"site": self.namespace},
+                    "containers": [{"name": "main", "image": "pi"}], **spec,
+                },
+            }  # fmt: skip
+            await self.client.request("POST", self.pods_path, body=body)
+
+    async def pods(self) -> list[dict[str, Any]]:
+        """All Pods of the site's namespace."""
+        found: list[dict[str, Any]] = (await self.client.request("GET", self.pods_path))["items"]
+        return found
+
+    async def bound(self) -> dict[str, str]:
+        """Pod name -> node, of those bound."""
+        return {
+            pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in await self.pods() if pod["spec"].get("nodeName")
+        }
+
+    async def until_bound(self, count: int, within_s: float = 40.0) -> dict[str, str]:
+        """Pod name -> node, once so many are bound."""
+        async with asyncio.timeout(within_s):
+            while len(found := await self.bound()) < count:
+                await asyncio.sleep(0.05)
+        return found
+
+    async def until_told(self, pod: str, text: str, within_s: float = 40.0) -> str:
+        """The first Event about a Pod with `text` in it."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
+        async with asyncio.timeout(within_s):
+            while True:
+                for event in (await self.client.request("GET", path))["items"]:
+                    if event["regarding"]["name"] == pod and text in event.get("note", ""):
+                        return str(event["note"])
+                await asyncio.sleep(0.1)
+
+    async def advertise_forever(self) -> None:
+        """Never; five times a second, what each node has room for, and now and then that its kubelet lives."""
+        for turn in itertools.count():
+            if turn % 25 == 24:
+                await asyncio.gather(*map(self._heartbeat, self.capacities))
+            for node, capacity in self.capacities.items():
+                covers = self.covered.get(node, frozenset())
+                self._seq += 1
+                now_ns = CLOCK.wall_ns()
+                made = messages.Advertisement(
+                    node=node, boot=self._boot, seq=self._seq, ts_ns=now_ns, sampled_at_ns=now_ns, capacity=capacity,
+                    capacity_sd=0.1, bottleneck="cpu", signal=1.0, baseline={}, cost={}, pods=len(covers),
+                    covers=covers, mode=messages.Mode.MEASURED, usage={"cpu": 0.1}, parts={}, direction={},
+                )  # fmt: skip
+                with contextlib.suppress(errors.BusUnavailable):
+                    await self.bus.publish(subjects.capacity(node), wire.encode_advertisement(made))
+            await asyncio.sleep(0.2)
+
+    async def until_ready(self) -> None:
+        """Once the extender is ready."""
+        async with asyncio.timeout(30.0):
+            await readiness.wait(readiness.Http(port=self.health_port))
+
+    async def metric(self, name: str) -> str:
+        """The lines of a metric of the extender."""
+        answer = await readiness.get(self.health_port, "/metrics")
+        assert answer is not None
+        return "\n".join(line for line in answer.body.decode().splitlines() if line.startswith(name))
+
+
+@contextlib.asynccontextmanager
+async def running(plane: standalone.Standalone, root: pathlib.Path, namespace: str) -> AsyncIterator[Site]:
+    """A site with NATS, and nodes that advertise once they are created; schedulers are the test's to start."""
+    site = Site(plane, root, namespace)
+    advertising: asyncio.Task[None] | None = None
+    try:
+        site.nats.start()
+        wanted = kube.KubeSettings(kubeconfig=str(plane.kubeconfig))
+        site.client = await kube.connect(wanted, clock=CLOCK, user_agent="test")
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        await site.client.request("POST", "/api/v1/namespaces", body=body)
+        await _until_account(site)
+        site.bus = await nats_bus.connect(buses.BusSettings(url=site.nats.url), name="test", clock=CLOCK)
+        advertising = asyncio.create_task(site.advertise_forever())
+        yield site
+        assert not advertising.done(), advertising
+    finally:
+        if advertising is not None:
+            advertising.cancel()
+            await asyncio.gather(advertising, return_exceptions=True)
+            await site.bus.close()
+        site.end_all()
+        # The session's control plane is shared: what is left behind would be in the way of others.
+        for pod in await site.pods():
+            # No kubelet ends it.
+            path = f"{site.pods_path}/{pod['metadata']['name']}"
+            await site.client.request("DELETE", path, body={"gracePeriodSeconds": 0})
+        for node in site.capacities:
+            await site.client.request("DELETE", f"/api/v1/nodes/{node}")
+        await site.client.request("DELETE", f"/api/v1/namespaces/{namespace}")
+        await site.client.close()
+
+
+async def _until_account(site: Site) -> None:
+    """Once Pods can be created: each needs its namespace's default ServiceAccount."""
+    async with asyncio.timeout(20.0):
+        while True:
+            with contextlib.suppress(errors.NotFound):
+                await site.client.request("GET", f"/api/v1/namespaces/{site.namespace}/serviceaccounts/default")
+                return
+            await asyncio.sleep(0.05)
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    conditions = node["status"].get("conditions", [])
+    is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return is_ready and not node["spec"].get("taints")
