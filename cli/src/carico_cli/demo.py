@@ -108,7 +108,7 @@ class _Demo:
             ]
             try:
                 submitted_s = live.clock.wall_ns() / 1e9
-                await jobs.submit(live.api, job)
+                await jobs.submit(live.api, job, batch=found.plan.has_jobs)
                 await self._watch(live, found.plan, job, submitted_s)
             finally:
                 for task in tasks:

@@ -38,7 +38,7 @@ def command(
 async def _submit(paths: state.Paths, found: state.ClusterState, job: jobs.Job, *, wait: bool) -> int:
     async with session.connect(paths, found) as live:
         try:
-            created = await jobs.submit(live.api, job)
+            created = await jobs.submit(live.api, job, batch=found.plan.has_jobs)
         except errors.Conflict:
             raise errors.SettingsError(f"--job: a job named {job.name!r} is there already") from None
         click.echo(f"job {job.name}: {created} Pods created")

@@ -1,6 +1,7 @@
-"""Jobs of a local cluster: Pods of one workload under one label, created through the Kubernetes API."""
+"""Jobs of a local cluster: Pods of one workload under one label, by themselves or as batch/v1 Jobs."""
 
 import asyncio
+import collections
 import dataclasses
 import enum
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ JOB_LABEL = "carico.dev/job"
 WORKLOAD_LABEL = "carico.dev/workload"
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
 APP_LABEL = "app.kubernetes.io/name"
+# How long a Pod works, for who only plays its node (kwok).
+WORK_ANNOTATION = "carico.dev/work"
 # Any image is "present" on an emulated node; this one names what the workloads ship in on a real one.
 IMAGE = "carico/workload:0.1.0"
 IN_FLIGHT = 16
@@ -38,13 +41,18 @@ _PODS_MOST = 100_000
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """`pods` Pods of one workload. `seconds`: work of one Pod; None: the workload's own."""
+    """`pods` Pods of one workload. `seconds`: work of one Pod; None: the workload's own.
+
+    `request_millicores`: what each asks for; None: nothing, as CARICO needs it.
+    """
 
     name: str
     workload: Workload
     pods: int
     seconds: float | None = None
     namespace: str = "default"
+    scheduler_name: str = cluster.SCHEDULER_NAME
+    request_millicores: int | None = None
 
     def __post_init__(self) -> None:
         if not names.is_label(self.name) or len(self.name) > 50:
@@ -100,47 +108,77 @@ def sized(workload: Workload, *, seconds: float | None, cores: int, target_s: fl
 
 
 def manifests(job: Job) -> Iterator[dict[str, Any]]:
-    """The Pods of a job, as they are sent to the API."""
+    """The Pods of a job, as they are sent to an API without a Job controller."""
     width = len(str(job.pods - 1))
     for index in range(job.pods):
-        kind = job.kind(index)
+        template = _template(job, job.kind(index))
+        template["metadata"] |= {"name": f"{job.name}-{index:0{width}d}", "namespace": job.namespace}
+        yield {"apiVersion": "v1", "kind": "Pod", **template}
+
+
+def batch_manifests(job: Job) -> Iterator[dict[str, Any]]:
+    """The job as batch/v1: one Job, or one a kind where the job is mixed. Each Pod is tried once."""
+    counts = collections.Counter(job.kind(index) for index in range(job.pods))
+    for kind, pods in counts.items():
         yield {
-            "apiVersion": "v1",
-            "kind": "Pod",
+            "apiVersion": "batch/v1",
+            "kind": "Job",
             "metadata": {
-                "name": f"{job.name}-{index:0{width}d}",
+                "name": job.name if len(counts) == 1 else f"{job.name}-{kind.value}",
                 "namespace": job.namespace,
-                # By the last of these labels agents and scheduler tell classes apart, as these Pods have no owner.
-                "labels": {JOB_LABEL: job.name, WORKLOAD_LABEL: kind.value, APP_LABEL: kind.value},
+                "labels": {JOB_LABEL: job.name, WORKLOAD_LABEL: kind.value},
             },
             "spec": {
-                "schedulerName": cluster.SCHEDULER_NAME,
-                "restartPolicy": "Never",
-                "terminationGracePeriodSeconds": GRACE_S,
-                "containers": [{"name": "workload", "image": IMAGE, "command": _command(kind, job.work_s(kind))}],
+                "completions": pods,
+                "parallelism": pods,
+                # A Pod that fails is the job's result, as it is where Pods stand by themselves; without an index
+                # one failure would end all others.
+                "completionMode": "Indexed",
+                "backoffLimitPerIndex": 0,
+                "template": _template(job, kind),
             },
         }
 
 
-async def submit(api: Api, job: Job) -> int:
-    """How many Pods were created. Raises `Conflict` where the job's name is taken."""
-    path = f"/api/v1/namespaces/{job.namespace}/pods"
-    waiting = list(reversed(list(manifests(job))))
-    created = 0
+def _template(job: Job, kind: Workload) -> dict[str, Any]:
+    work_s = job.work_s(kind)
+    container: dict[str, Any] = {"name": "workload", "image": IMAGE, "command": _command(kind, work_s)}
+    if job.request_millicores is not None:
+        container["resources"] = {"requests": {"cpu": f"{job.request_millicores}m"}}
+    return {
+        "metadata": {
+            # By the last of these labels agents and scheduler tell classes apart where Pods have no owner.
+            "labels": {JOB_LABEL: job.name, WORKLOAD_LABEL: kind.value, APP_LABEL: kind.value},
+            "annotations": {WORK_ANNOTATION: f"{work_s:g}s"},
+        },
+        "spec": {
+            "schedulerName": job.scheduler_name,
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": GRACE_S,
+            "containers": [container],
+        },
+    }
+
+
+async def submit(api: Api, job: Job, *, batch: bool = False) -> int:
+    """How many Pods there will be. Raises `Conflict` where the job's name is taken.
+
+    batch: as batch/v1, which needs the real control plane's Job controller.
+    """
+    path = f"/apis/batch/v1/namespaces/{job.namespace}/jobs" if batch else f"/api/v1/namespaces/{job.namespace}/pods"
+    waiting = list(reversed(list(batch_manifests(job) if batch else manifests(job))))
 
     async def create() -> None:
-        nonlocal created
         while waiting:
             await api.request("POST", path, body=waiting.pop())
-            created += 1
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(IN_FLIGHT, job.pods)):
+            for _ in range(min(IN_FLIGHT, len(waiting))):
                 group.create_task(create())
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None
-    return created
+    return job.pods
 
 
 def _command(kind: Workload, work_s: float) -> list[str]:

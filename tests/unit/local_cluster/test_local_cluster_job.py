@@ -75,6 +75,19 @@ async def test_every_pod_of_a_job_is_created_once_and_names_the_scheduler() -> N
     assert "resources" not in api.pods[0]["spec"]["containers"][0]
 
 
+async def test_as_a_batch_job_a_kind_is_one_job_and_each_pod_is_tried_once() -> None:
+    api = Api()
+    assert await job.submit(api, job.Job(name="m", workload=MIXED, pods=27, seconds=2.0), batch=True) == 27
+    kinds = {each["metadata"]["name"]: each["spec"] for each in api.pods}
+    assert {name: spec["completions"] for name, spec in kinds.items()} == {"m-train": 2, "m-pi": 25}
+    assert all(spec["parallelism"] == spec["completions"] and spec["backoffLimitPerIndex"] == 0
+               for spec in kinds.values())  # fmt: skip
+    template = kinds["m-pi"]["template"]
+    assert template["metadata"]["labels"][job.JOB_LABEL] == "m"
+    assert template["metadata"]["annotations"][job.WORK_ANNOTATION] == "2s"
+    assert template["spec"]["schedulerName"] == "carico"
+
+
 async def test_a_name_that_is_taken_is_a_conflict() -> None:
     with pytest.raises(errors.Conflict):
         await job.submit(Api("j-0"), job.Job(name="j", workload=PI, pods=3))

@@ -100,6 +100,11 @@ class Plan:
         return tuple(f"node-{i + 1}" for i in range(self.nodes))
 
     @property
+    def has_jobs(self) -> bool:
+        """True where a controller makes a Job's Pods."""
+        return self.control_plane is ControlPlane.REAL
+
+    @property
     def process_nodes(self) -> tuple[str, ...]:
         """The names of the nodes that are processes of the cluster, each with an agent."""
         return self.node_names if self.node_kind is NodeKind.PROCESS else ()
