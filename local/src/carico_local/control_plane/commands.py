@@ -93,7 +93,7 @@ class ControlPlane:
                 service_cluster_ip_range=self.network.services,
                 authorization_mode="Node,RBAC", enable_admission_plugins="NodeRestriction", allow_privileged=True,
                 audit_policy_file=self._audit_policy, audit_log_path=self.audit_log, audit_log_maxsize=_AUDIT_MEGABYTES,
-                **self._reachability(),
+                **self._aggregation(), **self._reachability(),
             ),
         )  # fmt: skip
 
@@ -134,7 +134,7 @@ class ControlPlane:
                 kubeconfig=self.identities.kubeconfig(identity.KWOK),
                 manage_all_nodes=False, manage_nodes_with_annotation_selector=KWOK_SELECTOR,
                 # As kubelets do; kwok renews them for all its nodes.
-                node_lease_duration_seconds=40, enable_crds="",
+                node_lease_duration_seconds=40, config=KWOK_STAGES,
                 server_address=f"127.0.0.1:{self.network.ports[KWOK]}",
             ),
         )  # fmt: skip
@@ -146,6 +146,19 @@ class ControlPlane:
     @property
     def _scheduler_config(self) -> pathlib.Path:
         return self.directory / "kube-scheduler.json"
+
+    def _aggregation(self) -> dict[str, object]:
+        """Without it the controllers complain every few seconds (and no metrics API could be added)."""
+        proxies = self.identities.proxies
+        return {
+            "requestheader_client_ca_file": proxies.pair.certificate,
+            "requestheader_allowed_names": identity.PROXY_CLIENT,
+            "requestheader_username_headers": "X-Remote-User",
+            "requestheader_group_headers": "X-Remote-Group",
+            "requestheader_extra_headers_prefix": "X-Remote-Extra-",
+            "proxy_client_cert_file": proxies.directory / f"{identity.PROXY_CLIENT}.crt",
+            "proxy_client_key_file": proxies.directory / f"{identity.PROXY_CLIENT}.key",
+        }
 
     def _reachability(self) -> dict[str, object]:
         # An Endpoints object must not hold a loopback address; Pods of a loopback cluster are processes of this
@@ -165,6 +178,7 @@ class ControlPlane:
         }  # fmt: skip
 
 
+KWOK_STAGES = pathlib.Path(__file__).with_name("kwok.yaml")
 KWOK_ANNOTATION = "kwok.x-k8s.io/node"
 KWOK_SELECTOR = f"{KWOK_ANNOTATION}=fake"
 _AUDIT_POLICY = {

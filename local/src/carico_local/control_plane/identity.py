@@ -17,6 +17,7 @@ from carico_local.control_plane import certificates
 # bootstrap roles are bound to these.
 ADMIN_GROUP = "system:masters"
 NODES_GROUP = "system:nodes"
+PROXY_CLIENT = "front-proxy-client"
 ADMIN, CONTROLLERS, SCHEDULER, KWOK = "admin", "controller-manager", "scheduler", "kwok"
 
 
@@ -48,6 +49,8 @@ class Identities:
     def __init__(self, directory: pathlib.Path, environ: Mapping[str, str]) -> None:
         self.directory = directory
         self.authority = certificates.Authority(directory=directory, environ=environ)
+        # Whom this one vouches for may speak for any user: the API server itself, to APIs beside it, and nobody else.
+        self.proxies = certificates.Authority(directory=directory / "front-proxy", environ=environ)
 
     @property
     def token_file(self) -> pathlib.Path:
@@ -67,6 +70,8 @@ class Identities:
         self.authority.issue("api", user="kube-apiserver", hosts=hosts)
         self.authority.issue("api-kubelet-client", user="kube-apiserver-kubelet-client", groups=(ADMIN_GROUP,))
         self.authority.ensure_signing_key("service-account")
+        self.proxies.ensure(f"{cluster}-front-proxy-ca")
+        self.proxies.issue(PROXY_CLIENT, user=PROXY_CLIENT)
         known = self._tokens()
         with _private(self.token_file) as file:
             writer = csv.writer(file)

@@ -4,10 +4,8 @@
 """
 
 import http.client
-import json
 import pathlib
 import signal
-import ssl
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +14,7 @@ from concurrent import futures
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_local.binaries import tools
-from carico_local.cluster import ports, processes
+from carico_local.cluster import ports, processes, readiness
 from carico_local.control_plane import commands, identity
 
 START_TIMEOUT_S = 60.0
@@ -26,7 +24,12 @@ _LAST_LINES = 3
 # In this order; ended in the other, since an API server without its etcd takes most of a minute to end.
 ALL = (commands.ETCD, commands.API, commands.CONTROLLERS, commands.SCHEDULER, commands.KWOK)
 DEFAULT = (commands.ETCD, commands.API, commands.CONTROLLERS)
-_HEALTH = {commands.API: "/readyz", commands.CONTROLLERS: "/healthz", commands.SCHEDULER: "/healthz"}
+_HEALTH = {
+    commands.API: "/readyz",
+    commands.CONTROLLERS: "/healthz",
+    commands.SCHEDULER: "/healthz",
+    commands.KWOK: "/healthz",
+}
 
 
 class Standalone:
@@ -137,10 +140,11 @@ class Standalone:
             time.sleep(_LOOK_EVERY_S)
 
     def _is_healthy(self, part: str, path: str) -> bool:
-        # Controllers and scheduler sign their own certificates, and say no more than ok.
-        tls = ssl._create_unverified_context()
         address = self.network.address if part == commands.API else "127.0.0.1"
-        connection = http.client.HTTPSConnection(address, self.network.ports[part], timeout=2.0, context=tls)
+        port = self.network.ports[part]
+        connection = http.client.HTTPConnection(address, port, timeout=2.0)
+        if part != commands.KWOK:
+            connection = http.client.HTTPSConnection(address, port, timeout=2.0, context=readiness.unverified())
         try:
             connection.request("GET", path)
             return connection.getresponse().status == 200
@@ -148,16 +152,3 @@ class Standalone:
             return False
         finally:
             connection.close()
-
-
-def bindings(log: pathlib.Path) -> dict[str, list[str]]:
-    """For each Pod ("namespace/name") the nodes that the API server bound it to, from its audit log of bindings."""
-    found: dict[str, list[str]] = {}
-    for line in log.read_text(encoding="utf-8").splitlines():
-        event = json.loads(line)
-        if event.get("responseStatus", {}).get("code") == 201:
-            about = event["objectRef"]
-            found.setdefault(f"{about['namespace']}/{about['name']}", []).append(
-                event["requestObject"]["target"]["name"]
-            )
-    return found
