@@ -24,6 +24,7 @@ COMMANDS = {
     "record": "record:command",
     "replay": "replay:command",
     "evaluate": "evaluate:command",
+    "compare": "compare:command",
     "doctor": "doctor.command:command",
     "bus-config": "bus_config:command",
     "down": "lifecycle:down",

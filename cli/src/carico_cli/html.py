@@ -28,13 +28,17 @@ def page(report: Report) -> str:
     """The whole page."""
     setting = report["setting"]
     title = f"CARICO: {report['pods']} {setting['workload']} Pods on {report['nodes']} nodes"
-    figures = "\n".join(_figure(caption, draw, report) for caption, draw in _PICTURES)
+    figures = "\n".join(figure(caption, draw, report) for caption, draw in _PICTURES)
     notes = "".join(f"<p>Note: {html.escape(note)}</p>" for note in setting["notes"])
+    return document(title, f"<p>{html.escape(_sentence(report))}</p>{notes}\n{_table(report)}\n{figures}")
+
+
+def document(title: str, body: str) -> str:
+    """A whole page under its title; `body` is HTML."""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>\n'
-        f"<h1>{html.escape(title)}</h1>\n<p>{html.escape(_sentence(report))}</p>{notes}\n"
-        f"{_table(report)}\n{figures}\n</body></html>\n"
+        f"<h1>{html.escape(title)}</h1>\n{body}\n</body></html>\n"
     )
 
 
@@ -88,7 +92,8 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items()) or "none"
 
 
-def _figure(caption: str, draw: Callable[[Any, Report], None], report: Report) -> str:
+def figure(caption: str, draw: Callable[[Any, Report], None], report: Report) -> str:
+    """A picture with its caption; `draw` is given matplotlib's axes and the report."""
     # Imported here: half a second that only a report costs.
     import matplotlib
 
@@ -96,11 +101,11 @@ def _figure(caption: str, draw: Callable[[Any, Report], None], report: Report) -
     from matplotlib import pyplot
 
     with pyplot.rc_context({"svg.fonttype": "none", "font.family": "sans-serif", "axes.grid": True, "grid.alpha": 0.3}):
-        figure, axes = pyplot.subplots(figsize=(9, 3.6), layout="constrained")
+        drawn, axes = pyplot.subplots(figsize=(9, 3.6), layout="constrained")
         draw(axes, report)
         out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None})
-        pyplot.close(figure)
+        drawn.savefig(out, format="svg", metadata={"Date": None})
+        pyplot.close(drawn)
     # Inline: without the prologue, and with ids of its own, as several stand in one page.
     svg = out.getvalue()[out.getvalue().index("<svg") :]
     prefix = re.sub(r"\W+", "-", caption[:24].lower())

@@ -1,0 +1,149 @@
+"""`carico compare`: one job under CARICO and under the real kube-scheduler, in turns, on Pods that really run."""
+
+import asyncio
+import contextlib
+import math
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+import orjson
+
+from carico_cli import compare_page, interrupts, options, session, settings, starting
+from carico_core.domain import errors
+from carico_local import job as jobs
+from carico_local.cluster import client, machine, state
+from carico_local.cluster import plan as plans
+from carico_local.compare import comparison, trial
+from carico_local.compare import contender as contenders
+
+NAME = "compare"
+JOB_NAME = "compare"
+DEFAULT_REPEATS = 5
+DEFAULT_TARGET_S = 120.0
+
+
+@click.command("compare")
+@options.name(NAME)
+@options.cluster
+@click.option(
+    "--repeats", type=click.IntRange(1, 100), default=DEFAULT_REPEATS, show_default=True, help="Runs of each."
+)
+@click.option("--pods", type=int, help=f"Pods of the job (default: about {DEFAULT_TARGET_S:.0f} s of work).")
+@click.option("--seconds", type=float, help="Work of a Pod on one idle core (default: 5).")
+@click.option(
+    "--contender", "chosen", multiple=True, metavar="NAME",
+    help="carico, kube-500m, kube-500m-bare (without agents) or constant-8; may be repeated "
+    f"(default: {', '.join(contenders.DEFAULT)}).",
+)  # fmt: skip
+@click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder of the report (default: var/NAME).")
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON, for scripts.")
+@click.pass_obj
+def command(context: settings.Context, /, name: str, **given: Any) -> int:
+    """Runs a pi job under each scheduler in turn on one real control plane, and compares job and Pod times.
+
+    The default takes two hours; --repeats 1 --pods 60 some minutes. Exit code 1 where a Pod failed or was bound
+    twice; targets that are missed are said.
+    """
+    given["control_plane"] = given["control_plane"] or plans.ControlPlane.REAL.value
+    if given["control_plane"] != plans.ControlPlane.REAL.value:
+        raise errors.SettingsError("--control-plane: got embedded, expected real: kube-scheduler runs on no other")
+    wish = options.wish(name, given)
+    wanted = [contenders.parse(each, cores=wish.cores) for each in given["chosen"] or contenders.DEFAULT]
+    job = jobs.Job(name=JOB_NAME, workload=jobs.Workload.PI, pods=given["pods"] or 1, seconds=given["seconds"])
+    out: pathlib.Path = given["out"] or pathlib.Path("var") / name
+    _make_folder(out)
+    with contextlib.redirect_stdout(sys.stderr) if given["as_json"] else contextlib.nullcontext():
+        found = asyncio.run(_compare(context, wish, wanted, job, given))
+    as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
+    (out / "compare.json").write_bytes(as_json)
+    (out / "compare.html").write_text(compare_page.page(found), encoding="utf-8")
+    click.echo(as_json.decode() if given["as_json"] else compare_page.text(found))
+    click.echo(f"report: {out / 'compare.json'} and {out / 'compare.html'}", err=given["as_json"])
+    return int(any(row["failed"] or row["bound_twice"] for row in found["contenders"].values()))
+
+
+async def _compare(
+    context: settings.Context, wish: plans.Wish, wanted: Sequence[contenders.Contender], job: jobs.Job,
+    given: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
+    """The comparison, on a cluster that is up meanwhile."""
+    binaries = starting.obtain(wish, context)
+    interrupts.cancel_on_signals()
+    launched = await client.launch(
+        wish, home=context.home, environ=context.environ, restart=False, lifeline=True, fresh=True, binaries=binaries
+    )  # fmt: skip
+    try:
+        notes = await starting.show(launched, context)
+        found = state.read(launched.paths)
+        assert found is not None, "a cluster that is up has written its state"
+        plan = found.plan
+        if not given["pods"]:
+            cores = plan.nodes * plan.cores
+            pods = jobs.sized(job.workload, seconds=job.seconds, cores=cores, target_s=DEFAULT_TARGET_S)
+            job = jobs.Job(name=job.name, workload=job.workload, pods=pods, seconds=job.seconds)
+        bound_s = job.total_work_s / (plan.nodes * plan.cores) + job.mean_work_s
+        trials_s = bound_s * len(wanted) * int(given["repeats"])
+        click.echo(
+            f"{len(wanted)} contenders x {given['repeats']} runs of {job.pods} Pods: about {trials_s / 60 + 1:.0f} min"
+        )
+        trials = await _trials(launched.paths, found, wanted, job, repeats=given["repeats"], bound_s=bound_s)
+        return comparison.report(trials, wanted, setting=_setting(plan, job, bound_s, notes))
+    finally:
+        await interrupts.finished(_end(launched), hurry=launched.kill)
+
+
+async def _trials(
+    paths: state.Paths, found: state.ClusterState, wanted: Sequence[contenders.Contender], job: jobs.Job, *,
+    repeats: int, bound_s: float,
+) -> list[trial.Trial]:  # fmt: skip
+    """Every contender once a round, each round beginning with another: what drifts meets all alike."""
+    agents = [each.process.pid for each in found.services if each.name.startswith("agent/") and each.process]
+    done: list[trial.Trial] = []
+    async with session.connect(paths, found) as live:
+        following = asyncio.ensure_future(live.observer.follow_pods(live.api))
+        ground = trial.Ground(
+            api=live.api, observer=live.observer, clock=live.clock, agents=agents, bound_s=bound_s
+        )  # fmt: skip
+        try:
+            for repeat in range(1, repeats + 1):
+                begin = (repeat - 1) % len(wanted)
+                for contender in (*wanted[begin:], *wanted[:begin]):
+                    one = await trial.run(ground, contender, job, repeat)
+                    done.append(one)
+                    mean_s = one.pod_s["mean"]
+                    click.echo(
+                        f"run {repeat} of {repeats}, {one.contender}: job {one.job_s:.1f} s, "
+                        f"Pods {math.nan if mean_s is None else mean_s:.2f} s"
+                    )
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+    return done
+
+
+def _setting(plan: plans.Plan, job: jobs.Job, bound_s: float, notes: Sequence[str]) -> dict[str, Any]:
+    on = machine.read_machine()
+    return {
+        "nodes": plan.nodes, "cores": plan.cores, "scale": plan.scale, "pods": job.pods,
+        "pod_alone_s": job.mean_work_s, "bound_s": round(bound_s, 3), "estimator": plan.estimator or "default",
+        "ceiling_cpu": plan.ceiling_cpu, "notes": list(notes),
+        "machine": {"cpus": on.cpus, "processor": on.processor, "kernel": on.kernel},
+    }  # fmt: skip
+
+
+async def _end(launched: client.Launched) -> None:
+    await launched.stop()
+    await client.down(launched.paths, keep_logs=False)
+
+
+def _make_folder(out: pathlib.Path) -> None:
+    """Before anything starts: a folder that cannot be written must not cost a whole run."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise errors.EnvironmentUnfit(
+            f"the report cannot be written to {out} ({error.strerror}): give another folder with --out"
+        ) from error

@@ -1,0 +1,95 @@
+"""What the trials say together: medians for each contender, and how CARICO stands to the targets."""
+
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from carico_local.compare import contender as contenders
+from carico_local.compare import trial as trials
+
+VERSION = 1
+# Targets on Pods that really run: mean Pod time at most a quarter of what kube-scheduler gives at 100m ...
+OF_KUBE_100M = 0.25
+# ... and below its at 500m, at a job time no longer than this over the best of its settings.
+OF_BEST_JOB = 1.05
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A target with what was reached. `bound`: value must be at most this; None: not measured."""
+
+    what: str
+    value: float | None
+    bound: float | None
+
+    @property
+    def verdict(self) -> str:
+        """met, missed or unknown."""
+        if self.value is None or self.bound is None:
+            return "unknown"
+        return "met" if self.value <= self.bound else "missed"
+
+
+def report(
+    found: Sequence[trials.Trial], wanted: Sequence[contenders.Contender], *, setting: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The comparison as JSON types; `setting` says on what it was measured."""
+    rows = {each.name: _row([one for one in found if one.contender == each.name]) for each in wanted}
+    kube = {each.name: rows[each.name] for each in wanted if each.is_kube}
+    targets = [
+        {**dataclasses.asdict(one), "verdict": one.verdict} for one in _targets(rows.get(contenders.CARICO), kube)
+    ]
+    return {
+        "version": VERSION,
+        "setting": dict(setting),
+        "contenders": rows,
+        "targets": targets,
+        "trials": [dataclasses.asdict(one) for one in found],
+    }
+
+
+def _row(found: Sequence[trials.Trial]) -> dict[str, Any]:
+    """Medians over the repeats, and how far these lay apart."""
+    means_s = [mean for one in found if (mean := one.pod_s["mean"]) is not None]
+    jobs_s = [one.job_s for one in found]
+    return {
+        "runs": len(found),
+        "job_s": _spread(jobs_s),
+        "pod_mean_s": _spread(means_s),
+        "pod_p95_s": _spread([p95 for one in found if (p95 := one.pod_s["p95"]) is not None]),
+        "max_running_per_node": max(one.max_running_per_node for one in found),
+        "failed": sum(one.failed for one in found),
+        "bound_twice": sum(one.bound_twice for one in found),
+    }
+
+
+def _spread(values: Sequence[float]) -> dict[str, float | None]:
+    if not values:
+        return {"median": None, "least": None, "most": None}
+    return {"median": round(statistics.median(values), 3), "least": min(values), "most": max(values)}
+
+
+def _targets(ours: Mapping[str, Any] | None, kube: Mapping[str, Mapping[str, Any]]) -> list[Target]:
+    if ours is None:
+        return []
+
+    def pod_s(name: str) -> float | None:
+        return kube[name]["pod_mean_s"]["median"] if name in kube else None
+
+    fine, half = pod_s("kube-100m"), pod_s("kube-500m")
+    best_s = min((row["job_s"]["median"] for row in kube.values()), default=None)
+    own_s = ours["pod_mean_s"]["median"]
+    return [
+        Target(what="mean Pod time against a quarter of kube-100m's", value=own_s, bound=_times(fine, OF_KUBE_100M)),
+        Target(what="mean Pod time against kube-500m's", value=own_s, bound=half),
+        Target(
+            what=f"job time against {OF_BEST_JOB:g} x the best kube setting's",
+            value=ours["job_s"]["median"],
+            bound=_times(best_s, OF_BEST_JOB),
+        ),
+    ]
+
+
+def _times(value: float | None, factor: float) -> float | None:
+    return None if value is None else round(value * factor, 3)

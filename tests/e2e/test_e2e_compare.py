@@ -1,0 +1,55 @@
+"""One job under CARICO and under the real kube-scheduler in turn, with agents and without."""
+
+import json
+import pathlib
+
+import pytest
+
+from tests.e2e import carico_command
+
+CONTENDERS = ("carico", "kube-500m", "kube-500m-bare")
+
+
+@pytest.mark.real_programs
+async def test_the_same_job_runs_under_each_scheduler(tmp_path: pathlib.Path) -> None:
+    shell = carico_command.Shell(tmp_path)
+    words = [
+        "compare",
+        "--name",
+        "e2e-cmp",
+        "--nodes",
+        "2",
+        "--repeats",
+        "1",
+        "--pods",
+        "8",
+        "--seconds",
+        ".5",
+        "--json",
+    ]
+    for name in CONTENDERS:
+        words += ["--contender", name]
+    code, out, err = await shell.run(*words, within_s=150.0)
+    assert code == 0, out + err
+    found = json.loads(out)
+    assert list(found["contenders"]) == list(CONTENDERS)
+    for name, row in found["contenders"].items():
+        assert (row["runs"], row["failed"], row["bound_twice"]) == (1, 0, 0), name
+        assert row["pod_mean_s"]["median"] >= 0.5, name
+    assert {one["verdict"] for one in found["targets"]} <= {"met", "missed", "unknown"}
+    page = (tmp_path / "var" / "e2e-cmp" / "compare.html").read_text()
+    assert "<svg" in page
+    assert "kube-500m-bare" in page
+    assert shell.left("e2e-cmp") == []
+
+
+async def test_what_cannot_be_compared_is_one_line(tmp_path: pathlib.Path) -> None:
+    shell = carico_command.Shell(tmp_path)
+    for words, said in (
+        (("--contender", "yarn"), "expected carico, kube-500m"),
+        (("--control-plane", "embedded"), "kube-scheduler runs on no other"),
+        (("--pods", "-3"), "--pods: got -3"),
+    ):
+        code, _, err = await shell.run("compare", *words)
+        assert (code, err.count("\n")) == (2, 1), err
+        assert said in err

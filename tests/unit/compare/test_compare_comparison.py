@@ -1,0 +1,92 @@
+"""What trials say together: who is compared with whom, medians, and targets that can be missed."""
+
+import math
+
+import pytest
+
+from carico_core.domain import errors
+from carico_local import job as jobs
+from carico_local.compare import comparison, contender, trial
+from carico_local.report import facts
+
+
+def made(name: str, repeat: int, job_s: float, mean_s: float | None, **more: int) -> trial.Trial:
+    pod_s = dict.fromkeys(("mean", "std", "min", "p50", "p95", "max"), mean_s)
+    rest = {"max_running_per_node": 4, "failed": 0, "bound_twice": 0, **more}
+    return trial.Trial(contender=name, repeat=repeat, job_s=job_s, pod_s=pod_s, **rest)
+
+
+def compared(*found: trial.Trial) -> dict[str, object]:
+    names = dict.fromkeys(one.contender for one in found)
+    report = comparison.report(found, [contender.parse(name, cores=4) for name in names], setting={})
+    return {one["what"]: one["verdict"] for one in report["targets"]} | {"rows": report["contenders"]}
+
+
+def test_contenders_say_what_their_pods_ask_for() -> None:
+    ours = contender.parse("carico", cores=4)
+    assert (ours.scheduler_name, ours.request_millicores, ours.agents, ours.is_kube) == ("carico", None, True, False)
+    half = contender.parse("kube-500m", cores=4)
+    assert (half.scheduler_name, half.request_millicores, half.is_kube) == ("default-scheduler", 500, True)
+    bare = contender.parse("kube-500m-bare", cores=4)
+    assert (bare.agents, bare.is_kube) == (False, False)
+    # Eight fill the node, and a ninth does not fit.
+    assert contender.parse("constant-8", cores=4).request_millicores == 500
+    assert 7 * contender.parse("constant-7", cores=4).request_millicores <= 4000  # type: ignore[operator]
+    assert not contender.parse("constant-8", cores=4).is_kube
+
+
+@pytest.mark.parametrize(
+    "name", ["kube", "kube-0m", "kube-500", "constant-", "constant-0", "carico-bare", "", "KUBE-500m"]
+)
+def test_a_name_that_nobody_knows_is_refused(name: str) -> None:
+    with pytest.raises(errors.SettingsError, match="expected carico, kube-500m"):
+        contender.parse(name, cores=4)
+
+
+def test_pods_of_a_contender_name_its_scheduler_and_request() -> None:
+    job = jobs.Job(
+        name="x", workload=jobs.Workload.PI, pods=1, scheduler_name="default-scheduler", request_millicores=250
+    )  # fmt: skip
+    spec = next(iter(jobs.manifests(job)))["spec"]
+    assert spec["schedulerName"] == "default-scheduler"
+    assert spec["containers"][0]["resources"] == {"requests": {"cpu": "250m"}}
+    plain = next(iter(jobs.manifests(jobs.Job(name="x", workload=jobs.Workload.PI, pods=1))))["spec"]
+    assert plain["schedulerName"] == "carico"
+    assert "resources" not in plain["containers"][0]
+
+
+def test_medians_stand_against_the_targets() -> None:
+    found = [made("carico", n, job_s, 6.0) for n, job_s in enumerate((99.0, 104.0, 300.0))]
+    found += [made("kube-100m", 0, 120.0, 30.0), made("kube-500m", 0, 100.0, 7.0), made("kube-500m-bare", 0, 10.0, 1.0)]
+    said = compared(*found)
+    assert said["mean Pod time against a quarter of kube-100m's"] == "met"
+    assert said["mean Pod time against kube-500m's"] == "met"
+    # 104 against 1.05 x 100: the run without agents is no setting of kube-scheduler's to beat.
+    assert said["job time against 1.05 x the best kube setting's"] == "met"
+    slower = compared(made("carico", 0, 106.0, 8.0), *found[3:])
+    assert slower["mean Pod time against a quarter of kube-100m's"] == "missed"
+    assert slower["mean Pod time against kube-500m's"] == "missed"
+    assert slower["job time against 1.05 x the best kube setting's"] == "missed"
+
+
+def test_what_was_not_run_is_unknown() -> None:
+    said = compared(made("carico", 0, 50.0, None), made("kube-200m", 0, 100.0, 7.0))
+    assert said["mean Pod time against kube-500m's"] == "unknown"
+    assert said["job time against 1.05 x the best kube setting's"] == "met"
+    assert "job time against 1.05 x the best kube setting's" not in compared(made("kube-200m", 0, 1.0, 1.0))
+
+
+def test_a_trial_is_measured_by_what_was_seen() -> None:
+    def pod(index: int, start_s: float, end_s: float, *nodes: str, phase: str = "Succeeded") -> facts.PodFacts:
+        return facts.PodFacts(
+            uid=str(index), name=str(index), workload="pi", created_s=0.0, phase=phase, nodes=list(nodes),
+            started_s=start_s, finished_s=end_s, terminal_s=end_s + 0.5,
+        )  # fmt: skip
+
+    pods = [pod(0, 1.0, 4.0, "a"), pod(1, 2.0, 7.0, "a"), pod(2, 2.0, 6.0, "b", "a", phase="Failed")]
+    found = trial.measure(pods, contender.parse("carico", cores=4), 1, submitted_s=0.5)
+    assert found.job_s == 7.0
+    assert found.pod_s["mean"] == 4.0
+    assert found.max_running_per_node == 3
+    assert (found.failed, found.bound_twice) == (1, 1)
+    assert not math.isnan(found.job_s)
