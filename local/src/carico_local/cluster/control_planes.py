@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import signal
-import ssl
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -33,10 +32,6 @@ class ControlPlane(Protocol):
 
     def node_options(self, node: str) -> Mapping[str, object]:
         """Settings of an emulated node beside those that every control plane needs."""
-        ...
-
-    async def get(self, path: str) -> readiness.Answer | None:
-        """The API's answer to the administrator."""
         ...
 
 
@@ -102,10 +97,6 @@ class Embedded:
         """The kubeconfig that all share."""
         return {"kubeconfig": str(self.paths.kubeconfig)}
 
-    async def get(self, path: str) -> readiness.Answer | None:
-        """The answer."""
-        return await readiness.get(self.port, path)
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Real:
@@ -151,14 +142,6 @@ class Real:
             "log_key": str(identities.directory / f"{node}-serving.key"),
             "log_authority": str(identities.authority.pair.certificate),
         }
-
-    async def get(self, path: str) -> readiness.Answer | None:
-        """The answer to the administrator."""
-        identities = self.plane.identities
-        tls = ssl.create_default_context(cafile=str(identities.authority.pair.certificate))
-        token = identities.token(identity.COMPONENTS[identity.ADMIN])
-        port = self.plane.network.ports[commands.API]
-        return await readiness.get(port, path, {"Authorization": f"Bearer {token}"}, tls=tls)
 
     def _service(
         self, name: str, argv: Sequence[str], environ: Mapping[str, str], *, after: str | None = None

@@ -4,19 +4,19 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 
-import orjson
-
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs, nats_bus, tasks
 from carico_core.wire import subjects
 from carico_local.cgroups import sweep
-from carico_local.cluster import backoff, events, ports, processes, readiness, state, topology
+from carico_local.cluster import backoff, events, ports, processes, readiness, ready_nodes, state, topology
 from carico_local.cluster import plan as plans
 from carico_local.cluster import service as parts
 
 START_TIMEOUT_S = 60.0
+# Nodes by the thousand are some thousand writes at the API, on a machine that does much besides.
+START_TIMEOUT_PER_NODE_S = 0.05
 # A node first lets its Pods end: their grace period in a local cluster is short.
 STOP_GRACE_S = 10.0
 LAST_LINES = 15
@@ -80,6 +80,7 @@ class Supervisor:
         return self._failure is None
 
     async def _up_and_watch(self) -> None:
+        timeout_s = START_TIMEOUT_S + START_TIMEOUT_PER_NODE_S * self._plan.nodes
         async with asyncio.TaskGroup() as group:
             wanted = topology.services(self._plan, self._where, self._paths, self._environ)
             up = {service.name: asyncio.Event() for service in wanted}
@@ -87,12 +88,12 @@ class Supervisor:
                 group.create_task(self._keep(service, up), name=service.name)
             group.create_task(self._bound_logs(), name="logs")
             try:
-                async with asyncio.timeout(START_TIMEOUT_S):
+                async with asyncio.timeout(timeout_s):
                     await asyncio.gather(*(event.wait() for event in up.values()))
                     await self._until_advertised()
             except TimeoutError:
                 missing = await self._missing(wanted)
-                raise StartFailed(f"not ready after {START_TIMEOUT_S:.0f} s: {missing}") from None
+                raise StartFailed(f"not ready after {timeout_s:.0f} s: {missing}") from None
             self._phase = state.Phase.READY
             self._write()
             self._say(events.Kind.UP)
@@ -166,28 +167,19 @@ class Supervisor:
         wanted = set(self._plan.node_names)
         settings = buses.BusSettings(url=self._where.nats_url)
         bus = await nats_bus.connect(settings, name="supervisor", clock=self._clock)
+        nodes = ready_nodes.ReadyNodes()
+        following = asyncio.ensure_future(nodes.follow(self._paths.kubeconfig, clock=self._clock))
         try:
             await bus.subscribe(subjects.CAPACITY_ALL, lambda subject, _: heard.add(subjects.node_of(subject)))
             heard |= {subjects.node_of(subject) for subject, _ in await bus.latest_capacities()}
-            while True:
-                if wanted <= heard and wanted <= await self._ready_nodes():
-                    return
-                # Thousands of nodes are megabytes an answer.
-                await asyncio.sleep(readiness.LAST_PAUSE_S + len(wanted) / 1000)
+            while not (wanted <= heard and wanted <= nodes.names):
+                if following.done():
+                    following.result()
+                await asyncio.sleep(readiness.LAST_PAUSE_S)
         finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
             await bus.close()
-
-    async def _ready_nodes(self) -> set[str]:
-        plane = topology.control_plane(self._plan, self._where, self._paths, self._environ)
-        answer = await plane.get("/api/v1/nodes")
-        if answer is None or answer.status != 200:
-            return set()
-        return {
-            item["metadata"]["name"]
-            for item in orjson.loads(answer.body)["items"]
-            for condition in item.get("status", {}).get("conditions", [])
-            if condition["type"] == "Ready" and condition["status"] == "True"
-        }
 
     async def _missing(self, wanted: list[parts.Service]) -> str:
         late = [service for service in wanted if service.name not in self._ready]

@@ -72,16 +72,9 @@ def probe(plan: plans.Plan, name: str, port: int) -> readiness.Probe:
     return readiness.Http(port=port)
 
 
-def control_plane(
-    plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Mapping[str, str]
-) -> control_planes.ControlPlane:
-    """The plan's control plane, at these addresses."""
-    return control_planes.of(plan, where.ports, paths, environ)
-
-
 def write_configuration(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Mapping[str, str]) -> None:
     """Writes kubeconfigs and the configuration of NATS. Raises `EnvironmentUnfit` without openssl."""
-    control_plane(plan, where, paths, environ).write_configuration()
+    control_planes.of(plan, where.ports, paths, environ).write_configuration()
     config = nats_server.configuration(store_dir=paths.data / "nats", port=where.ports[NATS])
     (paths.run / "nats.conf").write_text(config, encoding="utf-8")
 
