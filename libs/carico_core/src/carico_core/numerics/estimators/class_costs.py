@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from carico_core.numerics import arrays, kalman
-from carico_core.numerics.estimators import base, profile, resource
+from carico_core.numerics.estimators import base, containers, profile, resource
 
 # Pods of a class by part: filtered, or as they are.
 Shown = Mapping[str, arrays.Array]
@@ -45,6 +45,10 @@ class CostConstants:
 _MEASURED = 0.25
 # Spread left to a part of the profile that peers have measured as a whole, as a share of the cost.
 _KNOWN_PART = 0.1
+# Standard deviations by which a growth that goes on must differ from none. At 1, six Pods that grow for 20 s were
+# taken before the first of them was known to grow (memory overran by 56 node-seconds); at 0, noise passes for growth,
+# and the next Pods wait for the first ones to end.
+_LIKELY_SD = 0.3
 # Below this a peer's variance counts as none, and weights stay far from overflow.
 _EXACT_BELOW = 1e-200
 # Of the cluster's weight, a node's own share may be this much: beyond it rounding and a message's delay decide.
@@ -154,6 +158,10 @@ class ClassCosts:
         """Classes of which a whole Pod has been seen here."""
         return frozenset(self._reached)
 
+    def is_unknown(self, name: str) -> bool:
+        """Whether neither this node nor its peers know what a Pod of this class takes."""
+        return name not in self._peers and not self._is_told(name)
+
     def hold(self, names: list[str]) -> None:
         """Keep these classes and no others; new ones begin as their peers have it, or unknown."""
         if set(names) == set(self._names):
@@ -192,7 +200,8 @@ class ClassCosts:
             self._changed()
             return
         design = np.concatenate([shown.get(name, np.zeros(self.parts)) for name in self._names])
-        self._reached |= {name for name in self._names if counts.get(name, 0.0) >= self._constants.entry_pods}
+        whole = {name for name in self._names if counts.get(name, 0.0) >= self._constants.entry_pods}
+        self._reached |= whole.difference(containers.KINDS)
         present = np.repeat([counts.get(name, 0.0) > self._constants.few_pods for name in self._names], self.parts)
         for each in (self._main, self._own):
             # P_kk <- P_kk + (0.02 c_k)^2 a second, where the class shows
@@ -211,7 +220,7 @@ class ClassCosts:
             return self._facts.held_to_range(mean + risk_sd * math.sqrt(variance))
         reach, seen, spread = self._whole(name, life_s)
         # What was seen, with its risk; what lies beyond goes on as it did last, as far as that is sure.
-        beyond = float((reach * (1.0 - self._known(name))) @ self._cautious(name))
+        beyond = float((reach * (1.0 - self._known(name))) @ self._beyond(name))
         return max(seen + risk_sd * spread + beyond, self._facts.least_cost)
 
     def cost(self, name: str, life_s: float) -> base.Spread:
@@ -223,15 +232,17 @@ class ClassCosts:
         return self._facts.held_to_range(seen), spread
 
     def left_to_grow(self, name: str, now: arrays.Array, pods: float, life_s: float) -> float:
-        """What the running Pods of a class, with these parts behind them, will still take: at least, never negative."""
+        """What the running Pods of a class, with these parts behind them, will still take, cautiously; not negative."""
         if not self.grows or not self._is_told(name):
             return 0.0
         ahead = np.maximum(pods * self._reach(life_s) - now, 0.0)
         ahead[0] = 0.0
         known = self._known(name)
         rows = self._rows(name)
-        sure = float((ahead * known) @ self._main.mean[rows]) - math.sqrt(self._whole_variance(name, ahead))
-        return max(0.0, sure) + float((ahead * (1.0 - known)) @ self._cautious(name))
+        # What is told goes with its risk, as it does in c+: Pods that have just started hold little yet, and where
+        # the doubt counted for them the next one was let in beside them.
+        told = float((ahead * known) @ self._main.mean[rows]) + math.sqrt(self._whole_variance(name, ahead))
+        return max(0.0, told) + float((ahead * (1.0 - known)) @ self._beyond(name))
 
     def expected(self, pods: Shown) -> float:
         """sum of c_kj n_kj; a class that is not held counts as its peers have it, or as unknown."""
@@ -309,14 +320,14 @@ class ClassCosts:
         # The whole life lies behind it, whenever it held most.
         return reaches[-1], max(0.0, totals[most]), math.sqrt(self._whole_variance(name, reaches[most]))
 
-    def _cautious(self, name: str) -> arrays.Array:
-        """The parts of a class, growth less one sd; what lies beyond the last one told goes on by its slope."""
+    def _beyond(self, name: str) -> arrays.Array:
+        """The parts of a class, those beyond the last one told by its slope: growth goes on as far as it is likely."""
         rows = self._rows(name)
         parts = self._main.mean[rows].copy()
         if not self.grows:
             return parts
         spread = np.sqrt(np.maximum(self._main.covariance[rows, rows], 0.0))
-        parts[1:] = np.maximum(parts[1:] - spread[1:], 0.0)
+        parts[1:] = np.maximum(parts[1:] - _LIKELY_SD * spread[1:], 0.0)
         return profile.extrapolated(parts, [bool(known) for known in self._known(name)])
 
     def _whole_variance(self, name: str, reach: arrays.Array) -> float:
@@ -335,6 +346,8 @@ class ClassCosts:
 
     def _prior(self, name: str) -> list[base.Evidence]:
         """(mean, variance) of each part of a class that begins here."""
+        if name in containers.PRIOR:
+            return [containers.PRIOR[name]]
         if name not in self._peers:
             return self._unknown()
         mean, variance = self._whole_prior(name)

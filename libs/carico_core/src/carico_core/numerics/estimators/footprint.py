@@ -5,14 +5,25 @@ The steps are those of the design, section 7. `vector` is the same idea for a si
 
 import collections
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from carico_core.domain import messages
 from carico_core.numerics import arrays
-from carico_core.numerics.estimators import admission, base, class_costs, counts, lives, profile, resource, start_lag
+from carico_core.numerics.estimators import (
+    admission,
+    base,
+    burst,
+    class_costs,
+    containers,
+    counts,
+    lives,
+    profile,
+    resource,
+    start_lag,
+)
 
 # Classes held by a node: more than it can tell apart; the one that ran least recently gives way.
 CLASSES_HELD = 16
@@ -22,6 +33,8 @@ CLASSES_TOLD = 48
 # between two, 0.1 s on the bus and in the API, and the runtime's median of 0.55 s.
 UNKNOWN_LEAD_S = 1.1
 _LEAD_GAIN = 0.1
+# A node tries a Pod that nobody has measured where it has this share of its ceiling left.
+_TRIED_FROM = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +45,8 @@ class FootprintConstants:
     added to a cost. look_ahead: share of the learnt lead that is looked ahead, 0 none. growth: by which factor an
     unmeasured load may grow at once, 0: without bound. unknown_per_core: divided into the cores, the Pods a node may
     always run. start_lag_s, measure_start_lag: see `vector`. censored: a full node's readings say "at least" only.
+    burst, burst_s: see `burst`, 0: none. runtime_work: containers' creations and ends are told from the Pods' usage
+    (see `containers`). eager_s: how long after a class has come each few samples are learnt from at once.
     """
 
     by_class: bool = True
@@ -43,6 +58,10 @@ class FootprintConstants:
     start_lag_s: float = 0.2
     measure_start_lag: bool = True
     censored: bool = True
+    burst: float = 0.25
+    burst_s: float = 15.0
+    runtime_work: bool = True
+    eager_s: float = 6.0
     per_dimension: class_costs.CostConstants = field(default_factory=class_costs.CostConstants)
 
 
@@ -53,8 +72,9 @@ class Footprint:
     """One `ClassCosts` per dimension, a filtered count per class, and the lives of Pods."""
 
     __slots__ = (
-        "_classes", "_config", "_constants", "_costs", "_counts", "_followed", "_full", "_lag", "_lead_s", "_lives",
-        "_own_evidence", "_peak_pods", "_peers", "_profiles", "_ticked", "_ticked_once", "_typical",
+        "_ceiling", "_classes", "_config", "_constants", "_containers", "_costs", "_counts", "_followed", "_full",
+        "_lag", "_lead_s", "_lives", "_new_s", "_own_evidence", "_peak_pods", "_peers", "_profiles", "_ticked",
+        "_ticked_once", "_typical",
     )  # fmt: skip
 
     def __init__(self, config: base.EstimatorConfig, constants: FootprintConstants = DEFAULT) -> None:
@@ -67,6 +87,13 @@ class Footprint:
         self._full = counts.FullShare(len(config.dims), full_from=base.CENSORED_FROM)
         self._lag = start_lag.StartLag(constants.start_lag_s) if constants.measure_start_lag else None
         self._lives = lives.Lives()
+        is_cpu = config.dims[0] == "cpu"
+        self._ceiling = burst.BurstCeiling(
+            float(config.ceiling[0]), share=constants.burst if is_cpu else 0.0, memory_s=constants.burst_s
+        )
+        seen = containers.KINDS if constants.runtime_work and is_cpu else ()
+        self._containers = {kind: containers.Pulses() for kind in seen}
+        self._costs[0].hold(list(self._containers))
         # Classes held, the one that ran least recently first.
         self._classes: collections.OrderedDict[str, counts.FilteredCount] = collections.OrderedDict()
         self._counts: collections.Counter[str] = collections.Counter()
@@ -76,6 +103,8 @@ class Footprint:
         self._followed = False
         self._ticked = False
         self._ticked_once = False
+        # How long ago a class came that had not run here, to the time from which that is of no account.
+        self._new_s = constants.eager_s
         self._peak_pods = 0.0
         self._lead_s = UNKNOWN_LEAD_S
         # The cluster's classes besides those held, and how many Pods of each class run in it.
@@ -88,16 +117,30 @@ class Footprint:
         self._followed = True
         self._take(running if self._constants.by_class else dict.fromkeys(running, base.ALL_PODS))
 
+    @property
+    def eager(self) -> bool:
+        """Whether a class has run here for so short a time that a few samples tell much."""
+        return self._new_s < self._constants.eager_s
+
+    def creating(self) -> None:
+        """The runtime begins to create a container."""
+        if self._containers:
+            self._containers[containers.CREATED].begin()
+
     def _take(self, named: Mapping[str, str]) -> None:
-        self._lives.follow(named)
+        ended = self._lives.follow(named)
+        if self._containers:
+            for _ in range(ended):
+                self._containers[containers.ENDED].begin()
         self._counts = self._lives.counts()
         for name in self._counts:
             if name not in self._classes:
                 self._classes[name] = self._new_count()
+                self._new_s = 0.0
             self._classes.move_to_end(name)
         self._drop_least_recent()
-        for each in self._costs:
-            each.hold(sorted(self._classes))
+        for index, each in enumerate(self._costs):
+            each.hold([*sorted(self._classes), *(self._containers if index == 0 else ())])
 
     def lead(self, lead_s: float) -> None:
         """A Pod has started this long after the stamp of the advertisement it was placed by."""
@@ -131,11 +174,15 @@ class Footprint:
         self._full.tick(samples, steps)
         for name, count in self._classes.items():
             count.tick(steps, float(self._counts[name]), elapsed_s)
+        for pulses in self._containers.values():
+            pulses.tick(steps[0], elapsed_s)
         self._age(steps)
         if self._lag is not None:
             self._lag.tick(steps[0], float(self._counts.total()), elapsed_s)
-        cpu = samples[0] if math.isfinite(samples[0]) else 1.0
-        self._lives.tick(min(max(cpu, 0.0), 1.0), elapsed_s)
+        cpu = min(max(samples[0], 0.0), 1.0) if math.isfinite(samples[0]) else 1.0
+        self._lives.tick(cpu, elapsed_s)
+        self._ceiling.tick(cpu, elapsed_s)
+        self._new_s = min(self._new_s + elapsed_s, self._constants.eager_s)
         self._ticked = self._ticked_once = True
 
     def update(self, observation: base.Observation) -> base.CapacityEstimate:
@@ -161,7 +208,7 @@ class Footprint:
             self._headroom(index, usage, counted, full=end)
             for index, (usage, end) in enumerate(zip(usages, full, strict=True))
         ]
-        plus = self._cost_plus()
+        plus = self._cost_plus(headroom)
         typical = self._typical_cost(plus)
         limit = self._limit(observation.peak_pods_per_core)
         pods = float(sum(counted.values()))
@@ -242,12 +289,19 @@ class Footprint:
             for name, parts in shown.items():
                 parts[0] = self._classes[name].values[index]
             return shown
-        return {name: np.array([count.values[index]]) for name, count in self._classes.items()}
+        found = {name: np.array([count.values[index]]) for name, count in self._classes.items()}
+        if index == 0:
+            found |= {kind: np.array([pulses.shown]) for kind, pulses in self._containers.items()}
+        return found
 
     def _now(self, index: int, counted: Mapping[str, int]) -> dict[str, arrays.Array]:
         """Pods of each class as they are, by part."""
         if not self._costs[index].grows:
-            return {name: np.array([float(count)]) for name, count in counted.items()}
+            found = {name: np.array([float(count)]) for name, count in counted.items()}
+            if index == 0:
+                # What of a burst of the runtime still shows is over soon; what is usual comes again.
+                found |= {kind: np.array([pulses.usual]) for kind, pulses in self._containers.items()}
+            return found
         found = {}
         for name, count in counted.items():
             found[name] = self._reached(name)
@@ -266,7 +320,8 @@ class Footprint:
             # taken: the model knows better where it says more.
             now = max(now, each.floor + each.expected(pods))
         now = max(now, min(level, each.floor))
-        headroom = float(self._config.ceiling[index]) * each.scale - now
+        ceiling = float(self._config.ceiling[index]) if index else self._ceiling.value
+        headroom = ceiling * each.scale - now
         if index == 0:
             headroom += self._borrow(usage)
         for name, count in counted.items():
@@ -281,15 +336,19 @@ class Footprint:
         ending = {name: np.array([self._lives.ending_within(name, span)]) for name in self._counts}
         return self._costs[0].expected(ending)
 
-    def _cost_plus(self) -> dict[str, list[float]]:
+    def _cost_plus(self, headroom: Sequence[float]) -> dict[str, list[float]]:
         """c+ per class and dimension: of the classes held, of those that peers measured, and of a new one."""
-        names = [*self._classes, *(name for name in self._peers if name not in self._classes)]
-        plus = {name: [self._plus(each, name) for each in self._costs] for name in names}
-        plus[messages.NEW_CLASS] = [self._plus(each, messages.NEW_CLASS) for each in self._costs]
-        return plus
+        names = [*self._classes, *(name for name in self._peers if name not in self._classes), messages.NEW_CLASS]
+        return {name: [self._plus(index, name, room) for index, room in enumerate(headroom)] for name in names}
 
-    def _plus(self, each: class_costs.ClassCosts, name: str) -> float:
-        return each.plus(name, self._lives.longest_s(name), self._constants.risk_sd)
+    def _plus(self, index: int, name: str, room: float) -> float:
+        each = self._costs[index]
+        plus = each.plus(name, self._lives.longest_s(name), self._constants.risk_sd)
+        # The guess for what nobody has measured is a share of the node by its cores: below 1.7 cores it is more than
+        # all of it. Where that node is never empty, no Pod of the class would run anywhere and be measured (ADR 30).
+        if each.is_unknown(name) and room >= _TRIED_FROM * float(self._config.ceiling[index]) * each.scale:
+            return min(plus, room)
+        return plus
 
     def _typical_cost(self, plus: Mapping[str, list[float]]) -> list[float]:
         """c+ weighted by the running Pods of each class in the cluster; of a new class where none runs."""
