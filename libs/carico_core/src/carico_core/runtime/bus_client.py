@@ -9,7 +9,7 @@ import pathlib
 import re
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from carico_core.runtime import optional_imports
 
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 with optional_imports.hidden("aiohttp"):
     from nats.aio.client import Client as NatsClient
+    from nats.aio.transport import TcpTransport
     from nats.errors import Error as NatsError
 
 PLAIN = "the server does not offer TLS, which the settings ask for"
+CLOSED = "the server closed the connection before it let us in: authorization is away, or refuses us"
 
 
 class Client(NatsClient):
@@ -41,6 +43,34 @@ class Client(NatsClient):
             raise NatsError(PLAIN)
         return bytes(super()._connect_command())
 
+    async def _connect_to_server(self, s: Any) -> None:
+        if self._transport is None and s.uri.scheme in ("nats", "tls"):
+            patient: Any = _Patient  # nats-py's transports have no types
+            self._transport = patient()
+        await super()._connect_to_server(s)
+
+    async def _process_connect_init(self) -> None:
+        try:
+            await super()._process_connect_init()
+            # A server that closed the connection in place of an answer, as one does whose callout is away: nats-py
+            # takes it for a yes.
+            if not self.is_connected:
+                raise NatsError(CLOSED)
+        except BaseException:
+            self._drop()
+            raise
+
+    def _drop(self) -> None:
+        """Ends what a connection that came to nothing has left: nats-py replaces it, and closes neither."""
+        # Of an older connection these would count the pings of the next one.
+        for task in (self._reading_task, self._ping_interval_task, self._flusher_task):
+            if task is not None:
+                task.cancel()
+        for name in ("_io_writer", "_bare_io_writer"):
+            writer = getattr(self._transport, name, None)
+            if writer is not None:
+                writer.transport.abort()
+
     def _setup_nkeys_seed_connect(self) -> None:
         # nats-py imports the nkeys package here.
         seed = pathlib.Path(str(self._nkeys_seed))
@@ -51,6 +81,24 @@ class Client(NatsClient):
         file = pathlib.Path(str(self._user_credentials))
         self._user_jwt_cb = lambda: _section(file, "NATS USER JWT").encode()
         self._signature_cb = lambda nonce: _signature(_section(file, "USER NKEY SEED"), nonce)
+
+
+class _Patient(TcpTransport):
+    """A TCP transport whose lines, of which only connecting reads any, are without PINGs.
+
+    A server that asks a callout pings after 2 s, before it has answered; nats-py takes that for the answer.
+    """
+
+    async def readline(self) -> bytes:
+        """The next line that is no PING; each of those is answered."""
+        untyped: Any = super()
+        while (line := bytes(await untyped.readline())).startswith(b"PING"):
+            untyped.write(b"PONG\r\n")
+        return line
+
+    def __bool__(self) -> bool:
+        # nats-py replaces a transport that says it is none, as this one would before its first connection.
+        return True
 
 
 def _section(file: pathlib.Path, name: str) -> str:
