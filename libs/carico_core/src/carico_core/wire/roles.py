@@ -97,8 +97,10 @@ def permissions(role: Role, node: str | None = None) -> Permissions:
 def allows(patterns: tuple[str, ...], subject: str) -> bool:
     """Whether one of `patterns` covers `subject`, which may hold wildcards itself, as NATS judges it.
 
+    A wildcard in `subject` is a token like any other, so that `*` covers `>`; as NATS has it.
+
     >>> allows(("carico.v1.capacity.n1", "$SRV.>"), "carico.v1.capacity.n2"), allows(("a.*",), "a.>")
-    (False, False)
+    (False, True)
     """
     return any(_covers(pattern.split("."), subject.split(".")) for pattern in patterns)
 
@@ -199,8 +201,6 @@ def _covers(pattern: list[str], subject: list[str]) -> bool:
     for index, token in enumerate(pattern):
         if token == ">":
             return len(subject) > index
-        if index >= len(subject) or subject[index] == ">":
-            return False
-        if token != "*" and token != subject[index]:
+        if index >= len(subject) or token not in ("*", subject[index]):
             return False
     return len(pattern) == len(subject)

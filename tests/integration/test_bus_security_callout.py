@@ -1,0 +1,342 @@
+"""The auth callout at a real NATS server with TLS: two replicas as processes, tokens of a small API."""
+
+import asyncio
+import contextlib
+import itertools
+import pathlib
+import time
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import aiohttp
+import pytest
+from nats.aio import transport
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from carico_core.domain import errors
+from carico_core.runtime import bus as buses
+from carico_core.runtime import bus_client, bus_connection, bus_tls, bus_token, nats_bus
+from carico_core.wire import roles, subjects
+from tests.integration import security_site
+from tests.tools import bus_rights
+
+AGENT, READER = security_site.ACCOUNTS[roles.Role.AGENT], security_site.ACCOUNTS[roles.Role.READER]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[security_site.Site]:
+    with security_site.running(tmp_path_factory.mktemp("site")) as found:
+        yield found
+
+
+class Raw:
+    """A client below the bus, which hears what NATS refuses."""
+
+    def __init__(self, client: Client, refused: list[str]) -> None:
+        self.client = client
+        self._refused = refused
+
+    async def settled(self) -> list[str]:
+        """What was refused of all that was sent so far."""
+        await asyncio.sleep(0)
+        await self.client.flush()
+        return self._refused
+
+
+@contextlib.asynccontextmanager
+async def raw(settings: buses.BusSettings, **more: Any) -> AsyncIterator[Raw]:
+    """A raw client with these settings. Raises nats-py's error where it is not let in; it does not try again."""
+    refused: list[str] = []
+
+    async def on_error(error: Exception) -> None:
+        refused.append(str(error))
+
+    client = bus_client.Client(bus_tls.context_maker(settings))
+    token = bus_token.read(pathlib.Path(settings.token_file))
+    options = {
+        "servers": settings.url, "token": token, "error_cb": on_error, "allow_reconnect": False,
+        "max_reconnect_attempts": 1, **more,
+    }  # fmt: skip
+    try:
+        await client.connect(**options)
+        yield Raw(client, refused)
+    finally:
+        await client.close()
+
+
+def refusals(site: security_site.Site, reason: str) -> float:
+    return sum(each.metric(f'carico_auth_refusals_total{{reason="{reason}"}}') for each in site.callouts)
+
+
+@pytest.mark.parametrize("role", roles.MEMBERS)
+async def test_nats_allows_each_role_what_the_table_says_and_nothing_else(
+    site: security_site.Site, role: roles.Role
+) -> None:
+    settings = site.role_settings(role, bus_rights.NODE if role is roles.Role.AGENT else None)
+    async with raw(settings) as peer:
+        for subject in bus_rights.PUBLISH:
+            # To nobody's inbox: what the server answers is not of interest here.
+            await peer.client.publish(subject, b"{}")
+        for subject in bus_rights.SUBSCRIBE:
+            await peer.client.subscribe(subject)
+        said = "\n".join(await peer.settled()).lower()
+    for words, table in (("publish", bus_rights.PUBLISH), ("subscription", bus_rights.SUBSCRIBE)):
+        refused = {each for each in table if f'permissions violation for {words} to "{each.lower()}"' in said}
+        assert refused == {each for each, who in table.items() if role not in who}
+
+
+async def test_an_agent_of_one_node_is_refused_on_the_subjects_of_another(site: security_site.Site) -> None:
+    heard: list[str] = []
+    async with (
+        site.joined(roles.Role.AGGREGATOR),
+        site.joined(roles.Role.SCHEDULER) as scheduler,
+        site.joined(roles.Role.AGENT, "node-a") as agent,
+    ):
+        await scheduler.subscribe(subjects.CAPACITY_ALL, lambda subject, _: heard.append(subject))
+        await agent.publish(subjects.capacity("node-b"), b"a lie")
+        with pytest.raises(errors.BusUnavailable):
+            await agent.enqueue(subjects.subspace("node-b"), b"a lie", msg_id="1")
+        await agent.publish(subjects.capacity("node-a"), b"own")
+        await agent.enqueue(subjects.subspace("node-a"), b"own", msg_id="2")
+        assert await agent.get_model() is None
+        await security_site.until(lambda: heard)
+        assert heard == [subjects.capacity("node-a")]
+        assert [subject for subject, _ in await scheduler.latest_capacities()] == heard
+        with pytest.raises(errors.BusUnavailable):
+            await agent.latest_capacities()
+
+
+async def test_a_reader_looks_and_asks_and_cannot_publish(site: security_site.Site) -> None:
+    async def state(_: bytes) -> bytes:
+        return b"state"
+
+    spec = buses.ServiceSpec(
+        name="carico-agent", version="1.0.0", description="x", endpoints={"state.get": state}, node="node-a"
+    )
+    heard: list[bytes] = []
+    async with (
+        site.joined(roles.Role.AGENT, "node-a") as agent,
+        site.joined(roles.Role.READER) as reader,
+        site.joined(roles.Role.SCHEDULER) as scheduler,
+    ):
+        await agent.serve(spec)
+        await reader.subscribe(subjects.CAPACITY_ALL, lambda _, payload: heard.append(payload))
+        await agent.publish(subjects.capacity("node-a"), b"seen")
+        assert (await reader.request(subjects.query("agent", "state.get", "node-a"), b"", timeout_s=5.0)) == b"state"
+        await reader.publish(subjects.capacity("node-a"), b"forged")
+        await reader.publish(subjects.MODEL, b"forged")
+        await scheduler.publish(subjects.decision("default", "p"), b"decided")
+        await security_site.until(lambda: heard)
+        assert heard == [b"seen"]
+        assert await reader.latest_capacities() == [(subjects.capacity("node-a"), b"seen")]
+        assert (await reader.recent_decisions(None, None, 5))[-1][1] == b"decided"
+
+
+@pytest.mark.filterwarnings("ignore:parameter .timeout. of type:DeprecationWarning")  # of nats-py, by aiohttp
+async def test_web_pages_come_as_readers_only(site: security_site.Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Our services hide aiohttp from nats-py, which needs it for WebSockets alone.
+    monkeypatch.setattr(transport, "aiohttp", aiohttp)
+    url = f"wss://localhost:{site.websocket_port}"
+    settings = site.settings(site.api.token(READER))
+    async with raw(settings, servers=url) as page:
+        assert page.client.is_connected
+    before = refusals(site, "connection")
+    with pytest.raises(NatsError):
+        async with raw(site.settings(site.api.token(AGENT, node="n1")), servers=url):
+            raise AssertionError("an agent came by WebSocket")
+    assert refusals(site, "connection") == before + 1
+
+
+def bad_token(site: security_site.Site, kind: str) -> tuple[str, str]:
+    """A token that is not good, and the reason it will be counted under."""
+    api = site.api
+    match kind:
+        case "expired":
+            return api.token(AGENT, node="n1", life_s=-1.0), "token_refused"
+        case "for another audience":
+            return api.token(AGENT, node="n1", audience="vault"), "token_refused"
+        case "signed by somebody else":
+            return api.token(AGENT, node="n1", secret=b"x" * 32), "token_refused"
+        case "of a Pod that is gone":
+            token = api.token(AGENT, node="gone")
+            api.delete_pods_of("gone")
+            return token, "token_refused"
+        case "of an agent without a node":
+            return api.token(AGENT), "no_node"
+        case "of a stranger":
+            return api.token("other/carico-agent", node="n1"), "no_role"
+        case "changed":
+            head, claims, signature = api.token(AGENT, node="n1").split(".")
+            return f"{head}.{claims[:-4]}AAAA.{signature}", "token_refused"
+    return "", "no_token"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["expired", "for another audience", "signed by somebody else", "of a Pod that is gone",
+     "of an agent without a node", "of a stranger", "changed", "none"],
+)  # fmt: skip
+async def test_a_token_that_is_not_good_is_refused_without_a_reason(site: security_site.Site, kind: str) -> None:
+    token, reason = bad_token(site, kind)
+    before = refusals(site, reason)
+    with pytest.raises(NatsError) as caught:
+        async with raw(site.settings(token)):
+            raise AssertionError("let in")
+    assert str(caught.value) == "nats: 'Authorization Violation'"
+    assert refusals(site, reason) == before + 1
+    assert not token or all(token not in each.log.read_text() for each in site.callouts)
+
+
+async def test_who_shows_nothing_at_all_is_refused(site: security_site.Site) -> None:
+    client = bus_client.Client(bus_tls.context_maker(site.settings()))
+    with pytest.raises(NatsError, match="Authorization Violation"):
+        await client.connect(site.url, allow_reconnect=False)
+    await client.close()
+
+
+async def test_the_owner_gets_in_by_nkey_when_nothing_else_works(site: security_site.Site) -> None:
+    site.api.away = True
+    try:
+        settings = site.settings(nkey=str(site.root / "owner.nk"))
+        async with security_site.connected(settings, role=roles.Role.OWNER) as owner:
+            assert owner.connected
+    finally:
+        site.api.away = False
+
+
+async def test_while_the_api_is_away_clients_are_refused_and_get_in_when_it_is_back(site: security_site.Site) -> None:
+    async with site.joined(roles.Role.AGENT, "stays") as there:
+        settings = site.role_settings(roles.Role.AGENT, "late")
+        site.api.away = True
+        joining = asyncio.ensure_future(
+            nats_bus.connect(settings, name="late", clock=security_site.CLOCK, owns_streams=False)
+        )
+        try:
+            await asyncio.to_thread(wait_for, lambda: any("api_away" in (page(each)) for each in site.callouts))
+            assert not joining.done()
+            assert there.connected
+        finally:
+            site.api.away = False
+        bus = await asyncio.wait_for(joining, security_site.WAIT_S)
+        await bus.close()
+        await asyncio.to_thread(wait_for, lambda: all(each.is_ready() or "api" in page(each) for each in site.callouts))
+
+
+def page(callout: security_site.Callout) -> str:
+    """What the replica says of its readiness, also where it is not ready."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{callout.port}/readyz", timeout=2.0) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
+    except OSError:
+        return ""
+
+
+def wait_for(condition: Any) -> None:
+    deadline_s = time.monotonic() + security_site.WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+async def test_a_rotated_token_reconnects_without_a_gap(site: security_site.Site, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "token"
+    settings = site.settings(site.api.token(AGENT, node="node-r", life_s=4.0), file=file)
+    arrivals: list[float] = []
+    back: list[float] = []
+    async with (
+        site.joined(roles.Role.SCHEDULER) as scheduler,
+        security_site.connected(settings, role=roles.Role.AGENT, node="node-r") as agent,
+    ):
+        await scheduler.subscribe(subjects.capacity("node-r"), lambda *_: arrivals.append(time.monotonic()))
+        agent.on_reconnect(lambda: back.append(time.monotonic()))
+        started_s = time.monotonic()
+        while time.monotonic() - started_s < 9.0:
+            if len(back) < 2:
+                # As the kubelet does: the file holds the next token well before the last one ends.
+                file.write_text(site.api.token(AGENT, node="node-r", life_s=4.0))
+            with contextlib.suppress(errors.BusUnavailable):
+                await agent.publish(subjects.capacity("node-r"), b"x")
+            await asyncio.sleep(0.02)
+            if len(back) >= 2 and time.monotonic() - started_s > 6.5:
+                break
+        assert len(back) >= 2
+        assert agent.connected
+    gaps = [later - earlier for earlier, later in itertools.pairwise(arrivals)]
+    # An advertisement is fresh for 2.5 s.
+    assert max(gaps) < 2.5
+    assert arrivals[-1] - arrivals[0] > 5.0
+
+
+async def test_who_is_connected_stays_so_while_a_new_token_cannot_be_reviewed(
+    site: security_site.Site, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bus_token, "EARLIEST", 0.2)
+    monkeypatch.setattr(bus_token, "LATEST", 0.25)
+    settings = site.settings(site.api.token(AGENT, node="node-s", life_s=12.0), file=tmp_path / "token")
+    async with security_site.connected(settings, role=roles.Role.AGENT, node="node-s") as agent:
+        back: list[bool] = []
+        agent.on_reconnect(lambda: back.append(True))
+        before = refusals(site, "api_away")
+        site.api.away = True
+        try:
+            # It has tried, was refused, and still has the connection it had.
+            await asyncio.to_thread(wait_for, lambda: refusals(site, "api_away") > before)
+            assert agent.connected
+            assert not back
+            await agent.publish(subjects.capacity("node-s"), b"x")
+        finally:
+            site.api.away = False
+        await security_site.until(lambda: back)
+        assert agent.connected
+
+
+async def test_a_token_that_ends_without_another_ends_the_connection_for_good(site: security_site.Site) -> None:
+    async with raw(site.settings(site.api.token(AGENT, node="n1", life_s=1.5))) as peer:
+        await security_site.until(lambda: peer.client.is_closed)
+
+
+async def test_a_server_that_is_restarted_is_joined_again_by_all_while_a_replica_is_killed(
+    site: security_site.Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bus_connection, "RECONNECT_MOST_S", 1.0)
+    async with contextlib.AsyncExitStack() as stack:
+        agents = [await stack.enter_async_context(site.joined(roles.Role.AGENT, f"n{number}")) for number in range(50)]
+        site.nats.kill()
+        await security_site.until(lambda: not any(agent.connected for agent in agents))
+        site.nats.start()
+        # While they come, one of the two that judge them goes.
+        await security_site.until(lambda: any(agent.connected for agent in agents))
+        site.callouts[0].kill()
+        try:
+            await security_site.until(lambda: all(agent.connected for agent in agents), within_s=40.0)
+        finally:
+            site.callouts[0].start()
+
+
+async def test_without_any_callout_the_connected_go_on_and_new_ones_wait(site: security_site.Site) -> None:
+    heard: list[bytes] = []
+    async with site.joined(roles.Role.SCHEDULER) as scheduler, site.joined(roles.Role.AGENT, "n1") as agent:
+        await scheduler.subscribe(subjects.capacity("n1"), lambda _, payload: heard.append(payload))
+        for callout in site.callouts:
+            assert callout.stop() == 0
+        joining = asyncio.ensure_future(
+            nats_bus.connect(
+                site.role_settings(roles.Role.AGENT, "n2"), name="new", clock=security_site.CLOCK, owns_streams=False
+            )
+        )
+        try:
+            await agent.publish(subjects.capacity("n1"), b"on")
+            await security_site.until(lambda: heard)
+            await asyncio.sleep(0.5)
+            assert not joining.done()
+        finally:
+            for callout in site.callouts:
+                await asyncio.to_thread(callout.start)
+        bus = await asyncio.wait_for(joining, 4 * security_site.WAIT_S)
+        assert bus.connected
+        await bus.close()
