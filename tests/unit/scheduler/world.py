@@ -100,7 +100,7 @@ class World:
 
     def start_engine(self, one: engine.Engine) -> list[asyncio.Task[None]]:
         """Runs the parts of an engine."""
-        works = [*one.mirrors.works().values(), one.decide_forever(), one.report_forever()]
+        works = [one.decide_forever(), one.report_forever(), *one.mirrors.works().values()]
         tasks = [asyncio.create_task(work) for work in works]
         self._tasks += tasks
         return tasks

@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import enum
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from carico_core.domain import cluster, errors
@@ -86,6 +86,8 @@ class Binder:
         self._on_result = on_result
         self._may_bind = may_bind
         self._tasks: set[asyncio.Task[None]] = set()
+        # Those of them that wait for what must come before the bind; they may wait for minutes, and take no room.
+        self._preparing: set[asyncio.Task[None]] = set()
         # Pods whose outcome the API has not told for want of an answer.
         self._doubtful: set[str] = set()
         self._fault: BaseException | None = None
@@ -98,7 +100,7 @@ class Binder:
     @property
     def room(self) -> int:
         """How many binds may be begun now: none while the API leaves an earlier one in doubt."""
-        return 0 if self._doubtful else self._most - len(self._tasks)
+        return 0 if self._doubtful else self._most - len(self._tasks) + len(self._preparing)
 
     @property
     def in_flight(self) -> int:
@@ -110,14 +112,20 @@ class Binder:
         """Binds whose outcome is not known because the API does not answer."""
         return len(self._doubtful)
 
-    def start(self, pod: cluster.Pod, node: str) -> None:
-        """Begins to bind `pod` to `node`."""
-        task = asyncio.create_task(self._bind(pod, node), name=f"bind {pod.key}")
+    def start(self, pod: cluster.Pod, node: str, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Begins to bind `pod` to `node`, once `prepare` has returned; where that raises, it is not bound."""
+        task = asyncio.create_task(self._bind(pod, node, prepare), name=f"bind {pod.key}")
         self._tasks.add(task)
+        if prepare is not None:
+            self._preparing.add(task)
         task.add_done_callback(self._end)
 
     async def drain(self, timeout_s: float) -> int:
         """How many binds were still in doubt after `timeout_s`, and were left to the next start's watch."""
+        for task in list(self._preparing):
+            # Nothing is in doubt about them: no bind was sent.
+            self._tasks.discard(task)
+            task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
         left = list(self._tasks)
@@ -129,21 +137,28 @@ class Binder:
     def _end(self, task: asyncio.Task[None]) -> None:
         """Nobody awaits the tasks: what one raises would be lost with its Pod."""
         self._tasks.discard(task)
+        self._preparing.discard(task)
         if not task.cancelled() and self._fault is None:
             self._fault = task.exception()
 
-    async def _bind(self, pod: cluster.Pod, node: str) -> None:
+    async def _bind(self, pod: cluster.Pod, node: str, prepare: Callable[[], Awaitable[None]] | None) -> None:
         began_s = self._clock.monotonic_s()
+        current = asyncio.current_task()
         try:
+            if prepare is not None:
+                await prepare()
+                began_s = self._clock.monotonic_s()
+                if current is not None:
+                    self._preparing.discard(current)
             result = await self._attempt(pod, node)
         except Exception as error:  # the boundary of one Pod: whatever happened, it is not lost
             result = _result(pod, node, Fate.UNBOUND, detail=f"{type(error).__name__}: {error}")
         finally:
             self._doubtful.discard(pod.uid)
         # Makes room before the outcome is told, so that whoever is told finds it.
-        current = asyncio.current_task()
         if current is not None:
             self._tasks.discard(current)
+            self._preparing.discard(current)
         self._on_result(dataclasses.replace(result, took_s=self._clock.monotonic_s() - began_s))
 
     async def _attempt(self, pod: cluster.Pod, node: str) -> Result:

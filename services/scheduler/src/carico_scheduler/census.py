@@ -102,6 +102,8 @@ class Census:
         self._by_node: dict[str, dict[str, cluster.Pod]] = {}
         self._answers: lately.Lately[Question, npt.NDArray[np.int64]] = lately.Lately()
         self._namespaces: dict[str, Labels] = {}
+        # Why the labels of namespaces are not known; None: they are.
+        self.lacking: str | None = None
 
     @property
     def is_asked(self) -> bool:
@@ -151,10 +153,22 @@ class Census:
         """The labels of a namespace; none where it is not known."""
         return self._namespaces.get(namespace, _NO_LABELS)
 
-    def put_namespaces(self, labels: Mapping[str, Labels]) -> None:
-        """Takes in the labels of all namespaces; counts that may rest on them start over."""
+    @property
+    def namespaces(self) -> Mapping[str, Labels]:
+        """The labels of all namespaces."""
+        return self._namespaces
+
+    def put_namespaces(self, labels: Mapping[str, Labels]) -> bool:
+        """True where the labels of some namespace changed; counts that may rest on them start over."""
+        if labels == self._namespaces:
+            return False
         self._namespaces = dict(labels)
         self._answers = lately.Lately()
+        return True
+
+    def is_unsure_of(self, terms: Iterable[constraints.PodTerm]) -> bool:
+        """True where one of the terms selects namespaces by labels that are not known."""
+        return self.lacking is not None and any(term.namespace_selector for term in terms)
 
     def recount(self, node: str, slot: int) -> None:
         """Works a slot out anew: its node came, or went."""

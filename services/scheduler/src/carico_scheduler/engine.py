@@ -8,15 +8,27 @@ import asyncio
 import contextlib
 import dataclasses
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from carico_core.domain import decision
+from carico_core.domain import cluster, decision
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube_actions, logs
 from carico_scheduler import binder as binders
+from carico_scheduler import (
+    claims,
+    decisions,
+    events,
+    explain,
+    instruments,
+    intake,
+    mirrors,
+    reporter,
+    snapshot,
+    state,
+    volumes,
+)
 from carico_scheduler import cycle as cycles
-from carico_scheduler import decisions, events, explain, instruments, intake, mirrors, reporter, snapshot, state
 from carico_scheduler import policy as policies
 from carico_scheduler import queue as queues
 
@@ -72,6 +84,8 @@ class Engine:
         self._reporter = reporter.Reporter(
             cycle=self._cycle, log=parts.log, events=parts.events, event_after_s=parts.event_after_s
         )
+        self._claims = claims.Claims(parts.kube, self.state.fleet.storage, may_write=parts.leads)
+        self.state.on_volumes = self._claims.notify
         self._facts: dict[str, decisions.Facts] = {}
         self._wake = asyncio.Event()
         self.mirrors = mirrors.Mirrors(
@@ -168,10 +182,21 @@ class Engine:
         waiting = placement.waiting
         waiting.attempts += 1
         self._facts[waiting.pod.uid] = facts
-        self.state.assume(waiting, placement.row.node.name, now_s)
-        self.binder.start(waiting.pod, placement.row.node.name)
+        node = placement.row.node.name
+        self.state.assume(waiting, node, now_s)
+        self.binder.start(waiting.pod, node, self._preparation(waiting.pod, placement.row))
         if placement.row.is_advertised:
             self._metrics.age_s.observe(max(now_s - placement.row.sampled_s, 0.0))
+
+    def _preparation(self, pod: cluster.Pod, row: snapshot.NodeRow) -> Callable[[], Awaitable[None]] | None:
+        """What has to happen before the Pod is bound; None: nothing."""
+        if pod.constraints is None or self._claims.is_ready(pod):
+            return None
+        known = self.state.fleet
+        plan = volumes.plan(known.snapshot(0.0), pod.constraints.claims, row.slot)
+        if plan is not None:
+            known.storage.promise(plan, row.node.name)
+        return lambda: self._claims.bind(pod, row.node.name, plan)
 
     def _on_result(self, result: binders.Result) -> None:
         """Takes in how a bind came out; an outcome that cannot be taken in is counted, and its Pod is not lost."""

@@ -1,20 +1,19 @@
 """Keeps the state in step with the API: one list and watch per collection, and what each of them lacks."""
 
+import asyncio
 import contextlib
-import dataclasses
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol
 
+from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube as kubes
 from carico_core.runtime import logs
-from carico_core.wire import kubernetes
-from carico_scheduler import instruments, state
+from carico_scheduler import collections, instruments, state
 
-PODS = "/api/v1/pods"
-NODES = "/api/v1/nodes"
-
-Object = Mapping[str, Any]
+# An API that does not serve a collection is asked again this seldom: it may learn to.
+ASK_AGAIN_S = 60.0
+_NOT_LISTED = "not listed yet"
 
 
 class Kube(Protocol):
@@ -22,18 +21,6 @@ class Kube(Protocol):
 
     def mirror(self, path: str, *, params: Mapping[str, str] | None = None) -> AsyncGenerator[kubes.MirrorEvent, None]:
         """List and watch for ever."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Collection:
-    """One collection of the API, and where its objects go. `kind` names it in logs and metrics."""
-
-    path: str
-    kind: str
-    parse: Callable[[Object], Any]
-    put_all: Callable[[Iterable[Any]], None]
-    put: Callable[[Any], None]
-    remove: Callable[[Object], None]
 
 
 class Mirrors:
@@ -49,54 +36,45 @@ class Mirrors:
         wake: Callable[[], None],
     ) -> None:
         self._kube = kube
-        self._state = into
-        self._clock = clock
         self._metrics = metrics
         self._wake = wake
         self._line = logs.get("scheduler")
         self._odd_line = logs.RateLimited(self._line, clock=clock)
-        # What each mirror lacks; empty: decisions may be made.
-        self.away: dict[str, str] = {PODS: "Pods not listed yet", NODES: "Nodes not listed yet"}
+        self._collections = collections.all_of(into, clock)
+        # What each mirror lacks without which nothing can be decided; empty: decisions may be made.
+        self.away: dict[str, str] = {}
+        for each in self._collections:
+            self._note_lack(each, _NOT_LISTED)
 
     def works(self) -> dict[str, Coroutine[Any, Any, None]]:
         """One work without end per collection, by the collection's name."""
-        return {each.path.rpartition("/")[2]: self._follow(each) for each in (self._pods(), self._nodes())}
+        return {each.path.rpartition("/")[2]: self._follow(each) for each in self._collections}
 
-    async def _follow(self, collection: _Collection) -> None:
+    async def _follow(self, collection: collections.Collection) -> None:
         """Never; keeps the state in step with one collection."""
-        async with contextlib.aclosing(self._kube.mirror(collection.path)) as mirror:
-            async for event in mirror:
-                match event:
-                    case kubes.Listed():
-                        collection.put_all(self._parsed(collection, event.objects))
-                    case kubes.Changed(type="DELETED"):
-                        collection.remove(event.object["metadata"])
-                    case kubes.Changed():
-                        for parsed in self._parsed(collection, [event.object]):
-                            collection.put(parsed)
-                self._note(collection.path, event)
+        while True:
+            async with contextlib.aclosing(self._kube.mirror(collection.path)) as mirror:
+                async for event in mirror:
+                    self._take(collection, event)
+                    if collection.lacks is not None and _is_not_served(event):
+                        break
+            await asyncio.sleep(ASK_AGAIN_S)
 
-    def _pods(self) -> _Collection:
-        return _Collection(
-            path=PODS,
-            kind="pod",
-            parse=kubernetes.parse_pod,
-            put_all=lambda pods: self._state.put_pods(pods, self._clock.monotonic_s()),
-            put=lambda pod: self._state.put_pod(pod, self._clock.monotonic_s()),
-            remove=lambda metadata: self._state.remove_pod(str(metadata.get("uid", ""))),
-        )
+    def _take(self, collection: collections.Collection, event: kubes.MirrorEvent) -> None:
+        match event:
+            case kubes.Listed():
+                collection.put_all(self._parsed(collection, event.objects))
+                self._note_listed(collection, len(event.objects))
+            case kubes.Changed(type="DELETED"):
+                collection.remove(event.object["metadata"])
+            case kubes.Changed():
+                for parsed in self._parsed(collection, [event.object]):
+                    collection.put(parsed)
+            case kubes.Away():
+                self._note_away(collection, event.error)
+        self._wake()
 
-    def _nodes(self) -> _Collection:
-        return _Collection(
-            path=NODES,
-            kind="node",
-            parse=kubernetes.parse_node,
-            put_all=self._state.put_nodes,
-            put=self._state.put_node,
-            remove=lambda metadata: self._state.remove_node(str(metadata.get("name", ""))),
-        )
-
-    def _parsed(self, collection: _Collection, objects: Iterable[Object]) -> Iterable[Any]:
+    def _parsed(self, collection: collections.Collection, objects: Iterable[collections.Object]) -> Iterable[Any]:
         """The objects as records, without those that cannot be read: one odd object must not stop the scheduler."""
         for obj in objects:
             try:
@@ -108,13 +86,29 @@ class Mirrors:
             else:
                 yield parsed
 
-    def _note(self, path: str, event: kubes.MirrorEvent) -> None:
-        """Notes whether the mirror of `path` can be relied on."""
-        match event:
-            case kubes.Listed():
-                if self.away.pop(path, None) is not None:
-                    self._line.info("listed", path=path, objects=len(event.objects))
-            case kubes.Away():
-                self.away[path] = f"the API does not answer: {event.error}"
-                self._line.warning("API away", path=path, error=str(event.error))
-        self._wake()
+    def _note_listed(self, collection: collections.Collection, count: int) -> None:
+        if collection.lacks is not None:
+            collection.lacks(None)
+        elif self.away.pop(collection.path, None) is not None:
+            self._line.info("listed", path=collection.path, objects=count)
+
+    def _note_away(self, collection: collections.Collection, error: errors.CaricoError) -> None:
+        """Notes that a mirror cannot be relied on, or that there is nothing to mirror."""
+        if collection.lacks is not None and isinstance(error, errors.NotFound):
+            self._line.info("not served by this API", path=collection.path)
+            collection.put_all([])
+            collection.lacks(None)
+            return
+        self._line.warning("API away", path=collection.path, error=str(error))
+        if collection.lacks is None or isinstance(error, errors.Forbidden):
+            self._note_lack(collection, f"the API does not answer: {error}")
+
+    def _note_lack(self, collection: collections.Collection, why: str) -> None:
+        if collection.lacks is not None:
+            collection.lacks(why)
+        else:
+            self.away[collection.path] = f"{collection.kind}s: {why}"
+
+
+def _is_not_served(event: kubes.MirrorEvent) -> bool:
+    return isinstance(event, kubes.Away) and isinstance(event.error, errors.NotFound)

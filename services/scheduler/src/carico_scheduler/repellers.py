@@ -6,7 +6,7 @@ that differ in labels nobody asks about are decided on together.
 
 import collections
 
-from carico_core.domain import cluster, constraints
+from carico_core.domain import cluster, constraints, selectors
 from carico_scheduler import census
 
 
@@ -37,4 +37,10 @@ class Repellers:
         if not self._terms:
             return ()
         labels = self._census.namespace_labels(pod.namespace)
-        return tuple(term for term in self._terms if term.matches(pod.namespace, labels, pod.labels))
+        return tuple(term for term in self._terms if self._means(term, pod, labels))
+
+    def _means(self, term: constraints.PodTerm, pod: cluster.Pod, labels: census.Labels) -> bool:
+        if self._census.is_unsure_of((term,)):
+            # Better too far apart than too near.
+            return selectors.matches(term.selector, pod.labels)
+        return term.matches(pod.namespace, labels, pod.labels)

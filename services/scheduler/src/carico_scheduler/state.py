@@ -6,7 +6,7 @@ newest advertisements, which is what happens at a start.
 
 import dataclasses
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from carico_core.domain import cluster, messages
 from carico_scheduler import demand as demands
@@ -36,6 +36,8 @@ class State:
         self._repellers = repellers.Repellers(self.fleet.census)
         self.queue = queues.Queue(rng, self._demand_of)
         self.heard: dict[str, Heard] = {}
+        # Called when something about claims or volumes has changed.
+        self.on_volumes: Callable[[], None] = lambda: None
         # Every Pod of the API that has not ended, as last shown.
         self._pods: dict[str, cluster.Pod] = {}
         self._binding: dict[str, queues.Waiting] = {}
@@ -168,13 +170,29 @@ class State:
 
     def put_namespaces(self, labels: Mapping[str, Mapping[str, str]], now_s: float) -> None:
         """Takes in the labels of all namespaces, which some terms select Pods by."""
-        self.fleet.census.put_namespaces(labels)
-        self._renew_demands(now_s)
-        self.queue.unpark_if(lambda demand: demand.looks_at_peers)
+        if self.fleet.census.put_namespaces(labels):
+            self._renew_demands(now_s)
+            self.queue.unpark_if(lambda demand: demand.looks_at_peers)
+
+    def put_namespace(self, name: str, labels: Mapping[str, str], now_s: float) -> None:
+        """Takes in the labels of one namespace."""
+        self.put_namespaces({**self.fleet.census.namespaces, name: labels}, now_s)
+
+    def remove_namespace(self, name: str, now_s: float) -> None:
+        """Forgets a namespace."""
+        self.put_namespaces({key: value for key, value in self.fleet.census.namespaces.items() if key != name}, now_s)
+
+    def note_namespaces(self, lacking: str | None, now_s: float) -> None:
+        """Notes why the labels of namespaces are not known; None: they are."""
+        if self.fleet.census.lacking != lacking:
+            self.fleet.census.lacking = lacking
+            self._renew_demands(now_s)
+            self.queue.unpark_if(lambda demand: demand.looks_at_peers)
 
     def volumes_changed(self) -> None:
         """Something about claims, volumes or their classes has changed: Pods that wait for it are looked at again."""
         self.queue.unpark_if(lambda demand: demand.constraints is not None and bool(demand.constraints.claims))
+        self.on_volumes()
 
     def _demand_of(self, pod: cluster.Pod) -> demands.Demand:
         return demands.demand_of(pod, self._repellers.of(pod))

@@ -32,6 +32,7 @@ class _Near:
         per_slot = view.census.per_slot(self._question, len(view.present))
         self._domains = [view.facts.domains(term.topology_key) for term in limits.affinity]
         self._peers = [domains.sums(per_slot) for domains in self._domains]
+        self._is_unsure = view.census.is_unsure_of(limits.affinity)
         self._may_be_first = limits.is_own_peer and all(
             _means_namespace(term, limits.namespace, view.census) for term in limits.affinity
         )
@@ -39,6 +40,8 @@ class _Near:
     def mask(self) -> snapshot.Bools:
         """All labels on the node, and a peer in each domain unless this Pod is the first."""
         mask = self._has_labels()
+        if self._is_unsure:
+            return np.zeros_like(mask)
         if self._may_be_first and not any(peers.any() for peers in self._peers):
             return mask
         for domains, peers in zip(self._domains, self._peers, strict=True):
@@ -52,6 +55,8 @@ class _Near:
 
     def refuse(self, slot: int) -> str | None:
         """Names the first term that is not met."""
+        if self._is_unsure:
+            return f"namespaces not known: {self._census.lacking}"
         if self.mask()[slot]:
             return None
         for term, domains, peers in zip(self._terms, self._domains, self._peers, strict=True):

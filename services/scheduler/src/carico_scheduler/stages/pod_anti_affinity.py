@@ -44,10 +44,11 @@ class _Apart:
             *((term, census.Repelling(term=term), False) for term in repelled_by),
         ]
         self._rules = [self._rule(*each) for each in asked]
+        self._is_unsure = view.census.is_unsure_of(own)
 
     def mask(self) -> snapshot.Bools:
         """Domains without such a Pod, and nodes without the label."""
-        mask: snapshot.Bools = np.ones(len(self._view.present), dtype=np.bool_)
+        mask: snapshot.Bools = np.full(len(self._view.present), not self._is_unsure)
         for rule in self._rules:
             # The last entry is that of nodes without the label: no Pod counts there.
             mask &= rule.pods[rule.domains.of] <= 0
@@ -62,6 +63,8 @@ class _Apart:
 
     def refuse(self, slot: int) -> str | None:
         """Says whose rule it is, and by which label."""
+        if self._is_unsure:
+            return f"namespaces not known: {self._view.census.lacking}"
         for rule in self._rules:
             if rule.pods[rule.domains.of[slot]] > 0:
                 key = rule.term.topology_key

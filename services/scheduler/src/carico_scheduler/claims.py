@@ -1,0 +1,88 @@
+"""Has a Pod's unbound claims bound for the node that was chosen, before the Pod is.
+
+As kube-scheduler does: a volume that is there is kept for the claim, a volume that is to be made is asked for by the
+annotation selected-node, and the controllers do the rest. The Pod's reservation stands meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from carico_core.domain import cluster, constraints, errors
+from carico_core.domain import storage as objects
+from carico_core.runtime import kube_actions
+from carico_core.wire import kubernetes_storage
+from carico_scheduler import storage
+
+# kube-scheduler's bindTimeoutSeconds: https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1/
+TIMEOUT_S = 600.0
+
+
+class NotBound(errors.CaricoError):
+    """A Pod's claims that could not be bound for the node chosen: the Pod is decided on again."""
+
+
+class Claims:
+    """Binds claims through the API; `known` is the mirror, and `notify` is called when it has changed."""
+
+    def __init__(self, api: kube_actions.Api, known: storage.Storage, *, may_write: Callable[[], bool]) -> None:
+        self._api = api
+        self._known = known
+        self._may_write = may_write
+        self._changed = asyncio.Event()
+
+    def notify(self) -> None:
+        """Something about claims or volumes has changed."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def is_ready(self, pod: cluster.Pod) -> bool:
+        """True where nothing has to be done for the Pod's claims."""
+        return pod.constraints is None or self._known.are_bound(pod.constraints.claims)
+
+    async def bind(self, pod: cluster.Pod, node: str, plan: storage.Plan | None) -> None:
+        """Nothing, once every claim of the Pod is bound by this plan. Raises `NotBound`."""
+        if plan is None:
+            raise NotBound(f"the claims can no longer be bound on {node}")
+        uses = pod.constraints.claims if pod.constraints is not None else ()
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await self._ask(plan, node)
+                await self._until_bound(uses, plan, node)
+        except TimeoutError as error:
+            raise NotBound(f"claims not bound within {TIMEOUT_S:g} s") from error
+        except (errors.ApiError, errors.ApiUnavailable) as error:
+            raise NotBound(str(error)) from error
+        finally:
+            self._known.release(plan)
+
+    async def _ask(self, plan: storage.Plan, node: str) -> None:
+        for volume, claim in plan.keep:
+            if volume.claim is None or volume.claim.uid != claim.uid:
+                await self._patch(
+                    f"/api/v1/persistentvolumes/{volume.name}", kubernetes_storage.prebind_body(volume, claim)
+                )
+        for claim in plan.make:
+            if claim.selected_node != node:
+                path = f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"
+                body = kubernetes_storage.selected_node_body(node=node, resource_version=claim.resource_version)
+                await self._patch(path, body)
+
+    async def _patch(self, path: str, body: dict[str, object]) -> None:
+        if not self._may_write():
+            raise NotBound("not asked for: another scheduler may lead by now")
+        await self._api.request("PATCH", path, body=body, content_type=kube_actions.MERGE_PATCH)
+
+    async def _until_bound(self, uses: tuple[constraints.ClaimUse, ...], plan: storage.Plan, node: str) -> None:
+        asked = {claim.uid for claim in plan.make if claim.selected_node == node}
+        while not self._known.are_bound(uses):
+            for claim in plan.make:
+                if self._is_asked(claim, node):
+                    asked.add(claim.uid)
+                elif claim.uid in asked:
+                    # So a provisioner says that it cannot make the volume there.
+                    raise NotBound(f"PersistentVolumeClaim {claim.name} is no longer to be made on {node}")
+            await self._changed.wait()
+
+    def _is_asked(self, claim: objects.Claim, node: str) -> bool:
+        now = self._known.claims.find(claim.name, claim.namespace)
+        return now is not None and now.uid == claim.uid and now.selected_node == node
