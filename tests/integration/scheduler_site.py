@@ -46,6 +46,8 @@ class Site:
         self.largest: collections.Counter[str] = collections.Counter()
         self.decisions: list[decision.Decision] = []
         self.changed = asyncio.Event()
+        # How far the clock of a node is ahead.
+        self.clock_off_ns: collections.Counter[str] = collections.Counter()
         self.client: kube.KubeClient
         self.bus: nats_bus.NatsBus
 
@@ -62,10 +64,11 @@ class Site:
         self._api.kill()
         self._api.wait()
 
-    def start_scheduler(self) -> None:
-        """Starts a scheduler."""
-        flags = ["--bus-url", self.nats.url, "--kubeconfig", str(self.kubeconfig), "--http-port", "-1"]
-        command = [sys.executable, "-m", "carico_scheduler", *flags, "--no-leader-election"]
+    def start_scheduler(self, *flags: str, bus_url: str | None = None, kubeconfig: pathlib.Path | None = None) -> None:
+        """Starts a scheduler, which may come to bus and API by another way than the test."""
+        options = ["--bus-url", bus_url or self.nats.url, "--kubeconfig", str(kubeconfig or self.kubeconfig)]
+        command = [sys.executable, "-m", "carico_scheduler", *options, "--http-port", "-1"]
+        command += ["--no-leader-election", *flags]
         with (self.root / "scheduler.log").open("ab") as log:
             self._scheduler = subprocess.Popen(command, stdout=log, stderr=log)
 
@@ -188,7 +191,7 @@ class Site:
         running = {uid for uid in self._ends if self.pods[uid]["spec"]["nodeName"] == node and uid not in self._ended}
         ended = {uid for uid, (where, at_s) in self._ended.items() if where == node and at_s > now_s - 60.0}
         self._seq += 1
-        now_ns = CLOCK.wall_ns()
+        now_ns = CLOCK.wall_ns() + self.clock_off_ns[node]
         room = max(self.room - len(running), 0.0)
         made = messages.Advertisement(
             node=node, boot=self._boot, seq=self._seq, ts_ns=now_ns, sampled_at_ns=now_ns, capacity=room,
@@ -235,8 +238,8 @@ def write_kubeconfig(path: pathlib.Path, server: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def running(root: pathlib.Path, *, room: float = 5.0) -> AsyncIterator[Site]:
-    """A site with everything at work but the scheduler."""
+async def running(root: pathlib.Path, *, room: float = 5.0, lease_s: float = 10.0) -> AsyncIterator[Site]:
+    """A site with everything at work but the scheduler. `lease_s` is that of the bus, which all on it share."""
     site = Site(root, room=room)
     write_kubeconfig(site.kubeconfig, f"http://127.0.0.1:{site.api_port}")
     try:
@@ -245,7 +248,9 @@ async def running(root: pathlib.Path, *, room: float = 5.0) -> AsyncIterator[Sit
         site.client = await kube.connect(
             kube.KubeSettings(kubeconfig=str(site.kubeconfig)), clock=CLOCK, user_agent="test"
         )
-        site.bus = await nats_bus.connect(buses.BusSettings(url=site.nats.url), name="test", clock=CLOCK)
+        site.bus = await nats_bus.connect(
+            buses.BusSettings(url=site.nats.url, lease_s=lease_s), name="test", clock=CLOCK
+        )
         await site.create_nodes()
         await site.bus.subscribe(subjects.DECISION_ALL, site.on_decision)
         tasks = [asyncio.create_task(site.follow_pods()), asyncio.create_task(site.live())]

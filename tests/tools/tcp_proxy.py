@@ -1,0 +1,52 @@
+"""A TCP connection that can be cut without a word, as a network policy or a pulled cable cuts it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+
+class Proxy:
+    """Passes bytes on to a port of this machine while `is_open`; else it swallows them, and keeps connections up."""
+
+    def __init__(self, target_port: int) -> None:
+        self._target_port = target_port
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.is_open = True
+        self.port = 0
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator["Proxy"]:
+        """The proxy at `port`."""
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await server.wait_closed()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        own = asyncio.current_task()
+        assert own is not None
+        self._tasks.add(own)
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
+            try:
+                await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
+            finally:
+                far_writer.close()
+        except (ConnectionError, asyncio.CancelledError):
+            return
+        finally:
+            writer.close()
+            self._tasks.discard(own)
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            if self.is_open:
+                writer.write(data)
+                await writer.drain()
+        writer.close()
