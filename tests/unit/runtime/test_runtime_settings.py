@@ -3,6 +3,8 @@
 import dataclasses
 import enum
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -161,3 +163,14 @@ def test_a_type_that_settings_cannot_have_is_a_programming_error() -> None:
 
     with pytest.raises(TypeError, match="settings cannot be of type"):
         settings.describe(Wrong, prefix="X")
+
+
+def test_help_that_nobody_reads_to_its_end_ends_quietly() -> None:
+    program = "from carico_core.runtime import bus, settings; settings.load(bus.BusSettings, prefix='bus', program='x')"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        _, err = process.communicate()
+    assert (process.returncode, err) == (0, b"")

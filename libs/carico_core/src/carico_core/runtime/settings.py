@@ -114,7 +114,7 @@ def load(
     variables = dict(os.environ if environ is None else environ)
     arguments = list(sys.argv[1:] if argv is None else argv)
     if "--help" in arguments or "-h" in arguments:
-        print(help_text(cls, prefix=prefix, program=program))
+        _show(help_text(cls, prefix=prefix, program=program))
         raise SystemExit(0)
     texts = _from_environment(known, variables) | _from_flags(known, arguments)
     values = {found.path: _parsed(found, *texts[found.path]) for found in known if found.path in texts}
@@ -124,6 +124,14 @@ def load(
                 f"{found.flag} is required ({found.help}): give {found.flag} VALUE or set {found.variable}"
             )
     return typing.cast(T, _build(cls, values, ()))
+
+
+def _show(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # `... --help | head`: nobody reads on, and Python would complain at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def help_text(cls: type[Any], *, prefix: str, program: str) -> str:
