@@ -70,6 +70,8 @@ class Client(NatsClient):
             writer = getattr(self._transport, name, None)
             if writer is not None:
                 writer.transport.abort()
+        # nats-py would wait for ever for the closing of a connection whose TLS handshake failed (nats.py issue 718).
+        self._transport = None
 
     def _setup_nkeys_seed_connect(self) -> None:
         # nats-py imports the nkeys package here.
