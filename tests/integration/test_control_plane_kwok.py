@@ -1,0 +1,108 @@
+"""The real control plane by itself: kwok's nodes, its own controllers, and what a killed owner leaves of it."""
+
+import asyncio
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube, kube_watch
+from carico_local import job as jobs
+from carico_local.cluster import processes, ready_nodes
+from carico_local.control_plane import standalone
+from carico_local.fleet import nodes
+from tests.tools import kubernetes
+
+NODES = 20
+PATIENCE_S = 60.0
+# Starts a control plane, says its processes, and waits to be killed.
+OWNER = """
+import json, pathlib, sys, time
+from carico_core.runtime import clock as clocks, settings
+from carico_local.binaries import tools
+from carico_local.control_plane import standalone
+environ = settings.environment()
+found = tools.obtain(standalone.DEFAULT, environ=environ, clock=clocks.SystemClock(), tell=lambda told: None)
+plane = standalone.Standalone(pathlib.Path(sys.argv[1]), environ=environ, clock=clocks.SystemClock(), found=found)
+plane.start()
+print(json.dumps([plane.pid(part) for part in standalone.DEFAULT]), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+async def api(real_control_plane: standalone.Standalone) -> AsyncIterator[kube.KubeClient]:
+    """A client of the shared control plane."""
+    settings = kube.KubeSettings(kubeconfig=str(real_control_plane.kubeconfig))
+    client = await kube.connect(settings, clock=clocks.SystemClock(), user_agent="test")
+    yield client
+    await client.close()
+
+
+async def listed(api: kube.KubeClient, path: str, **params: str) -> list[dict[str, Any]]:
+    """The objects of a collection."""
+    return (await kube_watch.list_all(api, path, params=params)).objects
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Returns once the condition, which is asked of the API, holds."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not await condition():
+            await asyncio.sleep(0.1)
+
+
+async def test_kwok_nodes_become_ready_run_a_job_and_go(api: kube.KubeClient) -> None:
+    ours = {"labelSelector": f"{nodes.FLEET_LABEL}=kwok"}
+    assert await nodes.create(api, NODES, cores=4, pods=110) == NODES
+
+    async def all_ready() -> bool:
+        found = await listed(api, nodes.NODES_PATH, **ours)
+        # The taint that every new Node is given goes when its kubelet has spoken.
+        return sum(ready_nodes.is_ready(node) and not node["spec"].get("taints") for node in found) == NODES
+
+    await until(all_ready)
+    job = jobs.Job(name="kwok-pi", workload=jobs.Workload.PI, pods=3, seconds=0.5, scheduler_name="nobody")
+    await jobs.submit(api, job, batch=True)
+    pods = f"/api/v1/namespaces/{job.namespace}/pods"
+    selector = {"labelSelector": f"{jobs.JOB_LABEL}={job.name}"}
+
+    async def all_created() -> bool:
+        return len(await listed(api, pods, **selector)) == job.pods
+
+    await until(all_created)
+    for number, pod in enumerate(await listed(api, pods, **selector)):
+        name = pod["metadata"]["name"]
+        target = {"apiVersion": "v1", "kind": "Node", "name": f"node-{number + 1}"}
+        await api.request("POST", f"{pods}/{name}/binding", body={"metadata": {"name": name}, "target": target})
+
+    async def complete() -> bool:
+        status = (await api.request("GET", f"/apis/batch/v1/namespaces/default/jobs/{job.name}"))["status"]
+        return bool(status.get("succeeded") == job.pods)
+
+    await until(complete)
+    await api.request("DELETE", nodes.NODES_PATH, params=ours)
+    assert await listed(api, nodes.NODES_PATH, **ours) == []
+
+
+@pytest.mark.real_programs
+def test_an_owner_that_is_killed_takes_its_control_plane_along(tmp_path: pathlib.Path) -> None:
+    kubernetes.control_plane_programs()
+    command = [sys.executable, "-c", OWNER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        pids = json.loads(owner.stdout.readline())
+        children = [processes.identify(pid) for pid in pids]
+        assert len(children) == 3
+        assert None not in children
+        owner.send_signal(signal.SIGKILL)
+    deadline_s = time.monotonic() + 10.0
+    while any(child is not None and processes.is_alive(child) for child in children):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
