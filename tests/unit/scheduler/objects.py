@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import math
 import random
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -98,10 +99,17 @@ class FastLoop(asyncio.SelectorEventLoop):
     def _run_once(self) -> None:
         timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]  # asyncio's own heap
         if not self._ready and timers:  # type: ignore[attr-defined]  # asyncio's own queue
-            self._now_s = max(self._now_s, timers[0].when())
+            # The first may be cancelled: to jump to that one alone would leave a real wait for the next.
+            due_s = timers[0].when() if not timers[0].cancelled() else _first_due_s(timers)
+            self._now_s = max(self._now_s, due_s)
         # Real time never stands still either: a timer due "now" but for rounding would be set for ever.
         self._now_s += 1e-6
         super()._run_once()  # type: ignore[misc]  # asyncio's own step
+
+
+def _first_due_s(timers: list[asyncio.TimerHandle]) -> float:
+    """When the first timer that still runs is due; -inf where none does."""
+    return min((each.when() for each in timers if not each.cancelled()), default=-math.inf)
 
 
 class LoopClock:

@@ -80,6 +80,8 @@ class Scheduler:
         )  # fmt: skip
         self.engine = engine.Engine(parts)
         self.extender = self._make_extender(parts) if settings.extender.enabled else None
+        if self.extender is not None:
+            self.engine.held = self.extender.extender.held
         self.answers = queries.Answers(
             state=self.engine.state, log=self._log, clock=clock, lease_s=settings.bus.lease_s
         )

@@ -43,6 +43,11 @@ class Draft:
 
     def reserve(self, slot: int, pod: cluster.Pod, demand: demands.Demand) -> snapshot.NodeRow:
         """The node with one more Pod."""
+        self.placed.append((pod, slot))
+        return self.hold(slot, demand)
+
+    def hold(self, slot: int, demand: demands.Demand) -> snapshot.NodeRow:
+        """The node with the room of one more Pod taken, which may yet go elsewhere."""
         row = self.row(slot).with_pod(
             demand.pod_class,
             cores=demand.request_cores,
@@ -50,7 +55,6 @@ class Draft:
             others=demand.request_others,
         )
         self.changed[slot] = row
-        self.placed.append((pod, slot))
         return row
 
 

@@ -6,6 +6,7 @@ cycle each placement is reserved in the draft, so that the next decision sees it
 """
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -65,13 +66,17 @@ class Cycle:
         self._without = registry.without_capacity()
         self._masks = masks.FactMasks()
 
-    def run(self, view: snapshot.Snapshot, source: Source, *, most: int) -> Outcome:
-        """Decides on Pods of `source` until `most` are placed or none is left to take."""
+    def run(
+        self, view: snapshot.Snapshot, source: Source, *, most: int, held: Iterable[tuple[int, demands.Demand]] = ()
+    ) -> Outcome:
+        """Decides on Pods of `source` until `most` are placed or none is left to take; `held` is promised to others."""
         outcome = Outcome()
         stages = self._stages(view)
         boards: dict[demands.Demand, Board] = {}
         shared: dict[decision.Reason, snapshot.Bools | None] = {}
         draft = boarding.Draft(view)
+        for slot, demand in held:
+            draft.hold(slot, demand)
         while len(outcome.placed) < most and (waiting := source.take(view.now_s)) is not None:
             board = boards.get(waiting.demand)
             if board is None:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import dataclasses
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Protocol
 
 from carico_core.domain import cluster, decision
@@ -29,6 +29,7 @@ from carico_scheduler import (
     volumes,
 )
 from carico_scheduler import cycle as cycles
+from carico_scheduler import demand as demands
 from carico_scheduler import policy as policies
 from carico_scheduler import queue as queues
 
@@ -92,6 +93,8 @@ class Engine:
             parts.kube, into=self.state, clock=parts.clock, metrics=parts.metrics, wake=self._wake.set
         )
         self.beat_s = parts.clock.monotonic_s()
+        # (node, demand) of room that is promised to Pods of others, which may yet take it elsewhere.
+        self.held: Callable[[], Iterable[tuple[str, demands.Demand]]] = tuple
 
     @property
     def away(self) -> dict[str, str]:
@@ -144,7 +147,7 @@ class Engine:
         if room <= 0 or not len(self.state.queue):
             return 0
         view = self.state.fleet.snapshot(now_s)
-        outcome = self._cycle.run(view, self.state.queue, most=room)
+        outcome = self._cycle.run(view, self.state.queue, most=room, held=self._held_slots())
         if not outcome.placed and not outcome.unplaced:
             return 0
         took_s = self._clock.monotonic_s() - now_s
@@ -171,6 +174,12 @@ class Engine:
         self._metrics.binding.set(self.binder.in_flight)
         self._metrics.reserved.set(self.state.ledger.reserved_count)
         self._metrics.count_nodes(self.state.fleet.snapshot(now_s))
+
+    def _held_slots(self) -> Iterator[tuple[int, demands.Demand]]:
+        for node, demand in self.held():
+            slot = self.state.fleet.slot_of(node)
+            if slot is not None:
+                yield slot, demand
 
     @property
     def _room(self) -> int:
