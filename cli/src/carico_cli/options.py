@@ -1,5 +1,6 @@
 """Flags that several commands share."""
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -30,11 +31,13 @@ class Nodes(click.ParamType[tuple[str, int | None]]):
         """(kind, number or None)."""
         if isinstance(value, tuple):
             return value
-        kind, _, count = str(value).partition("=") if not str(value).lstrip("-").isdigit() else ("", "", str(value))
-        known = [each.value for each in plans.NodeKind]
-        if (kind and kind not in known) or (count and not count.lstrip("-").isdigit()) or str(value).endswith("="):
-            self.fail(f"got {value!r}, expected a number, or one of {', '.join(known)}, or as in kwok=1000", param, ctx)
-        return kind or self.DEFAULT[0], int(count) if count else None
+        known = "|".join(each.value for each in plans.NodeKind)
+        found = re.fullmatch(rf"(?P<kind>{known})(=(?P<count>\d+))?|(?P<alone>-?\d+)", str(value))
+        if found is None:
+            kinds = known.replace("|", ", ")
+            self.fail(f"got {value!r}, expected a number, or one of {kinds}, or both as in kwok=1000", param, ctx)
+        count = found["count"] or found["alone"]
+        return found["kind"] or self.DEFAULT[0], int(count) if count else None
 
 
 def cluster(function: F) -> F:
@@ -46,7 +49,7 @@ def cluster(function: F) -> F:
             default=Nodes.DEFAULT,
             metavar="[KIND=]N",
             help="How many nodes, or of which kind, or both: 3, process=3 (default: as many as the machine carries), "
-            "kwok=1000, kubelet=2.",
+            "kwok=1000.",
         ),
         click.option(
             "--control-plane",

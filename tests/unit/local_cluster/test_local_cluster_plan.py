@@ -45,7 +45,27 @@ def test_more_nodes_than_processors_are_started_with_a_warning() -> None:
     assert plan.make_plan(plan.Wish(), on(2.0)).warnings == ()
 
 
+def test_played_nodes_need_the_real_control_plane_and_no_memory() -> None:
+    made = plan.make_plan(plan.Wish(node_kind="kwok"), on(2.0, 0.5))
+    assert (made.nodes, made.control_plane, made.process_nodes) == (1000, plan.ControlPlane.REAL, ())
+    with pytest.raises(errors.SettingsError, match="--nodes kwok needs --control-plane real"):
+        plan.make_plan(plan.Wish(node_kind="kwok", control_plane="embedded"), on())
+
+
+def test_a_real_control_plane_takes_memory_that_nodes_then_lack() -> None:
+    assert plan.make_plan(plan.Wish(), on(64.0, 5.0)).control_plane is plan.ControlPlane.EMBEDDED
+    assert plan.make_plan(plan.Wish(control_plane="real"), on(64.0, 5.0)).nodes == 3
+
+
+def test_only_a_real_control_plane_needs_programs() -> None:
+    assert plan.programs(plan.Wish()) == ()
+    assert "kube-apiserver" in plan.programs(plan.Wish(control_plane="real"))
+    assert plan.programs(plan.Wish(node_kind="kwok"))[-1] == "kwok"
+
+
 def test_a_plan_survives_its_file() -> None:
+    real = plan.make_plan(plan.Wish(control_plane="real"), on(), {"etcd": "/tools/etcd"})
+    assert plan.from_json(plan.to_json(real)) == real
     made = plan.make_plan(plan.Wish(name="a-b", nodes=8, estimator="dual", ceiling_cpu=0.7, merge="sequential"), on())
     assert plan.from_json(plan.to_json(made)) == made
 
@@ -64,6 +84,10 @@ def test_a_plan_survives_its_file() -> None:
         (plan.Wish(aggregators=9), "--aggregators"),
         (plan.Wish(schedulers=0), "--schedulers"),
         (plan.Wish(estimator="magic"), "--estimator"),
+        (plan.Wish(control_plane="magic"), "--control-plane"),
+        (plan.Wish(node_kind="pig"), "--nodes"),
+        (plan.Wish(node_kind="process", nodes=111), "--nodes"),
+        (plan.Wish(node_kind="kwok", nodes=10_001), "--nodes"),
         (plan.Wish(merge="magic"), "--merge"),
     ],
 )

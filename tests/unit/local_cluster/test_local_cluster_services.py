@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import json
 import pathlib
+import signal
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from carico_aggregator import settings as aggregator_settings
 from carico_core.runtime import settings
 from carico_local.cluster import machine, plan, readiness, state, supervisor, topology
 from carico_local.cluster import service as parts
+from carico_local.fleet import settings as fleet_settings
+from carico_local.node import settings as node_settings
 from carico_scheduler import settings as scheduler_settings
 
 MACHINE = machine.Machine(
@@ -87,6 +90,52 @@ def test_names_ports_and_stop_order_cover_every_service(tmp_path: pathlib.Path) 
     assert sorted(name for group in groups for name in group) == sorted(names)
     assert groups[0] == ["scheduler", "scheduler-2"]
     assert groups[-1] == ["nats"]
+
+
+REAL = {
+    name: f"/tools/{name}" for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+}
+
+
+def real_services(tmp_path: pathlib.Path, **wish: Any) -> list[parts.Service]:
+    made = plan.make_plan(plan.Wish(name="x", nodes=2, control_plane="real", **wish), MACHINE, REAL)
+    where = topology.addresses(made, list(range(20_000, 20_000 + topology.ports_needed(made))))
+    assert where.api_url.startswith("https://127.0.0.1:")
+    return topology.services(made, where, state.Paths(tmp_path), {})
+
+
+def test_a_real_control_plane_starts_after_its_store_and_ends_before_it(tmp_path: pathlib.Path) -> None:
+    found = {service.name: service for service in real_services(tmp_path)}
+    assert found["api"].after == "etcd"
+    assert found["kube-controller-manager"].after == found["node/node-1"].after == "api"
+    # Killed with their supervisor: an API server that is only asked to end, without its store, takes a minute.
+    assert {found[name].command.orphan_signal for name in ("etcd", "api")} == {signal.SIGKILL}
+    assert found["node/node-1"].command.orphan_signal is signal.SIGTERM
+    order = [name for group in topology.stop_groups(list(found)) for name in group]
+    assert sorted(order) == sorted(found)
+    assert order.index("node/node-1") < order.index("kube-controller-manager") < order.index("api")
+    assert order.index("api") < order.index("etcd")
+
+
+def test_a_node_of_a_real_control_plane_has_an_identity_of_its_own(tmp_path: pathlib.Path) -> None:
+    (first, second) = (s for s in real_services(tmp_path) if s.name.startswith("node/"))
+    for service in (first, second):
+        chosen = settings.load(
+            node_settings.NodeSettings, prefix="NODE", argv=service.command.argv[3:], environ={}, program="node"
+        )
+        assert chosen.kubeconfig.endswith(f"{chosen.name}.kubeconfig")
+        assert chosen.log_certificate is not None
+        assert chosen.log_authority is not None
+
+
+def test_played_nodes_have_two_services_in_all(tmp_path: pathlib.Path) -> None:
+    found = real_services(tmp_path, node_kind="kwok")
+    assert [s.name for s in found if s.name in ("kwok", "fleet") or "node" in s.name] == ["kwok", "fleet"]
+    (fleet,) = [service for service in found if service.name == "fleet"]
+    chosen = settings.load(
+        fleet_settings.FleetSettings, prefix="FLEET", argv=fleet.command.argv[3:], environ={}, program="fleet"
+    )
+    assert (chosen.nodes, chosen.cores, chosen.http_port) == (2, 4, fleet.http_port)
 
 
 def test_services_do_not_inherit_another_clusters_settings() -> None:

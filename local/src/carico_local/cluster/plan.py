@@ -37,21 +37,17 @@ class ControlPlane(enum.StrEnum):
 
 
 class NodeKind(enum.StrEnum):
-    """What a node is: emulated with real processes, played by kwok, or a real kubelet."""
+    """What a node is: emulated with real processes, or played by kwok."""
 
     PROCESS = "process"
     KWOK = "kwok"
-    KUBELET = "kubelet"
 
 
 DEFAULT_KWOK_NODES = 1000
-DEFAULT_KUBELETS = 2
-# Nodes of a kind: the lowest and highest number, and why not more.
 _MOST = {
     NodeKind.PROCESS: 110,
     # What the scheduler is measured at.
     NodeKind.KWOK: 10_000,
-    NodeKind.KUBELET: 16,
 }
 
 
@@ -127,7 +123,10 @@ def make_plan(wish: Wish, on: machine.Machine, binaries: Mapping[str, str] | Non
     _check(wish)
     kind, control_plane = NodeKind(wish.node_kind), _control_plane(wish)
     memory_bytes = int(NODE_MEMORY_BYTES * wish.scale)
-    nodes = _process_nodes(wish, control_plane, memory_bytes, on) if kind is NodeKind.PROCESS else _other_nodes(wish)
+    if kind is NodeKind.PROCESS:
+        nodes = _process_nodes(wish, control_plane, memory_bytes, on)
+    else:
+        nodes = DEFAULT_KWOK_NODES if wish.nodes is None else wish.nodes
     return Plan(
         name=wish.name,
         control_plane=control_plane,
@@ -219,12 +218,6 @@ def _process_nodes(wish: Wish, control_plane: ControlPlane, memory_bytes: int, o
             f"{on.memory_available_bytes / 2**20:.0f} MiB: free some, or ask for fewer (--nodes) or smaller (--scale)"
         )
     return nodes
-
-
-def _other_nodes(wish: Wish) -> int:
-    if wish.nodes is not None:
-        return wish.nodes
-    return DEFAULT_KWOK_NODES if wish.node_kind == NodeKind.KWOK else DEFAULT_KUBELETS
 
 
 def _affordable_nodes(available_bytes: int, memory_bytes: int, control_plane: ControlPlane) -> int:
