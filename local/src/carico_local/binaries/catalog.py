@@ -79,6 +79,8 @@ ETCD = Module(folder="etcd", requires="go.etcd.io/etcd/server/v3")
 KWOK = Module(
     folder="kwok", requires="sigs.k8s.io/kwok", stamps=("sigs.k8s.io/kwok/pkg/consts.Version=v{version}",)
 )  # fmt: skip
+# Names inside of a cluster of kubelets. It says its version by itself.
+COREDNS = Module(folder="coredns", requires="github.com/coredns/coredns")
 NATS_CLI = Module(folder="nats-cli", requires="github.com/nats-io/natscli", stamps=("main.version={version}",))
 
 _KUBERNETES_COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet")
@@ -92,6 +94,9 @@ TOOLS = {
         ),
         Tool(name="etcd", module=ETCD, package="go.etcd.io/etcd/server/v3"),
         Tool(name="kwok", module=KWOK, package="sigs.k8s.io/kwok/cmd/kwok"),
+        Tool(
+            name="coredns", module=COREDNS, package="github.com/coredns/coredns", version_arguments=("-version",)
+        ),
         Tool(name="nats", module=NATS_CLI, package="github.com/nats-io/natscli/nats"),
     )
 }  # fmt: skip

@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from concurrent import futures
 
 from carico_core.domain import errors
 from carico_local.control_plane import identity
@@ -81,17 +82,20 @@ class Fleet:
 
     def load(self, images: Sequence[str]) -> None:
         """Nothing, once each node's containerd has the engine's images. Raises `EnvironmentUnfit`."""
-        for node in self.nodes:
-            with self.engine.saved(images) as archive:
-                arguments = ("exec", "--interactive", self.container(node), *_IMPORT)
-                done = subprocess.run(
-                    [self.engine.command, *arguments], env=dict(self.engine.environ), stdin=archive.stdout,
-                    capture_output=True, check=False, timeout=engines.TIMEOUT_S,
-                )  # fmt: skip
-            if done.returncode != 0:
-                raise errors.EnvironmentUnfit(
-                    f"{node.name} did not take {', '.join(images)}: {done.stderr.decode(errors='replace').strip()}"
-                )
+        with futures.ThreadPoolExecutor(max_workers=len(self.nodes)) as pool:
+            list(pool.map(lambda node: self._load(node, images), self.nodes))
+
+    def _load(self, node: configuration.Node, images: Sequence[str]) -> None:
+        with self.engine.saved(images) as archive:
+            arguments = ("exec", "--interactive", self.container(node), *_IMPORT)
+            done = subprocess.run(
+                [self.engine.command, *arguments], env=dict(self.engine.environ), stdin=archive.stdout,
+                capture_output=True, check=False, timeout=engines.TIMEOUT_S,
+            )  # fmt: skip
+        if done.returncode != 0:
+            raise errors.EnvironmentUnfit(
+                f"{node.name} did not take {', '.join(images)}: {done.stderr.decode(errors='replace').strip()}"
+            )
 
     def logs(self, node: configuration.Node) -> str:
         """What the node has written so far."""
@@ -133,7 +137,7 @@ def sweep(engine: engines.Engine, cluster: str) -> None:
         engine.run("network", "rm", *networks)
 
 
-_IMPORT = ("ctr", "--namespace", "k8s.io", "images", "import", "--no-unpack", "-")
+_IMPORT = ("ctr", "--namespace", "k8s.io", "images", "import", "-")
 _USERS: Mapping[str, identity.User] = {
     # The bootstrap role system:node-proxier is bound to this name.
     PROXY: identity.User(name="system:kube-proxy"),

@@ -1,0 +1,210 @@
+"""A cluster of real kubelets with the project's own images, for the tests of deploy/k8s: one for the whole session."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from carico_core.runtime import clock as clocks
+from carico_local.cluster import machine
+from carico_local.control_plane import commands, standalone
+from carico_local.kubelets import configuration, image, network, nodes
+from tests.tools import docker_engine, images, kubernetes
+
+# From nothing: packages, two base images, the control plane's programs; on a machine half as fast.
+COLD_TIMEOUT_S = kubernetes.BUILD_TIMEOUT_S
+CLUSTER = "tests"
+NAMESPACE = "carico"
+NODES = 2
+# Two of these are more than a machine of two CPUs has: they are quick to start, and no figure is taken from them.
+NODE_CPUS, NODE_MEMORY_BYTES = 1.5, 2 * 2**30
+K8S = images.ROOT / "deploy" / "k8s"
+SMALL = K8S / "overlays" / "small"
+# A shell and a few commands, which every node has.
+BUSYBOX = configuration.SANDBOX_IMAGE
+LOOK_EVERY_S = 0.3
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Images:
+    """An engine that holds the project's images and the base of the nodes' image."""
+
+    running: docker_engine.Running
+    node_base: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A control plane, two kubelets that hold the project's images, and kubectl."""
+
+    plane: standalone.Standalone
+    fleet: nodes.Fleet
+    environ: Mapping[str, str]
+    folder: pathlib.Path
+
+    def kubectl(self, *arguments: str, given: str | None = None, timeout_s: float = 120.0) -> str:
+        """What kubectl printed; its own words where it failed."""
+        done = subprocess.run(
+            [self.environ["KUBECTL"], *arguments], env=dict(self.environ), input=given, capture_output=True, text=True,
+            check=False, timeout=timeout_s,
+        )  # fmt: skip
+        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr.strip()[-2000:]}"
+        return done.stdout
+
+    def get(self, *arguments: str) -> Any:
+        """The objects as JSON."""
+        return json.loads(self.kubectl("get", *arguments, "--output", "json"))
+
+    def apply(self, document: Mapping[str, Any]) -> None:
+        """Nothing; the object is there."""
+        self.kubectl("apply", "--filename", "-", given=json.dumps(document))
+
+    def make_secrets(self) -> None:
+        """Nothing; namespace, identities and certificates are there, by the script that an operator uses."""
+        made = subprocess.run(
+            [str(K8S / "secrets.sh"), str(self.folder / "identities")], env=dict(self.environ), capture_output=True,
+            text=True, check=True,
+        )  # fmt: skip
+        self.kubectl("apply", "--filename", "-", given=made.stdout)
+
+    def deploy(self, overlay: pathlib.Path) -> None:
+        """Nothing, once every part of the overlay is ready."""
+        self.make_secrets()
+        self.kubectl("apply", "--kustomize", str(overlay))
+        self.rolled_out()
+
+    def rolled_out(self) -> None:
+        """Nothing, once every part is up to date and ready."""
+        for part in PARTS:
+            self.kubectl("--namespace", NAMESPACE, "rollout", "status", part, "--timeout", "150s", timeout_s=160.0)
+
+    def until(self, what: str, holds: Callable[[], bool], timeout_s: float = 60.0) -> None:
+        """Nothing, once `holds`."""
+        deadline_s = time.monotonic() + timeout_s
+        while not holds():
+            assert time.monotonic() < deadline_s, f"not within {timeout_s:.0f} s: {what}"
+            time.sleep(LOOK_EVERY_S)
+
+    def audited(self) -> Iterator[Mapping[str, Any]]:
+        """What the API server has logged of requests by CARICO's service accounts, and of all bindings."""
+        for line in self.plane.plane.audit_log.read_text(encoding="utf-8").splitlines():
+            yield json.loads(line)
+
+
+PARTS = (
+    "statefulset/carico-nats",
+    "deployment/carico-aggregator",
+    "deployment/carico-scheduler",
+    "daemonset/carico-agent",
+)
+
+
+@contextlib.contextmanager
+def built_images() -> Iterator[Images]:
+    """An engine with everything built. Raises `EnvironmentUnfit`."""
+    with docker_engine.running() as found:
+        base = docker_engine.base_image(found, *images.BASE_PACKAGES)
+        for target in images.TARGETS:
+            images.build(found, base=base, target=target)
+        yield Images(running=found, node_base=docker_engine.base_image(found, *images.NODE_PACKAGES))
+
+
+@contextlib.contextmanager
+def started(found: Images, folder: pathlib.Path) -> Iterator[Site]:
+    """A running site; nothing of it is left. Raises `EnvironmentUnfit`."""
+    programs = kubernetes.programs(*standalone.DEFAULT, commands.SCHEDULER, *image.BINARIES, "kubectl")
+    engine, on = found.running.engine, machine.read_machine()
+    recipe = image.Recipe(binaries=programs, base=found.node_base, network=False)
+    tag = image.ensure(engine, recipe, tell=lambda _: None)
+    members = [
+        configuration.Node(name=f"node-{number}", number=number, cpus=NODE_CPUS, memory_bytes=NODE_MEMORY_BYTES)
+        for number in range(1, NODES + 1)
+    ]
+    reached = network.ensure(engine, CLUSTER)
+    plane = standalone.Standalone(
+        folder / "plane", environ=found.running.environ, clock=clocks.SystemClock(), found=programs, name=CLUSTER,
+        parts=(*standalone.DEFAULT, commands.SCHEDULER), users=nodes.users(members), address=reached.gateway,
+    )  # fmt: skip
+    _audit_services(folder / "plane" / "audit-policy.json")
+    fleet = nodes.Fleet(
+        engine=engine, cluster=CLUSTER, directory=folder / "nodes", image=tag, network=reached, nodes=members
+    )  # fmt: skip
+    environ = {
+        **os.environ, "KUBECONFIG": str(plane.kubeconfig), "KUBECTL": str(programs["kubectl"].path),
+        "CARICO": str(_carico()), "HOME": str(folder),
+    }  # fmt: skip
+    site = Site(plane=plane, fleet=fleet, environ=environ, folder=folder)
+    try:
+        plane.start()
+        fleet.write(
+            plane.identities, url=plane.url,
+            machine=configuration.Machine(cpus=on.cpus, memory_bytes=on.memory_available_bytes),
+        )  # fmt: skip
+        for node in members:
+            fleet.start(node)
+        site.until("every node Ready", lambda: ready_nodes(site) == {node.name for node in members})
+        fleet.load(list(images.TARGETS.values()))
+        yield site
+    finally:
+        nodes.sweep(engine, CLUSTER)
+        plane.stop()
+
+
+def ready_nodes(site: Site) -> set[str]:
+    """The names of the nodes that are Ready."""
+    return {
+        node["metadata"]["name"]
+        for node in site.get("nodes")["items"]
+        for condition in node["status"].get("conditions", [])
+        if condition["type"] == "Ready" and condition["status"] == "True"
+    }
+
+
+def job(name: str, pods: int, *, turns: int = 60_000, scheduler: str = "carico", namespace: str = "default") -> Any:
+    """A Job of Pods that each count up to `turns` in a shell: 60,000 take about 0.2 s of a CPU."""
+    script = f"i=0; while [ $i -lt {turns} ]; do i=$((i+1)); done"
+    container = {
+        "name": "count", "image": BUSYBOX, "imagePullPolicy": "Never", "command": ["sh", "-c", script],
+    }  # fmt: skip
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "completions": pods,
+            "parallelism": pods,
+            "backoffLimit": 0,
+            "template": {"spec": {"schedulerName": scheduler, "restartPolicy": "Never", "containers": [container],
+                                  "terminationGracePeriodSeconds": 1}},
+        },
+    }  # fmt: skip
+
+
+def succeeded(site: Site, name: str, namespace: str = "default") -> int:
+    """How many Pods of a Job have succeeded."""
+    found = site.get("job", name, "--namespace", namespace)
+    return int(found["status"].get("succeeded", 0))
+
+
+def pods_of(site: Site, name: str) -> Sequence[Mapping[str, Any]]:
+    """The Pods of a Job."""
+    items: Sequence[Mapping[str, Any]] = site.get("pods", "--selector", f"job-name={name}")["items"]
+    return items
+
+
+def _audit_services(path: pathlib.Path) -> None:
+    """Adds to the control plane's policy, which is of bindings alone: whatever CARICO's service accounts ask for."""
+    policy = json.loads(path.read_text(encoding="utf-8"))
+    rule = {"level": "Metadata", "userGroups": [f"system:serviceaccounts:{NAMESPACE}"]}
+    policy["rules"].insert(-1, rule)
+    path.write_text(json.dumps(policy), encoding="utf-8")
+
+
+def _carico() -> pathlib.Path:
+    return pathlib.Path(sys.executable).with_name("carico")

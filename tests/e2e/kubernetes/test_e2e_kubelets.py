@@ -1,0 +1,85 @@
+"""deploy/k8s on real kubelets: applied as an operator does it, upgraded under load, and gone again."""
+
+import collections
+from typing import Any
+
+import pytest
+
+from tests.e2e.kubernetes import kubelet_site
+from tests.tools import debian
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.timeout(kubelet_site.COLD_TIMEOUT_S),
+    pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
+]
+PODS = 40
+
+
+@pytest.fixture(scope="module")
+def deployed(site: kubelet_site.Site) -> kubelet_site.Site:
+    """The site with the overlay `small` in it."""
+    site.deploy(kubelet_site.SMALL)
+    return site
+
+
+def test_forty_pods_complete_on_real_kubelets(deployed: kubelet_site.Site) -> None:
+    deployed.apply(kubelet_site.job("forty", PODS))
+    deployed.until("the job is done", lambda: kubelet_site.succeeded(deployed, "forty") == PODS, 90.0)
+    placed = collections.Counter(pod["spec"]["nodeName"] for pod in kubelet_site.pods_of(deployed, "forty"))
+    assert set(placed) == {"node-1", "node-2"}
+    bound = [event for event in deployed.audited() if _binds(event, "forty-")]
+    assert len(bound) == PODS
+    assert {event["user"]["username"] for event in bound} == {"system:serviceaccount:carico:carico-scheduler"}
+
+
+def test_agents_without_any_right_measure_their_nodes(deployed: kubelet_site.Site) -> None:
+    pods = deployed.get("pods", "--namespace", "carico", "--selector", "app.kubernetes.io/name=carico-agent")["items"]
+    assert {pod["spec"]["nodeName"] for pod in pods} == {"node-1", "node-2"}
+    for pod in pods:
+        agent = ("--namespace", "carico", "exec", pod["metadata"]["name"], "--")
+        status = deployed.kubectl(*agent, "sh", "-c", "id -u; grep CapEff /proc/self/status; touch /x 2>&1 || true")
+        assert status.split()[:3] == ["65532", "CapEff:", "0000000000000000"]
+        assert "Read-only file system" in status
+        write = "echo 1 > /host/sys/fs/cgroup/cpu/cpu.shares || echo 1 > /host/sys/fs/cgroup/cgroup.procs"
+        refused = deployed.kubectl(*agent, "sh", "-c", f"({write}) 2>&1 || true")
+        assert "Permission denied" in refused or "Read-only" in refused
+        # What belongs to others on the host stays theirs.
+        assert "denied" in deployed.kubectl(*agent, "sh", "-c", "cat /host/proc/1/environ 2>&1 || true")
+        logs = deployed.kubectl("--namespace", "carico", "logs", pod["metadata"]["name"])
+        assert '"mode":"measured"' in logs or '"mode":"warming"' in logs
+
+
+def test_every_part_restarts_during_a_job_and_nothing_is_lost(deployed: kubelet_site.Site) -> None:
+    pods = 60
+    deployed.apply(kubelet_site.job("upgraded", pods, turns=300_000))
+    deployed.until("the job has begun", lambda: kubelet_site.succeeded(deployed, "upgraded") >= 3)
+    for part in kubelet_site.PARTS:
+        deployed.kubectl("--namespace", "carico", "rollout", "restart", part)
+    deployed.rolled_out()
+    deployed.until("the job is done", lambda: kubelet_site.succeeded(deployed, "upgraded") == pods, 120.0)
+    found = kubelet_site.pods_of(deployed, "upgraded")
+    assert len(found) == pods
+    assert all(pod["status"]["phase"] == "Succeeded" for pod in found)
+    bound = collections.Counter(
+        event["objectRef"]["name"] for event in deployed.audited() if _binds(event, "upgraded-")
+    )  # fmt: skip
+    assert set(bound.values()) == {1}
+    assert len(bound) == pods
+
+
+def test_deleting_the_overlay_leaves_nothing_behind(deployed: kubelet_site.Site) -> None:
+    deployed.kubectl("delete", "--kustomize", str(kubelet_site.SMALL), "--timeout", "90s")
+    listed = "clusterroles,clusterrolebindings,priorityclasses,namespaces"
+    left = [item["metadata"]["name"] for item in deployed.get(listed)["items"] if "carico" in item["metadata"]["name"]]
+    assert left == []
+    # A Pod that asks for CARICO waits, and is placed once it is back.
+    deployed.apply(kubelet_site.job("waiting", 2))
+    deployed.deploy(kubelet_site.SMALL)
+    deployed.until("the job is done", lambda: kubelet_site.succeeded(deployed, "waiting") == 2)
+
+
+def _binds(event: Any, prefix: str) -> bool:
+    about = event["objectRef"]
+    is_binding = about.get("subresource") == "binding" and str(about["name"]).startswith(prefix)
+    return is_binding and int(event["responseStatus"]["code"]) == 201

@@ -1,0 +1,73 @@
+"""The project's images, built from its Dockerfile by the tests' own engine without any network in the build."""
+
+import hashlib
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from carico_core.domain import errors
+from carico_core.runtime import settings
+from carico_local.binaries import cache
+from tests.tools import docker_engine
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+LOCKS = ("image", "build", "nats")
+# What deploy/k8s names.
+SERVICES, NATS = "carico:0.1.0", "nats:2.12.14"
+TARGETS = {"carico": SERVICES, "nats": NATS}
+BASE_PACKAGES = ("python3", "python3-venv", "ca-certificates")
+NODE_PACKAGES = (
+    "containerd", "runc", "containernetworking-plugins", "iptables", "conntrack", "iproute2", "mount", "procps",
+    "busybox-static", "ca-certificates",
+)  # fmt: skip
+
+
+def build(found: docker_engine.Running, *, base: str, target: str) -> str:
+    """The tag of one target of the Dockerfile, built on `base`. Raises `EnvironmentUnfit`."""
+    with tempfile.TemporaryDirectory(prefix="carico-image-") as made:
+        context = pathlib.Path(made)
+        for name in ("Dockerfile", ".dockerignore"):
+            shutil.copy2(ROOT / name, context / name)
+        for folder in ("libs", "services"):
+            shutil.copytree(ROOT / folder, context / folder, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        requirements = context / "requirements"
+        requirements.mkdir()
+        for name in LOCKS:
+            shutil.copy2(ROOT / "requirements" / f"{name}.txt", requirements)
+        shutil.copytree(wheels(), requirements / "wheels")
+        arguments = {"BASE": base, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "requirements/wheels"}
+        found.engine.build(
+            "--network", "none", "--target", target, "--tag", TARGETS[target],
+            *(word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")), str(context),
+        )  # fmt: skip
+    return TARGETS[target]
+
+
+def wheels() -> pathlib.Path:
+    """The folder of every wheel that the locks name, fetched once, for the Python of the base image."""
+    locks = [ROOT / "requirements" / f"{name}.txt" for name in LOCKS]
+    key = hashlib.sha256(b"".join(lock.read_bytes() for lock in locks)).hexdigest()[:16]
+    target = cache.directory(settings.environment()) / f"wheels-{key}"
+    with cache.locked(target, lambda: None):
+        if not target.exists():
+            _fetch(locks, target)
+    return target
+
+
+def _fetch(locks: list[pathlib.Path], target: pathlib.Path) -> None:
+    with tempfile.TemporaryDirectory(dir=target.parent) as made:
+        platforms = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "any")
+        command = [
+            sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+            "--only-binary=:all:", "--require-hashes", "--dest", made, "--implementation", "cp",
+            "--python-version", "3.11", *(word for abi in ("cp311", "abi3", "none") for word in ("--abi", abi)),
+            *(word for platform in platforms for word in ("--platform", platform)),
+            *(word for lock in locks for word in ("--requirement", str(lock))),
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise errors.EnvironmentUnfit(f"pip cannot fetch the images' wheels: {done.stderr.strip()[-500:]}")
+        pathlib.Path(made).chmod(0o755)
+        shutil.copytree(made, target)
