@@ -12,13 +12,14 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from nats.aio.client import Client
 
 from carico_auth import server_config
 from carico_core.runtime import bus as buses
-from carico_core.runtime import bus_keys, clock, nats_bus
+from carico_core.runtime import bus_client, bus_keys, bus_tls, bus_token, clock, nats_bus
 from carico_core.wire import roles
 from carico_local import nats_server
-from tests.tools import token_api
+from tests.tools import real_tokens, token_api
 
 WAIT_S = 10.0
 SCRIPT = pathlib.Path(__file__).parents[2] / "deploy/nats/certificates.sh"
@@ -111,13 +112,18 @@ class Callout:
 class Site:
     """Everything, started and ended together."""
 
-    def __init__(self, root: pathlib.Path, *, replicas: int = 2, callout_flags: Sequence[str] = ()) -> None:
+    def __init__(
+        self, root: pathlib.Path, *,
+        replicas: int = 2, callout_flags: Sequence[str] = (), tokens: real_tokens.RealTokens | None = None,
+    ) -> None:  # fmt: skip
         self.root = root
         self.callout_flags = tuple(callout_flags)
         self.certificates = make_certificates(root / "tls", "127.0.0.1", "localhost")
         self.ca = self.certificates / "ca.crt"
         self.api = token_api.TokenApi()
-        self.kubeconfig = self.api.write_kubeconfig(root / "kubeconfig")
+        # Where tokens come from and are reviewed: the small API, unless another is given.
+        self.tokens = tokens or self.api
+        self.kubeconfig = self.tokens.write_kubeconfig(root / "kubeconfig")
         config = server_config.callout(
             issuer=write_seed(root / "issuer.nk", bus_keys.Kind.ACCOUNT),
             auth_keys=[write_seed(root / "auth.nk", bus_keys.Kind.USER)],
@@ -152,6 +158,8 @@ class Site:
             callout.kill()
         self.nats.kill()
         self.api.close()
+        if self.tokens is not self.api:
+            self.tokens.close()
 
     def settings(self, token: str | None = None, *, file: pathlib.Path | None = None, **more: Any) -> buses.BusSettings:
         """Settings of a client with this token, or the token in `file`."""
@@ -163,13 +171,48 @@ class Site:
 
     def role_settings(self, role: roles.Role, node: str | None = None) -> buses.BusSettings:
         """Settings of a client of this role."""
-        return self.settings(self.api.token(ACCOUNTS[role], node=node))
+        return self.settings(self.tokens.token(ACCOUNTS[role], node=node))
 
     @contextlib.asynccontextmanager
     async def joined(self, role: roles.Role, node: str | None = None) -> AsyncIterator[nats_bus.NatsBus]:
         """A connected client of a role."""
         async with connected(self.role_settings(role, node), role=role, node=node) as bus:
             yield bus
+
+
+class Raw:
+    """A client below the bus, which hears what NATS refuses."""
+
+    def __init__(self, client: Client, refused: list[str]) -> None:
+        self.client = client
+        self._refused = refused
+
+    async def settled(self) -> list[str]:
+        """What was refused of all that was sent so far."""
+        await asyncio.sleep(0)
+        await self.client.flush()
+        return self._refused
+
+
+@contextlib.asynccontextmanager
+async def raw(settings: buses.BusSettings, **more: Any) -> AsyncIterator[Raw]:
+    """A raw client with these settings. Raises nats-py's error where it is not let in; it does not try again."""
+    refused: list[str] = []
+
+    async def on_error(error: Exception) -> None:
+        refused.append(str(error))
+
+    client = bus_client.Client(bus_tls.context_maker(settings))
+    token = bus_token.read(pathlib.Path(settings.token_file))
+    options = {
+        "servers": settings.url, "token": token, "error_cb": on_error, "allow_reconnect": False,
+        "max_reconnect_attempts": 1, **more,
+    }  # fmt: skip
+    try:
+        await client.connect(**options)
+        yield Raw(client, refused)
+    finally:
+        await client.close()
 
 
 @contextlib.asynccontextmanager

@@ -7,13 +7,12 @@ import pathlib
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import aiohttp
 import pytest
 from nats.aio import transport
-from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from carico_core.domain import errors
@@ -32,41 +31,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[security_site.Sit
         yield found
 
 
-class Raw:
-    """A client below the bus, which hears what NATS refuses."""
-
-    def __init__(self, client: Client, refused: list[str]) -> None:
-        self.client = client
-        self._refused = refused
-
-    async def settled(self) -> list[str]:
-        """What was refused of all that was sent so far."""
-        await asyncio.sleep(0)
-        await self.client.flush()
-        return self._refused
-
-
-@contextlib.asynccontextmanager
-async def raw(settings: buses.BusSettings, **more: Any) -> AsyncIterator[Raw]:
-    """A raw client with these settings. Raises nats-py's error where it is not let in; it does not try again."""
-    refused: list[str] = []
-
-    async def on_error(error: Exception) -> None:
-        refused.append(str(error))
-
-    client = bus_client.Client(bus_tls.context_maker(settings))
-    token = bus_token.read(pathlib.Path(settings.token_file))
-    options = {
-        "servers": settings.url, "token": token, "error_cb": on_error, "allow_reconnect": False,
-        "max_reconnect_attempts": 1, **more,
-    }  # fmt: skip
-    try:
-        await client.connect(**options)
-        yield Raw(client, refused)
-    finally:
-        await client.close()
-
-
 def refusals(site: security_site.Site, reason: str) -> float:
     return sum(each.metric(f'carico_auth_refusals_total{{reason="{reason}"}}') for each in site.callouts)
 
@@ -76,7 +40,7 @@ async def test_nats_allows_each_role_what_the_table_says_and_nothing_else(
     site: security_site.Site, role: roles.Role
 ) -> None:
     settings = site.role_settings(role, bus_rights.NODE if role is roles.Role.AGENT else None)
-    async with raw(settings) as peer:
+    async with security_site.raw(settings) as peer:
         for subject in bus_rights.PUBLISH:
             # To nobody's inbox: what the server answers is not of interest here.
             await peer.client.publish(subject, b"{}")
@@ -140,12 +104,12 @@ async def test_web_pages_come_as_readers_only(site: security_site.Site, monkeypa
     # Our services hide aiohttp from nats-py, which needs it for WebSockets alone.
     monkeypatch.setattr(transport, "aiohttp", aiohttp)
     url = f"wss://localhost:{site.websocket_port}"
-    settings = site.settings(site.api.token(READER))
-    async with raw(settings, servers=url) as page:
+    settings = site.settings(site.tokens.token(READER))
+    async with security_site.raw(settings, servers=url) as page:
         assert page.client.is_connected
     before = refusals(site, "connection")
     with pytest.raises(NatsError):
-        async with raw(site.settings(site.api.token(AGENT, node="n1")), servers=url):
+        async with security_site.raw(site.settings(site.tokens.token(AGENT, node="n1")), servers=url):
             raise AssertionError("an agent came by WebSocket")
     assert refusals(site, "connection") == before + 1
 
@@ -183,7 +147,7 @@ async def test_a_token_that_is_not_good_is_refused_without_a_reason(site: securi
     token, reason = bad_token(site, kind)
     before = refusals(site, reason)
     with pytest.raises(NatsError) as caught:
-        async with raw(site.settings(token)):
+        async with security_site.raw(site.settings(token)):
             raise AssertionError("let in")
     assert str(caught.value) == "nats: 'Authorization Violation'"
     assert refusals(site, reason) == before + 1
@@ -245,7 +209,7 @@ def wait_for(condition: Any) -> None:
 
 async def test_a_rotated_token_reconnects_without_a_gap(site: security_site.Site, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "token"
-    settings = site.settings(site.api.token(AGENT, node="node-r", life_s=4.0), file=file)
+    settings = site.settings(site.tokens.token(AGENT, node="node-r", life_s=4.0), file=file)
     arrivals: list[float] = []
     back: list[float] = []
     async with (
@@ -258,7 +222,7 @@ async def test_a_rotated_token_reconnects_without_a_gap(site: security_site.Site
         while time.monotonic() - started_s < 9.0:
             if len(back) < 2:
                 # As the kubelet does: the file holds the next token well before the last one ends.
-                file.write_text(site.api.token(AGENT, node="node-r", life_s=4.0))
+                file.write_text(site.tokens.token(AGENT, node="node-r", life_s=4.0))
             with contextlib.suppress(errors.BusUnavailable):
                 await agent.publish(subjects.capacity("node-r"), b"x")
             await asyncio.sleep(0.02)
@@ -277,7 +241,7 @@ async def test_who_is_connected_stays_so_while_a_new_token_cannot_be_reviewed(
 ) -> None:
     monkeypatch.setattr(bus_token, "EARLIEST", 0.2)
     monkeypatch.setattr(bus_token, "LATEST", 0.25)
-    settings = site.settings(site.api.token(AGENT, node="node-s", life_s=12.0), file=tmp_path / "token")
+    settings = site.settings(site.tokens.token(AGENT, node="node-s", life_s=12.0), file=tmp_path / "token")
     async with security_site.connected(settings, role=roles.Role.AGENT, node="node-s") as agent:
         back: list[bool] = []
         agent.on_reconnect(lambda: back.append(True))
@@ -296,7 +260,7 @@ async def test_who_is_connected_stays_so_while_a_new_token_cannot_be_reviewed(
 
 
 async def test_a_token_that_ends_without_another_ends_the_connection_for_good(site: security_site.Site) -> None:
-    async with raw(site.settings(site.api.token(AGENT, node="n1", life_s=1.5))) as peer:
+    async with security_site.raw(site.settings(site.tokens.token(AGENT, node="n1", life_s=1.5))) as peer:
         await security_site.until(lambda: peer.client.is_closed)
 
 
