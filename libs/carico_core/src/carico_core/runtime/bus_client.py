@@ -66,6 +66,8 @@ class Client(NatsClient):
         for task in (self._reading_task, self._ping_interval_task, self._flusher_task):
             if task is not None:
                 task.cancel()
+        if not isinstance(self._transport, TcpTransport):
+            return
         for name in ("_io_writer", "_bare_io_writer"):
             writer = getattr(self._transport, name, None)
             if writer is not None:
