@@ -7,6 +7,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.wire import codec, subspace
+from carico_core.wire import messages as wire
 from tests.unit.wire import kinds, mutations
 
 COUNT = 10_000
@@ -51,6 +52,24 @@ def test_both_ways_through_a_subspace_agree() -> None:
         assert found == expected
         verdicts[isinstance(expected, dict)] += 1
     assert min(verdicts.values()) > 100
+
+
+def test_a_bad_subspace_changes_nothing_about_the_others_of_its_batch() -> None:
+    kind = next(kind for kind in kinds.ALL if kind.name == "subspace")
+    tree = msgpack.unpackb(kind.encode(kind.record))
+    del tree["evidence"]["Job/default/pi"]["lifetime_s"]
+    good = msgpack.packb(tree)
+    payloads = [good, *mutations.mutated(good, is_json=False, count=600, seed=13), good]
+    together = wire.decode_subspaces([(kind.subject, payload) for payload in payloads])
+    assert len(together) == len(payloads)
+    for payload, found in zip(payloads, together, strict=True):
+        if isinstance(found, errors.MessageError):
+            with pytest.raises(errors.MessageError) as caught:
+                kind.decode(payload, subject=kind.subject)
+            assert (caught.value.reason, caught.value.path) == (found.reason, found.path)
+        else:
+            assert kinds.plain(kind.decode(payload, subject=kind.subject)) == kinds.plain(found)
+    assert kinds.plain(together[0]) == kinds.plain(together[-1]) == kinds.plain(kind.decode(good, subject=kind.subject))
 
 
 @pytest.mark.parametrize("kind", kinds.ALL, ids=lambda kind: kind.name)

@@ -155,13 +155,13 @@ class Aggregator:
     async def _take(self, batch: list[buses.QueueItem]) -> None:
         self._counted.batch_messages.observe(len(batch))
         reports, read = [], []
-        for item in batch:
-            try:
-                reports.append(wire.decode_subspace(item.payload, subject=item.subject))
-            except errors.MessageError as error:
-                self._counted.dropped("subspace", item.subject, error)
+        verdicts = wire.decode_subspaces([(item.subject, item.payload) for item in batch])
+        for item, verdict in zip(batch, verdicts, strict=True):
+            if isinstance(verdict, errors.MessageError):
+                self._counted.dropped("subspace", item.subject, verdict)
                 await item.term()
             else:
+                reports.append(verdict)
                 read.append(item)
         changed = self.fleet.take(reports, self._clock.monotonic_s())
         await self._bus.acknowledge(read)

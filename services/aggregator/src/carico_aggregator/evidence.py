@@ -8,6 +8,8 @@ import collections
 import math
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from carico_core.domain import messages
 from carico_core.wire import fields
 
@@ -48,20 +50,26 @@ def largest(found: Mapping[str, messages.ClassEvidence], count: int) -> dict[str
 
 
 def _fuse_dimensions(found: list[Mapping[str, messages.Estimate]]) -> dict[str, messages.Estimate]:
-    counts = collections.Counter(name for each in found for name in each)
+    # Nearly all nodes name the same dimensions: counted by what they name together.
+    together = collections.Counter(map(tuple, found))
+    counts: collections.Counter[str] = collections.Counter()
+    for named, count in together.items():
+        counts.update(dict.fromkeys(named, count))
     # Nodes agree on few dimensions; who makes up others cannot have the model refused.
     names = sorted(counts, key=lambda name: (-counts[name], name))[: fields.DIMS_MAX]
     return {name: _fuse_estimates([each[name] for each in found if name in each]) for name in sorted(names)}
 
 
 def _fuse_estimates(found: list[messages.Estimate]) -> messages.Estimate:
+    # A model of 20,000 nodes is made every second: plain Python took a fifth of an aggregator's time for it.
+    means, sds = np.array([each.mean for each in found]), np.array([each.sd for each in found])
     # weight = 1 / (v + (0.2 c)^2);   mean = sum w c / sum w;   variance = 1 / sum w
-    variances = [each.sd**2 + (BETWEEN_NODES * each.mean) ** 2 for each in found]
-    exact = [each.mean for each, variance in zip(found, variances, strict=True) if variance < _EXACT_BELOW]
-    if exact:
-        return messages.Estimate(mean=sum(exact) / len(exact), sd=0.0)
-    weights = [1.0 / variance for variance in variances]
-    total = sum(weights)
-    mean = sum(w * each.mean for w, each in zip(weights, found, strict=True)) / total
+    variances = sds**2 + (BETWEEN_NODES * means) ** 2
+    exact = means[variances < _EXACT_BELOW]
+    if exact.size:
+        return messages.Estimate(mean=float(exact.mean()), sd=0.0)
+    weights = 1.0 / variances
+    total = float(weights.sum())
+    mean = float((weights * means).sum()) / total
     bound = fields.QUANTITY_MAX
     return messages.Estimate(mean=max(-bound, min(mean, bound)), sd=min(math.sqrt(1.0 / total), bound))

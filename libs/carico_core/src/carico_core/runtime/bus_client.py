@@ -11,13 +11,15 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from carico_core.runtime import optional_imports
+from carico_core.runtime import bus_intake, optional_imports
 
 if TYPE_CHECKING:
     from carico_core.runtime import bus_keys
 
 with optional_imports.hidden("aiohttp"):
     from nats.aio.client import Client as NatsClient
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
     from nats.aio.transport import TcpTransport
     from nats.errors import Error as NatsError
 
@@ -31,6 +33,30 @@ class Client(NatsClient):
     def __init__(self, make_tls: Callable[[], ssl.SSLContext] | None = None) -> None:
         super().__init__()
         self._make_tls = make_tls
+        self._intake = bus_intake.Parser(self)
+        self._ps = self._intake
+
+    async def subscribe_raw(self, subject: str, sink: bus_intake.Sink) -> Subscription:
+        """A subscription whose messages come to `sink` by the short way, across reconnects."""
+
+        async def on_message(message: Msg) -> None:
+            """Nothing: none comes this way."""
+
+        found = await self.subscribe(subject, cb=on_message)
+        self._intake.sinks[found._id] = sink
+        return found
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        # What nats-py's own parser has begun, as it does with whatever comes behind a PING in one read.
+        sink = self._intake.sinks.get(sid)
+        if sink is None:
+            await super()._process_msg(sid, subject, reply, data, headers)
+        else:
+            sink(subject.decode(), reply.decode(), headers or b"", data)
+
+    def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
+        super()._remove_sub(sid, max_msgs)
+        self._intake.sinks.pop(sid, None)
 
     @property
     def ssl_context(self) -> ssl.SSLContext:

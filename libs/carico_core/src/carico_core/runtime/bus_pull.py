@@ -12,12 +12,10 @@ from collections.abc import AsyncGenerator, Sequence
 
 import orjson
 
-from carico_core.domain import errors
-from carico_core.runtime import logs, optional_imports
+from carico_core.runtime import bus_client, bus_intake, logs, optional_imports
 
 with optional_imports.hidden("aiohttp"):
     from nats.aio.client import Client
-    from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
     from nats.errors import Error as NatsError
 
@@ -31,15 +29,40 @@ LEAVE_S = 1.0
 _NOTHING = "408"
 
 
+class QueueItem:
+    """One message of a consumer."""
+
+    __slots__ = ("_client", "payload", "reply", "subject")
+
+    def __init__(self, client: Client, subject: str, reply: str, payload: bytes) -> None:
+        self._client = client
+        self.subject = subject
+        self.reply = reply
+        self.payload = payload
+
+    async def ack(self) -> None:
+        """It is done with."""
+        await self._answer(b"")
+
+    async def term(self) -> None:
+        """It is poison: never again."""
+        await self._answer(b"+TERM")
+
+    async def _answer(self, answer: bytes) -> None:
+        # What could not be answered comes again, and is then dropped as not newer: nothing to mend here.
+        with contextlib.suppress(NatsError):
+            await self._client.publish(self.reply, answer)
+
+
 class Puller:
     """The messages of one durable consumer, by batches of what has come."""
 
-    def __init__(self, client: Client, *, stream: str, consumer: str) -> None:
+    def __init__(self, client: bus_client.Client, *, stream: str, consumer: str) -> None:
         self._client = client
         self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         self._request = orjson.dumps({"batch": REQUEST_MESSAGES, "expires": int(EXPIRES_S * 1e9)})
         self._log = logs.get("bus", consumer=consumer)
-        self._come: list[Msg] = []
+        self._come: list[QueueItem] = []
         self._wake = asyncio.Event()
         # How many messages the server still owes us for requests made.
         self._owed = 0
@@ -50,10 +73,10 @@ class Puller:
         self._owed = 0
         self._wake.set()
 
-    async def batches(self) -> AsyncGenerator[list[Msg], None]:
+    async def batches(self) -> AsyncGenerator[list[QueueItem], None]:
         """What has come, as soon as something has; for ever."""
         inbox = self._client.new_inbox()
-        listening = await self._client.subscribe(inbox, cb=self._on_message)
+        listening = await self._client.subscribe_raw(inbox, self._on_message)
         try:
             while True:
                 await self._ask(inbox)
@@ -96,32 +119,23 @@ class Puller:
             self._owed = 0
         self._wake.clear()
 
-    async def _on_message(self, message: Msg) -> None:
-        headers = message.headers
-        status = headers.get("Status") if headers and not message.data else None
+    def _on_message(self, subject: str, reply: str, headers: bytes, payload: bytes) -> None:
+        status = bus_intake.status_of(headers) if headers and not payload else None
         if status is None:
             self._owed -= 1
-            self._come.append(message)
-        elif status != "100":
-            self._end(status, headers or {})
+            self._come.append(QueueItem(self._client, subject, reply, payload))
+        elif status[0] != "100":
+            self._end(*status, headers)
         self._wake.set()
 
-    def _end(self, status: str, headers: dict[str, str]) -> None:
+    def _end(self, status: str, description: str, headers: bytes) -> None:
         """A request has ended before all of it had come."""
         if status != _NOTHING:
-            self._refused = f"{status} {headers.get('Description', '')}".strip()
+            self._refused = f"{status} {description}".strip()
         try:
-            self._owed = max(0, self._owed - int(headers["Nats-Pending-Messages"]))
-        except (KeyError, ValueError):
+            self._owed = max(0, self._owed - int(bus_intake.header_of(headers, "Nats-Pending-Messages") or ""))
+        except ValueError:
             self._owed = 0
-
-
-async def acknowledge(client: Client, message: Msg, answer: bytes) -> None:
-    """Answers a message of a consumer. Raises `BusUnavailable` where it could not be sent: the message comes again."""
-    try:
-        await client.publish(message.reply, answer)
-    except NatsError as error:
-        raise errors.BusUnavailable(f"{message.subject} was not acknowledged: {error}") from error
 
 
 async def acknowledge_all(client: Client, replies: Sequence[str]) -> None:

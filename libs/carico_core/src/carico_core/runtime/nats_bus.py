@@ -18,7 +18,6 @@ from carico_core.runtime import bus_connection, bus_tls, logs, optional_imports
 from carico_core.runtime import clock as clocks
 
 with optional_imports.hidden("aiohttp"):
-    from nats.aio.client import Client
     from nats.aio.msg import Msg
     from nats.errors import Error as NatsError
     from nats.js import JetStreamContext
@@ -40,7 +39,7 @@ class NatsBus:
     """One connection. Made by `connect`."""
 
     def __init__(
-        self, client: Client, watch: bus_connection.Watch, *,
+        self, client: "bus_client.Client", watch: bus_connection.Watch, *,
         name: str, lease_s: float, owns_streams: bool, rng: random.Random,
     ) -> None:  # fmt: skip
         self._client = client
@@ -100,13 +99,13 @@ class NatsBus:
         try:
             async with contextlib.aclosing(puller.batches()) as batches:
                 async for batch in batches:
-                    yield [_QueueItem(self._client, message) for message in batch]
+                    yield list(batch)
         finally:
             self._pullers.remove(puller)
 
     async def acknowledge(self, items: Sequence[buses.QueueItem]) -> None:
         """Acknowledges a batch in one write."""
-        replies = [item.reply for item in items if isinstance(item, _QueueItem)]
+        replies = [item.reply for item in items if isinstance(item, bus_pull.QueueItem)]
         with contextlib.suppress(NatsError, OSError):
             await bus_pull.acknowledge_all(self._client, replies)
 
@@ -334,7 +333,7 @@ def _pause_s(rng: random.Random) -> float:
     return rng.uniform(bus_connection.RECONNECT_FIRST_S, bus_connection.RECONNECT_MOST_S)
 
 
-def _address(client: Client) -> str:
+def _address(client: "bus_client.Client") -> str:
     """host:port of the server, without credentials."""
     url = client.connected_url
     return "?" if url is None else f"{url.hostname}:{url.port}"
@@ -347,26 +346,6 @@ class _Subscription:
     async def unsubscribe(self) -> None:
         with contextlib.suppress(NatsError):
             await self._found.unsubscribe()
-
-
-class _QueueItem:
-    __slots__ = ("_client", "_message", "payload", "reply", "subject")
-
-    def __init__(self, client: Client, message: Msg) -> None:
-        self._client = client
-        self._message = message
-        self.subject: str = message.subject
-        self.payload: bytes = message.data
-        self.reply: str = message.reply
-
-    async def ack(self) -> None:
-        # What is not acknowledged comes again, and is then dropped as not newer: nothing to mend here.
-        with contextlib.suppress(errors.BusUnavailable):
-            await bus_pull.acknowledge(self._client, self._message, b"")
-
-    async def term(self) -> None:
-        with contextlib.suppress(errors.BusUnavailable):
-            await bus_pull.acknowledge(self._client, self._message, b"+TERM")
 
 
 @contextlib.contextmanager

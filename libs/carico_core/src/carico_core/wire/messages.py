@@ -14,7 +14,7 @@ from carico_core.wire.model import (
     model_as_json,
     split_partial,
 )
-from carico_core.wire.subspace import decode_subspace, encode_subspace
+from carico_core.wire.subspace import decode_subspace, decode_subspaces, encode_subspace
 
 __all__ = [
     "decode_advertisement",
@@ -22,6 +22,7 @@ __all__ = [
     "decode_model",
     "decode_partial",
     "decode_subspace",
+    "decode_subspaces",
     "encode_advertisement",
     "encode_decision",
     "encode_model",

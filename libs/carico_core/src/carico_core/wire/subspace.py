@@ -1,5 +1,7 @@
 """Local subspaces on `carico.v1.subspace.<node>`: msgpack, arrays as raw little-endian float64."""
 
+from collections.abc import Sequence
+
 from carico_core.domain import errors, messages
 from carico_core.wire import codec, evidence, fields, header, subspace_quick
 
@@ -34,11 +36,35 @@ def encode_subspace(subspace: messages.LocalSubspace) -> bytes:
 
 def decode_subspace(payload: bytes, *, subject: str) -> messages.LocalSubspace:
     """The local subspace in `payload`; its arrays are read-only. Raises `MessageError` for whatever is wrong."""
-    message = codec.parse_msgpack(payload)
-    quick = subspace_quick.read(
-        message.raw, subject=subject, sigma_max=SIGMA_MAX, unit_max=1.0 + _UNIT_ROUNDING, cores_max=_CORES_MAX
-    )
-    return read_carefully(message, subject=subject) if quick is None else quick
+    found = decode_subspaces([(subject, payload)])[0]
+    if isinstance(found, errors.MessageError):
+        raise found
+    return found
+
+
+def decode_subspaces(found: Sequence[tuple[str, bytes]]) -> list[messages.LocalSubspace | errors.MessageError]:
+    """The local subspace in each (subject, payload), or what is wrong with it; together they cost half as much."""
+    verdicts: list[messages.LocalSubspace | errors.MessageError | None] = [None] * len(found)
+    parsed: list[tuple[int, fields.Fields]] = []
+    for index, (_, payload) in enumerate(found):
+        try:
+            parsed.append((index, codec.parse_msgpack(payload)))
+        except errors.MessageError as error:
+            verdicts[index] = error
+    quick = subspace_quick.read_all(
+        [(found[index][0], message.raw) for index, message in parsed],
+        sigma_max=SIGMA_MAX, unit_max=1.0 + _UNIT_ROUNDING, cores_max=_CORES_MAX,
+    )  # fmt: skip
+    for (index, message), record in zip(parsed, quick, strict=True):
+        verdicts[index] = _verdict(message, found[index][0]) if record is None else record
+    return [verdict for verdict in verdicts if verdict is not None]
+
+
+def _verdict(message: fields.Fields, subject: str) -> messages.LocalSubspace | errors.MessageError:
+    try:
+        return read_carefully(message, subject=subject)
+    except errors.MessageError as error:
+        return error
 
 
 def read_carefully(message: fields.Fields, *, subject: str) -> messages.LocalSubspace:

@@ -1,119 +1,162 @@
-"""The short way through a local subspace, for an aggregator that takes 20,000 a second: a third of the time.
+"""The short way through many local subspaces, for an aggregator that takes 20,000 a second: a quarter of the time.
 
 It takes what is as nearly every message is, and gives None for whatever is not: then `subspace` reads the message field
 by field and says what is wrong with it. A test holds both to the same verdict and the same record, for whatever bytes.
+The numbers of messages of one shape are looked at together, a row each.
 """
 
-import math
+import functools
 import re
-import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from carico_core.domain import errors, messages
 from carico_core.wire import fields, subjects
 
+# The smallest number above 0: a scale is positive.
+_POSITIVE = 5e-324
 _BOOT = re.compile(r"[0-9a-f]{16}")
 
+# What is left to look at and to make: the record's fields without arrays, and the bytes of u, sigma and scale.
+_Draft = tuple[dict[str, Any], bytes, bytes, bytes]
+_Shape = tuple[int, int]
 
-def read(
-    values: dict[Any, Any], *, subject: str, sigma_max: float, unit_max: float, cores_max: float
-) -> messages.LocalSubspace | None:
-    """The record, or None where anything about the message is unusual."""
-    try:
-        node = subjects.node_of(subject)
-    except errors.BadName:
-        return None
-    get = values.get
-    boot: Any = get("boot")
-    seq: Any = get("seq")
-    ts_ns: Any = get("ts")
-    sampled_ns: Any = get("sampled_at")
-    samples: Any = get("samples")
-    if type(boot) is not str or _BOOT.fullmatch(boot) is None or get("node") != node or type(get("v")) is not int:
-        return None
-    weight, peak = get("weight"), get("peak_pods_per_core")
-    if get("v") != messages.SCHEMA_VERSION or not _are_counts(seq, ts_ns, sampled_ns, samples):
-        return None
-    if type(weight) is not float or type(peak) is not float:
-        return None
-    if not (0.0 <= weight <= cores_max and 0.0 <= peak <= fields.PODS_MAX):
-        return None
-    listed = get("dims")
-    if type(listed) is not list or set(map(type, listed)) != {str}:
-        return None
+
+def read_all(
+    found: Sequence[tuple[str, dict[Any, Any]]], *, sigma_max: float, unit_max: float, cores_max: float
+) -> list[messages.LocalSubspace | None]:
+    """A record for each (subject, decoded message); None where anything about the message is unusual."""
+    records: list[messages.LocalSubspace | None] = [None] * len(found)
+    by_shape: dict[_Shape, list[tuple[int, _Draft]]] = {}
+    for index, (subject, values) in enumerate(found):
+        try:
+            shape, draft = _draft(subject, values, cores_max)
+        except (_Unusual, errors.BadName, KeyError, TypeError, ValueError):
+            continue
+        by_shape.setdefault(shape, []).append((index, draft))
+    for shape, drafts in by_shape.items():
+        for index, record in _finish(shape, drafts, sigma_max=sigma_max, unit_max=unit_max):
+            records[index] = record
+    return records
+
+
+class _Unusual(Exception):
+    """Something the short way does not take."""
+
+
+def _draft(subject: str, values: dict[Any, Any], cores_max: float) -> tuple[_Shape, _Draft]:
+    """The shape (dimensions, rank) and all but the numbers. Raises for what is unusual."""
+    node = subjects.node_of(subject)
+    version, boot, seq, ts_ns = values["v"], values["boot"], values["seq"], values["ts"]
+    sampled_ns, samples = values["sampled_at"], values["samples"]
+    weight, peak, listed = values["weight"], values["peak_pods_per_core"], values["dims"]
+    if values["node"] != node or type(version) is not int or version != messages.SCHEMA_VERSION:
+        raise _Unusual
+    if type(boot) is not str or not _is_boot(boot):
+        raise _Unusual
+    for count in (seq, ts_ns, sampled_ns, samples):
+        if type(count) is not int or not 0 <= count <= fields.INT64_MAX:
+            raise _Unusual
+    if type(weight) is not float or type(peak) is not float or type(listed) is not list:
+        raise _Unusual
     dims = tuple(listed)
-    if not fields.are_dims(dims):
-        return None
-    sigma = _array(get("sigma"), 1, 0.0, sigma_max)
-    u = _array(get("u"), 2, -unit_max, unit_max)
-    scale = _array(get("scale"), 1, 0.0, fields.QUANTITY_MAX)
-    evidence = _evidence(get("evidence"))
-    if u is None or sigma is None or scale is None or evidence is None:
-        return None
-    count, rank = len(dims), sigma.shape[0]
-    if u.shape != (count, rank) or scale.shape[0] != count or not 1 <= rank <= count or 0.0 in scale.tolist():
-        return None
-    return messages.LocalSubspace(
-        node=node, boot=boot, seq=seq, ts_ns=ts_ns, sampled_at_ns=sampled_ns, dims=dims, u=u, sigma=sigma,
-        samples=samples, weight=weight, scale=scale, evidence=evidence, peak_pods_per_core=peak,
-    )  # fmt: skip
+    if not (0.0 <= weight <= cores_max and 0.0 <= peak <= fields.PODS_MAX) or not dims or not _are_names(dims):
+        raise _Unusual
+    shape, u = _bytes(values["u"], 2)
+    sigma_shape, sigma = _bytes(values["sigma"], 1)
+    scale_shape, scale = _bytes(values["scale"], 1)
+    count, rank = shape
+    if count != len(dims) or rank > count or sigma_shape[0] != rank or scale_shape[0] != count:
+        raise _Unusual
+    known = {
+        "node": node, "boot": boot, "seq": seq, "ts_ns": ts_ns, "sampled_at_ns": sampled_ns, "dims": dims,
+        "samples": samples, "weight": weight, "peak_pods_per_core": peak, "evidence": _evidence(values["evidence"]),
+    }  # fmt: skip
+    return (count, rank), (known, u, sigma, scale)
 
 
-def _are_counts(*values: Any) -> bool:
-    return set(map(type, values)) == {int} and min(values) >= 0 and max(values) <= fields.INT64_MAX
+def _finish(
+    shape: _Shape, drafts: list[tuple[int, _Draft]], *, sigma_max: float, unit_max: float
+) -> list[tuple[int, messages.LocalSubspace]]:
+    """(index, record) of the drafts whose numbers are within bounds; arrays are read-only."""
+    count, rank = shape
+    size = count * rank
+    text = b"".join([part for _, draft in drafts for part in draft[1:]])
+    rows = np.frombuffer(text, fields.FLOAT64).reshape(len(drafts), size + rank + count)
+    least = np.array([-unit_max] * size + [0.0] * rank + [_POSITIVE] * count)
+    most = np.array([unit_max] * size + [sigma_max] * rank + [fields.QUANTITY_MAX] * count)
+    # NaN is within no bounds.
+    within: npt.NDArray[np.bool_] = np.all((rows >= least) & (rows <= most), axis=1)
+    u, sigma, scale = rows[:, :size].reshape(-1, count, rank), rows[:, size : size + rank], rows[:, size + rank :]
+    u.flags.writeable = False
+    return [
+        (index, messages.LocalSubspace(u=u[row], sigma=sigma[row], scale=scale[row], **draft[0]))
+        for row, ((index, draft), is_within) in enumerate(zip(drafts, within.tolist(), strict=True))
+        if is_within
+    ]
 
 
-def _array(value: object, rank: int, minimum: float, maximum: float) -> messages.Array | None:
-    """A read-only array of `rank` dimensions over the message's own bytes."""
-    if type(value) is not dict:
-        return None
-    shape, data = value.get("shape"), value.get("data")
-    if type(shape) is not list or type(data) is not bytes or len(shape) != rank:
-        return None
-    count = 1
+# A node states the same boot, dimensions and names every second: what was looked at once is remembered, within bounds.
+@functools.lru_cache(maxsize=65_536)
+def _is_boot(boot: str) -> bool:
+    return _BOOT.fullmatch(boot) is not None
+
+
+@functools.lru_cache(maxsize=1024)
+def _are_names(names: tuple[Any, ...]) -> bool:
+    """True where these are texts that name dimensions, each once."""
+    return (
+        len(names) <= fields.DIMS_MAX
+        and all(type(name) is str and fields.is_name(name, fields.NAME_MAX) for name in names)
+        and len(set(names)) == len(names)
+    )
+
+
+def _bytes(value: Any, rank: int) -> tuple[list[int], bytes]:
+    """The shape of an array and its bytes, which are as many as it says. Raises for what is unusual."""
+    shape, data = value["shape"], value["data"]
+    if type(value) is not dict or type(shape) is not list or type(data) is not bytes or len(shape) != rank:
+        raise _Unusual
+    size = 8
     for length in shape:
         if type(length) is not int or not 0 < length <= fields.DIMS_MAX:
-            return None
-        count *= length
-    if len(data) != 8 * count:
-        return None
-    numbers = struct.unpack(f"<{count}d", data)
-    if not math.isfinite(sum(numbers)) or min(numbers) < minimum or max(numbers) > maximum:
-        return None
-    return np.ndarray(shape, fields.FLOAT64, data)
+            raise _Unusual
+        size *= length
+    if len(data) != size:
+        raise _Unusual
+    return shape, data
 
 
-def _evidence(value: object) -> dict[str, messages.ClassEvidence] | None:
+def _evidence(value: Any) -> dict[str, messages.ClassEvidence]:
+    """What was measured of each class. Raises for what is unusual."""
     if type(value) is not dict or len(value) > fields.CLASSES_MAX:
-        return None
+        raise _Unusual
     found = {}
     for name, item in value.items():
         if type(name) is not str or not fields.is_name(name, fields.CLASS_NAME_MAX) or type(item) is not dict:
-            return None
-        pods, cost, growth = item.get("pods"), _estimates(item.get("cost")), item.get("growth")
+            raise _Unusual
+        pods = item["pods"]
         # Lifetimes come with few messages: the long way reads them.
-        if type(pods) is not int or not 0 <= pods <= fields.PODS_MAX or cost is None or "lifetime_s" in item:
-            return None
+        if type(pods) is not int or not 0 <= pods <= fields.PODS_MAX or "lifetime_s" in item:
+            raise _Unusual
+        growth = item.get("growth")
         grown = {} if growth is None else _estimates(growth)
-        if grown is None:
-            return None
-        found[name] = messages.ClassEvidence(pods=pods, cost=cost, growth=grown)
+        found[name] = messages.ClassEvidence(pods=pods, cost=_estimates(item["cost"]), growth=grown)
     return found
 
 
-def _estimates(value: object) -> dict[str, messages.Estimate] | None:
-    if type(value) is not dict or len(value) > fields.DIMS_MAX:
-        return None
+def _estimates(value: Any) -> dict[str, messages.Estimate]:
+    if type(value) is not dict or not _are_names(tuple(value)):
+        raise _Unusual
     found = {}
     for name, item in value.items():
-        if type(name) is not str or not fields.is_name(name, fields.NAME_MAX) or type(item) is not dict:
-            return None
-        mean, sd = item.get("mean"), item.get("sd")
-        if type(mean) is not float or type(sd) is not float:
-            return None
+        mean, sd = item["mean"], item["sd"]
+        if type(mean) is not float or type(sd) is not float or type(item) is not dict:
+            raise _Unusual
         if not (-fields.QUANTITY_MAX <= mean <= fields.QUANTITY_MAX and 0.0 <= sd <= fields.QUANTITY_MAX):
-            return None
+            raise _Unusual
         found[name] = messages.Estimate(mean=mean, sd=sd)
     return found

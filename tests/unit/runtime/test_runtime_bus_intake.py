@@ -1,0 +1,71 @@
+"""What comes for a sink is cut out of the stream wherever the network divides it; the rest goes nats-py's way."""
+
+import asyncio
+
+import pytest
+
+from carico_core.runtime import bus_intake
+
+HEADERS = b"NATS/1.0\r\nNats-Msg-Id: a-1\r\n\r\n"
+STATUS = b"NATS/1.0 409 Consumer Deleted\r\nNats-Pending-Messages: 7\r\n\r\n"
+OURS = [
+    ("carico.v1.subspace.a", "$JS.ACK.1", HEADERS, b"one\r\nPING\r\n"),
+    ("carico.v1.subspace.b", "$JS.ACK.2", b"", b""),
+    ("_INBOX.x", "r", STATUS, b""),
+    ("carico.v1.subspace.c", "$JS.ACK.3", HEADERS, b"\x00" * 70),
+]
+
+
+class Client:
+    """Notes what nats-py's parser hands on."""
+
+    def __init__(self, sinks: dict[int, bus_intake.Sink]) -> None:
+        self.sinks = sinks
+        self.pings = 0
+        self.others: list[bytes] = []
+
+    async def _process_ping(self) -> None:
+        self.pings += 1
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes | None) -> None:
+        if sid in self.sinks:
+            self.sinks[sid](subject.decode(), reply.decode(), headers or b"", data)
+        else:
+            self.others.append(data)
+
+
+def stream() -> bytes:
+    """Messages of ours between a message of somebody else and PINGs."""
+    one, two, three, four = (line(*message) for message in OURS)
+    return one + b"PING\r\n" + two + three + b"MSG other 9 5\r\nhello\r\n" + four + b"PING\r\n"
+
+
+def line(subject: str, reply: str, headers: bytes, payload: bytes) -> bytes:
+    total = len(headers) + len(payload)
+    start = f"HMSG {subject} 4 {reply} {len(headers)} {total}" if headers else f"MSG {subject} 4 {reply} {total}"
+    return start.encode() + b"\r\n" + headers + payload + b"\r\n"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 31, 64, 1000])
+def test_everything_comes_once_and_in_order_wherever_it_is_divided(size: int) -> None:
+    found: list[tuple[str, str, bytes, bytes]] = []
+    sinks: dict[int, bus_intake.Sink] = {4: lambda *message: found.append(message)}
+    client = Client(sinks)
+    parser = bus_intake.Parser(client)
+    parser.sinks = sinks
+    text = stream() * 3
+
+    async def feed() -> None:
+        for start in range(0, len(text), size):
+            await parser.parse(text[start : start + size])
+
+    asyncio.run(feed())
+    assert found == OURS * 3
+    assert (client.pings, client.others) == (6, [b"hello"] * 3)
+
+
+def test_a_status_is_told_from_a_message() -> None:
+    assert bus_intake.status_of(STATUS) == ("409", "Consumer Deleted")
+    assert bus_intake.status_of(HEADERS) is None
+    assert bus_intake.header_of(STATUS, "Nats-Pending-Messages") == "7"
+    assert bus_intake.header_of(HEADERS, "Nats-Pending-Messages") is None
