@@ -42,3 +42,12 @@ def test_system_clock_runs() -> None:
     clock: clocks.Clock = clocks.SystemClock()
     assert clock.monotonic_s() <= clock.monotonic_s()
     assert clock.wall_ns() > 1_600_000_000_000_000_000
+
+
+def test_the_boot_clock_counts_what_the_machine_slept() -> None:
+    # Nothing here can suspend a machine; CLOCK_BOOTTIME is never behind CLOCK_MONOTONIC, and moves as it does.
+    boot, plain = clocks.BootClock(), clocks.SystemClock()
+    before_s, before_boot_s = plain.monotonic_s(), boot.monotonic_s()
+    assert before_boot_s >= before_s - 1.0
+    after_boot_s, after_s = boot.monotonic_s(), plain.monotonic_s()
+    assert 0.0 <= after_boot_s - before_boot_s <= after_s - before_s + 0.1

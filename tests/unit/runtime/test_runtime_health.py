@@ -67,3 +67,16 @@ async def test_a_port_in_use_is_one_line_and_off_serves_nothing() -> None:
     off = await health.serve(health.Health({}), metric.Metrics("agent"), host="127.0.0.1", port=health.OFF)
     assert off.port == health.OFF
     await off.close()
+
+
+async def test_notes_are_said_beside_the_verdict() -> None:
+    why: list[str | None] = [None]
+    made = health.Health({"bus": lambda: why[0]}, notes={"leader": lambda: "node-1_17"})
+    server = await health.serve(made, metric.Metrics("agent"), host="127.0.0.1", port=0)
+    try:
+        assert await ask(server.port, get("/readyz")) == (200, "ok\nleader: node-1_17\n")
+        why[0] = "away"
+        assert await ask(server.port, get("/readyz")) == (503, "bus: away\nleader: node-1_17\n")
+        assert await ask(server.port, get("/healthz")) == (200, "ok\n")
+    finally:
+        await server.close()

@@ -273,3 +273,36 @@ async def test_requests_are_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
     clock.advance(1.0)
     await pace.wait()
     assert waits == [0.1, 0.2]
+
+
+async def test_a_permit_is_asked_at_the_last_moment_and_its_refusal_sends_nothing(start: Start) -> None:
+    arrived: list[str] = []
+    first_may_end = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.Response:
+        arrived.append(request.path)
+        if request.path == "/first":
+            await first_may_end.wait()
+        return web.json_response({})
+
+    server = await start(handler)
+    client = make_client(server._access.server, wanted=kube.KubeSettings(in_flight=1))
+    asked: list[str] = []
+
+    def refuse() -> None:
+        asked.append("permit")
+        raise errors.CaricoError("no longer")
+
+    first = asyncio.create_task(client.request("GET", "/first"))
+    await asyncio.sleep(0.05)
+    second = asyncio.create_task(client.request("POST", "/second", body={}, permit=refuse))
+    await asyncio.sleep(0.05)
+    assert asked == [], "it waits for its turn first"
+    first_may_end.set()
+    await first
+    with pytest.raises(errors.CaricoError, match="no longer"):
+        await second
+    assert (asked, arrived) == (["permit"], ["/first"])
+    assert await client.request("POST", "/third", body={}, permit=lambda: asked.append("granted")) == {}
+    assert asked == ["permit", "granted"]
+    await client.close()

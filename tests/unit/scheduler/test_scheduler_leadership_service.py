@@ -1,0 +1,172 @@
+"""Two schedulers on one memory API and bus: one works, the other knows all the same and is silent."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from carico_core.domain import errors
+from carico_core.runtime import memory_bus, memory_kube, memory_objects, metrics, settings, tasks
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_scheduler import app
+from carico_scheduler import settings as setting
+from tests.unit.scheduler import objects
+
+
+class Pair:
+    """Two schedulers and what they are told."""
+
+    def __init__(self) -> None:
+        self.clock = objects.LoopClock(asyncio.get_running_loop())
+        self.api = memory_kube.MemoryKube(clock=self.clock)
+        self.bus = memory_bus.MemoryBus()
+        self.published: list[str] = []
+        self.running: dict[str, tuple[app.Scheduler, tasks.Stop, asyncio.Task[None]]] = {}
+        self._seq = 0
+
+    def start(self, name: str, *flags: str) -> app.Scheduler:
+        """A scheduler at work."""
+        argv = ("--seed", "1", "--leader-identity", name, *flags)
+        loaded = settings.load(setting.SchedulerSettings, prefix="scheduler", argv=argv, environ={}, program="test")
+        made, stop = app.Scheduler(loaded, api=self.api, clock=self.clock), tasks.Stop()
+        self.running[name] = (made, stop, asyncio.create_task(made.run(self.bus, stop)))
+        return made
+
+    async def advertise(self, node: str, capacity: float) -> None:
+        """What a node says, to both."""
+        self._seq += 1
+        now_ns = self.clock.wall_ns()
+        made = objects.make_advertisement(node, capacity, seq=self._seq, ts_ns=now_ns, sampled_at_ns=now_ns)
+        await self.bus.publish(subjects.capacity(node), wire.encode_advertisement(made))
+
+    def node_of(self, pod: str) -> str | None:
+        """Where the API has a Pod."""
+        found: str | None = self.api.objects.get("pods", ("default", pod), "test")["spec"].get("nodeName")
+        return found
+
+    def binds(self) -> int:
+        """Binds that reached the API."""
+        return sum(request.endswith("/binding") for request in self.api.requests)
+
+    async def stop(self, name: str) -> None:
+        """Ends a scheduler as SIGTERM does."""
+        _, stop, task = self.running.pop(name)
+        stop.set()
+        await task
+
+
+@contextlib.asynccontextmanager
+async def pair() -> AsyncIterator[Pair]:
+    made = Pair()
+    await made.bus.subscribe(subjects.DECISION_ALL, lambda subject, _: made.published.append(subject))
+    made.api.objects.create("nodes", objects.node_object("node-0"), "test")
+    yield made
+    for name in list(made.running):
+        await made.stop(name)
+
+
+def test_a_standby_knows_all_and_says_nothing() -> None:
+    async def main() -> None:
+        async with pair() as made:
+            first = made.start("a")
+            await asyncio.sleep(1.0)
+            second = made.start("b")
+            await asyncio.sleep(1.0)
+            await made.advertise("node-0", 2.0)
+            for index in range(3):
+                made.api.objects.create("pods", objects.pod_object(f"pod-{index}"), "test")
+            await asyncio.sleep(4.0)
+            await made.advertise("node-0", 2.0)
+            assert made.binds() == 2
+            assert len(second.engine.state.queue) == 1
+            assert second.engine.state.ledger.reserved_count == 2
+            assert second.engine.state.fleet.snapshot(0.0).row(0).capacity == 2.0
+            assert second.health.not_ready() == first.health.not_ready() == {}
+            assert (first.health.notes(), second.health.notes()) == ({"leader": "a (this one)"}, {"leader": "a"})
+            assert (lead(first.metrics), lead(second.metrics)) == (1.0, 0.0)
+            answer = await made.bus.request(
+                subjects.query("scheduler", "decision.get"), b'{"pod":"pod-0"}', timeout_s=1
+            )
+            assert b'"found":true' in answer
+            events = made.api.objects.all("events", memory_objects.parse_selector("", {}))
+            assert len({each["reportingInstance"] for each in events}) == 1
+
+    objects.run_fast(main())
+
+
+def test_a_stop_hands_over_at_once_with_every_reservation() -> None:
+    async def main() -> None:
+        async with pair() as made:
+            made.start("a")
+            await asyncio.sleep(1.0)
+            second = made.start("b")
+            await asyncio.sleep(1.0)
+            await made.advertise("node-0", 2.0)
+            for index in range(3):
+                made.api.objects.create("pods", objects.pod_object(f"pod-{index}"), "test")
+            await asyncio.sleep(0.5)
+            await made.stop("a")
+            await asyncio.sleep(1.5)
+            assert second.office.leads()
+            await made.advertise("node-0", 2.0)
+            await asyncio.sleep(0.5)
+            # The node accounts for none of the two: there is no room for the third.
+            assert made.binds() == 2
+            await made.advertise("node-0", 3.0)
+            await asyncio.sleep(0.5)
+            assert made.binds() == 3
+            answer = await made.bus.request(subjects.query("scheduler", "reservations.list"), b"", timeout_s=1.0)
+            assert answer.count(b'"pod"') == 3
+
+    objects.run_fast(main())
+
+
+def test_a_bind_that_waits_for_its_turn_as_the_term_ends_is_not_sent() -> None:
+    async def main() -> None:
+        async with pair() as made:
+            first = made.start("a")
+            await asyncio.sleep(1.0)
+            await made.advertise("node-0", 2.0)
+            made.api.objects.create("pods", objects.pod_object("pod-0"), "test")
+            # Between the decision and the request the process sleeps: the next look at the clock is the permit.
+            first.engine.binder._may_bind = lambda: False
+            await asyncio.sleep(0.5)
+            assert made.node_of("pod-0") is None
+            assert made.published == []
+            assert first.engine.state.ledger.reserved_count == 0
+            first.engine.binder._may_bind = first.office.leads
+            await made.advertise("node-0", 2.0)
+            await asyncio.sleep(0.5)
+            assert made.node_of("pod-0") == "node-0"
+            text = first.metrics.render().decode()
+            assert 'carico_scheduler_binds_total{fate="withheld"}' in text
+            assert 'carico_scheduler_decisions_total{outcome="bound"} 1.0' in text
+            assert 'outcome="bind_failed"' not in text
+
+    objects.run_fast(main())
+
+
+def test_nobody_answers_questions_while_nobody_leads() -> None:
+    async def main() -> None:
+        async with pair() as made:
+            made.start("a")
+            made.start("b")
+            await asyncio.sleep(2.0)
+            made.api.go_away()
+            await asyncio.sleep(15.0)
+            assert not any(each.office.leads() for each, _, _ in made.running.values())
+            try:
+                await made.bus.request(subjects.query("scheduler", "capacity.list"), b"", timeout_s=1.0)
+            except errors.BusUnavailable:
+                pass
+            else:
+                raise AssertionError("somebody answered")
+            made.api.come_back()
+            await asyncio.sleep(10.0)
+            assert await made.bus.request(subjects.query("scheduler", "capacity.list"), b"", timeout_s=1.0)
+
+    objects.run_fast(main())
+
+
+def lead(of: metrics.Metrics) -> float | None:
+    return of.value("leading")
