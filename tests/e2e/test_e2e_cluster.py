@@ -110,6 +110,8 @@ async def test_a_crashed_service_is_started_again_and_the_cluster_goes_on(shell:
         (("demo", "--workload", "pie"), "'pie' is not one of 'pi', 'train', 'mixed'"),
         (("up", "--name", "Not_Valid"), "expected a name of lower-case letters"),
         (("up", "--nodes", "100", "--scale", "1"), "do not fit into the free memory"),
+        (("up", "--nodes", "kwok=3", "--control-plane", "embedded"), "needs --control-plane real"),
+        (("demo", "--nodes", "kwok"), "there is nothing to measure"),
         (("status", "--name", "nobody"), "no cluster named 'nobody'"),
         (("env",), "no cluster named 'demo'"),
         (("down", "--name", "nobody"), "start one with `carico up`"),

@@ -40,6 +40,11 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
     """Starts a cluster, runs a job on it, shows it live, reports, and ends everything."""
     job = _job(given)
     demo = _Demo(context, name, job, given)
+    if demo.wish.node_kind != plans.NodeKind.PROCESS:
+        raise errors.SettingsError(
+            f"--nodes: got {demo.wish.node_kind}, expected a number or process: Pods of other nodes are only played, "
+            "and there is nothing to measure; use them with `carico up`"
+        )
     # Before the loop: a first build takes minutes, and Ctrl-C must end it at once.
     binaries = starting.obtain(demo.wish, context)
     return asyncio.run(demo.run(binaries))
