@@ -102,15 +102,22 @@ class Client(NatsClient):
         self._transport = None
 
     def _setup_nkeys_seed_connect(self) -> None:
-        # nats-py imports the nkeys package here.
+        # nats-py imports the nkeys package here, and keeps the public half of a key that is replaced.
         seed = pathlib.Path(str(self._nkeys_seed))
-        self._public_nkey = _signer(seed.read_text(encoding="ascii")).public
-        self._signature_cb = lambda nonce: _signature(seed.read_text(encoding="ascii"), nonce)
+
+        def sign(nonce: str) -> bytes:
+            signer = _signer(seed.read_text(encoding="ascii"))
+            self._public_nkey = signer.public
+            return base64.b64encode(signer.sign(nonce.encode()))
+
+        self._signature_cb = sign
 
     def _setup_nkeys_jwt_connect(self) -> None:
         file = pathlib.Path(str(self._user_credentials))
         self._user_jwt_cb = lambda: _section(file, "NATS USER JWT").encode()
-        self._signature_cb = lambda nonce: _signature(_section(file, "USER NKEY SEED"), nonce)
+        self._signature_cb = lambda nonce: base64.b64encode(
+            _signer(_section(file, "USER NKEY SEED")).sign(nonce.encode())
+        )
 
 
 class _Patient(TcpTransport):
@@ -139,12 +146,12 @@ def _section(file: pathlib.Path, name: str) -> str:
     return found[1]
 
 
-def _signature(seed: str, nonce: str) -> bytes:
-    return base64.b64encode(_signer(seed).sign(nonce.encode()))
-
-
 def _signer(seed: str) -> "bus_keys.Signer":
     # Most set-ups have no nkeys, and cryptography costs an agent memory.
     from carico_core.runtime import bus_keys
 
-    return bus_keys.Signer(seed.strip())
+    try:
+        return bus_keys.Signer(seed.strip())
+    except ValueError as error:
+        # A file that is being replaced: another kind of error would end nats-py's reconnecting.
+        raise NatsError(f"the seed that says who we are is {error}") from None
