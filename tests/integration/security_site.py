@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -203,9 +203,11 @@ async def raw(settings: buses.BusSettings, **more: Any) -> AsyncIterator[Raw]:
         refused.append(str(error))
 
     client = bus_client.Client(bus_tls.context_maker(settings))
-    token = bus_token.read(pathlib.Path(settings.token_file))
+    shown = {"nkeys_seed": settings.nkey} if settings.nkey else {}
+    if settings.token_file:
+        shown = {"token": bus_token.read(pathlib.Path(settings.token_file))}
     options = {
-        "servers": settings.url, "token": token, "error_cb": on_error, "allow_reconnect": False,
+        "servers": settings.url, **shown, "error_cb": on_error, "allow_reconnect": False,
         "max_reconnect_attempts": 1, **more,
     }  # fmt: skip
     try:
@@ -213,6 +215,20 @@ async def raw(settings: buses.BusSettings, **more: Any) -> AsyncIterator[Raw]:
         yield Raw(client, refused)
     finally:
         await client.close()
+
+
+async def refused_of(peer: Raw, publish: Iterable[str], subscribe: Iterable[str]) -> tuple[set[str], set[str]]:
+    """What NATS refuses of these subjects, for a client that tries them all."""
+    for subject in publish:
+        # Without an inbox: what a server would answer is not of interest.
+        await peer.client.publish(subject, b"{}")
+    for subject in subscribe:
+        await peer.client.subscribe(subject)
+    said = "\n".join(await peer.settled()).lower()
+    return (
+        {each for each in publish if f'permissions violation for publish to "{each.lower()}"' in said},
+        {each for each in subscribe if f'permissions violation for subscription to "{each.lower()}"' in said},
+    )
 
 
 @contextlib.asynccontextmanager
