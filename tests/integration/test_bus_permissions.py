@@ -1,4 +1,4 @@
-"""An agent with no more rights at a real NATS server than messages.md, "Security", gives its role."""
+"""An agent with no more rights at a real NATS server than its role has."""
 
 import asyncio
 import pathlib
@@ -7,19 +7,15 @@ from typing import Any
 
 import pytest
 
+from carico_auth import server_config
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock, nats_bus
-from carico_core.wire import subjects
+from carico_core.wire import roles, subjects
 from carico_local import nats_server
 
 WAIT_S = 8.0
-MODEL_GET = "$JS.API.DIRECT.GET.KV_carico_model.$KV.carico_model.global"
-AGENT = {
-    "publish": {"allow": [subjects.capacity("n1"), subjects.subspace("n1"), MODEL_GET]},
-    "subscribe": {"allow": ["$SRV.>", "carico.v1.query.agent.n1.>", subjects.MODEL, "_INBOX.>"]},
-    "allow_responses": True,
-}
+AGENT = server_config.permissions(roles.Role.AGENT, "n1")
 USERS = [
     {"user": "agent", "password": "a", "permissions": AGENT},
     {"user": "aggregator", "password": "b"},
@@ -37,6 +33,8 @@ async def server(tmp_path: pathlib.Path) -> AsyncIterator[nats_server.NatsServer
 
 async def join(server: nats_server.NatsServer, user: str, **more: Any) -> nats_bus.NatsBus:
     url = server.url.replace("://", f"://{user}@")
+    if user.startswith("agent"):
+        more["inbox"] = roles.inbox(roles.Role.AGENT, "n1")
     async with asyncio.timeout(WAIT_S):
         return await nats_bus.connect(buses.BusSettings(url=url), name="x", clock=clock.SystemClock(), **more)
 
