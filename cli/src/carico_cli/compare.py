@@ -5,7 +5,7 @@ import contextlib
 import math
 import pathlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -16,8 +16,9 @@ from carico_core.domain import errors
 from carico_local import job as jobs
 from carico_local.cluster import client, machine, state
 from carico_local.cluster import plan as plans
-from carico_local.compare import comparison, trial
+from carico_local.compare import comparison, servers, trial
 from carico_local.compare import contender as contenders
+from carico_local.compare import ground as grounds
 
 NAME = "compare"
 JOB_NAME = "compare"
@@ -38,6 +39,7 @@ DEFAULT_TARGET_S = 120.0
     help="carico, kube-500m, kube-500m-bare (without agents) or constant-8; may be repeated "
     f"(default: {', '.join(contenders.DEFAULT)}).",
 )  # fmt: skip
+@click.option("--servers", "with_servers", is_flag=True, help="Beside each job a server on every node; its p99.")
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder of the report (default: var/NAME).")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON, for scripts.")
 @click.pass_obj
@@ -85,42 +87,51 @@ async def _compare(
             pods = jobs.sized(job.workload, seconds=job.seconds, cores=cores, target_s=DEFAULT_TARGET_S)
             job = jobs.Job(name=job.name, workload=job.workload, pods=pods, seconds=job.seconds)
         bound_s = job.total_work_s / (plan.nodes * plan.cores) + job.mean_work_s
-        trials_s = bound_s * len(wanted) * int(given["repeats"])
-        click.echo(
-            f"{len(wanted)} contenders x {given['repeats']} runs of {job.pods} Pods: about {trials_s / 60 + 1:.0f} min"
-        )
-        trials = await _trials(launched.paths, found, wanted, job, repeats=given["repeats"], bound_s=bound_s)
-        return comparison.report(trials, wanted, setting=_setting(plan, job, bound_s, notes))
+        repeats = int(given["repeats"])
+        trials_s = bound_s * len(wanted) * repeats
+        click.echo(f"{len(wanted)} contenders x {repeats} runs of {job.pods} Pods: about {trials_s / 60 + 1:.0f} min")
+        async with _ground(launched.paths, found, bound_s) as ground:
+            idle_p99_ms = await servers.idle_p99_ms(ground) if given["with_servers"] else None
+            trials = await _trials(ground, wanted, job, repeats=repeats, with_servers=given["with_servers"])
+        return comparison.report(
+            trials, wanted, setting=_setting(plan, job, bound_s, notes), idle_p99_ms=idle_p99_ms
+        )  # fmt: skip
     finally:
         await interrupts.finished(_end(launched), hurry=launched.kill)
 
 
-async def _trials(
-    paths: state.Paths, found: state.ClusterState, wanted: Sequence[contenders.Contender], job: jobs.Job, *,
-    repeats: int, bound_s: float,
-) -> list[trial.Trial]:  # fmt: skip
-    """Every contender once a round, each round beginning with another: what drifts meets all alike."""
+@contextlib.asynccontextmanager
+async def _ground(paths: state.Paths, found: state.ClusterState, bound_s: float) -> AsyncIterator[grounds.Ground]:
+    """The cluster as the trials use it, its Pods followed meanwhile."""
     agents = [each.process.pid for each in found.services if each.name.startswith("agent/") and each.process]
-    done: list[trial.Trial] = []
     async with session.connect(paths, found) as live:
         following = asyncio.ensure_future(live.observer.follow_pods(live.api))
-        ground = trial.Ground(
-            api=live.api, observer=live.observer, clock=live.clock, agents=agents, bound_s=bound_s
-        )  # fmt: skip
         try:
-            for repeat in range(1, repeats + 1):
-                begin = (repeat - 1) % len(wanted)
-                for contender in (*wanted[begin:], *wanted[:begin]):
-                    one = await trial.run(ground, contender, job, repeat)
-                    done.append(one)
-                    mean_s = one.pod_s["mean"]
-                    click.echo(
-                        f"run {repeat} of {repeats}, {one.contender}: job {one.job_s:.1f} s, "
-                        f"Pods {math.nan if mean_s is None else mean_s:.2f} s"
-                    )
+            yield grounds.Ground(
+                api=live.api, observer=live.observer, clock=live.clock, nodes=found.plan.node_names, agents=agents,
+                bound_s=bound_s,
+            )  # fmt: skip
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
+
+
+async def _trials(
+    ground: grounds.Ground, wanted: Sequence[contenders.Contender], job: jobs.Job, *, repeats: int, with_servers: bool
+) -> list[trial.Trial]:
+    """Every contender once a round, each round beginning with another: what drifts meets all alike."""
+    done: list[trial.Trial] = []
+    for repeat in range(1, repeats + 1):
+        begin = (repeat - 1) % len(wanted)
+        for contender in (*wanted[begin:], *wanted[:begin]):
+            one = await trial.run(ground, contender, job, repeat, with_servers=with_servers)
+            done.append(one)
+            mean_s = one.pod_s["mean"]
+            suffered = "" if one.server_p99_ms is None else f", servers' p99 {one.server_p99_ms:.1f} ms"
+            click.echo(
+                f"run {repeat} of {repeats}, {one.contender}: job {one.job_s:.1f} s, "
+                f"Pods {math.nan if mean_s is None else mean_s:.2f} s{suffered}"
+            )
     return done
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from carico_cli import html
 
 Report = Mapping[str, Any]
-_HEAD = ("", "job s", "least", "most", "Pod s", "least", "most", "p95 s", "most a node")
+_HEAD = ("", "job s", "least", "most", "Pod s", "least", "most", "p95 s", "most a node", "p99 ms")
 
 
 def text(report: Report) -> str:
@@ -56,7 +56,7 @@ def _rows(report: Report) -> list[tuple[str, ...]]:
     return [
         (
             name, *_three(row["job_s"]), *_three(row["pod_mean_s"]), _number(row["pod_p95_s"]["median"]),
-            str(row["max_running_per_node"]),
+            str(row["max_running_per_node"]), _number(row["server_p99_ms"]["median"]),
         )
         for name, row in report["contenders"].items()
     ]  # fmt: skip
@@ -71,7 +71,7 @@ def _number(value: float | None) -> str:
 
 
 def _target(one: Mapping[str, Any]) -> str:
-    return f"{one['what']}: {_number(one['value'])} s, at most {_number(one['bound'])} s"
+    return f"{one['what']}: {_number(one['value'])}, at most {_number(one['bound'])}"
 
 
 def _draw(axes: Any, report: Report) -> None:

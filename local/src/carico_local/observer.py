@@ -184,5 +184,6 @@ class Observer:
         try:
             said = json.loads(ended.get("message", ""))
             found.started_s, found.finished_s = said["started_ns"] / 1e9, said["finished_ns"] / 1e9
+            found.told = said
         except (ValueError, KeyError, TypeError):
             return  # not one of our workloads, or it was killed before its last word

@@ -1,5 +1,6 @@
 """What trials say together: who is compared with whom, medians, and targets that can be missed."""
 
+import dataclasses
 import math
 
 import pytest
@@ -67,6 +68,15 @@ def test_medians_stand_against_the_targets() -> None:
     assert slower["mean Pod time against a quarter of kube-100m's"] == "missed"
     assert slower["mean Pod time against kube-500m's"] == "missed"
     assert slower["job time against 1.05 x the best kube setting's"] == "missed"
+
+
+def test_servers_beside_the_job_stand_against_those_of_idle_nodes() -> None:
+    found = [dataclasses.replace(made("carico", 0, 10.0, 1.0), server_p99_ms=p99) for p99 in (2.0, 3.1, 9.0)]
+    wanted = [contender.parse("carico", cores=4)]
+    for idle_ms, verdict in ((2.0, "missed"), (2.1, "met")):
+        report = comparison.report(found, wanted, setting={}, idle_p99_ms=idle_ms)
+        assert report["targets"][-1]["verdict"] == verdict
+        assert report["contenders"]["carico"]["server_p99_ms"]["median"] == 3.1
 
 
 def test_what_was_not_run_is_unknown() -> None:

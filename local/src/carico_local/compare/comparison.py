@@ -13,6 +13,8 @@ VERSION = 1
 OF_KUBE_100M = 0.25
 # ... and below its at 500m, at a job time no longer than this over the best of its settings.
 OF_BEST_JOB = 1.05
+# Servers' p99 beside a job, at the ceiling for isolation, against that on an idle node.
+OF_IDLE_P99 = 1.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,17 +34,19 @@ class Target:
 
 
 def report(
-    found: Sequence[trials.Trial], wanted: Sequence[contenders.Contender], *, setting: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The comparison as JSON types; `setting` says on what it was measured."""
+    found: Sequence[trials.Trial], wanted: Sequence[contenders.Contender], *, setting: Mapping[str, Any],
+    idle_p99_ms: float | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The comparison as JSON types; `setting` says on what it was measured, `idle_p99_ms` of servers on idle nodes."""
     rows = {each.name: _row([one for one in found if one.contender == each.name]) for each in wanted}
     kube = {each.name: rows[each.name] for each in wanted if each.is_kube}
-    targets = [
-        {**dataclasses.asdict(one), "verdict": one.verdict} for one in _targets(rows.get(contenders.CARICO), kube)
-    ]
+    ours = rows.get(contenders.CARICO)
+    stated = [] if ours is None else [*_targets(ours, kube), *_isolation(ours, idle_p99_ms)]
+    targets = [{**dataclasses.asdict(one), "verdict": one.verdict} for one in stated]
     return {
         "version": VERSION,
         "setting": dict(setting),
+        "idle_server_p99_ms": idle_p99_ms,
         "contenders": rows,
         "targets": targets,
         "trials": [dataclasses.asdict(one) for one in found],
@@ -59,6 +63,7 @@ def _row(found: Sequence[trials.Trial]) -> dict[str, Any]:
         "pod_mean_s": _spread(means_s),
         "pod_p95_s": _spread([p95 for one in found if (p95 := one.pod_s["p95"]) is not None]),
         "max_running_per_node": max(one.max_running_per_node for one in found),
+        "server_p99_ms": _spread([p99 for one in found if (p99 := one.server_p99_ms) is not None]),
         "failed": sum(one.failed for one in found),
         "bound_twice": sum(one.bound_twice for one in found),
     }
@@ -70,10 +75,14 @@ def _spread(values: Sequence[float]) -> dict[str, float | None]:
     return {"median": round(statistics.median(values), 3), "least": min(values), "most": max(values)}
 
 
-def _targets(ours: Mapping[str, Any] | None, kube: Mapping[str, Mapping[str, Any]]) -> list[Target]:
-    if ours is None:
+def _isolation(ours: Mapping[str, Any], idle_p99_ms: float | None) -> list[Target]:
+    if idle_p99_ms is None:
         return []
+    what = f"servers' p99 in ms against {OF_IDLE_P99:g} x that of idle nodes"
+    return [Target(what=what, value=ours["server_p99_ms"]["median"], bound=_times(idle_p99_ms, OF_IDLE_P99))]
 
+
+def _targets(ours: Mapping[str, Any], kube: Mapping[str, Mapping[str, Any]]) -> list[Target]:
     def pod_s(name: str) -> float | None:
         return kube[name]["pod_mean_s"]["median"] if name in kube else None
 

@@ -3,16 +3,13 @@
 import asyncio
 import contextlib
 import dataclasses
-import os
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
 from carico_local import job as jobs
-from carico_local import observer as observers
 from carico_local.compare import contender as contenders
+from carico_local.compare import ground as grounds
+from carico_local.compare import servers
 from carico_local.report import facts, figures
 
 # A job that takes this many times its bound is not going to end.
@@ -22,19 +19,9 @@ GIVE_UP_MORE_S = 60.0
 SETTLE_S = 3.0
 
 
-class Api(observers.Api, Protocol):
-    """What is needed of the Kubernetes API."""
-
-    async def request(
-        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None
-    ) -> Any:
-        """The decoded answer."""
-        ...
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What came of it. Times in seconds; `pod_s` as `figures.distribution` gives it."""
+    """What came of it. Times in seconds; `pod_s` as `figures.distribution` gives it; `server_p99_ms` with servers."""
 
     contender: str
     repeat: int
@@ -43,20 +30,12 @@ class Trial:
     max_running_per_node: int
     failed: int
     bound_twice: int
+    server_p99_ms: float | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
-    """Where trials take place. `agents`: process ids of the agents; `bound_s`: see `report.figures`."""
-
-    api: Api
-    observer: observers.Observer
-    clock: clocks.Clock
-    agents: Sequence[int]
-    bound_s: float
-
-
-async def run(ground: Ground, contender: contenders.Contender, job: jobs.Job, repeat: int) -> Trial:
+async def run(
+    ground: grounds.Ground, contender: contenders.Contender, job: jobs.Job, repeat: int, *, with_servers: bool
+) -> Trial:
     """The trial; the job's Pods are gone afterwards. Raises `EnvironmentUnfit` for a job that does not end."""
     named = dataclasses.replace(
         job,
@@ -64,12 +43,15 @@ async def run(ground: Ground, contender: contenders.Contender, job: jobs.Job, re
         scheduler_name=contender.scheduler_name,
         request_millicores=contender.request_millicores,
     )
-    with contextlib.nullcontext() if contender.agents else _held(ground.agents):
+    with contextlib.nullcontext() if contender.agents else ground.without_agents():
+        beside = await servers.start(ground, f"{named.name}-servers") if with_servers else None
         submitted_s = ground.clock.wall_ns() / 1e9
         await jobs.submit(ground.api, named)
         await _until_over(ground, named)
         found = measure(ground.observer.of_job(named.name), contender, repeat, submitted_s)
-        await _clear(ground, named)
+        if beside is not None:
+            found = dataclasses.replace(found, server_p99_ms=await servers.end(ground, beside))
+        await ground.clear(named)
     await asyncio.sleep(SETTLE_S)
     return found
 
@@ -91,43 +73,16 @@ def measure(
     )
 
 
-@contextlib.contextmanager
-def _held(pids: Sequence[int]) -> Iterator[None]:
-    """Agents that stand still meanwhile."""
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-
-
-async def _until_over(ground: Ground, job: jobs.Job) -> None:
+async def _until_over(ground: grounds.Ground, job: jobs.Job) -> None:
     most_s = ground.bound_s * GIVE_UP_AT + GIVE_UP_MORE_S
 
     def left() -> int:
         return job.pods - sum(pod.is_terminal for pod in ground.observer.of_job(job.name))
 
     try:
-        await _until(ground, lambda: left() == 0, most_s)
+        await ground.until(lambda: left() == 0, most_s)
     except TimeoutError:
         raise errors.EnvironmentUnfit(
             f"job {job.name}: {left()} of {job.pods} Pods have not ended after {most_s:.0f} s; "
             "does its scheduler run? `carico logs scheduler`, `carico logs kube-scheduler`"
         ) from None
-
-
-async def _clear(ground: Ground, job: jobs.Job) -> None:
-    path = f"/api/v1/namespaces/{job.namespace}/pods"
-    await ground.api.request("DELETE", path, params={"labelSelector": f"{jobs.JOB_LABEL}={job.name}"})
-    await _until(ground, lambda: all(pod.gone for pod in ground.observer.of_job(job.name)), GIVE_UP_MORE_S)
-
-
-async def _until(ground: Ground, is_so: Callable[[], bool], most_s: float) -> None:
-    """Once it is so, by what the observer has seen. Raises `TimeoutError`."""
-    async with asyncio.timeout(most_s):
-        while not is_so():
-            ground.observer.changed.clear()
-            await ground.observer.changed.wait()

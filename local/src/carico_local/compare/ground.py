@@ -1,0 +1,62 @@
+"""Where trials take place: a cluster's API, its Pods as an observer sees them, and its agents."""
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from carico_core.runtime import clock as clocks
+from carico_local import job as jobs
+from carico_local import observer as observers
+
+CLEAR_MOST_S = 60.0
+
+
+class Api(observers.Api, Protocol):
+    """What is needed of the Kubernetes API."""
+
+    async def request(
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None
+    ) -> Any:
+        """The decoded answer."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """`agents`: process ids of the agents; `bound_s`: of the job, see `report.figures`."""
+
+    api: Api
+    observer: observers.Observer
+    clock: clocks.Clock
+    nodes: Sequence[str]
+    agents: Sequence[int]
+    bound_s: float
+
+    async def until(self, is_so: Callable[[], bool], most_s: float) -> None:
+        """Once it is so, by what the observer has seen. Raises `TimeoutError`."""
+        async with asyncio.timeout(most_s):
+            while not is_so():
+                self.observer.changed.clear()
+                await self.observer.changed.wait()
+
+    async def clear(self, job: jobs.Job) -> None:
+        """Once every Pod of the job is gone."""
+        path = f"/api/v1/namespaces/{job.namespace}/pods"
+        await self.api.request("DELETE", path, params={"labelSelector": f"{jobs.JOB_LABEL}={job.name}"})
+        await self.until(lambda: all(pod.gone for pod in self.observer.of_job(job.name)), CLEAR_MOST_S)
+
+    @contextlib.contextmanager
+    def without_agents(self) -> Iterator[None]:
+        """The agents stand still meanwhile."""
+        for pid in self.agents:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in self.agents:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)

@@ -1,0 +1,48 @@
+"""A server on every node while a job runs: what its requests suffer is what isolation is about."""
+
+import asyncio
+import statistics
+from collections.abc import Sequence
+
+from carico_local import job as jobs
+from carico_local.compare import contender as contenders
+from carico_local.compare import ground as grounds
+
+# Until their owners end them.
+_SECONDS = 86_400.0
+# How long servers by themselves are asked, for the latency of an idle node.
+IDLE_S = 20.0
+READY_MOST_S = 60.0
+GRACE_S = 20
+
+
+async def idle_p99_ms(ground: grounds.Ground) -> float | None:
+    """The p99 latency of servers that have their nodes to themselves."""
+    job = await start(ground, "servers-idle")
+    await asyncio.sleep(IDLE_S)
+    return await end(ground, job)
+
+
+async def start(ground: grounds.Ground, name: str) -> jobs.Job:
+    """Servers that run, one a node; by kube-scheduler and without requests, so that nothing but the job differs."""
+    job = jobs.Job(
+        name=name, workload=jobs.Workload.SERVER, pods=len(ground.nodes), seconds=_SECONDS,
+        scheduler_name=contenders.KUBE_SCHEDULER,
+    )  # fmt: skip
+    for node, manifest in zip(ground.nodes, jobs.manifests(job), strict=True):
+        # Time enough for its last word, also on a machine that is busy: what is killed tells nothing.
+        manifest["spec"] |= {"nodeSelector": {"kubernetes.io/hostname": node}, "terminationGracePeriodSeconds": GRACE_S}
+        await ground.api.request("POST", f"/api/v1/namespaces/{job.namespace}/pods", body=manifest)
+    await ground.until(lambda: sum(pod.running for pod in ground.observer.of_job(name)) == job.pods, READY_MOST_S)
+    return job
+
+
+async def end(ground: grounds.Ground, job: jobs.Job) -> float | None:
+    """The servers' p99 latency in ms, the median over nodes; they are gone afterwards. None where none told."""
+    await ground.clear(job)
+    return _p99_ms([pod.told for pod in ground.observer.of_job(job.name)])
+
+
+def _p99_ms(told: Sequence[dict[str, object]]) -> float | None:
+    found = [p99 for each in told if isinstance(p99 := each.get("p99_ms"), int | float)]
+    return round(statistics.median(found), 3) if found else None
