@@ -1,7 +1,6 @@
 """The agent as a service: finds its node, samples at once, and talks to the bus whenever there is one."""
 
 import asyncio
-import gc
 import importlib
 import pathlib
 import random
@@ -16,7 +15,7 @@ from carico_agent.telemetry import cgroup_tree, own_node, panel, port, sources
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, logs, nats_bus, tasks
+from carico_core.runtime import footprint, health, logs, nats_bus, tasks
 from carico_core.runtime import metrics as metric
 from carico_core.wire import roles, subjects
 
@@ -99,8 +98,7 @@ class Service:
             clock=self._clock,
             rng=random.Random(self._boot),
         )
-        # What lives from here on lives for ever: the collector need not look at it again every few seconds.
-        gc.freeze()
+        footprint.settle()
         try:
             named = {} if classes is None else {"classes": classes.run()}
             await tasks.until(stop, sampler=samples.run(), pods=pods.run(), bus=self._talk(agent), **named)
