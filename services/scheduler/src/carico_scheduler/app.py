@@ -188,7 +188,7 @@ class Scheduler:
         return buses.ServiceSpec(
             name=NAME,
             version="0.1.0",
-            description=f"Decisions, reservations and capacities of CARICO; leader: {self.office.leader()}",
+            description="Decisions, reservations and capacities of the CARICO scheduler",
             endpoints=self.answers.endpoints(),
             node=None,
         )

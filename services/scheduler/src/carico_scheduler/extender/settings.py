@@ -33,7 +33,7 @@ class ExtenderSettings:
         unit="s", minimum=0.0, maximum=4.0, why="a bind follows its filter within milliseconds",
     )  # fmt: skip
     exempt: tuple[str, ...] = settings.setting(
-        ("kube-system", "carico-system"),
+        ("kube-system", "carico"),
         help="namespaces whose Pods pass everywhere", why="what CARICO itself needs must not wait for CARICO",
     )  # fmt: skip
 

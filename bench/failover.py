@@ -1,0 +1,201 @@
+"""How long nobody binds when the leading scheduler is killed, or told to stop: two schedulers with default settings.
+
+Real processes on NATS and the embedded API; a Pod comes every 50 ms, and two nodes advertise room for all of them.
+"""
+
+import asyncio
+import contextlib
+import json
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+
+from carico_core.domain import errors, messages
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock, kube, kube_actions, nats_bus
+from carico_core.wire import kubernetes_lease, subjects
+from carico_core.wire import messages as wire
+from carico_local import nats_server
+
+Row = tuple[str, float, str, str]
+CLOCK = clock.SystemClock()
+NODES = ("node-1", "node-2")
+PODS_PATH = "/api/v1/namespaces/default/pods"
+POD_EVERY_S = 0.05
+ROOM = 100_000.0
+
+
+def run(quick: bool) -> list[Row]:
+    """Medians over several changes of leader."""
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(_measure(pathlib.Path(folder), changes=1 if quick else 5))
+
+
+class Scene:
+    """Two schedulers at work."""
+
+    def __init__(self, folder: pathlib.Path, nats_url: str, client: kube.KubeClient, bus: nats_bus.NatsBus) -> None:
+        self._folder = folder
+        self._nats_url = nats_url
+        self._client = client
+        self._bus = bus
+        self._schedulers: dict[str, subprocess.Popen[bytes]] = {}
+        self._started = 0
+        # When the watch showed each bind (monotonic).
+        self.bound_s: list[float] = []
+
+    def start_scheduler(self) -> None:
+        """One more candidate."""
+        self._started += 1
+        name = f"scheduler-{self._started}"
+        flags = ["--bus-url", self._nats_url, "--kubeconfig", str(self._folder / "kubeconfig"), "--http-port", "-1"]
+        command = [sys.executable, "-m", "carico_scheduler", *flags, "--leader-identity", name]
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._schedulers[name] = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def end(self) -> None:
+        """Ends the schedulers."""
+        for process in self._schedulers.values():
+            process.kill()
+            process.wait()
+
+    async def change(self, number: signal.Signals) -> tuple[float, float]:
+        """(seconds without a bind, seconds of those after the end of the old Lease) where the leader gets a signal."""
+        before = await self._lease()
+        old = self._schedulers.pop(before.holder)
+        at_s = time.monotonic()
+        old.send_signal(number)
+        self.start_scheduler()
+        while (after := await self._lease()).holder in ("", before.holder):
+            before = after if after.holder else before
+            await asyncio.sleep(0.02)
+        took_over_s = time.monotonic()
+        old.wait()
+        while not any(each > took_over_s - 0.02 for each in self.bound_s):
+            await asyncio.sleep(0.01)
+        first_s = next(each for each in self.bound_s if each > took_over_s - 0.02)
+        last_s = max((each for each in self.bound_s if each < took_over_s - 0.02), default=at_s)
+        ends_s = at_s + before.renewed_at_ns / 1e9 + before.duration_s - (time.time() - (time.monotonic() - at_s))
+        return first_s - last_s, first_s - ends_s
+
+    async def _lease(self) -> kubernetes_lease.Lease:
+        while True:
+            found = await kube_actions.get_lease(self._client, namespace="kube-system", name="carico-scheduler")
+            if found is not None:
+                return found
+            await asyncio.sleep(0.05)
+
+    async def follow(self) -> None:
+        """Never; notes each bind as the watch shows it."""
+        seen: set[str] = set()
+        async for event in self._client.mirror("/api/v1/pods"):
+            if isinstance(event, kube.Changed) and event.object["spec"].get("nodeName"):
+                uid = event.object["metadata"]["uid"]
+                if uid not in seen:
+                    seen.add(uid)
+                    self.bound_s.append(time.monotonic())
+
+    async def create_pods(self) -> None:
+        """Never; a Pod every 50 ms."""
+        number = 0
+        while True:
+            number += 1
+            spec = {"schedulerName": "carico", "containers": [{"name": "main", "image": "pi"}]}
+            body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{number}"}, "spec": spec}
+            await self._client.request("POST", PODS_PATH, body=body)
+            await asyncio.sleep(POD_EVERY_S)
+
+    async def advertise(self) -> None:
+        """Never; each second, room for all."""
+        boot, seq = clock.boot_id(CLOCK), 0
+        while True:
+            for node in NODES:
+                seq += 1
+                now_ns = CLOCK.wall_ns()
+                made = messages.Advertisement(
+                    node=node, boot=boot, seq=seq, ts_ns=now_ns, sampled_at_ns=now_ns, capacity=ROOM, capacity_sd=0.1,
+                    bottleneck="cpu", signal=1.0, baseline={}, cost={}, pods=0, covers=frozenset(),
+                    mode=messages.Mode.MEASURED, usage={"cpu": 0.1}, parts={}, direction={},
+                )  # fmt: skip
+                with contextlib.suppress(errors.BusUnavailable):
+                    await self._bus.publish(subjects.capacity(node), wire.encode_advertisement(made))
+            await asyncio.sleep(1.0)
+
+
+async def _measure(folder: pathlib.Path, *, changes: int) -> list[Row]:
+    killed, stopped = [], []
+    async with _scene(folder) as scene:
+        scene.start_scheduler()
+        scene.start_scheduler()
+        while len(scene.bound_s) < 20:
+            await asyncio.sleep(0.1)
+        for _ in range(changes):
+            killed.append(await scene.change(signal.SIGKILL))
+            await asyncio.sleep(4.0)
+            stopped.append(await scene.change(signal.SIGTERM))
+            await asyncio.sleep(4.0)
+    return [
+        ("leader killed: without a bind", statistics.median(each for each, _ in killed), "s", ""),
+        ("leader killed: first bind after the end of the Lease, worst", max(after for _, after in killed), "s",
+         "at most 5"),
+        ("leader stopped: without a bind", statistics.median(each for each, _ in stopped), "s", ""),
+        ("leader stopped: without a bind, worst", max(each for each, _ in stopped), "s", "at most 5"),
+    ]  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def _scene(folder: pathlib.Path) -> AsyncIterator[Scene]:
+    server = nats_server.NatsServer(folder / "nats").start()
+    port = nats_server.free_port()
+    api = _start_api(folder / "api", port)
+    named = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    document = {
+        "apiVersion": "v1", "kind": "Config", "contexts": [named], "users": [{"name": "u", "user": {}}],
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}], "current-context": "c",
+    }  # fmt: skip
+    (folder / "kubeconfig").write_text(json.dumps(document))
+    client = await kube.connect(
+        kube.KubeSettings(kubeconfig=str(folder / "kubeconfig")), clock=CLOCK, user_agent="bench"
+    )
+    bus = await nats_bus.connect(buses.BusSettings(url=server.url), name="bench", clock=CLOCK)
+    scene = Scene(folder, server.url, client, bus)
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        for node in NODES:
+            await _create_node(client, node)
+        tasks = [asyncio.create_task(work) for work in (scene.follow(), scene.create_pods(), scene.advertise())]
+        yield scene
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        scene.end()
+        await bus.close()
+        await client.close()
+        api.terminate()
+        api.wait()
+        server.kill()
+
+
+def _start_api(data: pathlib.Path, port: int) -> "subprocess.Popen[bytes]":
+    flags = ["--data", str(data), "--port", str(port), "--node-grace-s", "3600"]
+    command = [sys.executable, "-m", "carico_local.api", *flags]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+async def _create_node(client: kube.KubeClient, name: str) -> None:
+    amounts = {"cpu": "10000", "memory": "10000Gi", "pods": "100000"}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "bench"}
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    while True:
+        with contextlib.suppress(errors.ApiUnavailable):
+            await client.request("POST", "/api/v1/nodes", body=body)
+            break
+        await asyncio.sleep(0.1)
+    status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
+    await kube_actions.patch_node_status(client, node=name, status=status)
