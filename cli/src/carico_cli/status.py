@@ -12,6 +12,8 @@ from carico_core.domain import errors
 from carico_local.cluster import state, topology
 
 _LOOK_S = 0.4
+# A screenful; a fleet of played nodes has thousands.
+_NODES_SHOWN = 40
 _NOT_RUNNING = "not running"
 
 
@@ -146,7 +148,12 @@ def _text(view: dict[str, Any]) -> str:
         lines += _silent(view)
     if view["nodes"]:
         columns = ("name", "freshness", "pods", "capacity", "capacity_sd", "mode", "reserved")
-        lines += ["", *_table(view["nodes"], columns, "NODE")]
+        shown = view["nodes"][:_NODES_SHOWN]
+        lines += ["", *_table(shown, columns, "NODE")]
+        if len(view["nodes"]) > len(shown):
+            fresh = sum(node["freshness"] == "fresh" for node in view["nodes"])
+            more = len(view["nodes"]) - len(shown)
+            lines.append(f"... and {more} more (--json shows all); of all {len(view['nodes'])}, {fresh} are fresh")
     if view["jobs"]:
         lines += ["", *_table(view["jobs"], ("name", "pods", "pending", "running", "succeeded", "failed"), "JOB")]
     lines += [f"crashed: {crash['service']} ({crash['how']})" for crash in view["crashes"]]

@@ -2,13 +2,17 @@
 
 import pathlib
 import stat
+import subprocess
+import sys
 import threading
+import time
 
 import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
-from carico_local.binaries import catalog, progress, tools
+from carico_local.binaries import catalog, progress, toolchain, tools
+from carico_local.cluster import processes
 
 # Builds an empty program where it is told, and notes that it was called.
 GO = """#!/bin/sh
@@ -75,7 +79,7 @@ def test_every_tool_has_a_pinned_version_and_a_module_with_sums() -> None:
         assert (tool.module.directory / "go.sum").stat().st_size > 0
     assert "gitVersion=v1.36.4" in catalog.KUBERNETES.ldflags
     assert catalog.KUBERNETES.key != catalog.ETCD.key
-    with pytest.raises(errors.SettingsError, match="tool: got 'kubctl', expected one of .*etcd, kube-apiserver"):
+    with pytest.raises(errors.SettingsError, match=r"tool: got 'kubctl', expected one of .*etcd, kube-apiserver"):
         catalog.tool("kubctl")
 
 
@@ -122,6 +126,50 @@ def test_of_two_that_build_the_same_one_waits(machine: Machine) -> None:
     assert found[0] == found[1]
     assert len(machine.builds) == 1
     assert "waiting for another process that builds etcd 3.6.14" in [told.text for told in machine.told]
+
+
+def test_where_there_is_no_go_that_is_new_enough_one_is_installed_once(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed: list[pathlib.Path] = []
+
+    def install(target: pathlib.Path) -> None:
+        installed.append(target)
+        machine.has_go()
+        (target / "go/bin").mkdir(parents=True)
+        (machine.bin / "go").rename(target / "go/bin/go")
+        machine.has(machine.bin, "go", "#!/bin/sh\necho go1.21.3\n")
+
+    monkeypatch.setattr(toolchain, "_install", install)
+    machine.obtain("etcd")
+    machine.obtain("kubelet")
+    assert len(installed) == 1
+    assert machine.environ["XDG_CACHE_HOME"] in str(installed[0])
+    assert len(machine.builds) == 2
+
+
+OBTAIN = """
+from carico_core.runtime import clock as clocks, settings
+from carico_local.binaries import tools
+tools.obtain(["etcd"], environ=settings.environment(), clock=clocks.SystemClock(), tell=lambda told: None)
+"""
+
+
+def test_a_killed_tool_takes_its_build_along_and_the_next_one_starts_anew(machine: Machine) -> None:
+    machine.has_go(fails=f"echo $$ > {machine.bin}/pid; exec sleep 600")
+    with subprocess.Popen([sys.executable, "-c", OBTAIN], env=machine.environ) as tool:
+        deadline_s = time.monotonic() + 30.0
+        while not (machine.bin / "pid").exists() or not (machine.bin / "pid").read_text():
+            assert time.monotonic() < deadline_s
+            time.sleep(0.02)
+        build = processes.identify(int((machine.bin / "pid").read_text()))
+        assert build is not None
+        tool.kill()
+    while processes.is_alive(build):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+    machine.has_go()
+    assert machine.obtain("etcd")["etcd"].path.exists()
 
 
 def test_a_build_that_fails_is_one_line_with_what_to_do(machine: Machine) -> None:
