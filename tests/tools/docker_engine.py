@@ -42,6 +42,7 @@ _LEFT_OUT = (
     "proc/*", "sys/*", "dev/*",
 )  # fmt: skip
 BASE_RECIPE = 1
+_LAYERS_KEPT = "48h"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +149,8 @@ def _end(process: "subprocess.Popen[bytes]", engine: engines.Engine) -> None:
         if containers:
             engine.run("rm", "--force", "--volumes", *containers)
         engine.run("network", "prune", "--force")
-        # Layers that no image has any more; tags stay.
-        engine.run("image", "prune", "--force")
+        # Stages of builds have no tag, and are the cache of the next run.
+        engine.run("image", "prune", "--force", "--filter", f"until={_LAYERS_KEPT}")
     process.terminate()
     try:
         process.wait(30.0)

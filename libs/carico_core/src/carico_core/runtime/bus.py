@@ -20,6 +20,10 @@ class BusSettings:
         10.0, help="how long a node counts after its last message", unit="s", minimum=1.0, maximum=600.0,
         why="ten missed messages; a shorter lease forgets nodes at each hiccup",
     )  # fmt: skip
+    copies: int = settings.setting(
+        1, help="servers that keep each stream, for whoever makes the streams", minimum=1, maximum=5,
+        why="one server is enough for what can be rebuilt; three go on without a pause when one is lost",
+    )  # fmt: skip
     credentials: str = settings.setting("", help="path of a NATS credentials file")
     nkey: str = settings.setting("", help="path of an nkey seed file")
     token_file: str = settings.setting("", help="path of a token, read anew at each connection", why="tokens rotate")

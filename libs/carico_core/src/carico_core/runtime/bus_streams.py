@@ -28,30 +28,31 @@ _DUPLICATE_WINDOW_S = 2.0
 # What is compared of a stream that exists; the server adds much that is not ours to judge.
 _STREAM_FIELDS = (
     "subjects", "retention", "storage", "discard", "max_msgs_per_subject", "max_age", "max_msgs", "allow_direct",
+    "num_replicas",
 )  # fmt: skip
 _CONSUMER_FIELDS = ("durable_name", "ack_policy", "ack_wait", "deliver_policy", "filter_subject")
 
 
-def streams(lease_s: float) -> tuple[api.StreamConfig, ...]:
-    """The definition of each stream."""
+def streams(lease_s: float, *, copies: int = 1) -> tuple[api.StreamConfig, ...]:
+    """The definition of each stream; `copies`: how many servers keep it."""
     return (
         api.StreamConfig(
             name=CAPACITY, description="newest advertisement of each node", subjects=[subjects.CAPACITY_ALL],
             storage=api.StorageType.FILE, retention=api.RetentionPolicy.LIMITS, discard=api.DiscardPolicy.OLD,
-            max_msgs_per_subject=1, max_age=lease_s, allow_direct=True,
+            max_msgs_per_subject=1, max_age=lease_s, allow_direct=True, num_replicas=copies,
             duplicate_window=min(_DUPLICATE_WINDOW_S, lease_s),
         ),
         api.StreamConfig(
             name=SUBSPACES, description="newest local subspace of each node, for the aggregators",
             subjects=[subjects.SUBSPACE_ALL], storage=api.StorageType.FILE,
             retention=api.RetentionPolicy.WORK_QUEUE, discard=api.DiscardPolicy.OLD, max_msgs_per_subject=1,
-            max_age=lease_s / 3.0, duplicate_window=min(_DUPLICATE_WINDOW_S, lease_s / 3.0),
+            max_age=lease_s / 3.0, duplicate_window=min(_DUPLICATE_WINDOW_S, lease_s / 3.0), num_replicas=copies,
         ),
         api.StreamConfig(
             name=DECISIONS, description="what the scheduler decided and why", subjects=[subjects.DECISION_ALL],
             storage=api.StorageType.FILE, retention=api.RetentionPolicy.LIMITS, discard=api.DiscardPolicy.OLD,
             max_age=DECISIONS_AGE_S, max_msgs=DECISIONS_COUNT, allow_direct=True,
-            duplicate_window=_DUPLICATE_WINDOW_S,
+            duplicate_window=_DUPLICATE_WINDOW_S, num_replicas=copies,
         ),
     )  # fmt: skip
 
@@ -65,9 +66,9 @@ def consumer() -> api.ConsumerConfig:
     )  # fmt: skip
 
 
-async def ensure(js: JetStreamContext, *, lease_s: float) -> None:
+async def ensure(js: JetStreamContext, *, lease_s: float, copies: int = 1) -> None:
     """Creates what is missing. Raises `StreamMismatch` where something exists with another configuration."""
-    for wanted in streams(lease_s):
+    for wanted in streams(lease_s, copies=copies):
         try:
             found = (await js.stream_info(str(wanted.name))).config
         except NotFoundError:
@@ -86,7 +87,7 @@ async def ensure(js: JetStreamContext, *, lease_s: float) -> None:
     except NotFoundError:
         bucket = api.KeyValueConfig(
             bucket=MODEL_BUCKET, description="the model of the cluster, for late joiners", history=1,
-            storage=api.StorageType.FILE, direct=True,
+            storage=api.StorageType.FILE, direct=True, replicas=copies,
         )  # fmt: skip
         await js.create_key_value(bucket)
 

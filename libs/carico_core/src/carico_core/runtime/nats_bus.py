@@ -40,11 +40,12 @@ class NatsBus:
 
     def __init__(
         self, client: "bus_client.Client", watch: bus_connection.Watch, *,
-        name: str, lease_s: float, owns_streams: bool, rng: random.Random,
+        name: str, lease_s: float, copies: int, owns_streams: bool, rng: random.Random,
     ) -> None:  # fmt: skip
         self._client = client
         self._js: JetStreamContext = client.jetstream(timeout=STORE_TIMEOUT_S)
         self._lease_s = lease_s
+        self._copies = copies
         self._owns_streams = owns_streams
         self._rng = rng
         self._log = logs.get("bus", connection=name)
@@ -198,7 +199,7 @@ class NatsBus:
         if not self._owns_streams:
             return
         with _translated("streams"):
-            await bus_streams.ensure(self._js, lease_s=self._lease_s)
+            await bus_streams.ensure(self._js, lease_s=self._lease_s, copies=self._copies)
 
     def renew_by(self, renewal: "bus_renewal.Renewal") -> None:
         """Makes the connection anew before its token expires, from now on."""
@@ -282,7 +283,9 @@ async def connect(
     make_tls = bus_tls.context_maker(settings)
     client = bus_client.Client(make_tls)
     await _join(client, options, watch, rng)
-    bus = NatsBus(client, watch, name=name, lease_s=settings.lease_s, owns_streams=owns_streams, rng=rng)
+    bus = NatsBus(
+        client, watch, name=name, lease_s=settings.lease_s, copies=settings.copies, owns_streams=owns_streams, rng=rng
+    )
     try:
         await _prepare(bus, watch, rng)
     except BaseException:

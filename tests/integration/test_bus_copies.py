@@ -1,0 +1,79 @@
+"""Streams in three copies on a cluster of three servers, as deploy/k8s/overlays/ha has it."""
+
+import asyncio
+import contextlib
+import pathlib
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import nats
+import nats.errors
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime import bus, clock, nats_bus
+from carico_core.wire import streams, subjects
+from carico_local import nats_server
+
+
+@pytest.fixture
+def servers(tmp_path: pathlib.Path) -> Iterator[list[nats_server.NatsServer]]:
+    peers = [nats_server.free_port() for _ in range(3)]
+    routes = [f"nats://127.0.0.1:{port}" for port in peers]
+    with contextlib.ExitStack() as stack:
+        started = []
+        for number, port in enumerate(peers):
+            cluster = {"name": "test", "listen": f"127.0.0.1:{port}", "routes": routes, "no_advertise": True}
+            server = nats_server.NatsServer(
+                tmp_path / str(number), extra={"server_name": f"n{number}", "cluster": cluster}
+            )  # fmt: skip
+            started.append(server.start())
+            stack.callback(server.stop)
+        yield started
+
+
+async def test_each_stream_is_kept_three_times_and_outlives_a_server(servers: list[nats_server.NatsServer]) -> None:
+    # A long lease: what waits in the queue must not grow too old while a new leader is chosen.
+    settings = bus.BusSettings(url=",".join(server.url for server in servers), copies=3, lease_s=300.0)
+    # Waits until the servers have found each other: before that, no three can keep a stream.
+    found = await nats_bus.connect(settings, name="scheduler", clock=clock.SystemClock())
+    client = await nats.connect(settings.url.split(","))
+    try:
+        for name in streams.ALL:
+            assert (await client.jetstream().stream_info(name)).config.num_replicas == 3
+        await found.enqueue(subjects.subspace("n1"), b"before", msg_id="1")
+        leader = (await client.jetstream().stream_info(streams.SUBSPACES)).cluster
+        assert leader is not None
+        next(server for number, server in enumerate(servers) if f"n{number}" == leader.leader).kill()
+        await _insist(lambda: found.enqueue(subjects.subspace("n2"), b"after", msg_id="2"))
+        assert await _messages(client) == 2
+    finally:
+        await client.close()
+        await found.close()
+
+
+async def _insist(attempt: Callable[[], Awaitable[None]]) -> None:
+    """Returns once it has worked: while the servers choose a new leader, it does not."""
+    async with asyncio.timeout(30):
+        while True:
+            with contextlib.suppress(errors.BusUnavailable):
+                return await attempt()
+            await asyncio.sleep(0.1)
+
+
+async def _messages(client: Any) -> int:
+    """What the stream holds, once the servers that are left have chosen who answers for it."""
+    for _ in range(10):
+        with contextlib.suppress(nats.errors.Error):
+            return int((await client.jetstream().stream_info(streams.SUBSPACES)).state.messages)
+    raise AssertionError("no server answers for the stream")
+
+
+async def test_other_copies_than_those_asked_for_are_said(servers: list[nats_server.NatsServer]) -> None:
+    url = servers[0].url
+    first = await nats_bus.connect(bus.BusSettings(url=url, copies=3), name="a", clock=clock.SystemClock())
+    try:
+        with pytest.raises(errors.StreamMismatch, match="num_replicas is 3, expected 1"):
+            await nats_bus.connect(bus.BusSettings(url=url), name="b", clock=clock.SystemClock())
+    finally:
+        await first.close()
