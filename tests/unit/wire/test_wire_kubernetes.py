@@ -171,6 +171,7 @@ def test_a_container_that_is_resized_counts_as_the_most() -> None:
         {"annotations": {"kubernetes.io/config.mirror": "hash"}},
         {"annotations": {"kubernetes.io/config.source": "file"}},
         {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "x", "controller": True}]},
+        {"labels": {"carico.dev/baseline": "true"}},
         {"ownerReferences": [{"kind": "Node", "name": "n", "uid": "x", "controller": True}]},
     ],
 )

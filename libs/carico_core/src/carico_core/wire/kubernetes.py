@@ -12,6 +12,8 @@ from carico_core.wire import kubernetes_constraints, kubernetes_requests
 from carico_core.wire import kubernetes_fields as fields
 
 # The kubelet marks the API's copy of a static Pod, and the Pod itself, so.
+# Ours: a Pod that belongs to its node, as system services do, and is no workload whose like will come.
+BASELINE_LABEL = "carico.dev/baseline"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 SOURCE_ANNOTATION = "kubernetes.io/config.source"
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -154,8 +156,10 @@ def parse_instant(text: str) -> float:
 
 
 def is_baseline(metadata: Object) -> bool:
-    """True for static Pods and Pods of a DaemonSet, by a Pod's metadata."""
+    """True for static Pods, Pods of a DaemonSet, and those labelled as standing ones, by a Pod's metadata."""
     owner = _controller(metadata)
+    if fields.mapping(metadata, "labels", "metadata.").get(BASELINE_LABEL) == "true":
+        return True
     annotations = fields.mapping(metadata, "annotations", "metadata.")
     if MIRROR_ANNOTATION in annotations or annotations.get(SOURCE_ANNOTATION) in ("file", "http"):
         return True
