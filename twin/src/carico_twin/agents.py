@@ -1,12 +1,14 @@
 """The agent of a node of the twin: the project's own pipeline, messages and rules of publishing, in virtual time."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import numpy as np
 
 from carico_agent import advertisement, pipeline
 from carico_agent.churn import ledger
+from carico_core.domain import messages
 from carico_core.numerics.estimators import base, registry
 from carico_core.wire import messages as wire
 from carico_twin import api_objects, events, kubelet, records, telemetry
@@ -83,7 +85,7 @@ class TwinAgent:
     def hear_model(self, payload: bytes) -> None:
         """Follows the model of the cluster."""
         if self.alive and self._options.merge_global:
-            self.pipeline.follow(wire.decode_model(payload), now_s=self._timeline.now_s)
+            self.pipeline.follow(_decode_model(payload), now_s=self._timeline.now_s)
 
     def _tick(self) -> None:
         if not self.alive:
@@ -143,6 +145,12 @@ class TwinAgent:
 
     def _wall_ns(self) -> int:
         return EPOCH_NS + self._offset_ns + round(self._timeline.now_s * 1e9)
+
+
+@functools.lru_cache(maxsize=8)
+def _decode_model(payload: bytes) -> messages.GlobalModel:
+    """The model in a message that every agent is sent: decoded once for all, to the same end."""
+    return wire.decode_model(payload)
 
 
 def node_config(node: kubelet.TwinNode, options: AgentOptions) -> base.EstimatorConfig:

@@ -1,7 +1,9 @@
 """Pods and Nodes of the twin as the Kubernetes API would show them."""
 
+import functools
+
 from carico_core.domain import cluster, pod_class
-from carico_twin import records
+from carico_twin import records, work
 
 
 def node_name(index: int) -> str:
@@ -11,7 +13,18 @@ def node_name(index: int) -> str:
 
 def class_of(record: records.PodRecord) -> str:
     """The class of a Pod, by the rule of agents and scheduler."""
-    return pod_class.class_of(pod(record))
+    return _class_of(record.job)
+
+
+@functools.lru_cache(maxsize=1024)
+def _class_of(job: str) -> str:
+    """Nothing else of a Pod of the twin tells its class."""
+    return pod_class.class_of(pod(records.PodRecord(uid=job, job=job, work=work.PI, cpu_s=0.0, created_s=0.0)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _owner(job: str) -> cluster.Owner:
+    return cluster.Owner(kind="Job", name=job, uid=job)
 
 
 def pod(record: records.PodRecord, node: str | None = None, *, phase: str = "Pending") -> cluster.Pod:
@@ -20,7 +33,7 @@ def pod(record: records.PodRecord, node: str | None = None, *, phase: str = "Pen
         namespace="default", name=record.uid, uid=record.uid, resource_version="1",
         scheduler_name=cluster.SCHEDULER_NAME, node_name=node, phase=phase, priority=0,
         created_at_s=record.created_s, deleting=False, labels={}, node_selector={}, tolerations=(),
-        owner=cluster.Owner(kind="Job", name=record.job, uid=record.job), image="twin",
+        owner=_owner(record.job), image="twin",
         is_baseline=False, request_cores=0.0, request_bytes=0.0, unsupported=(),
     )  # fmt: skip
 

@@ -49,11 +49,13 @@ class Running:
 class Machine:
     """Tasks, their rates, and the counters that telemetry reads."""
 
-    __slots__ = ("_at_s", "busy_s", "hardware", "pressure_s", "running", "spikes", "tasks")
+    __slots__ = ("_at_s", "_holders", "busy_s", "hardware", "pressure_s", "running", "spikes", "tasks")
 
     def __init__(self, hardware: Hardware) -> None:
         self.hardware = hardware
         self.running: dict[str, Running] = {}
+        # Those of them that hold memory: asked at every sample.
+        self._holders: dict[str, Running] = {}
         # Runnable tasks of the runtime itself, or of a neighbour outside Kubernetes.
         self.spikes = 0.0
         self.tasks = hardware.baseline_cores
@@ -78,7 +80,7 @@ class Machine:
 
     def memory_bytes(self, now_s: float) -> float:
         """Memory asked for now; more than the hardware has is an overrun, not a clipped reading."""
-        return self.hardware.baseline_bytes + sum(pod.resident_bytes(now_s) for pod in self.running.values())
+        return self.hardware.baseline_bytes + sum([pod.resident_bytes(now_s) for pod in self._holders.values()])
 
     def start(self, uid: str, work: works.Work, cpu_s: float, now_s: float) -> None:
         """A Pod's processes begin."""
@@ -86,13 +88,16 @@ class Machine:
         left = math.inf if work.cpu_s is None else cpu_s
         busy = work.busy_at_s is not None and now_s >= work.busy_at_s
         threads = work.busy_threads if busy else work.threads
-        self.running[uid] = Running(uid=uid, work=work, started_s=now_s, left=left, threads=threads)
+        pod = self.running[uid] = Running(uid=uid, work=work, started_s=now_s, left=left, threads=threads)
+        if work.memory_bytes > 0.0:
+            self._holders[uid] = pod
         self._share()
 
     def stop(self, uid: str, now_s: float) -> None:
         """The Pod's processes are gone."""
         self.advance(now_s)
         self.running.pop(uid, None)
+        self._holders.pop(uid, None)
         self._share()
 
     def wave(self, now_s: float) -> None:

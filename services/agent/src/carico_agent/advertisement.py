@@ -3,8 +3,6 @@
 import dataclasses
 import math
 
-import numpy as np
-
 from carico_agent import pipeline
 from carico_core.domain import messages
 from carico_core.numerics import subspace
@@ -41,7 +39,7 @@ def capacity(
         pods=state.pods,
         covers=covers,
         mode=messages.Mode(estimate.mode),
-        usage=dict(zip(dims, np.clip(state.usage, 0.0, 1.0).tolist(), strict=True)),
+        usage={dim: min(max(used, 0.0), 1.0) for dim, used in zip(dims, state.usage.tolist(), strict=True)},
         parts=state.parts,
         direction=dict(zip(dims, state.direction.tolist(), strict=True)),
         headroom=estimate.headroom,

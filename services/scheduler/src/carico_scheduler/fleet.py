@@ -47,6 +47,8 @@ class Fleet:
         self._facts_changed: list[int] = []
         self._facts_epoch = 0
         self._views: dict[str, npt.NDArray[Any]] | None = None
+        # Kept to read single rows by, which it shows as they are: all it holds are views.
+        self._live: snapshots.Snapshot | None = None
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -147,10 +149,9 @@ class Fleet:
             kept = self._free.put(pod_class, anew, most=lately.room_for(count))
         values, stale = kept
         if stale:
-            view = self.snapshot(0.0)
             for slot in stale:
                 # A vacant slot offers nothing.
-                values[slot] = -math.inf if self._nodes[slot] is None else view.row(slot).free_for(pod_class)
+                values[slot] = -math.inf if self._nodes[slot] is None else self.row(slot).free_for(pod_class)
             stale.clear()
         return values
 
@@ -190,7 +191,9 @@ class Fleet:
 
     def row(self, slot: int) -> snapshots.NodeRow:
         """One node as it is now."""
-        return self.snapshot(0.0).row(slot)
+        if self._live is None:
+            self._live = self.snapshot(0.0)
+        return self._live.row(slot)
 
     def _occupy(self, name: str) -> int:
         """A slot for a node that had none."""
@@ -203,7 +206,7 @@ class Fleet:
             self._classes.append({})
             self._taken.append(())
             self._used_others.append({})
-            self._views = None
+            self._views = self._live = None
         self._slots[name] = slot
         return slot
 
