@@ -88,6 +88,33 @@ async def test_one_key_for_all_agents_lets_each_speak_for_any_and_only_for_agent
         assert heard == [subjects.capacity("node-b")]
 
 
+async def test_an_answer_goes_to_an_inbox_and_nowhere_else(shared: Static) -> None:
+    async def state(_: bytes) -> bytes:
+        return b"state"
+
+    spec = buses.ServiceSpec(
+        name="carico-agent", version="1.0.0", description="x", endpoints={"state.get": state}, node="node-a"
+    )
+    asked = subjects.query("agent", "state.get", "node-a")
+    heard: list[bytes] = []
+    async with (
+        security_site.connected(shared.settings("scheduler"), role=roles.Role.SCHEDULER) as scheduler,
+        security_site.connected(shared.settings("agent"), role=roles.Role.AGENT, node="node-a") as agent,
+        security_site.connected(shared.settings("reader"), role=roles.Role.READER) as reader,
+    ):
+        await agent.serve(spec)
+        await scheduler.subscribe(subjects.CAPACITY_ALL, lambda _, payload: heard.append(payload))
+        async with security_site.raw(shared.settings("reader")) as peer:
+            for subject in (asked, "$SRV.PING"):
+                await peer.client.publish(subject, b"", reply=subjects.capacity("node-b"))
+            assert await peer.settled() == []
+        # It was asked, answered nobody, and still answers who asks as one should.
+        assert await reader.request(asked, b"", timeout_s=5.0) == b"state"
+        await agent.publish(subjects.capacity("node-a"), b"last")
+        await security_site.until(lambda: heard)
+        assert heard == [b"last"]
+
+
 async def test_a_key_of_one_node_cannot_speak_for_another(own: Static) -> None:
     async with (
         security_site.connected(own.settings("aggregator"), role=roles.Role.AGGREGATOR),

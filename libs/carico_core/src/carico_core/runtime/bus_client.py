@@ -24,6 +24,8 @@ with optional_imports.hidden("aiohttp"):
     from nats.errors import Error as NatsError
 
 PLAIN = "the server does not offer TLS, which the settings ask for"
+# Inboxes of clients and of servers, and what a consumer's messages are acknowledged on.
+INBOXES = (b"_INBOX.", b"$SYS._INBOX.", b"$JS.ACK.")
 CLOSED = "the server closed the connection before it let us in: authorization is away, or refuses us"
 
 
@@ -50,7 +52,10 @@ class Client(NatsClient):
         # What nats-py's own parser has begun, as it does with whatever comes behind a PING in one read.
         sink = self._intake.sinks.get(sid)
         if sink is None:
-            await super()._process_msg(sid, subject, reply, data, headers)
+            # Whoever asks chooses where the answer goes, and who answers may publish it there: to an inbox and nowhere
+            # else, or a reader could have our answer stored in place of a node's report.
+            wanted = reply if reply and reply.startswith(INBOXES) else b""
+            await super()._process_msg(sid, subject, wanted, data, headers)
         else:
             sink(subject.decode(), reply.decode(), headers or b"", data)
 

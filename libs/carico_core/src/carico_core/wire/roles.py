@@ -146,6 +146,7 @@ def _cli(node: str | None) -> _Subjects:
     looks = (
         f"{_API}.INFO", f"{_API}.STREAM.NAMES", f"{_API}.STREAM.LIST", f"{_API}.STREAM.INFO.*",
         f"{_API}.CONSUMER.NAMES.*", f"{_API}.CONSUMER.LIST.*", f"{_API}.CONSUMER.INFO.*.*",
+        *(f"{_API}.STREAM.MSG.GET.{stream}" for stream in streams.PUBLIC),
     )  # fmt: skip
     return (*publish, *looks), (*subscribe, subjects.PARTIAL_ALL)
 
