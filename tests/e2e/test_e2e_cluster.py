@@ -75,6 +75,10 @@ async def test_after_the_supervisor_is_killed_down_leaves_nothing(shell: carico_
     code, out, _ = await shell.run("status", "--name", "e2e-orphan")
     assert code == 1
     assert "not running" in out
+    code, out, err = await shell.run("up", "--name", "e2e-orphan", "--nodes", "1")
+    assert code == 0, out + err
+    assert "had ended without `carico down`: going on with its 0 Pods" in out
+    assert "removed node-2, not in this plan" in out
     code, out, err = await shell.run("down", "--name", "e2e-orphan")
     assert code == 0, out + err
     assert shell.left("e2e-orphan") == []

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from carico_cli import settings
+from carico_cli import environment, settings
 from carico_core.domain import errors
 from carico_core.runtime import logs as log_setup
 
@@ -62,6 +62,7 @@ class Commands(click.Group):
 def cli(context: click.Context) -> None:
     """CARICO on this machine: a cluster that schedules by learned capacity, on Pods that really run."""
     context.obj = settings.read(is_terminal=sys.stdout.isatty())
+    environment.check(context.obj.environ)
 
 
 def run() -> int:

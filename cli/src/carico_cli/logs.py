@@ -22,9 +22,10 @@ _LOOK_EVERY_S = 0.2
 @click.pass_obj
 def command(context: settings.Context, service: str | None, name: str, follow: bool, tail: int) -> None:
     """Shows a service's log: nats, api, aggregator, scheduler, node/node-1, agent/node-1 or supervisor."""
-    paths = state.find(context.home, name)
+    paths = state.find_logs(context.home, name)
     found = state.read(paths)
-    known = [*(topology.service_names(found.plan) if found else []), "supervisor"]
+    # A cluster that is gone, as after a crashed demo, has left its logs alone.
+    known = [*topology.service_names(found.plan), "supervisor"] if found else service_parts.logged(paths)
     if service not in known:
         nearest = difflib.get_close_matches(service or "", known, 1)
         hint = f" (nearest: {nearest[0]})" if nearest else ""

@@ -15,6 +15,8 @@ _LOOK_S = 0.4
 # A screenful; a fleet of played nodes has thousands.
 _NODES_SHOWN = 40
 _NOT_RUNNING = "not running"
+# Pods that no job of `carico submit` made, such as those of kubectl.
+OTHERS = "(others)"
 
 
 @click.command("status")
@@ -86,7 +88,7 @@ async def _live(paths: state.Paths, found: state.ClusterState) -> dict[str, Any]
             for subject, payload in await live.bus.latest_capacities():
                 live.observer.on_capacity(subject, payload)
             tasks = [
-                asyncio.ensure_future(live.observer.follow_pods(live.api)),
+                asyncio.ensure_future(live.observer.follow_pods(live.api, of_jobs=False)),
                 asyncio.ensure_future(live.observer.ask_scheduler(live.bus)),
             ]
             with contextlib.suppress(TimeoutError):
@@ -121,11 +123,14 @@ def _nodes(live: session.Session, found: state.ClusterState) -> list[dict[str, A
 
 def _jobs(live: session.Session) -> list[dict[str, Any]]:
     rows = []
-    for name in live.observer.job_names():
-        pods = live.observer.of_job(name)
+    for name in sorted(live.observer.job_names(), key=lambda name: not name):
+        # Pods that are there no more count for the job they were of; those of nobody's job are just gone.
+        pods = [pod for pod in live.observer.of_job(name) if name or not pod.gone]
+        if not pods:
+            continue
         rows.append(
             {
-                "name": name,
+                "name": name or OTHERS,
                 "pods": len(pods),
                 "pending": sum(not pod.is_terminal and not pod.running for pod in pods),
                 "running": sum(pod.running and not pod.is_terminal for pod in pods),

@@ -1,6 +1,7 @@
 """`carico submit`: a job of Pods."""
 
 import asyncio
+from collections.abc import Sequence
 
 import click
 
@@ -9,8 +10,11 @@ from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_local import job as jobs
 from carico_local.cluster import state
+from carico_local.report import facts
 
 _PROGRESS_EVERY_S = 2.0
+# Pods that are named one by one where they did not succeed.
+_NAMED_MOST = 10
 
 
 @click.command("submit")
@@ -56,8 +60,27 @@ async def _wait(live: session.Session, job: jobs.Job) -> int:
                 said = done
                 click.echo(f"job {job.name}: {done} of {job.pods} done")
             if done >= job.pods:
-                return int(any(pod.phase != "Succeeded" for pod in pods))
+                bad = [pod for pod in pods if pod.phase != "Succeeded"]
+                for line in unsuccessful(job.name, bad):
+                    click.echo(line, err=True)
+                return int(bool(bad))
             await asyncio.sleep(_PROGRESS_EVERY_S)
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
+
+
+def unsuccessful(job_name: str, bad: Sequence[facts.PodFacts]) -> list[str]:
+    """What became of Pods that did not succeed: a line each for the first ones, one for the rest."""
+    lines = [f"job {job_name}: Pod {pod.name} {_became(pod)}" for pod in bad[:_NAMED_MOST]]
+    if len(bad) > _NAMED_MOST:
+        lines.append(f"job {job_name}: and {len(bad) - _NAMED_MOST} more that did not succeed")
+    return lines
+
+
+def _became(pod: facts.PodFacts) -> str:
+    on = f" on {pod.node}" if pod.node else ", not bound to a node"
+    if pod.phase == "Failed":
+        return f"failed{on}" + (f": {pod.reason}" if pod.reason else "")
+    # It was removed from the API before it ended.
+    return f"was deleted while {pod.phase}{on}: by someone, or with its node"

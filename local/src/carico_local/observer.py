@@ -72,9 +72,9 @@ class Observer:
         await bus.subscribe(subjects.CAPACITY_ALL, self.on_capacity)
         await bus.subscribe(subjects.DECISION_ALL, self.on_decision)
 
-    async def follow_pods(self, api: Api) -> None:
-        """Never returns; keeps `pods`."""
-        async for event in api.mirror(PODS_PATH, params={"labelSelector": jobs.JOB_LABEL}):
+    async def follow_pods(self, api: Api, *, of_jobs: bool = True) -> None:
+        """Never returns; keeps `pods`. Without `of_jobs` those of no job too: they are of the job named ""."""
+        async for event in api.mirror(PODS_PATH, params={"labelSelector": jobs.JOB_LABEL} if of_jobs else None):
             if isinstance(event, kube_watch.Away):
                 self.api_away = str(event.error)
             elif isinstance(event, kube_watch.Listed):

@@ -23,6 +23,12 @@ def log_name(service: str) -> str:
     return service.replace("/", "-")
 
 
+def logged(paths: state.Paths) -> list[str]:
+    """The services that have written a log, by name, in order."""
+    stems = sorted(log.stem for log in paths.logs.glob("*.log"))
+    return [stem.replace("-", "/", 1) if stem.startswith(("node-", "agent-")) else stem for stem in stems]
+
+
 def flags(options: Mapping[str, object]) -> list[str]:
     """Settings as a program takes them: `--memory-bytes 1000`; True as a flag alone."""
     found: list[str] = []

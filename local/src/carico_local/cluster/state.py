@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from carico_core.domain import errors
+from carico_core.domain import errors, names
 from carico_local.cluster import plan as plans
 from carico_local.cluster import processes
 
@@ -140,6 +140,19 @@ def find(home_path: pathlib.Path, name: str) -> Paths:
     existing = ", ".join(cluster_names(home_path))
     hint = f"there is {existing}" if existing else "there is none: start one with `carico up`"
     raise errors.SettingsError(f"no cluster named {name!r}: {hint}")
+
+
+def find_logs(home_path: pathlib.Path, name: str) -> Paths:
+    """The places of a cluster that exists, or has left its logs. Raises `SettingsError` that names the ones there are.
+
+    >>> find_logs(pathlib.Path("/nowhere"), "demo")
+    Traceback (most recent call last):
+    carico_core.domain.errors.SettingsError: no cluster named 'demo': there is none: start one with `carico up`
+    """
+    # Only a name that could be a cluster's: it becomes a part of a path.
+    if names.is_label(name) and any((home_path / name / "logs").glob("*.log")):
+        return Paths(home_path / name)
+    return find(home_path, name)
 
 
 def is_running(paths: Paths) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import Callable, Mapping
 
 from carico_core.domain import errors
@@ -10,7 +11,7 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs, nats_bus, tasks
 from carico_core.wire import subjects
 from carico_local.cgroups import sweep
-from carico_local.cluster import backoff, events, ports, processes, readiness, ready_nodes, state, topology
+from carico_local.cluster import backoff, events, leftovers, ports, processes, readiness, ready_nodes, state, topology
 from carico_local.cluster import plan as plans
 from carico_local.cluster import service as parts
 
@@ -59,9 +60,12 @@ class Supervisor:
         self._phase = state.Phase.STARTING
         self._failure: str | None = None
         self._started_ns = clock.wall_ns()
+        # An earlier run was not ended by `down`.
+        self._goes_on = False
 
     async def run(self, stop: tasks.Stop) -> bool:
         """True where the cluster came up and was ended in order. Everything has ended when this returns."""
+        self._goes_on = leftovers.are_possible(self._paths)
         for directory in (self._paths.data / "nodes", self._paths.run, self._paths.logs):
             directory.mkdir(parents=True, exist_ok=True)
         topology.write_configuration(self._plan, self._where, self._paths, self._environ)
@@ -89,6 +93,8 @@ class Supervisor:
             group.create_task(self._bound_logs(), name="logs")
             try:
                 async with asyncio.timeout(timeout_s):
+                    await up[topology.API].wait()
+                    await self._go_on()
                     await asyncio.gather(*(event.wait() for event in up.values()))
                     await self._until_advertised()
             except TimeoutError:
@@ -160,6 +166,20 @@ class Supervisor:
         self._write()
         if first or not self._restart:
             raise StartFailed(f"{name} ended by itself ({crash.how})", crash)
+
+    async def _go_on(self) -> None:
+        """Says what an earlier run left, and removes what of it does not go on."""
+        if not self._goes_on:
+            return
+        while True:
+            with contextlib.suppress(errors.ApiUnavailable):
+                found = await leftovers.go_on(self._paths.kubeconfig, self._plan.node_names, clock=self._clock)
+                break
+            await asyncio.sleep(readiness.LAST_PAUSE_S)
+        for node in found.removed_nodes:
+            await asyncio.to_thread(shutil.rmtree, self._paths.data / "nodes" / node, ignore_errors=True)
+        if text := found.text(self._plan.name):
+            self._note(text)
 
     async def _until_advertised(self) -> None:
         """Returns once every node has advertised a capacity and is Ready at the API."""

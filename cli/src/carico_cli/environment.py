@@ -1,0 +1,43 @@
+"""What `CARICO_...` may stand in the environment of the command; a misspelt name is a user's mistake, not a default."""
+
+import difflib
+from collections.abc import Mapping
+
+from carico_core.domain import errors
+
+PREFIX = "CARICO_"
+# Settings of services and of what they share: each refuses what it does not know by itself. Named here and not
+# imported, so that no command waits for a service's modules.
+OF_SERVICES = (
+    "AGENT", "AGGREGATOR", "API", "AUTH", "BUS", "EXTENDER", "FLEET", "KUBE", "LEADER", "NODE", "SCHEDULER", "TEST",
+)  # fmt: skip
+# What a cluster's own processes and Pods find there, and the tests.
+OF_PROCESSES = (
+    "CARICO_CLUSTER_RUN", "CARICO_POD_IP", "CARICO_SCALE", "CARICO_SHARED_DATA", "CARICO_TERMINATION_MESSAGE_PATH",
+)  # fmt: skip
+# Kubernetes tells every Pod of each Service of its namespace: https://kubernetes.io/docs/concepts/services-networking/
+_SERVICE_LINK = ("_SERVICE_HOST", "_SERVICE_PORT", "_PORT")
+
+
+def check(environ: Mapping[str, str]) -> None:
+    """Nothing. Raises `SettingsError` that names an unknown `CARICO_...` and what is nearest to it."""
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and not _is_known(name):
+            known = [*OF_PROCESSES, *(f"{PREFIX}{group}_" for group in OF_SERVICES)]
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5) or _same_group(name)
+            hint = f"nearest: {near[0]}" + ("..." if near[0].endswith("_") else "") if near else "nothing is near it"
+            raise errors.SettingsError(
+                f"environment: got {name}, which nothing reads ({hint}): unset it, or mend its name"
+            )
+
+
+def _is_known(name: str) -> bool:
+    group = name.removeprefix(PREFIX).partition("_")[0]
+    is_link = "_SERVICE_" in name or "_PORT_" in name or name.endswith(_SERVICE_LINK)
+    return name in OF_PROCESSES or (group in OF_SERVICES and name != PREFIX + group) or is_link
+
+
+def _same_group(name: str) -> list[str]:
+    """The service whose name the first word is nearest to."""
+    near = difflib.get_close_matches(name.removeprefix(PREFIX).partition("_")[0], OF_SERVICES, n=1, cutoff=0.6)
+    return [f"{PREFIX}{group}_" for group in near]
