@@ -19,6 +19,16 @@ Labels: TypeAlias = Mapping[str, str]
 _NO_LABELS: Labels = {}
 
 
+def means(term: constraints.PodTerm, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
+    """True where a term of a Pod that is to be placed means a Pod of this namespace and these labels.
+
+    As kube-scheduler 1.36 reads it: a namespace selector that is met without any label (DoesNotExist, NotIn) means all
+    namespaces, as the copy in which it writes the selector out is lost
+    (mergeAffinityTermNamespacesIfNotEmpty in plugins/interpodaffinity). Terms of placed Pods are read to the letter.
+    """
+    return term.matches(namespace, namespace_labels, labels) or term.matches(namespace, _NO_LABELS, labels)
+
+
 class Question(Protocol):
     """What is asked of each Pod; equal questions are asked once."""
 
@@ -31,13 +41,13 @@ class Question(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Matching:
-    """Pods that every one of these terms means."""
+    """Pods that every one of these terms, of a Pod that is to be placed, means."""
 
     terms: tuple[constraints.PodTerm, ...]
 
     def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> bool:
         """True where all terms match."""
-        return all(term.matches(pod.namespace, namespace_labels, pod.labels) for term in self.terms)
+        return all(means(term, pod.namespace, namespace_labels, pod.labels) for term in self.terms)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

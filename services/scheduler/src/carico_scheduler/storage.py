@@ -110,9 +110,11 @@ class Storage:
         return next(filter(None, map(self._waits_for, uses)), None)
 
     def unbound(self, uses: Iterable[constraints.ClaimUse]) -> list[storage.Claim]:
-        """The claims whose volume is chosen with the node, those that ask for least first; each once."""
-        found = {claim.uid: claim for claim in self._claims(uses) if not claim.is_bound}
-        return sorted(found.values(), key=lambda claim: claim.size_bytes)
+        """The claims whose volume is chosen with the node, those that ask for least first.
+
+        A claim that a Pod names twice comes twice, and so wants two volumes: as with kube-scheduler.
+        """
+        return sorted((claim for claim in self._claims(uses) if not claim.is_bound), key=lambda claim: claim.size_bytes)
 
     def bound_volumes(self, uses: Iterable[constraints.ClaimUse]) -> list[storage.Volume]:
         """The volumes of the claims that are bound."""

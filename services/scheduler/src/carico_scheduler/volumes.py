@@ -41,7 +41,13 @@ def bindable(view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...]) ->
 
 def plan(view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...], slot: int) -> storage.Plan | None:
     """What has to be done before a Pod with these claims is bound to the node of a slot; None: it cannot be."""
-    return _plan_at(_Chooser(view, view.storage.unbound(uses)), slot)
+    found = _plan_at(_Chooser(view, view.storage.unbound(uses)), slot)
+    if found is None:
+        return None
+    # Of two volumes for a claim that is named twice, it gets one.
+    keep = {claim.uid: (volume, claim) for volume, claim in reversed(found.keep)}
+    make = {claim.uid: claim for claim in found.make if claim.uid not in keep}
+    return storage.Plan(keep=tuple(keep.values()), make=tuple(make.values()))
 
 
 def attachable(view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...], slot: int) -> str | None:

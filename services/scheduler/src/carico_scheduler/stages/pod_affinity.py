@@ -74,7 +74,10 @@ class _Near:
 
 
 def _means_namespace(term: constraints.PodTerm, namespace: str, known: census.Census) -> bool:
-    return namespace in term.namespaces or selectors.matches(term.namespace_selector, known.namespace_labels(namespace))
+    labels = known.namespace_labels(namespace)
+    return namespace in term.namespaces or any(
+        selectors.matches(term.namespace_selector, each) for each in (labels, {})
+    )
 
 
 def _count(domains: list[facts.Domains], sums: list[snapshot.Floats], slot: int) -> None:

@@ -1,0 +1,212 @@
+"""kube-scheduler as an oracle: which nodes are feasible for a Pod, told by an extender that refuses them all."""
+
+import concurrent.futures
+import dataclasses
+import http.server
+import json
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import urllib3
+
+from carico_local.cluster import processes
+from carico_local.control_plane import commands, identity, standalone
+from tests.integration import feasibility_cases as cases
+
+DEADLINE_S = 60.0
+_LOOK_EVERY_S = 0.1
+# What the scheduler's other watches may lag behind that of Pods, on a busy machine.
+_SETTLE_S = 0.3
+_IN_FLIGHT = 8
+
+
+class Extender:
+    """Answers kube-scheduler's filter calls with no node at all, and keeps what it was asked: nodes by Pod UID."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, frozenset[str]] = {}
+        asked = self.asked
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                names = body["NodeNames"] if "NodeNames" in body else body["nodenames"]
+                asked.setdefault(body["Pod"]["metadata"]["uid"], frozenset(names))
+                answer = json.dumps({"nodenames": [], "failedNodes": dict.fromkeys(names, "asked")}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing."""
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, name="extender")
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def close(self) -> None:
+        """Stops it."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@dataclasses.dataclass(kw_only=True)
+class Api:
+    """The API server, for the administrator."""
+
+    url: str
+    token: str
+    pool: urllib3.PoolManager
+
+    def request(self, method: str, path: str, body: Any = None, *, content_type: str = "application/json") -> Any:
+        """The answer; anything but 2xx is a failure of the test."""
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type}
+        data = None if body is None else json.dumps(body).encode()
+        answer = self.pool.request(method, self.url + path, body=data, headers=headers, timeout=30.0)
+        assert answer.status < 300, f"{method} {path}: {answer.status} {answer.data.decode()[:2000]} for {body}"
+        return json.loads(answer.data)
+
+
+class Oracle:
+    """A kube-scheduler on a control plane of its own."""
+
+    def __init__(self, plane: standalone.Standalone, program: pathlib.Path, environ: Mapping[str, str]) -> None:
+        self.extender = Extender()
+        self.api = Api(
+            url=plane.url, token=plane.identities.token(identity.COMPONENTS[identity.ADMIN]),
+            pool=urllib3.PoolManager(
+                maxsize=_IN_FLIGHT, retries=False,
+                ca_certs=str(plane.identities.authority.pair.certificate),
+            ),
+        )  # fmt: skip
+        self.api.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", cases.RUNTIME_CLASS)
+        self._log = plane.directory / "oracle.log"
+        config = plane.directory / "oracle.json"
+        config.write_text(json.dumps(self._configuration(plane)), encoding="utf-8")
+        kubeconfig = plane.identities.kubeconfig(identity.SCHEDULER)
+        argv = (
+            str(program), f"--config={config}", f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}", "--bind-address=127.0.0.1",
+            f"--secure-port={plane.network.ports[commands.SCHEDULER]}", f"--cert-dir={plane.directory / 'oracle'}",
+        )  # fmt: skip
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(environ),
+                preexec_fn=processes.end_with_parent(signal.SIGKILL),
+            )  # fmt: skip
+
+    def close(self) -> None:
+        """Ends kube-scheduler and its extender."""
+        self._process.kill()
+        self._process.wait()
+        self.extender.close()
+
+    def make(self, case: cases.Case) -> None:
+        """The case's cluster, as kube-scheduler is going to see it."""
+        for path, obj in case.objects:
+            made = self.api.request("POST", path, obj)
+            self._complete(path, obj, made)
+        for namespace, name in case.ended:
+            self._patch(f"/api/v1/namespaces/{namespace}/pods/{name}/status", {"status": {"phase": "Succeeded"}})
+        for namespace, name in case.ending:
+            # No kubelet ends it.
+            path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+            self.api.request("DELETE", path, {"gracePeriodSeconds": 3600})
+
+    def objects(self, path: str) -> list[cases.Object]:
+        """All objects of a collection."""
+        found: list[cases.Object] = self.api.request("GET", path)["items"]
+        return found
+
+    def ask(self, case: cases.Case) -> dict[str, frozenset[str]]:
+        """The feasible nodes by name of the Pod."""
+        self._wait_for_nodes(case)
+        with concurrent.futures.ThreadPoolExecutor(_IN_FLIGHT) as pool:
+            made = list(pool.map(self._make_pod, case.pods))
+        uids = {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in made}
+        self._wait_until_decided(case, set(uids))
+        return {name: self.extender.asked.get(uid, frozenset()) for uid, name in uids.items()}
+
+    def clear(self, case: cases.Case) -> None:
+        """Removes Pods and nodes; what else there is bears names of its case, and bears on no other."""
+        for namespace in case.namespaces:
+            self.api.request("DELETE", f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": 0})
+        self.api.request("DELETE", "/api/v1/nodes")
+
+    def _make_pod(self, pod: cases.Object) -> cases.Object:
+        found: cases.Object = self.api.request("POST", f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod)
+        return found
+
+    def _complete(self, path: str, obj: cases.Object, made: cases.Object) -> None:
+        """Brings what the API did not take at once: a new node is tainted, and a volume has no status."""
+        if path == "/api/v1/nodes":
+            self._patch(f"{path}/{obj['metadata']['name']}", {"spec": {"taints": obj["spec"]["taints"]}})
+        if path == "/api/v1/persistentvolumes" and made["status"].get("phase") != obj["status"]["phase"]:
+            self._patch(f"{path}/{obj['metadata']['name']}/status", {"status": obj["status"]})
+
+    def _patch(self, path: str, body: Any) -> None:
+        self.api.request("PATCH", path, body, content_type="application/merge-patch+json")
+
+    def _wait_for_nodes(self, case: cases.Case) -> None:
+        """Returns once kube-scheduler has all nodes: a Pod that tolerates all is offered those with room."""
+        time.sleep(_SETTLE_S)
+        namespace = case.pods[0]["metadata"]["namespace"]
+        deadline_s = time.monotonic() + DEADLINE_S
+        number = 0
+        while time.monotonic() < deadline_s:
+            number += 1
+            spec = {
+                "containers": [{"name": "c", "image": "pi"}], "tolerations": [{"operator": "Exists"}],
+                "terminationGracePeriodSeconds": 0,
+            }  # fmt: skip
+            pod = {"metadata": {"name": f"scout-{number}", "namespace": namespace}, "spec": spec}
+            made = self._make_pod(pod)
+            self._wait_until_decided(case, {made["metadata"]["uid"]})
+            if self.extender.asked.get(made["metadata"]["uid"]):
+                return
+            time.sleep(_SETTLE_S)
+        raise AssertionError(f"kube-scheduler has no nodes: {processes.last_lines(self._log, 3)}")
+
+    def _wait_until_decided(self, case: cases.Case, uids: set[str]) -> None:
+        deadline_s = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline_s:
+            if uids <= {pod["metadata"]["uid"] for pod in self.objects("/api/v1/pods") if _is_decided(pod)}:
+                return
+            time.sleep(_LOOK_EVERY_S)
+        raise AssertionError(f"{case.name}: Pods left undecided: {processes.last_lines(self._log, 3)}")
+
+    def _configuration(self, plane: standalone.Standalone) -> dict[str, Any]:
+        return {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {
+                "kubeconfig": str(plane.identities.kubeconfig(identity.SCHEDULER)), "qps": 5000, "burst": 10000,
+            },
+            "leaderElection": {"leaderElect": False},
+            "percentageOfNodesToScore": 100,
+            # Preemption would evict the case's Pods.
+            "profiles": [{"plugins": {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}}}],
+            "extenders": [
+                {"urlPrefix": self.extender.url, "filterVerb": "filter", "nodeCacheCapable": True, "weight": 1}
+            ],
+        }  # fmt: skip
+
+
+def _is_decided(pod: cases.Object) -> bool:
+    conditions = pod["status"].get("conditions", [])
+    return any(each["type"] == "PodScheduled" and each["status"] == "False" for each in conditions)
