@@ -145,6 +145,17 @@ print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "Exec
 """
 
 
+def test_an_exec_plugin_without_the_package_says_what_it_needs(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "kubernetes"]:
+        monkeypatch.delitem(sys.modules, name)
+    # None in sys.modules: as if it were not installed.
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    with pytest.raises(errors.KubeconfigError, match="needs the `kubernetes` package"):
+        load(write(tmp_path, user={"exec": {"command": "x"}}))
+
+
 async def test_an_exec_plugin_makes_and_renews_the_token(tmp_path: pathlib.Path) -> None:
     (tmp_path / "plugin.py").write_text(PLUGIN)
     plugin = {

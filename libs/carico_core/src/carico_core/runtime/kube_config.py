@@ -280,9 +280,15 @@ def _load_pair(path: pathlib.Path, tls: ssl.SSLContext, certificate: str, key: s
 def _from_plugin(
     path: pathlib.Path, document: dict[str, Any], *, name: str, cluster: Mapping[str, Any], server: str
 ) -> Access:
-    import kubernetes.client
-    import kubernetes.config
-    import kubernetes.config.kube_config
+    try:
+        import kubernetes.client
+        import kubernetes.config
+        import kubernetes.config.kube_config
+    except ModuleNotFoundError as error:
+        raise errors.KubeconfigError(
+            f"kubeconfig {path}: context {name!r} has a plugin, which needs the `kubernetes` package (and the plugin's "
+            "own program): install it, or use a context with a token or a certificate"
+        ) from error
 
     # The package has no type information.
     make_loader: Any = kubernetes.config.kube_config.KubeConfigLoader
