@@ -4,17 +4,19 @@
 #   deploy/k8s/secrets.sh DIRECTORY | kubectl apply -f -
 #
 # DIRECTORY is yours to keep (not in git, not in the cluster): seeds in keys/, the authority in tls/. A second run prints
-# the same. CARICO and KUBECTL name the commands, NAMESPACE the namespace.
+# the same. CARICO and KUBECTL name the commands, NAMESPACE the namespace. KIND=callout: for overlays with the callout
+# (docs/security.md), whose services need no seeds.
 set -eu
 directory=${1:?usage: secrets.sh DIRECTORY}
 carico=${CARICO:-carico}
 kubectl=${KUBECTL:-kubectl}
 namespace=${NAMESPACE:-carico}
+kind=${KIND:-static}
 here=$(cd "$(dirname "$0")" && pwd)
 umask 077
 mkdir -p "$directory"
 
-[ -e "$directory/public.env" ] || "$carico" bus-config static --out "$directory" >&2
+[ -e "$directory/public.env" ] || "$carico" bus-config "$kind" --out "$directory" >&2
 [ -e "$directory/tls/tls.crt" ] || "$here/../nats/certificates.sh" "$directory/tls" "carico-nats.$namespace.svc" \
     "carico-nats.$namespace.svc.cluster.local" "*.carico-nats-peers.$namespace.svc" >&2
 
@@ -27,6 +29,12 @@ sed "s/^  name: carico$/  name: $namespace/" "$here/base/namespace.yaml"
 object secret generic carico-nats-public --from-env-file="$directory/public.env"
 object secret tls carico-nats-tls --cert="$directory/tls/tls.crt" --key="$directory/tls/tls.key"
 object configmap carico-nats-ca --from-file=ca.crt="$directory/tls/ca.crt"
+if [ "$kind" = callout ]; then
+    # The owner's seed stays in DIRECTORY.
+    object secret generic carico-nats-auth --from-file=seed="$directory/keys/auth.nk" \
+        --from-file=issuer="$directory/keys/issuer.nk" --from-file=xkey="$directory/keys/xkey.nk"
+    exit
+fi
 # The seeds of those who run here; those of people (reader, cli, owner) stay in DIRECTORY.
 for role in agent aggregator scheduler; do
     object secret generic "carico-nats-$role" --from-file=seed="$directory/keys/$role.nk"

@@ -13,7 +13,8 @@ from carico_core.domain import errors
 from carico_core.runtime import bus_keys
 from carico_local import nats_server
 
-DEPLOY = pathlib.Path(__file__).parents[3] / "deploy/nats"
+DEPLOY = pathlib.Path(__file__).parents[3] / "deploy"
+FILES = {"callout": DEPLOY / "k8s/components/callout/bus.conf", "static": DEPLOY / "nats/static.conf"}
 TEMPLATES = {"callout": arrangements.callout_template, "static": arrangements.static_template}
 
 
@@ -26,10 +27,10 @@ def run(*argv: str) -> str:
 
 @pytest.mark.parametrize("kind", TEMPLATES)
 def test_the_templates_of_deploy_are_those_of_the_roles(kind: str) -> None:
-    assert (DEPLOY / f"{kind}.conf").read_text() == server_config.render(TEMPLATES[kind]()), (
-        f"write it anew: carico bus-config {kind} --template > deploy/nats/{kind}.conf"
+    assert FILES[kind].read_text() == server_config.render(TEMPLATES[kind]()), (
+        f"write it anew: carico bus-config {kind} --template > {FILES[kind]}"
     )
-    assert run(kind, "--template") == (DEPLOY / f"{kind}.conf").read_text()
+    assert run(kind, "--template") == FILES[kind].read_text()
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
@@ -45,7 +46,7 @@ def test_nats_takes_what_is_written(kind: str, tmp_path: pathlib.Path) -> None:
 def test_nats_takes_a_template_with_the_keys_in_its_environment(kind: str, tmp_path: pathlib.Path) -> None:
     run(kind, "--out", str(tmp_path))
     environ = dict(line.split("=") for line in (tmp_path / "public.env").read_text().splitlines())
-    part = (DEPLOY / f"{kind}.conf").read_text().partition("tls {")[0]
+    part = FILES[kind].read_text().partition("tls {")[0]
     (tmp_path / "nats.conf").write_text(f'jetstream {{ store_dir: "{tmp_path / "js"}" }}\n{part}')
     argv = [str(nats_server.binary()), "-t", "-c", str(tmp_path / "nats.conf")]
     done = subprocess.run(argv, capture_output=True, text=True, env=environ)
