@@ -4,6 +4,7 @@ import asyncio
 import json
 import pathlib
 import random
+import ssl
 from typing import Any
 
 import aiohttp
@@ -11,6 +12,7 @@ import pytest
 
 from carico_core.domain import cluster, decision, errors
 from carico_core.runtime import memory_kube, metrics, settings
+from carico_local.control_plane import certificates
 from carico_scheduler import cycle, decisions, instruments, policy, state
 from carico_scheduler import demand as demands
 from carico_scheduler import settings as setting
@@ -455,3 +457,37 @@ def test_one_that_stands_by_refuses() -> None:
             await desk.extender.filter((RECORDED / "filter-names.json").read_bytes())
 
     objects.run_fast(main())
+
+
+async def test_over_tls_only_clients_of_the_authority_are_answered(tmp_path: pathlib.Path) -> None:
+    ours = certificates.Authority(directory=tmp_path / "ours", environ=settings.environment())
+    foreign = certificates.Authority(directory=tmp_path / "foreign", environ=settings.environment())
+    ours.ensure("ca")
+    foreign.ensure("ca")
+    pair = ours.issue("extender", user="extender", hosts=["127.0.0.1"])
+    desk = Desk()
+    desk.node("node-a-names", 3.0)
+    wanted = extender_settings.ExtenderSettings(
+        enabled=True, port=0, tls_cert=str(pair.certificate), tls_key=str(pair.key),
+        tls_client_ca=str(ours.pair.certificate),
+    )  # fmt: skip
+    running = await server.serve(desk.extender, wanted, clock=desk.clock, on_answer=lambda *_: None)
+    payload = (RECORDED / "filter-names.json").read_bytes()
+
+    async def ask(client: certificates.Pair | None) -> int:
+        tls = ssl.create_default_context(cafile=str(ours.pair.certificate))
+        if client is not None:
+            tls.load_cert_chain(client.certificate, client.key)
+        async with aiohttp.ClientSession() as session:
+            url = f"https://127.0.0.1:{running.port}/filter"
+            async with session.post(url, data=payload, ssl=tls) as answer:
+                return answer.status
+
+    assert await ask(ours.issue("kube-scheduler", user="system:kube-scheduler")) == 200
+    for stranger in (None, foreign.issue("stranger", user="system:kube-scheduler")):
+        with pytest.raises((aiohttp.ClientError, ConnectionError)):
+            await ask(stranger)
+    await running.close()
+    broken = extender_settings.ExtenderSettings(enabled=True, port=0, tls_cert="/nowhere", tls_key="/nowhere")
+    with pytest.raises(errors.SettingsError, match="cannot be read"):
+        await server.serve(desk.extender, broken, clock=desk.clock, on_answer=lambda *_: None)

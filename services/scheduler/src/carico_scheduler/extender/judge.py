@@ -78,17 +78,21 @@ class Judge:
     def rank(self, names: Sequence[str], demand: demands.Demand, *, uid: str, now_s: float) -> list[int]:
         """0 to 10 for each node: its score as a share of the best one's."""
         view = self._fleet.snapshot(now_s)
-        scores = [self._score(name, demand, view, uid) for name in names]
+        column = self._scorer.scores(view, demand)
+        scores = [self._score(name, column, demand, view, uid) for name in names]
         best = max(scores, default=0.0)
         if best <= 0.0:
             return [0] * len(scores)
         return [round(messages.SCORE_MOST * max(score, 0.0) / best) for score in scores]
 
-    def _score(self, name: str, demand: demands.Demand, view: snapshot.Snapshot, uid: str) -> float:
+    def _score(
+        self, name: str, column: snapshot.Floats, demand: demands.Demand, view: snapshot.Snapshot, uid: str
+    ) -> float:
         slot = self._fleet.slot_of(name)
         if slot is None:
             return 0.0
-        score = self._scorer.score(_with(view.row(slot), self._holds.on(name, but=uid)), view, demand)
+        held = self._holds.on(name, but=uid)
+        score = self._scorer.score(_with(view.row(slot), held), view, demand) if held else column.item(slot)
         return score if math.isfinite(score) else 0.0
 
     def _mask(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools:

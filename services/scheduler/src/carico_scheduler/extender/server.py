@@ -41,12 +41,13 @@ async def serve(
     extender: service.Extender, wanted: setting.ExtenderSettings, *, clock: clocks.Clock, on_answer: OnAnswer
 ) -> Server:
     """A running server of the three verbs. Raises `EnvironmentUnfit` and `SettingsError`."""
+    tls = _tls(wanted)
     app = web.Application(client_max_size=BODY_LIMIT_BYTES)
     for name, verb in verbs(extender).items():
         app.router.add_post(f"/{name}", _handler(name, verb, clock, on_answer))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_TIMEOUT_S)
     await runner.setup()
-    site = web.TCPSite(runner, wanted.host, wanted.port, ssl_context=_tls(wanted))
+    site = web.TCPSite(runner, wanted.host, wanted.port, ssl_context=tls)
     try:
         await site.start()
     except OSError as error:
