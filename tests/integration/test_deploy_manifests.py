@@ -17,7 +17,7 @@ OVERLAYS = sorted(folder.name for folder in (K8S / "overlays").iterdir())
 # What deploy/k8s/secrets.sh makes.
 MADE = {
     "carico-nats-public", "carico-nats-tls", "carico-nats-ca", "carico-nats-agent", "carico-nats-aggregator",
-    "carico-nats-scheduler",
+    "carico-nats-scheduler", "carico-nats-callout", "carico-nats-auth",
 }  # fmt: skip
 pytestmark = [pytest.mark.real_programs, pytest.mark.timeout(kubernetes.BUILD_TIMEOUT_S)]
 
@@ -51,7 +51,7 @@ def workloads(document: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def test_the_overlays_are_those_that_the_readme_names() -> None:
     readme = (K8S.parent / "README.md").read_text(encoding="utf-8")
-    assert OVERLAYS == ["containerd", "ha", "monitoring", "small"]
+    assert OVERLAYS == ["callout", "containerd", "ha", "monitoring", "small"]
     assert all(f"`{overlay}`" in readme for overlay in OVERLAYS)
 
 
@@ -124,19 +124,20 @@ def test_both_configurations_of_the_bus_differ_in_the_cluster_alone() -> None:
     assert [line for line in base if line not in high] == []
 
 
+@pytest.fixture(scope="module")
+def namespace(real_control_plane: standalone.Standalone) -> Iterator[pathlib.Path]:
+    """A kubeconfig of a cluster with the namespace: a dry run makes none, and looks for it."""
+    kubeconfig = real_control_plane.kubeconfig
+    kubectl("apply", "--filename", str(K8S / "base" / "namespace.yaml"), kubeconfig=kubeconfig)
+    yield kubeconfig
+    kubectl("delete", "namespace", "carico", kubeconfig=kubeconfig)
+
+
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_an_api_server_accepts_it(
-    rendered: Mapping[str, str], overlay: str, real_control_plane: standalone.Standalone
-) -> None:
-    namespace = (K8S / "base" / "namespace.yaml").read_text(encoding="utf-8")
-    # A dry run makes no namespace, and looks for it.
-    kubectl("apply", "--filename", "-", given=namespace, kubeconfig=real_control_plane.kubeconfig)
-    try:
-        arguments = ("apply", "--dry-run=server", "--validate=strict", "--filename", "-")
-        said = kubectl(*arguments, given=rendered[overlay], kubeconfig=real_control_plane.kubeconfig)
-        assert said.count("(server dry run)") == len(objects(rendered[overlay]))
-    finally:
-        kubectl("delete", "namespace", "carico", "--wait=false", kubeconfig=real_control_plane.kubeconfig)
+def test_an_api_server_accepts_it(rendered: Mapping[str, str], overlay: str, namespace: pathlib.Path) -> None:
+    arguments = ("apply", "--dry-run=server", "--validate=strict", "--filename", "-")
+    said = kubectl(*arguments, given=rendered[overlay], kubeconfig=namespace)
+    assert said.count("(server dry run)") == len(objects(rendered[overlay]))
 
 
 def _references(spec: Mapping[str, Any]) -> Iterator[str]:
