@@ -42,6 +42,11 @@ class Demand:
         """True where other Pods, or volumes, decide with."""
         return self.constraints is not None or bool(self.repelled_by)
 
+    @property
+    def follows_peers(self) -> bool:
+        """True where a Pod that is placed elsewhere may open a node to this one: its peer, or one of its group."""
+        return self.constraints is not None and bool(self.constraints.affinity or self.constraints.spreads)
+
 
 _HASHED = tuple(each.name for each in dataclasses.fields(Demand) if each.compare)
 

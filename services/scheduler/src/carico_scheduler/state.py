@@ -203,9 +203,10 @@ class State:
             self.queue.offer(waiting.pod, now_s)
 
     def _place(self, pod: cluster.Pod, claim: reservations.Claim) -> None:
+        is_new = self.ledger.find(claim.uid) is None
         if self.fleet.census.put(pod, claim.node) and self.fleet.census.is_asked:
-            # A Pod may make room for others by being there: affinity, and the emptiest domain of a spread.
-            self.queue.unpark_if(lambda demand: demand.looks_at_peers)
+            # A Pod may open nodes to others by being there. By a change of its labels it may do so in any way.
+            self.queue.unpark_if(lambda demand: demand.follows_peers if is_new else demand.looks_at_peers)
         old, was_reserved = self.ledger.find(claim.uid), self.ledger.is_reserved(claim.uid)
         for node in self.ledger.place(claim):
             self.fleet.put_load(node, self.ledger.load(node))
