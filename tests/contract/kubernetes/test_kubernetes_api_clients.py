@@ -128,6 +128,24 @@ def test_kubectl_applies_changes_and_deletes(kubectl: Kubectl) -> None:
     assert kubectl("delete", "pod", "p").startswith('pod "p" deleted')
 
 
+def test_kubectl_applies_on_the_server_and_sorts_events(kubectl: Kubectl, kube_api: KubeApi, namespace: str) -> None:
+    arguments = ("apply", "--server-side", "-f", "-")
+    for tier in ("web", "web", "db"):
+        assert kubectl(*arguments, given=MANIFEST.format(tier=tier)) == "pod/p serverside-applied\n"
+    assert kubectl("get", "pod", "p", "-o", "jsonpath={.metadata.labels.tier}") == "db"
+    about = {"kind": "Pod", "namespace": namespace, "name": "p"}
+    for name in ("e1", "e2"):
+        body = {
+            "metadata": {"name": name, "namespace": namespace}, "regarding": about, "reason": "Placed",
+            "eventTime": f"2026-01-01T00:00:0{name[-1]}.000000Z", "action": "Binding", "type": "Normal", "note": name,
+            "reportingController": "example.com/contract", "reportingInstance": "c-0",
+        }  # fmt: skip
+        kube_api.request("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", body)
+    listed = kubectl("get", "events", "--sort-by=.lastTimestamp")
+    assert listed.count("Placed") == 2
+    assert "<unknown>" not in kubectl("get", "events")
+
+
 def test_kubectl_follows_pods(kubectl: Kubectl, kube_api: KubeApi, namespace: str, node: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
     kube_api.request("POST", path, shapes.pod())

@@ -24,6 +24,9 @@ def set_defaults(resource: resources.Resource, data: objects.Object) -> None:
         data.setdefault("status", {}).setdefault("phase", "Active")
         data["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = data["metadata"]["name"]
     elif resource.storage == "events":
+        # Times that nobody set are null and not absent, as Go writes them: `kubectl get --sort-by` finds the field.
+        for field in ("firstTimestamp", "lastTimestamp", "eventTime"):
+            data.setdefault(field, None)
         data.setdefault("source", {})
         data.setdefault("type", "Normal")
         data.setdefault("reportingComponent", "")

@@ -72,6 +72,11 @@ def _expect_object(value: Any) -> objects.Object:
     return value
 
 
+def join(data: objects.Object, configuration: objects.Object, of: dict[str, Any]) -> objects.Object:
+    """The object with all that a configuration states; lists are joined as a strategic merge does."""
+    return _expect_object(_merge_object(data, configuration, of))
+
+
 def _merge_object(data: Any, patch: objects.Object, of: dict[str, Any]) -> Any:
     """The strategic merge of two objects of one type; `of` is the type's schema, {} where it is not known."""
     directive = patch.get(_DIRECTIVE)
@@ -85,14 +90,14 @@ def _merge_object(data: Any, patch: objects.Object, of: dict[str, Any]) -> Any:
     merged = dict(data) if isinstance(data, dict) else {}
     if isinstance(kept := patch.get(_RETAIN), list):
         merged = {name: value for name, value in merged.items() if name in kept}
-    fields = _fields(of)
+    known = fields(of)
     for name, value in content.items():
         if value is None:
             merged.pop(name, None)
         else:
-            merged[name] = _merge_value(merged.get(name), value, fields.get(name, {}))
+            merged[name] = _merge_value(merged.get(name), value, known.get(name, {}))
     _delete_from_lists(merged, patch)
-    _reorder(merged, patch, fields)
+    _reorder(merged, patch, known)
     return merged
 
 
@@ -138,21 +143,22 @@ def _delete_from_lists(merged: objects.Object, patch: objects.Object) -> None:
                 merged[name] = [value for value in merged[name] if value not in values]
 
 
-def _reorder(merged: objects.Object, patch: objects.Object, fields: dict[str, Any]) -> None:
+def _reorder(merged: objects.Object, patch: objects.Object, known: dict[str, Any]) -> None:
     """Lists take the order that the patch names; what it does not name stays behind it, in its own order."""
     for directive, order in patch.items():
         name = directive.removeprefix(_ORDER)
         if not directive.startswith(_ORDER) or not isinstance(order, list) or not isinstance(merged.get(name), list):
             continue
-        key = fields.get(name, {}).get("x-kubernetes-patch-merge-key")
+        key = known.get(name, {}).get("x-kubernetes-patch-merge-key")
         ranks = [entry.get(key) if isinstance(entry, dict) else entry for entry in order]
         found = [value.get(key) if isinstance(value, dict) else value for value in merged[name]]
         placed = sorted(range(len(found)), key=lambda at: ranks.index(found[at]) if found[at] in ranks else len(ranks))
         merged[name] = [merged[name][at] for at in placed]
 
 
-def _fields(of: dict[str, Any]) -> dict[str, Any]:
+def fields(of: dict[str, Any]) -> dict[str, Any]:
+    """Name -> schema of the fields of a type; empty where it is not known."""
     reference = of.get("$ref", "")
     known = schema.definitions().get(reference.removeprefix(schema.REF_PREFIX), {})
-    fields: dict[str, Any] = known.get("properties", {})
-    return fields
+    found: dict[str, Any] = known.get("properties", {})
+    return found

@@ -63,6 +63,17 @@ def dry_run(query: Mapping[str, str]) -> bool:
     return text == "All"
 
 
+def apply_options(query: Mapping[str, str]) -> tuple[str, bool]:
+    """(manager, force) of a server-side apply; raises RequestFailed (422) without a manager."""
+    manager = query.get("fieldManager", "")
+    if not manager:
+        cause = statuses.Cause(
+            reason="FieldValueRequired", message="Required value: is required for apply patch", field="fieldManager"
+        )
+        raise statuses.invalid("PatchOptions", "", [cause], group="meta.k8s.io")
+    return manager, query.get("force", "") in ("true", "1")
+
+
 def _number(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name, "")
     if not text:

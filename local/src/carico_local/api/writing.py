@@ -18,7 +18,9 @@ _SUFFIX_LENGTH = 5
 _MAX_GENERATED_PREFIX = 58
 # Unknown fields that one answer names.
 _MAX_NAMED = 10
-_PRESERVED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_PRESERVED = (
+    "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields",
+)  # fmt: skip
 
 # Gives the new object, made from a copy of the present one.
 Edit = Callable[[objects.Object], Any]
@@ -31,6 +33,8 @@ class Mode:
     status: bool = False
     strict: bool = False
     dry_run: bool = False
+    # Who owns which fields from now on (server-side apply); None: as before.
+    managed: list[objects.Object] | None = None
 
 
 PLAIN = Mode()
@@ -73,6 +77,8 @@ class Writer:
         for field in _PRESERVED:
             metadata.pop(field, None)
         metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": self.now()}
+        if mode.managed:
+            metadata["managedFields"] = mode.managed
         if resource.counts_generations:
             metadata["generation"] = 1
         _prepare_new(resource, data)
@@ -88,6 +94,8 @@ class Writer:
         draft = {"kind": resource.kind, "apiVersion": resource.api_version, **objects.copy(old)}
         data, unknown = decode(resource, edit(draft), strict=mode.strict)
         self._carry_over(resource, old, data, status=mode.status)
+        if mode.managed:
+            data["metadata"]["managedFields"] = mode.managed
         if not mode.status:
             defaulting.set_defaults(resource, data)
         validation.check(resource, data)
