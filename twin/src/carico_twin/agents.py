@@ -59,7 +59,16 @@ class TwinAgent:
         self._covers: frozenset[str] = frozenset()
         self._ledger.on_change(self._pods_changed)
         # Agents do not tick in phase.
-        timeline.after(float(rng.random()) * SAMPLE_EVERY_S, self._tick)
+        self._phase_s = float(rng.random()) * SAMPLE_EVERY_S
+        self._begun = False
+        if node.is_up:
+            self.begin()
+
+    def begin(self) -> None:
+        """The agent starts, with its node."""
+        self._begun = True
+        self._telemetry.begin(self._timeline.now_s)
+        self._timeline.after(self._phase_s, self._tick)
 
     def created(self, record: records.PodRecord) -> None:
         """The runtime makes the Pod's container."""
@@ -84,7 +93,7 @@ class TwinAgent:
 
     def hear_model(self, payload: bytes) -> None:
         """Follows the model of the cluster."""
-        if self.alive and self._options.merge_global:
+        if self._begun and self.alive and self._options.merge_global:
             self.pipeline.follow(_decode_model(payload), now_s=self._timeline.now_s)
 
     def _tick(self) -> None:

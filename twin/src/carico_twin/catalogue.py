@@ -88,6 +88,17 @@ def neighbour() -> scenario.Scenario:
     return _plan("noisy-neighbour", job(work.PI, 500), neighbours=noise)
 
 
+def joining() -> scenario.Scenario:
+    """pi on a cluster that a tenth of its nodes joins in the middle of the job."""
+    joins = tuple((index, 30.0) for index in range(NODES - round(0.1 * NODES), NODES))
+    return _plan("nodes-join", job(work.PI, 1000), nodes_join_at_s=joins)
+
+
+def newcomer() -> scenario.Scenario:
+    """pi on a cluster that has run pi, beside one node that came after that and has seen no work at all."""
+    return dataclasses.replace(known(250), name="a node that never saw work", nodes_join_at_s=((NODES - 1, 30.0),))
+
+
 def linked(name: str, *, delay_s: float, loss: float = 0.0) -> scenario.Scenario:
     """pi-500 on a bus that is slow or loses messages."""
     return _plan(name, job(work.PI, 500), link=bus.Link(delay_s=delay_s, loss=loss))
@@ -105,6 +116,8 @@ def all_scenarios() -> dict[str, scenario.Scenario]:
         linked("late-0.05s-10%-lost", delay_s=0.05, loss=0.1), linked("late-1s", delay_s=1.0),
         linked("late-3s", delay_s=3.0),
         late_memory(), _plan("four-threads", job(work.FOUR_THREADS, 200)), _plan("limited", job(work.LIMITED, 400)),
-        _plan("dead-agents", job(work.PI, 500), dead_agents=0.1),
+        _plan("dead-agents", job(work.PI, 500), dead_agents=0.1), joining(),
+        # As in figure 5.1 of the dissertation: who states too small a request has Pods killed.
+        _plan("out-of-memory", job(work.HOLDS_MEMORY, 200), oom_kills=True),
     ]  # fmt: skip
     return {plan.name: plan for plan in plans}

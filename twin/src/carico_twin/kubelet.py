@@ -14,6 +14,9 @@ import numpy as np
 
 from carico_twin import events, machine, records
 
+# A node whose memory is just full when the kernel steps in is no overrun.
+ROUNDING = 1e-9
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
@@ -47,9 +50,13 @@ class TwinNode:
 
     def __init__(
         self, index: int, hardware: machine.Hardware, runtime: Runtime, timeline: events.Timeline,
-        watchers: Watchers, rng: np.random.Generator,
+        watchers: Watchers, rng: np.random.Generator, *, kills: bool = False,
     ) -> None:  # fmt: skip
+        """`kills`: memory beyond the node's kills Pods; otherwise it is only counted."""
         self.index = index
+        # False: the cluster does not have the node yet.
+        self.is_up = True
+        self._kills = kills
         self.machine = machine.Machine(hardware)
         self.record = records.NodeRecord(cores=hardware.cores)
         # Pods whose program has started, also in the 0.2 s before it uses anything.
@@ -98,6 +105,13 @@ class TwinNode:
         if busy_at_s is not None and busy_at_s > self._timeline.now_s:
             self._timeline.at(busy_at_s, lambda: self._change(self.machine.wave))
 
+    def _kill(self) -> None:
+        """Ends the Pod that the kernel picks: exit code 137, reason OOMKilled."""
+        uid = self.machine.worst(self._timeline.now_s)
+        self.pods[uid].failed = True
+        self.record.oom_kills += 1
+        self._end(uid)
+
     def _end(self, uid: str) -> None:
         record = self.pods.pop(uid)
         self._servers -= record.work.lifetime_s is not None
@@ -126,10 +140,14 @@ class TwinNode:
         self._note()
         change(self._timeline.now_s)
         self._generation += 1
-        upcoming = self.machine.next_end(self._timeline.now_s)
+        generation, now_s = self._generation, self._timeline.now_s
+        upcoming = self.machine.next_end(now_s)
         if upcoming is not None:
-            generation, (when_s, uid) = self._generation, upcoming
+            when_s, uid = upcoming
             self._timeline.at(when_s, lambda: self._end(uid) if generation == self._generation else None)
+        over_s = self.machine.next_overrun(now_s) if self._kills else None
+        if over_s is not None:
+            self._timeline.at(over_s, lambda: self._kill() if generation == self._generation else None)
 
     def _note(self) -> None:
         """Adds the span since the last change to the node's record."""
@@ -149,4 +167,4 @@ class TwinNode:
             record.server_contended_s += span_s * (tasks > hardware.cores)
         share = self.machine.memory_bytes(now_s) / hardware.memory_bytes
         record.peak_memory_share = max(record.peak_memory_share, share)
-        record.memory_over_s += span_s * (share > 1.0)
+        record.memory_over_s += span_s * (share > 1.0 + ROUNDING)

@@ -10,6 +10,9 @@ import math
 
 from carico_twin import work as works
 
+# Sums of what Pods hold are exact to far less than this.
+_SLACK_BYTES = 1.0
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
@@ -81,6 +84,31 @@ class Machine:
     def memory_bytes(self, now_s: float) -> float:
         """Memory asked for now; more than the hardware has is an overrun, not a clipped reading."""
         return self.hardware.baseline_bytes + sum([pod.resident_bytes(now_s) for pod in self._holders.values()])
+
+    def next_overrun(self, now_s: float) -> float | None:
+        """When the Pods that run will have asked for more memory than there is, or None where they never do."""
+        size, held, at_s = self.hardware.memory_bytes, self.memory_bytes(now_s), now_s
+        ramps = sorted(
+            (pod.started_s + pod.work.ramp_s, pod.work.memory_bytes / pod.work.ramp_s)
+            for pod in self._holders.values() if pod.work.ramp_s > 0.0 and pod.started_s + pod.work.ramp_s > now_s
+        )  # fmt: skip
+        rate = sum(each for _, each in ramps)
+        if held > size + _SLACK_BYTES:
+            return now_s
+        for end_s, each in ramps:
+            then = held + rate * (end_s - at_s)
+            if then > size + _SLACK_BYTES:
+                return at_s + (size - held) / rate
+            held, at_s, rate = then, end_s, rate - each
+        return None
+
+    def worst(self, now_s: float) -> str:
+        """The Pod that the kernel would kill for memory: its badness is what it holds, among Pods of equal rank.
+
+        Ranks (oom_score_adj) are equal for Pods that request no memory, as CARICO's do.
+        Source: mm/oom_kill.c, oom_badness; Kubernetes, "Node out of memory behavior". Raises `ValueError` for none.
+        """
+        return max(self._holders.values(), key=lambda pod: (pod.resident_bytes(now_s), pod.uid)).uid
 
     def start(self, uid: str, work: works.Work, cpu_s: float, now_s: float) -> None:
         """A Pod's processes begin."""

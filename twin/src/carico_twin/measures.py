@@ -15,7 +15,8 @@ class Measures:
     job_s: from the first Pod's creation to the last one's end as the API shows it. pod_s: start to exit. slowdown:
     geometric mean of Pod time / time alone. overrun_node_s: node-seconds with more memory asked for than there is.
     contended_share: of the time with a server on a node, that with more runnable tasks than cores. most_per_core:
-    largest number of Pods on a node per core.
+    largest number of Pods on a node per core. oom_killed: Pods killed for memory, where the scenario has it so; they
+    are created anew, and the times are of those that came to their end.
     """
 
     finished: bool
@@ -28,6 +29,7 @@ class Measures:
     pod_max_s: float
     slowdown: float
     overrun_node_s: float
+    oom_killed: int
     peak_memory_share: float
     contended_share: float
     most_per_core: float
@@ -59,6 +61,7 @@ def measure(run: world.Run) -> Measures:
         pod_max_s=float(times.max()),
         slowdown=float(np.exp(np.log(times / alone).mean())),
         overrun_node_s=sum(node.memory_over_s for node in run.nodes),
+        oom_killed=sum(node.oom_kills for node in run.nodes),
         peak_memory_share=max(node.peak_memory_share for node in run.nodes),
         contended_share=sum(node.server_contended_s for node in run.nodes) / server_s if server_s else math.nan,
         most_per_core=max(node.most_pods / node.cores for node in run.nodes),
@@ -71,7 +74,9 @@ def measure(run: world.Run) -> Measures:
 
 
 def _is_judged(pod: records.PodRecord, run: world.Run) -> bool:
-    """Pods of the jobs measured; where none is named, all that are to end."""
+    """Pods of the jobs measured; where none is named, all that are to end. Not those that were killed."""
+    if pod.failed:
+        return False
     if run.scenario.measured:
         return pod.job in run.scenario.measured
     return pod.work.lifetime_s is None or pod.work.lifetime_s < run.scenario.limit_s

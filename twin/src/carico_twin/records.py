@@ -26,6 +26,7 @@ class PodRecord:
     started_s: float = math.nan
     ended_s: float = math.nan
     terminal_s: float = math.nan
+    # Killed for memory.
     failed: bool = False
 
     @property
@@ -55,3 +56,4 @@ class NodeRecord:
     server_contended_s: float = 0.0
     # Pods bound while the node already had more runnable tasks than cores / than its memory carries.
     bound_when_full: int = 0
+    oom_kills: int = 0

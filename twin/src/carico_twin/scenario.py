@@ -53,7 +53,9 @@ class LyingAgent:
 class Scenario:
     """limit_s: virtual time after which a run is given up. dead_agents: share of nodes whose agent says nothing.
 
-    lying_agents: at most one for a node. agents_die_at_s: (node, when its agent falls silent).
+    lying_agents: at most one for a node. agents_die_at_s: (node, when its agent falls silent). nodes_join_at_s: (node,
+    when the cluster gets it). oom_kills: memory beyond a node's kills the Pod that holds most, and its Job creates it
+    again; otherwise it is counted and nothing ends (a kill hides for how long and by how much a node was overrun).
     """
 
     name: str
@@ -65,6 +67,8 @@ class Scenario:
     dead_agents: float = 0.0
     lying_agents: tuple[LyingAgent, ...] = ()
     agents_die_at_s: tuple[tuple[int, float], ...] = ()
+    nodes_join_at_s: tuple[tuple[int, float], ...] = ()
+    oom_kills: bool = False
     # Jobs whose Pods are judged; none named: all that end.
     measured: tuple[str, ...] = ()
     limit_s: float = 3600.0
@@ -79,6 +83,14 @@ class Scenario:
         self._check_nodes("neighbours", [each.node for each in self.neighbours])
         self._check_nodes("lying_agents", [each.node for each in self.lying_agents])
         self._check_nodes("agents_die_at_s", [node for node, _ in self.agents_die_at_s])
+        self._check_nodes("nodes_join_at_s", [node for node, _ in self.nodes_join_at_s])
+        for job in self.jobs:
+            if self.oom_kills and job.work.memory_bytes > max(
+                each.memory_bytes - each.baseline_bytes for each in self.hardware
+            ):
+                raise ValueError(
+                    f"scenario {self.name}: job {job.name}: memory: more than any node has free when empty"
+                )
 
     def _check_nodes(self, field: str, nodes: list[int]) -> None:
         for node in nodes:

@@ -28,6 +28,11 @@ class Telemetry:
         self._at = 0
         self.parts: dict[str, float] = {"cpu.utilisation": 0.0, "cpu.pressure": 0.0}
 
+    def begin(self, now_s: float) -> None:
+        """What was before this is not read."""
+        self._machine.advance(now_s)
+        self._busy_s, self._pressure_s, self._read_s = self._machine.busy_s, self._machine.pressure_s, now_s
+
     def read(self, now_s: float) -> messages.Array:
         """Usage (cpu, memory) since the last reading; the machine's counters must be up to date."""
         hardware = self._machine.hardware

@@ -1,5 +1,6 @@
 """A run: nodes, services and a job in virtual time, put together from a scenario and a choice of scheduler."""
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
@@ -16,6 +17,11 @@ WAKE_S = 0.001
 # A bind through the API.
 BIND_S = 0.02
 CLOCK_OFFSET_SD_S = 0.02
+# The Job controller's backoff after failed Pods (kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff
+# failure policy"): 10 s doubling to 6 minutes. The limit of failures that ends a Job is left out: every job comes to
+# its end.
+RETRY_FIRST_S = 10.0
+RETRY_MOST_S = 360.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +81,8 @@ class World:
         self._left = 0
         self._overruns = 0
         self._woken = False
+        # Per job the Pods that failed since one of it ended well.
+        self._failures: collections.Counter[str] = collections.Counter()
         self._nodes = self._make_nodes(plan, self._rngs[0])
         self._bus = bus.Bus(plan.link, self._timeline, self._rngs[1])
         self.agents: list[agents.TwinAgent] = []
@@ -119,10 +127,14 @@ class World:
         self._timeline.run(until_s=when_s, done=lambda: False)
 
     def _make_nodes(self, plan: scenario.Scenario, rng: np.random.Generator) -> list[kubelet.TwinNode]:
-        return [
-            kubelet.TwinNode(index, hardware, plan.runtime, self._timeline, self._watchers, rng)
+        made = [
+            kubelet.TwinNode(index, hardware, plan.runtime, self._timeline, self._watchers, rng, kills=plan.oom_kills)
             for index, hardware in enumerate(plan.hardware)
         ]
+        for index, when_s in plan.nodes_join_at_s:
+            made[index].is_up = False
+            self._timeline.at(when_s, functools.partial(self._join, index))
+        return made
 
     def _make_scheduler(self, choice: Choice) -> port.Scheduler:
         match choice:
@@ -161,6 +173,12 @@ class World:
             self._timeline.at(when_s, functools.partial(self._silence, index))
         return scheduler
 
+    def _join(self, index: int) -> None:
+        self._nodes[index].is_up = True
+        if self.agents:
+            self.agents[index].begin()
+        self._told(lambda: self.scheduler.joined(index))
+
     def _silence(self, index: int) -> None:
         self.agents[index].alive = False
 
@@ -187,8 +205,19 @@ class World:
         self._told(lambda: self.scheduler.offer(record))
 
     def _on_terminal(self, _: int, record: records.PodRecord) -> None:
-        self._left -= 1
+        if record.failed:
+            self._retry(record)
+        else:
+            self._failures[record.job] = 0
+            self._left -= 1
         self._told(lambda: self.scheduler.ended(record))
+
+    def _retry(self, record: records.PodRecord) -> None:
+        """The Job creates a Pod in place of one that failed, the later the more of it have failed in a row."""
+        job = next(each for each in self._plan.jobs if each.name == record.job)
+        self._failures[job.name] += 1
+        after_s = min(RETRY_FIRST_S * 2.0 ** (self._failures[job.name] - 1), RETRY_MOST_S)
+        self._timeline.after(after_s, functools.partial(self._create, job, job.pods + len(self.pods)))
 
     def _on_message(self, agent: agents.TwinAgent, kind: str, payload: bytes) -> None:
         if kind == "capacity":

@@ -76,11 +76,17 @@ def fault_variants() -> dict[str, world.Choice]:
     """What bus and agents can do to us, with and without what is meant to help."""
     changed = _around()
     kept = ("merge: none", "published each second only", "released at start (paper)")
-    return {BASE: world.CaricoOptions(), **{name: changed[name] for name in kept}}
+    alone = footprint.FootprintConstants(federated=False)
+    return {
+        BASE: world.CaricoOptions(),
+        "no federation of costs": world.CaricoOptions(agent=agents.AgentOptions(constants=alone)),
+        **{name: changed[name] for name in kept},
+    }
 
 
 def faults(*, quick: bool) -> list[scenario.Scenario]:
-    """pi-500 with messages late or lost, and with a tenth of the agents dead."""
+    """pi-500 with messages late or lost and with a tenth of the agents dead; a tenth of the nodes joining in mid-job,
+    and one that has never seen work."""
     delays = (0.01, 1.0) if quick else (0.01, 0.1, 0.5, 1.0, 2.0, 5.0)
     losses = (0.1,) if quick else (0.01, 0.1, 0.3)
     dead = dataclasses.replace(catalogue.pi(500), name="a tenth of the agents dead", dead_agents=0.1)
@@ -91,6 +97,8 @@ def faults(*, quick: bool) -> list[scenario.Scenario]:
             for loss in losses
         ),
         dead,
+        dataclasses.replace(catalogue.joining(), name="a tenth of the nodes joins in mid-job"),
+        catalogue.newcomer(),
     ]
 
 

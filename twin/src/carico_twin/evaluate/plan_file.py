@@ -78,6 +78,13 @@ class _Table:
             raise self.wrong(self.at(key), value, "a name")
         return value
 
+    def flag(self, key: str, default: bool) -> bool:
+        value = self._take(key)
+        value = default if value is None else value
+        if not isinstance(value, bool):
+            raise self.wrong(self.at(key), value, "true or false")
+        return value
+
     def raw(self, key: str) -> object:
         return self._take(key)
 
@@ -114,7 +121,8 @@ def read(file: str, content: bytes) -> scenario.Scenario:
         raise PlanError(file, "file", got=str(error), expected="TOML") from error
     top = _Table(file, "", values)
     name = top.text("name", "plan")
-    hardware = tuple(each for found in top.tables("nodes") for each in _nodes(found))
+    nodes = [each for found in top.tables("nodes") for each in _nodes(found)]
+    hardware = tuple(made for made, _ in nodes)
     if not hardware:
         raise PlanError(file, "nodes", got=[], expected="at least one [[nodes]] table")
     if len(hardware) > _MOST_NODES:
@@ -124,26 +132,31 @@ def read(file: str, content: bytes) -> scenario.Scenario:
     link = _link(top.table("link"))
     neighbours = tuple(_neighbour(found, len(hardware)) for found in top.tables("neighbours"))
     dead = top.number("dead_agents", 0.0, most=1.0)
+    kills = top.flag("oom_kills", True)
     limit_s = top.number("limit_s", 900.0, least=1.0, most=86_400.0)
     top.end()
     return scenario.Scenario(
-        name=name, hardware=hardware, jobs=jobs, link=link, neighbours=neighbours, dead_agents=dead, limit_s=limit_s
-    )
+        name=name, hardware=hardware, jobs=jobs, link=link, neighbours=neighbours, dead_agents=dead, limit_s=limit_s,
+        nodes_join_at_s=tuple((index, join_s) for index, (_, join_s) in enumerate(nodes) if join_s > 0.0),
+        oom_kills=kills,
+    )  # fmt: skip
 
 
-def _nodes(found: _Table) -> tuple[machine.Hardware, ...]:
+def _nodes(found: _Table) -> tuple[tuple[machine.Hardware, float], ...]:
+    """Nodes, each with when it joins."""
     count = found.whole("count", 1, least=1, most=_MOST_NODES)
     cores = found.number("cores", 4.0, least=0.1, most=4096.0)
     memory_gib = found.number("memory_gib", 2.0 * cores, least=0.1, most=1e6)
     speed = found.number("full_speed", 1.0, least=0.1, most=1.0)
     used_gib = found.number("used_gib", min(0.5, memory_gib / 16.0))
+    join_s = found.number("join_at_s", 0.0)
     found.end()
     if used_gib >= memory_gib:
         raise found.wrong(found.at("used_gib"), used_gib, f"less than the node's memory_gib, {memory_gib:g}")
     made = machine.Hardware(
         cores=cores, memory_bytes=memory_gib * works.GIB, full_speed=speed, baseline_bytes=used_gib * works.GIB
     )
-    return (made,) * count
+    return ((made, join_s),) * count
 
 
 def _check_jobs(file: str, jobs: tuple[scenario.Job, ...]) -> None:

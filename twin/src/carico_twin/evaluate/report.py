@@ -30,6 +30,7 @@ _COLUMNS = (
     ("job_s", "job time, s", 1), ("pod_mean_s", "Pod time, s", 2), ("pod_p95_s", "p95, s", 2),
     ("pod_max_s", "max, s", 1),
     ("slowdown", "slowdown", 3), ("most_per_core", "most Pods a core", 2), ("overrun_node_s", "overrun, node-s", 1),
+    ("oom_killed", "OOM-killed", 1),
     ("peak_memory_share", "peak memory", 2), ("contended_share", "server contended", 3),
     ("load_per_core_spread", "load spread", 2),
 )  # fmt: skip

@@ -111,8 +111,9 @@ def best(cells: Mapping[str, Cell], names: Iterable[str]) -> str | None:
     able = [name for name in names if name in cells and cells[name].finished == 1.0]
     if not able:
         return None
-    least = min(cells[name].mean("overrun_node_s") for name in able)
-    fair = [name for name in able if cells[name].mean("overrun_node_s") <= least + SAME_OVERRUN_NODE_S]
+    # Memory beyond a node's: as it lasted, or as Pods that it killed, whichever the scenario has.
+    over = {name: cells[name].mean("overrun_node_s") + cells[name].mean("oom_killed") for name in able}
+    fair = [name for name in able if over[name] <= min(over.values()) + SAME_OVERRUN_NODE_S]
     return min(fair, key=lambda name: cells[name].mean("job_s") * cells[name].mean("slowdown"))
 
 

@@ -118,6 +118,11 @@ def _over_all(facts: _Facts) -> Iterator[Target]:
         name="all scenarios: memory overrun", value=sum(over.values()) if over else math.nan, bound=0.0, unit="node-s",
         detail=", ".join(f"{plan} {value:.1f}" for plan, value in over.items() if value > 0.0) or "none anywhere",
     )  # fmt: skip
+    yield Target(
+        name="out-of-memory: Pods killed for memory", value=facts.mean("out-of-memory", facts.ours, "oom_killed"),
+        bound=0.0, unit="Pods",
+        detail=f"kube-no-memory {_shown(facts.mean('out-of-memory', 'kube-no-memory', 'oom_killed'), '.1f')}",
+    )  # fmt: skip
 
 
 def _job_target(facts: _Facts, plan: str, factor: float) -> Target:

@@ -22,8 +22,8 @@ class Carico:
         self._cycle = cycle.Cycle(rules)
         self._records: dict[str, records.PodRecord] = {}
         for index, node in enumerate(cluster.nodes):
-            hardware = node.machine.hardware
-            self.state.put_node(api_objects.node(index, cores=hardware.cores, size=hardware.memory_bytes))
+            if node.is_up:
+                self.joined(index)
 
     def offer(self, record: records.PodRecord) -> None:
         """A Pod waits for a node."""
@@ -40,6 +40,11 @@ class Carico:
         """The API shows the Pod as terminal."""
         self._records.pop(record.uid, None)
         self.state.remove_pod(record.uid)
+
+    def joined(self, node: int) -> None:
+        """The API shows a node."""
+        hardware = self._cluster.nodes[node].machine.hardware
+        self.state.put_node(api_objects.node(node, cores=hardware.cores, size=hardware.memory_bytes))
 
     def hear(self, node: str, payload: bytes) -> None:
         """An advertisement has come."""

@@ -20,9 +20,10 @@ class Oracle:
     def __init__(self, cluster: port.Cluster, *, tasks_per_core: float = 1.0) -> None:
         self._cluster = cluster
         hardware = [node.machine.hardware for node in cluster.nodes]
-        self._room = np.array([each.cores * tasks_per_core for each in hardware])
+        self._room = np.array([node.machine.hardware.cores * tasks_per_core for node in cluster.nodes])
         self._bytes = np.array([each.memory_bytes * MEMORY_CEILING - each.baseline_bytes for each in hardware])
         self._cores = self._room.copy()
+        self._room[[not node.is_up for node in cluster.nodes]] = -np.inf
         self._queues: dict[str, collections.deque[records.PodRecord]] = {}
 
     def offer(self, record: records.PodRecord) -> None:
@@ -36,6 +37,10 @@ class Oracle:
         """Its cores and memory are free again."""
         self._room[record.node] += record.work.most_threads
         self._bytes[record.node] += record.work.memory_bytes
+
+    def joined(self, node: int) -> None:
+        """A node has come, empty."""
+        self._room[node] = self._cores[node]
 
     def step(self) -> None:
         """Places Pods, oldest job first."""

@@ -35,6 +35,10 @@ class Scheduler(Protocol):
         """The API shows a bound Pod as terminal."""
         ...
 
+    def joined(self, node: int) -> None:
+        """The API shows a node that was not there at the start (`TwinNode.is_up` False)."""
+        ...
+
     def step(self) -> None:
         """Places what can be placed; called after each event that may have made room."""
         ...

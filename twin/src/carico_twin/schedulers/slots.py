@@ -54,7 +54,8 @@ class Kube:
         # What scoring counts for Pods without requests.
         self._seen_cores = np.zeros(len(hardware))
         self._seen_bytes = np.zeros(len(hardware))
-        self._pods = np.zeros(len(hardware), dtype=np.int64)
+        # A node that the cluster does not have yet is as one that is full of Pods.
+        self._pods = np.array([0 if node.is_up else POD_LIMIT for node in cluster.nodes])
         self._next = 0
         self._blocked = False
 
@@ -66,6 +67,11 @@ class Kube:
     def ended(self, record: records.PodRecord) -> None:
         """Its requests are free again."""
         self._count(record, -1)
+        self._blocked = False
+
+    def joined(self, node: int) -> None:
+        """A node has come, empty."""
+        self._pods[node] = 0
         self._blocked = False
 
     def step(self) -> None:
@@ -149,7 +155,7 @@ class Constant:
     def __init__(self, cluster: port.Cluster, *, pods_per_core: float) -> None:
         self._cluster = cluster
         self._most = np.array([max(1, int(node.machine.hardware.cores * pods_per_core)) for node in cluster.nodes])
-        self._pods = np.zeros(len(self._most), dtype=np.int64)
+        self._pods = np.where([node.is_up for node in cluster.nodes], 0, self._most)
         self._queue: collections.deque[records.PodRecord] = collections.deque()
 
     def offer(self, record: records.PodRecord) -> None:
@@ -159,6 +165,10 @@ class Constant:
     def ended(self, record: records.PodRecord) -> None:
         """Its place is free again."""
         self._pods[record.node] -= 1
+
+    def joined(self, node: int) -> None:
+        """A node has come, empty."""
+        self._pods[node] = 0
 
     def step(self) -> None:
         """Places Pods oldest first."""
