@@ -104,6 +104,9 @@ class _Drawer:
             "cpu": rng.choice(["1", "2", "4", "3900m"]), "memory": rng.choice(["1Gi", "4Gi", "8Gi"]),
             "pods": rng.choice(["2", "4", "8", "110", "110"]), "ephemeral-storage": rng.choice(["1Gi", "10Gi"]),
         }  # fmt: skip
+        if name == self.nodes[0]:
+            # One node has room for whoever looks whether kube-scheduler knows of the nodes.
+            allocatable["pods"] = "110"
         if self.chance(0.4):
             allocatable["example.com/gpu"] = rng.choice(["1", "2"])
         if self.chance(0.3):

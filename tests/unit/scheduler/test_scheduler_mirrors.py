@@ -1,0 +1,59 @@
+"""Collections that an API does not serve hold nothing; those that it forbids are said, and wait who needs them."""
+
+import asyncio
+from typing import Any
+
+from carico_core.domain import errors
+from tests.unit.scheduler import objects, world
+
+CLAIMS = "/api/v1/persistentvolumeclaims"
+
+
+async def following(made: world.World) -> Any:
+    """The state of the one engine, its mirrors at work for a while."""
+    one = made.engines[0]
+    made.start_engine(one)
+    await asyncio.sleep(2.0)
+    return one
+
+
+def test_what_the_api_does_not_serve_is_empty() -> None:
+    async def main() -> None:
+        made = world.World()
+        missing = errors.NotFound(status=404, reason="NotFound", message="no such resource", request=f"GET {CLAIMS}")
+        for _ in range(100):
+            made.kube.fail_next(missing, path=CLAIMS)
+        one = await following(made)
+        assert one.away == {}
+        assert one.state.fleet.storage.lacking() is None
+        assert one.state.fleet.census.lacking is None
+        # Asked again once a minute, and not in a loop.
+        await asyncio.sleep(30.0)
+        assert sum(CLAIMS in request for request in made.kube.requests) <= 2
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_what_the_api_forbids_is_said_and_keeps_only_those_who_need_it_waiting() -> None:
+    async def main() -> None:
+        made = world.World()
+        forbidden = errors.Forbidden(status=403, reason="Forbidden", message="no list", request=f"GET {CLAIMS}")
+        for _ in range(10_000):
+            made.kube.fail_next(forbidden, path=CLAIMS)
+        made.kube.objects.create("nodes", objects.node_object("node-0"), "test")
+        one = await following(made)
+        assert one.away == {}
+        said = one.state.fleet.storage.lacking()
+        assert said is not None
+        assert said.startswith("persistentvolumeclaims: the API does not answer: GET")
+        made.advertise("node-0", 3.0, 0, frozenset())
+        uses = [{"name": "v", "persistentVolumeClaim": {"claimName": "disk"}}]
+        made.create_pod("user", volumes=uses)
+        made.create_pod("plain")
+        await asyncio.sleep(1.0)
+        bound = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in made.pods()}
+        assert bound == {"user": None, "plain": "node-0"}
+        await made.stop()
+
+    objects.run_fast(main())
