@@ -96,6 +96,11 @@ def base_image(found: Running, *packages: str) -> str:
     return tag
 
 
+def commands() -> pathlib.Path:
+    """The folder of the docker command."""
+    return _commands_root() / "usr/bin"
+
+
 def _commands_root() -> pathlib.Path:
     # `usr/bin/docker` of the folder into which the packages were unpacked.
     return debian.unpacked(PACKAGES)["docker"].parents[2]

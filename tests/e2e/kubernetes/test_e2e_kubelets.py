@@ -51,8 +51,8 @@ def test_agents_without_any_right_measure_their_nodes(deployed: kubelet_site.Sit
 
 
 def test_every_part_restarts_during_a_job_and_nothing_is_lost(deployed: kubelet_site.Site) -> None:
-    pods = 60
-    deployed.apply(kubelet_site.job("upgraded", pods, turns=300_000))
+    pods = PODS
+    deployed.apply(kubelet_site.job("upgraded", pods, turns=250_000))
     deployed.until("the job has begun", lambda: kubelet_site.succeeded(deployed, "upgraded") >= 3)
     for part in kubelet_site.PARTS:
         deployed.kubectl("--namespace", "carico", "rollout", "restart", part)
