@@ -175,7 +175,7 @@ async def test_a_rolling_restart_waits_for_no_lease(tmp_path: pathlib.Path) -> N
         asked_s = time.monotonic()
         new = await made.leader(but=old.name)
         took_s = await made.first_bind_s(new, asked_s) - asked_s
-        assert took_s < 4 * 2.0
+        assert took_s < 12.0
         assert old.process.wait(10.0) == 0
         await creating
         await made.site.until_succeeded(100)
