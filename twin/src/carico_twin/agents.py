@@ -73,6 +73,7 @@ class TwinAgent:
     def created(self, record: records.PodRecord) -> None:
         """The runtime makes the Pod's container."""
         self._classes[record.uid] = api_objects.class_of(record)
+        self.pipeline.creating()
         self._ledger.created(record.uid, self._timeline.now_s)
 
     def started(self, record: records.PodRecord) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from carico_agent import advertisement, configuration, instruments, pipeline, ports, settings, views
 from carico_agent.telemetry import panel, port
-from carico_core.domain import errors, messages
+from carico_core.domain import errors, messages, recording
 from carico_core.numerics import subspace
 from carico_core.numerics.estimators import registry
 from carico_core.runtime import clock as clocks
@@ -84,6 +84,8 @@ class Agent:
         self._classes = parts.classes
         self._told: dict[str, str] = {}
         parts.pods.on_change(self.pods_changed)
+        if isinstance(parts.pods, ports.TellsEvents):
+            parts.pods.on_event(self._on_pod_event)
         if parts.classes is not None:
             parts.classes.on_change(self.pods_changed)
 
@@ -145,6 +147,10 @@ class Agent:
             if state is not None:
                 self._settle(state, now)
                 self._on_capacity()
+
+    def _on_pod_event(self, kind: recording.EventKind, _uid: str, _at_s: float) -> None:
+        if kind is recording.EventKind.CREATED:
+            self.pipeline.creating()
 
     def on_model(self, _subject: str, payload: bytes) -> None:
         """Nothing; follows the cluster's model, or drops and counts a message that cannot be used."""

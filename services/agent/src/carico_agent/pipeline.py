@@ -13,6 +13,10 @@ from carico_core.domain import messages
 from carico_core.numerics import ewma, signal, subspace
 from carico_core.numerics.estimators import base, registry
 
+# Samples between updates while an estimator is eager: of 100 Pods on a cold cluster the last one starts some 0.3 s
+# earlier than with three.
+EAGER_SAMPLES = 2
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineConfig:
@@ -95,7 +99,7 @@ class Pipeline:
         return self._local
 
     def sample(self, sample: Sample) -> bool:
-        """True where this sample fills a batch, so that an update is due."""
+        """True where an update is due: this sample fills a batch, or the estimator is eager."""
         self._usage = self._filter.update(sample.values)
         self._estimator.tick(sample.values, self._filter.last_gain, sample.pods, sample.dt_s)
         self._batch[:, self._filled] = self._usage
@@ -103,7 +107,7 @@ class Pipeline:
         self._since_update_s += sample.dt_s
         self._last = sample
         self.samples += 1
-        return self._filled == self._config.batch
+        return self._filled == self._config.batch or self._is_eager()
 
     def follow(self, model: messages.GlobalModel, *, now_s: float) -> bool:
         """True where the cluster's model covers this node's dimensions and is used from now on."""
@@ -123,6 +127,11 @@ class Pipeline:
         if isinstance(self._estimator, base.ByClass):
             self._estimator.follow(running)
 
+    def creating(self) -> None:
+        """Nothing; the runtime begins to create a container."""
+        if isinstance(self._estimator, base.ByClass):
+            self._estimator.creating()
+
     def started(self, lead_s: float) -> None:
         """Nothing; a Pod has started this long after the advertisement it was placed by."""
         if isinstance(self._estimator, base.ByClass):
@@ -132,9 +141,9 @@ class Pipeline:
         """The state after learning from the batch so far; None before the first sample."""
         if self._last is None or self._filled == 0:
             return None
-        # G <- (1 - w) G + w A A^T / b
+        # G <- (1 - w) G + w A A^T / b; a part of a batch has that part of the weight
         newest = subspace.gram(self._batch[:, : self._filled])
-        weight = self._config.batch_weight
+        weight = 1.0 - (1.0 - self._config.batch_weight) ** (self._filled / self._config.batch)
         self._local = newest if self._local is None else subspace.merge_gram(self._local, newest, weight_a=1 - weight)
         self._point(self._last.at_s)
         observation = self._observe(pods, churning, dt_s=self._since_update_s)
@@ -150,6 +159,12 @@ class Pipeline:
             return None
         observation = self._observe(pods, churning, dt_s=0.0)
         return self._state(observation, self._estimator.estimate(observation))
+
+    def _is_eager(self) -> bool:
+        if not isinstance(self._estimator, base.ByClass):
+            return False
+        # From its agent's first reading on a node takes Pods.
+        return self.samples == 1 or (self._filled >= EAGER_SAMPLES and self._estimator.eager)
 
     def _point(self, now_s: float) -> None:
         assert self._local is not None

@@ -43,6 +43,8 @@ class CostConstants:
 
 # A part counts as measured once its variance is below this share of the prior's.
 _MEASURED = 0.25
+# ... and is sure enough to say how what a Pod holds goes on.
+_SURE = 0.1
 # Spread left to a part of the profile that peers have measured as a whole, as a share of the cost.
 _KNOWN_PART = 0.1
 # Standard deviations by which a growth that goes on must differ from none. At 1, six Pods that grow for 20 s were
@@ -203,13 +205,15 @@ class ClassCosts:
         whole = {name for name in self._names if counts.get(name, 0.0) >= self._constants.entry_pods}
         self._reached |= whole.difference(containers.KINDS)
         present = np.repeat([counts.get(name, 0.0) > self._constants.few_pods for name in self._names], self.parts)
+        # Readings in quick succession share their samples: together they say no more than one a second.
+        variance = self._facts.reading_variance / (min(dt_s, 1.0) if dt_s > 0.0 else 1.0)
         for each in (self._main, self._own):
             # P_kk <- P_kk + (0.02 c_k)^2 a second, where the class shows
             noise = np.where(present, (self._constants.drift * each.mean) ** 2 * dt_s, 0.0)
             each.covariance[np.diag_indices_from(each.covariance)] += noise
             innovation = level - self.floor - float(design @ each.mean)
             if not censored or innovation > 0.0:
-                each.step(design, innovation, self._facts.reading_variance)
+                each.step(design, innovation, variance)
             self._clip(each)
         self._changed()
 
@@ -326,9 +330,11 @@ class ClassCosts:
         parts = self._main.mean[rows].copy()
         if not self.grows:
             return parts
-        spread = np.sqrt(np.maximum(self._main.covariance[rows, rows], 0.0))
-        parts[1:] = np.maximum(parts[1:] - _LIKELY_SD * spread[1:], 0.0)
-        return profile.extrapolated(parts, [bool(known) for known in self._known(name)])
+        variance = np.maximum(self._main.covariance[rows, rows], 0.0)
+        # A part that has just been reached is told, yet says little about its slope: the one before stands until then.
+        sure = variance < _SURE * np.array([prior for _, prior in self._unknown()])
+        parts[1:] = np.maximum(parts[1:] - _LIKELY_SD * np.sqrt(variance[1:]), 0.0)
+        return profile.extrapolated(parts, [bool(one) for one in sure])
 
     def _whole_variance(self, name: str, reach: arrays.Array) -> float:
         rows = self._rows(name)

@@ -37,9 +37,10 @@ class Lives:
         self._wall_s += dt_s
         self._share_s += dt_s * speed(cpu)
 
-    def follow(self, running: Mapping[str, str]) -> None:
-        """Take in which Pods run now (UID to class); those no longer among them have ended."""
-        for uid in [uid for uid in self._running if uid not in running]:
+    def follow(self, running: Mapping[str, str]) -> int:
+        """How many have ended: those no longer among the Pods that run now (UID to class)."""
+        gone = [uid for uid in self._running if uid not in running]
+        for uid in gone:
             name, share_s, wall_s = self._running.pop(uid)
             self._ended.setdefault(name, collections.deque(maxlen=KEPT)).append(self._share_s - share_s)
             self._ended_s.setdefault(name, collections.deque(maxlen=KEPT)).append(self._wall_s - wall_s)
@@ -50,6 +51,7 @@ class Lives:
             elif held[0] != name:
                 # Its class has become known since.
                 self._running[uid] = (name, *held[1:])
+        return len(gone)
 
     def forget(self, name: str) -> None:
         """Drop the lives of a class."""
