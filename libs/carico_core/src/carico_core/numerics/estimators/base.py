@@ -19,8 +19,8 @@ Spread: TypeAlias = tuple[float, float]
 Evidence: TypeAlias = tuple[float, float]
 
 # CPU: on the twin, with what `footprint` lends to bursts on top (burst.py): .80 on a node at rest, .74 on one that has
-# been full for some seconds (ADR 26). Memory cannot be squeezed: .95 leaves a twentieth before the kernel ends a process.
-# Dimensions not measured take less.
+# been full for some seconds (ADR 26). Memory cannot be squeezed: .95 leaves a twentieth before the kernel ends a
+# process. Dimensions not measured take less.
 DEFAULT_CEILING: Mapping[str, float] = {"cpu": 0.74, "memory": 0.95}
 OTHER_CEILING = 0.9
 # Usage from which a node takes nothing at all: the author's agent (published source and logs).
