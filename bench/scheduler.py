@@ -3,12 +3,13 @@
 `python -m bench scheduler`
 """
 
+import dataclasses
 import random
 import statistics
 import time
 from collections.abc import Callable
 
-from carico_core.domain import cluster, messages
+from carico_core.domain import cluster, constraints, messages, selectors
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import collector, cycle, fleet, intake, policy, queue, reservations, state
@@ -18,6 +19,7 @@ Row = tuple[str, float, str, str]
 NODES = 10_000
 NOW_S = 1000.0
 BATCH = 32
+_IS_WEB = (selectors.Requirement(key="app", operator=selectors.IN, values=("web",)),)
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -48,10 +50,30 @@ def _decisions(repetitions: int) -> list[Row]:
     decide(BATCH)
     together_us = _median_us(lambda: decide(BATCH), repetitions) / BATCH
     alone_us = _median_us(lambda: decide(1), repetitions)
+    spread_us = _spread_us(cycles, nodes, repetitions)
     return [
         (f"one decision at {NODES} nodes, in cycles of {BATCH} Pods", together_us, "us", "at most 50"),
         (f"one cycle of a single Pod at {NODES} nodes", alone_us, "us", ""),
+        (f"one decision at {NODES} nodes on a Pod with a zone spread and a host port", spread_us, "us", ""),
     ]
+
+
+def _spread_us(cycles: cycle.Cycle, nodes: fleet.Fleet, repetitions: int) -> float:
+    """One decision on Pods that bear on each other, in cycles of BATCH."""
+    zones = constraints.Spread(namespace="default", topology_key="zone", selector=_IS_WEB, max_skew=1)
+    port = constraints.HostPort(address="0.0.0.0", protocol="TCP", port=80)
+    limits = constraints.Constraints(spreads=(zones,), host_ports=(port,))
+    source = queue.Queue(random.Random(3))
+    rounds = max(repetitions // 5, 1)
+    for index in range(BATCH * (rounds + 1)):
+        pod = dataclasses.replace(_pod(10**6 + index), labels={"app": "web"}, node_selector={}, constraints=limits)
+        source.offer(pod, NOW_S)
+
+    def decide() -> None:
+        assert len(cycles.run(nodes.snapshot(NOW_S + 0.5), source, most=BATCH).placed) == BATCH
+
+    decide()
+    return _median_us(decide, rounds) / BATCH
 
 
 def _intake(rounds: int) -> list[Row]:

@@ -145,7 +145,12 @@ def test_requests(name: str) -> None:
 
 def test_what_is_not_evaluated_is_named() -> None:
     assert kubernetes.parse_pod(pod(resourceClaims=[{"name": "gpu"}])).unsupported == ("resourceClaims",)
-    assert kubernetes.parse_pod(pod()).unsupported == ()
+    inside = kubernetes.parse_pod(pod(hostNetwork=True, hostUsers=False))
+    assert inside.unsupported == ("hostUsers with hostNetwork",)
+    rules = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}]
+    restarting = kubernetes.parse_pod(pod(containers=[container() | {"restartPolicyRules": rules}]))
+    assert restarting.unsupported == ("restartPolicyRules.RestartAllContainers",)
+    assert kubernetes.parse_pod(pod(hostNetwork=True)).unsupported == ()
 
 
 def test_other_resources_are_kept_by_name() -> None:

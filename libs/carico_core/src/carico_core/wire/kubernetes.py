@@ -89,8 +89,18 @@ def parse_node(obj: Object) -> cluster.Node:
 
 
 def unsupported(spec: Object) -> tuple[str, ...]:
-    """The names of hard constraints that a Pod states and the scheduler does not evaluate."""
-    return ("resourceClaims",) if spec.get("resourceClaims") else ()
+    """The names of hard constraints that a Pod states and the scheduler does not evaluate.
+
+    Beside devices: features that a node must declare (status.declaredFeatures) for a Pod that needs them.
+    """
+    found = ["resourceClaims"] if spec.get("resourceClaims") else []
+    if spec.get("hostNetwork") is True and spec.get("hostUsers") is False:
+        found.append("hostUsers with hostNetwork")
+    containers = fields.objects(spec, "containers", "spec.") + fields.objects(spec, "initContainers", "spec.")
+    rules = [rule for container in containers for rule in fields.objects(container, "restartPolicyRules")]
+    if any(rule.get("action") == "RestartAllContainers" for rule in rules):
+        found.append("restartPolicyRules.RestartAllContainers")
+    return tuple(found)
 
 
 def binding_body(
