@@ -1,0 +1,153 @@
+"""On a real control plane: a Pod's claims are bound for its node first, by the real controllers, and then the Pod."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube, kube_actions, metrics
+from carico_local.control_plane import standalone
+from carico_scheduler import decisions, engine, events, instruments, policy
+
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+PODS = "/api/v1/namespaces/default/pods"
+WITHIN_S = 60.0
+_LOOK_EVERY_S = 0.1
+
+
+class Site:
+    """An engine at work on the real API; requests decide, since nobody advertises."""
+
+    def __init__(self, api: kube.KubeClient) -> None:
+        self.api = api
+        self.made: list[str] = []
+        clock = clocks.SystemClock()
+        log = decisions.Log(boot="0" * 16, threshold=1.0, clock=clock, on_record=lambda _: None, on_drop=lambda: None)
+        recorder = kube_actions.EventRecorder(api, clock=clock, controller="carico-scheduler", instance="test")
+        writer = events.Writer(recorder, pace=kube.Pace(100.0, clock=clock), on_drop=lambda why: None)
+        self.engine = engine.Engine(
+            engine.Parts(
+                policy=policy.Policy(fallback=policy.Fallback.REQUESTS), kube=api, clock=clock,
+                rng=random.Random(0), log=log, events=writer,
+                metrics=instruments.Instruments(metrics.Metrics("scheduler")), binds_in_flight=8,
+                bind_timeout_s=5.0, event_after_s=1.0,
+            )
+        )  # fmt: skip
+
+    async def make(self, path: str, name: str, **fields: Any) -> None:
+        self.made.append(f"{path}/{name}")
+        metadata = {"name": name} | fields.pop("metadata", {})
+        await self.api.request("POST", path, body={"metadata": metadata} | fields)
+
+    async def until(self, path: str, what: Any) -> Any:
+        """The object, once `what` is true of it."""
+        async with asyncio.timeout(WITHIN_S):
+            while True:
+                found = await self.api.request("GET", path)
+                if what(found):
+                    return found
+                await asyncio.sleep(_LOOK_EVERY_S)
+
+
+@contextlib.asynccontextmanager
+async def at_work(plane: standalone.Standalone) -> AsyncIterator[Site]:
+    """A site with nodes vol-a and vol-b; both go with it."""
+    api = await kube.connect(
+        kube.KubeSettings(kubeconfig=str(plane.kubeconfig)), clock=clocks.SystemClock(), user_agent="test"
+    )
+    site = Site(api)
+    async with asyncio.TaskGroup() as group:
+        works = [*site.engine.mirrors.works().values(), site.engine.decide_forever()]
+        tasks = [group.create_task(work) for work in works]
+        for name in ("vol-a", "vol-b"):
+            await site.make("/api/v1/nodes", name, **_node(name))
+            # Admission taints a node that it has not seen ready.
+            untaint: dict[str, Any] = {"spec": {"taints": []}}
+            await api.request("PATCH", f"/api/v1/nodes/{name}", body=untaint, content_type=kube_actions.MERGE_PATCH)
+        yield site
+        await site.engine.binder.drain(1.0)
+        for task in tasks:
+            task.cancel()
+    # Others use the control plane as well. Pods first: a claim in use is not let go.
+    for path in reversed(site.made):
+        with contextlib.suppress(errors.NotFound):
+            await api.request("DELETE", path, body={"gracePeriodSeconds": 0})
+    await api.close()
+
+
+def _node(name: str) -> dict[str, Any]:
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    status = {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
+    return {"metadata": {"labels": {"kubernetes.io/hostname": name, "of": "volumes"}}, "status": status}
+
+
+async def _claim_and_pod(site: Site, name: str, storage_class: str) -> None:
+    spec = {
+        "storageClassName": storage_class, "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }  # fmt: skip
+    await site.make(CLAIMS, name, spec=spec)
+    pod = {
+        "schedulerName": "carico", "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 0,
+        "nodeSelector": {"of": "volumes"}, "containers": [{"name": "c", "image": "pi"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}],
+    }  # fmt: skip
+    await site.until("/api/v1/namespaces/default/serviceaccounts", lambda found: found["items"])
+    await site.make(PODS, name, spec=pod)
+
+
+def _volume(node: str, storage_class: str) -> dict[str, Any]:
+    values = [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]
+    return {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": storage_class,
+        "persistentVolumeReclaimPolicy": "Retain", "local": {"path": "/mnt"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": values}]}},
+    }  # fmt: skip
+
+
+def _selected_node(claim: Any) -> str:
+    annotations: dict[str, str] = claim["metadata"].get("annotations", {})
+    return annotations.get("volume.kubernetes.io/selected-node", "")
+
+
+def _is_bound(pod: Any) -> bool:
+    return bool(pod["spec"].get("nodeName"))
+
+
+@pytest.mark.timeout(180)
+async def test_a_volume_that_is_there_is_kept_for_the_claim(real_control_plane: standalone.Standalone) -> None:
+    async with at_work(real_control_plane) as site:
+        later: dict[str, Any] = {"volumeBindingMode": "WaitForFirstConsumer"}
+        await site.make(CLASSES, "vol-local", provisioner="kubernetes.io/no-provisioner", **later)
+        await site.make(VOLUMES, "vol-disk", spec=_volume("vol-b", "vol-local"))
+        await _claim_and_pod(site, "vol-static", "vol-local")
+        pod = await site.until(f"{PODS}/vol-static", _is_bound)
+        assert pod["spec"]["nodeName"] == "vol-b"
+        claim = await site.api.request("GET", f"{CLAIMS}/vol-static")
+        assert (claim["spec"]["volumeName"], claim["status"]["phase"]) == ("vol-disk", "Bound")
+
+
+@pytest.mark.timeout(180)
+async def test_a_volume_that_is_to_be_made_is_asked_for_and_waited_for(
+    real_control_plane: standalone.Standalone,
+) -> None:
+    async with at_work(real_control_plane) as site:
+        later: dict[str, Any] = {"volumeBindingMode": "WaitForFirstConsumer"}
+        await site.make(CLASSES, "vol-made", provisioner="csi.example.com", **later)
+        await _claim_and_pod(site, "vol-dynamic", "vol-made")
+        asked = await site.until(f"{CLAIMS}/vol-dynamic", _selected_node)
+        node = _selected_node(asked)
+        assert not _is_bound(await site.api.request("GET", f"{PODS}/vol-dynamic"))
+        # It waits without taking the place of a bind.
+        assert site.engine.binder.room == 8
+        reference = {"namespace": "default", "name": "vol-dynamic", "uid": asked["metadata"]["uid"]}
+        await site.make(VOLUMES, "vol-new", spec=_volume(node, "vol-made") | {"claimRef": reference})
+        pod = await site.until(f"{PODS}/vol-dynamic", _is_bound)
+        assert pod["spec"]["nodeName"] == node
