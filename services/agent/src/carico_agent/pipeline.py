@@ -73,6 +73,8 @@ class Pipeline:
         self._config = config
         self._filter = ewma.DynamicEma(config.filter)
         self._estimator = registry.create(config.estimator, config.node, config.constants)
+        # Asked once: looking for a protocol's methods takes longer than most of what is done with the answer.
+        self._by_class = self._estimator if isinstance(self._estimator, base.ByClass) else None
         self._batch = np.zeros((len(config.node.dims), config.batch))
         self._filled = 0
         self._since_update_s = 0.0
@@ -118,24 +120,24 @@ class Pipeline:
         self._cluster = model.gram[np.ix_(places, places)]
         self._cluster_at_s = now_s
         self._cluster_peak = model.peak_pods_per_core
-        if isinstance(self._estimator, base.ByClass):
-            self._estimator.use(model)
+        if self._by_class is not None:
+            self._by_class.use(model)
         return True
 
     def pods_changed(self, running: Mapping[str, str]) -> None:
         """Nothing; an estimator that tells classes apart hears which Pods run (UID to class)."""
-        if isinstance(self._estimator, base.ByClass):
-            self._estimator.follow(running)
+        if self._by_class is not None:
+            self._by_class.follow(running)
 
     def creating(self) -> None:
         """Nothing; the runtime begins to create a container."""
-        if isinstance(self._estimator, base.ByClass):
-            self._estimator.creating()
+        if self._by_class is not None:
+            self._by_class.creating()
 
     def started(self, lead_s: float) -> None:
         """Nothing; a Pod has started this long after the advertisement it was placed by."""
-        if isinstance(self._estimator, base.ByClass):
-            self._estimator.lead(lead_s)
+        if self._by_class is not None:
+            self._by_class.lead(lead_s)
 
     def update(self, *, pods: int, churning: bool) -> State | None:
         """The state after learning from the batch so far; None before the first sample."""
@@ -161,10 +163,10 @@ class Pipeline:
         return self._state(observation, self._estimator.estimate(observation))
 
     def _is_eager(self) -> bool:
-        if not isinstance(self._estimator, base.ByClass):
+        if self._by_class is None:
             return False
         # From its agent's first reading on a node takes Pods.
-        return self.samples == 1 or (self._filled >= EAGER_SAMPLES and self._estimator.eager)
+        return self.samples == 1 or (self._filled >= EAGER_SAMPLES and self._by_class.eager)
 
     def _point(self, now_s: float) -> None:
         assert self._local is not None
