@@ -62,7 +62,7 @@ class Site:
     def start_kube_scheduler(self, url: str | None = None, **extender: Any) -> None:
         """Starts kube-scheduler with the project's own configuration, changed as `extender` says."""
         document = yaml.safe_load(CONFIGURATION.read_text())
-        document["clientConnection"]["kubeconfig"] = str(self.plane.identities.kubeconfig(identity.SCHEDULER))
+        document["clientConnection"] = {"kubeconfig": str(self.plane.identities.kubeconfig(identity.SCHEDULER))}
         document["leaderElection"] = {"leaderElect": False}
         document["podInitialBackoffSeconds"] = document["podMaxBackoffSeconds"] = 1
         (only,) = document["extenders"]
