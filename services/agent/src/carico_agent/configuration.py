@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from carico_agent import pipeline, settings
+from carico_agent import local_model, pipeline, settings
 from carico_agent.telemetry import panel
+from carico_core.domain import errors
 from carico_core.numerics import signal
 from carico_core.numerics.estimators import base, registry
 
@@ -35,12 +36,25 @@ def signal_mode(chosen: settings.AgentSettings) -> signal.SignalMode:
     return "trace" if chosen.signal_mode == "trace" else "sigma1u1"
 
 
+def model_kind(named: str) -> local_model.Kind:
+    """The kind of model of this name, one of those that the setting lets through."""
+    if named == "svd":
+        return "svd"
+    return "fpca" if named == "fpca" else "gram"
+
+
 def pipeline_config(chosen: settings.AgentSettings, node: base.EstimatorConfig) -> pipeline.PipelineConfig:
-    """The pipeline as the settings want it."""
+    """The pipeline as the settings want it; raises `SettingsError` for a rank that the model cannot have."""
+    try:
+        local_model.make(model_kind(chosen.model), rank=chosen.model_rank, dimensions=len(node.dims))
+    except ValueError as error:
+        raise errors.SettingsError(str(error)) from error
     return pipeline.PipelineConfig(
         estimator=chosen.estimator,
         node=node,
         batch=chosen.batch,
+        model=model_kind(chosen.model),
+        model_rank=chosen.model_rank,
         local_weight=chosen.local_weight,
         model_max_age_s=MODEL_LEASES * chosen.bus.lease_s,
     )

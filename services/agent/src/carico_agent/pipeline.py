@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from carico_agent import local_model
 from carico_core.domain import messages
 from carico_core.numerics import ewma, signal, subspace
 from carico_core.numerics.estimators import base, registry
@@ -27,6 +28,9 @@ class PipelineConfig:
     batch: int = 10
     # Weight of the newest batch in the local model. The author's code halves both sides each second.
     batch_weight: float = 0.5
+    # How the local model is kept, and its directions; None: as many as there are dimensions.
+    model: local_model.Kind = "gram"
+    model_rank: int | None = None
     # Weight of the local model where it is merged with the cluster's for the signal (logged: a half).
     local_weight: float = 0.5
     filter: ewma.EmaConstants = ewma.LOGGED
@@ -69,7 +73,7 @@ class Pipeline:
     """The learning half of an agent."""
 
     def __init__(self, config: PipelineConfig) -> None:
-        """Raises `ValueError` where the estimator is not known."""
+        """Raises `ValueError` where the estimator is not known, or the model has no such rank."""
         self._config = config
         self._filter = ewma.DynamicEma(config.filter)
         self._estimator = registry.create(config.estimator, config.node, config.constants)
@@ -78,6 +82,7 @@ class Pipeline:
         self._batch = np.zeros((len(config.node.dims), config.batch))
         self._filled = 0
         self._since_update_s = 0.0
+        self._model = local_model.make(config.model, rank=config.model_rank, dimensions=len(config.node.dims))
         self._local: messages.Array | None = None
         self._cluster: messages.Array | None = None
         self._cluster_at_s = -math.inf
@@ -104,6 +109,7 @@ class Pipeline:
         """True where an update is due: this sample fills a batch, or the estimator is eager."""
         self._usage = self._filter.update(sample.values)
         self._estimator.tick(sample.values, self._filter.last_gain, sample.pods, sample.dt_s)
+        self._model.see(self._usage)
         self._batch[:, self._filled] = self._usage
         self._filled += 1
         self._since_update_s += sample.dt_s
@@ -143,10 +149,9 @@ class Pipeline:
         """The state after learning from the batch so far; None before the first sample."""
         if self._last is None or self._filled == 0:
             return None
-        # G <- (1 - w) G + w A A^T / b; a part of a batch has that part of the weight
-        newest = subspace.gram(self._batch[:, : self._filled])
+        # A part of a batch has that part of the weight.
         weight = 1.0 - (1.0 - self._config.batch_weight) ** (self._filled / self._config.batch)
-        self._local = newest if self._local is None else subspace.merge_gram(self._local, newest, weight_a=1 - weight)
+        self._local = self._model.take(self._batch[:, : self._filled], weight)
         self._point(self._last.at_s)
         observation = self._observe(pods, churning, dt_s=self._since_update_s)
         self._estimated = self._estimator.update(observation)
@@ -183,6 +188,9 @@ class Pipeline:
         level, _ = signal.capacity_signal(
             self._usage, self._direction, ceiling=node.ceiling, guard=node.guard, cap=node.capacity_cap
         )
+        if self._model.rejecting:
+            # PRONTO's Reject-Job: no job here now.
+            level = 0.0
         return base.Observation(
             dt_s=dt_s,
             y=self._usage,

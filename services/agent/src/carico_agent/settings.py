@@ -100,6 +100,16 @@ class AgentSettings:
         choices=tuple(sorted(registry.ESTIMATORS)),
         why="best over all scenarios of the twin (docs/evaluation.md)",
     )
+    model: str = setting(
+        "gram",
+        help="how the node's own model is kept: gram (all directions), svd (FSVD with the first model_rank of them) or "
+        "fpca (PRONTO's, around the mean, with its Reject-Job in the signal)",
+        choices=("gram", "svd", "fpca"),
+        why="exact and cheapest; the others are there to compare with",
+    )
+    model_rank: int | None = setting(
+        None, help="directions that svd and fpca keep", minimum=1, why="as many as there are dimensions"
+    )
     signal_mode: str = setting(
         "auto",
         help="the signal's direction: sigma1u1 (the paper's), trace (what its logs show), or auto",

@@ -1,0 +1,97 @@
+"""A node's own model of its usage, from batch to batch: every direction, FSVD with fewer, or PRONTO's."""
+
+from typing import Literal, Protocol, TypeAlias
+
+from carico_core.domain import messages
+from carico_core.domain import subspace as records
+from carico_core.numerics import fpca, spikes, subspace
+
+Kind: TypeAlias = Literal["gram", "svd", "fpca"]
+
+
+class LocalModel(Protocol):
+    """Keeps the model. `rejecting`: PRONTO's Reject-Job, where the model has one."""
+
+    rejecting: bool
+
+    def see(self, usage: messages.Array) -> None:
+        """Take in one filtered usage (d,)."""
+        ...
+
+    def take(self, batch: messages.Array, weight: float) -> messages.Array:
+        """The Gram matrix (d, d) after one more batch (d, b) of this weight, from 0 to 1."""
+        ...
+
+
+class Gram:
+    """Every direction, by Gram matrices: exact, and one product a batch."""
+
+    rejecting = False
+
+    def __init__(self) -> None:
+        self._held: messages.Array | None = None
+
+    def see(self, usage: messages.Array) -> None:
+        """Nothing."""
+
+    def take(self, batch: messages.Array, weight: float) -> messages.Array:
+        """The Gram matrix (d, d) after one more batch (d, b)."""
+        newest = subspace.gram(batch)
+        # G <- (1 - w) G + w A A^T / b
+        self._held = newest if self._held is None else subspace.merge_gram(self._held, newest, weight_a=1.0 - weight)
+        return self._held
+
+
+class Svd:
+    """The first `rank` directions, by SVD: FSVD as the dissertation has it, for r < d. What is cut off is gone."""
+
+    rejecting = False
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._held: records.Subspace | None = None
+
+    def see(self, usage: messages.Array) -> None:
+        """Nothing."""
+
+    def take(self, batch: messages.Array, weight: float) -> messages.Array:
+        """The Gram matrix (d, d), of rank r, after one more batch (d, b)."""
+        newest = subspace.svd_of_batch(batch, self._rank)
+        held = self._held
+        # SVD of [sqrt(1 - w) U S, sqrt(w) U_A S_A]
+        self._held = (
+            newest if held is None else subspace.merge_svd(held, newest, weight_a=1.0 - weight, rank=self._rank)
+        )
+        return subspace.to_gram(self._held)
+
+
+class Fpca:
+    """PRONTO's: the first directions of what varies around the mean, and its Reject-Job over them."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._held: fpca.Centred | None = None
+        self._reject = spikes.RejectJob(rank)
+        self.rejecting = False
+
+    def see(self, usage: messages.Array) -> None:
+        """Ask Reject-Job about one more usage (d,); it says nothing before there are `rank` directions."""
+        if self._held is not None and self._held.model.rank == self._rank:
+            self.rejecting = self._reject.observe(usage, self._held).rejected
+
+    def take(self, batch: messages.Array, weight: float) -> messages.Array:
+        """The variation (d, d) around the mean after one more batch (d, b); it forgets by gamma, not by weight."""
+        self._held = fpca.merge_block(self._held, batch, rank=self._rank, gamma=fpca.OURS.gamma)
+        return subspace.to_gram(self._held.model) / self._held.weight
+
+
+def make(kind: Kind, *, rank: int | None, dimensions: int) -> LocalModel:
+    """A fresh model; raises ValueError for a rank that is none of the model's."""
+    directions = dimensions if rank is None else rank
+    if not 1 <= directions <= dimensions:
+        raise ValueError(f"model rank: expected 1 to {dimensions}, as many as there are dimensions, got {directions}")
+    if kind == "gram":
+        if directions < dimensions:
+            raise ValueError(f"model rank {directions}: the model `gram` keeps all {dimensions}; use `svd` or `fpca`")
+        return Gram()
+    return Svd(directions) if kind == "svd" else Fpca(directions)
