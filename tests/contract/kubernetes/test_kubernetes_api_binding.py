@@ -141,6 +141,13 @@ def test_a_collection_is_deleted_by_selector(kube_api: KubeApi, namespace: str) 
     assert [item["metadata"]["name"] for item in left] == ["c"]
 
 
+def test_a_delete_names_a_policy_that_there_is(kube_api: KubeApi, namespace: str) -> None:
+    kube_api.request("POST", pods(namespace), shapes.pod())
+    refused = kube_api.request("DELETE", pods(namespace, "p"), {"propagationPolicy": "Sometimes"})
+    assert (refused.code, refused.body["details"]["causes"][0]["field"]) == (422, "propagationPolicy")
+    assert kube_api.request("DELETE", pods(namespace, "p"), {"propagationPolicy": "Background"}).code == 200
+
+
 def test_deletes_of_other_kinds_answer_with_a_status(kube_api: KubeApi) -> None:
     kube_api.request("POST", "/api/v1/nodes", {"metadata": {"name": "leaving"}})
     answer = kube_api.request("DELETE", "/api/v1/nodes/leaving")

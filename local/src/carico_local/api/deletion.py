@@ -9,11 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from carico_core.runtime import clock as clocks
-from carico_local.api import objects, resources, statuses, store
+from carico_local.api import causes, objects, resources, statuses, store
 
 # Ends before the year 9999, the last that a timestamp can name; nobody waits for longer.
 _MAX_GRACE_S = 2**31
 _TERMINAL = ("Succeeded", "Failed")
+# Nothing here owns anything else, so that all three come to the same.
+_PROPAGATION = ("Foreground", "Background", "Orphan")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +126,7 @@ class Remover:
 
 
 def parse_options(body: objects.Object, text_of: Callable[[str], str | None]) -> Options:
-    """The options of a delete, from its body and its query (the body's win); raises RequestFailed (400)."""
+    """The options of a delete, from its body and its query (the body's win); raises RequestFailed (400, 422)."""
     grace = body.get("gracePeriodSeconds")
     if grace is None and (text := text_of("gracePeriodSeconds")):
         try:
@@ -135,6 +137,10 @@ def parse_options(body: objects.Object, text_of: Callable[[str], str | None]) ->
     dry_run = body.get("dryRun") or ([text_of("dryRun")] if text_of("dryRun") else [])
     if dry_run not in ([], ["All"]):
         raise statuses.bad_request(f"dryRun: got {dry_run!r}, expected All")
+    policy = body.get("propagationPolicy") or text_of("propagationPolicy")
+    if policy not in (None, *_PROPAGATION):
+        cause = causes.not_supported("propagationPolicy", policy, (*_PROPAGATION, "nil"))
+        raise statuses.invalid("DeleteOptions", "", [cause], group="meta.k8s.io")
     if grace is not None:
         grace = min(grace, _MAX_GRACE_S)
     return Options(grace_s=grace, uid=assumed.get("uid"), version=assumed.get("resourceVersion"), dry_run=bool(dry_run))

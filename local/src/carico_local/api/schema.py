@@ -17,6 +17,7 @@ from carico_local.api import objects, statuses
 
 REF_PREFIX = "#/components/schemas/"
 # k8s.io/apimachinery/pkg/api/resource/quantity.go
+_MICRO_TIME = re.compile(r"\.\d{6}(Z|[+-]\d\d:\d\d)$")
 _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
 
 _INT_LIMIT = 2**63
@@ -146,11 +147,18 @@ def _int_or_string(value: Any, path: str, _unknown: list[str]) -> Any:
     return value
 
 
-def _time(value: Any, path: str, unknown: list[str]) -> str:
-    return _micro_time(value, path, unknown)[:19] + "Z"
+def _time(value: Any, path: str, _unknown: list[str]) -> str:
+    return _moment(value, path)[:19] + "Z"
 
 
 def _micro_time(value: Any, path: str, _unknown: list[str]) -> str:
+    # Go's layout 2006-01-02T15:04:05.000000Z07:00 wants its six digits (apimachinery/pkg/apis/meta/v1/micro_time.go).
+    if not isinstance(value, str) or not _MICRO_TIME.search(value):
+        raise _WrongType(path, value, "RFC 3339 time with six digits of a second")
+    return _moment(value, path)
+
+
+def _moment(value: Any, path: str) -> str:
     try:
         moment = objects.parse_timestamp(value)
     except (TypeError, ValueError) as error:

@@ -4,28 +4,17 @@ Sources: k8s.io/kubernetes/pkg/apis/core/validation/validation.go and k8s.io/api
 rules that protect the parts of a CARICO cluster from each other are here; what only a kubelet interprets passes.
 """
 
-import re
-from collections.abc import Iterator
 from typing import Any
 
-from carico_local.api import objects, resources, statuses
+from carico_core.domain import quantity
+from carico_local.api import causes, event_rules, name_rules, objects, placement_rules, resources, statuses
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_QUALIFIED_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
-_SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-    "and end with an alphanumeric character"
-)
-_LABEL_RULE = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-    "with an alphanumeric character"
-)
 _ANNOTATIONS_BYTES = 262_144
+# pkg/apis/core/helper/helpers.go
+_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _MAX_GRACE_S = 2**31
 
-Causes = Iterator[statuses.Cause]
+Causes = causes.Causes
 
 
 def check(resource: resources.Resource, data: objects.Object) -> None:
@@ -35,72 +24,61 @@ def check(resource: resources.Resource, data: objects.Object) -> None:
 
 def check_update(resource: resources.Resource, old: objects.Object, new: objects.Object) -> None:
     """Nothing; raises RequestFailed (422) for a change of what cannot be changed."""
-    causes = list(_immutable_metadata(old["metadata"], new["metadata"]))
+    broken = list(_immutable_metadata(old["metadata"], new["metadata"]))
     if resource is resources.PODS:
-        causes += _immutable_pod(old["spec"], new["spec"])
-    _refuse(resource, new, causes)
+        broken += _immutable_pod(old["spec"], new["spec"])
+    _refuse(resource, new, broken)
 
 
-def _refuse(resource: resources.Resource, data: objects.Object, causes: list[statuses.Cause]) -> None:
-    if causes:
-        raise statuses.invalid(resource.kind, data["metadata"].get("name", ""), causes, group=resource.group)
-
-
-def _required(field: str, detail: str = "") -> statuses.Cause:
-    message = f"Required value: {detail}" if detail else "Required value"
-    return statuses.Cause(reason="FieldValueRequired", message=message, field=field)
-
-
-def _wrong(field: str, got: object, detail: str) -> statuses.Cause:
-    shown = f'"{got}"' if isinstance(got, str) else str(got)
-    return statuses.Cause(reason="FieldValueInvalid", message=f"Invalid value: {shown}: {detail}", field=field)
-
-
-def _not_supported(field: str, got: object, allowed: tuple[str, ...]) -> statuses.Cause:
-    listed = ", ".join(f'"{value}"' for value in allowed)
-    message = f'Unsupported value: "{got}": supported values: {listed}'
-    return statuses.Cause(reason="FieldValueNotSupported", message=message, field=field)
+def _refuse(resource: resources.Resource, data: objects.Object, broken: list[statuses.Cause]) -> None:
+    if broken:
+        raise statuses.invalid(resource.kind, data["metadata"].get("name", ""), broken, group=resource.group)
 
 
 def _content(resource: resources.Resource, data: objects.Object) -> Causes:
     if resource is resources.PODS:
         yield from _pod(data["spec"])
     elif resource is resources.NODES:
-        for index, taint in enumerate((data.get("spec") or {}).get("taints") or ()):
-            yield from _taint(taint, f"spec.taints[{index}]")
+        yield from placement_rules.taints((data.get("spec") or {}).get("taints") or (), "metadata.taints")
     elif resource is resources.LEASES:
         yield from _lease(data.get("spec") or {})
     elif resource.storage == "events":
-        yield from _event(data)
+        yield from event_rules.every(data)
 
 
 def _metadata(resource: resources.Resource, metadata: objects.Object) -> Causes:
     name = metadata.get("name", "")
-    rule, pattern, limit = _SUBDOMAIN_RULE, _SUBDOMAIN, 253
+    rule, pattern, limit = name_rules.SUBDOMAIN_RULE, name_rules.SUBDOMAIN, 253
     if resource is resources.NAMESPACES:
-        rule, pattern, limit = _LABEL_RULE, _LABEL, 63
+        rule, pattern, limit = name_rules.LABEL_RULE, name_rules.LABEL, 63
     if not name:
-        yield _required("metadata.name", "name or generateName is required")
+        yield causes.required("metadata.name", "name or generateName is required")
     elif len(name) > limit:
-        yield _wrong("metadata.name", name, f"must be no more than {limit} characters")
+        yield causes.wrong("metadata.name", name, f"must be no more than {limit} characters")
     elif not pattern.fullmatch(name):
-        yield _wrong("metadata.name", name, rule)
+        yield causes.wrong("metadata.name", name, rule)
     for key, value in (metadata.get("labels") or {}).items():
-        if not _qualified(key):
-            yield _wrong("metadata.labels", key, "name part must consist of alphanumeric characters, '-', '_' or '.'")
-        if len(value) > 63 or not _LABEL_VALUE.fullmatch(value):
-            yield _wrong(
+        if not name_rules.is_qualified(key):
+            yield causes.wrong(
+                "metadata.labels", key, "name part must consist of alphanumeric characters, '-', '_' or '.'"
+            )
+        if len(value) > 63 or not name_rules.LABEL_VALUE.fullmatch(value):
+            yield causes.wrong(
                 "metadata.labels",
                 value,
                 "a valid label must be an empty string or at most 63 characters of alphanumerics, '-', '_' or '.'",
             )
     yield from _annotations(metadata.get("annotations") or {})
+    for index, finalizer in enumerate(metadata.get("finalizers") or ()):
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            rule = "name is neither a standard finalizer name nor is it fully qualified"
+            yield causes.wrong(f"metadata.finalizers[{index}]", finalizer, rule)
 
 
 def _annotations(annotations: dict[str, str]) -> Causes:
     for key in annotations:
-        if not _qualified(key.lower()):
-            yield _wrong(
+        if not name_rules.is_qualified(key.lower()):
+            yield causes.wrong(
                 "metadata.annotations", key, "name part must consist of alphanumeric characters, '-', '_' or '.'"
             )
     if sum(len(key) + len(value) for key, value in annotations.items()) > _ANNOTATIONS_BYTES:
@@ -108,18 +86,9 @@ def _annotations(annotations: dict[str, str]) -> Causes:
         yield statuses.Cause(reason="FieldValueTooLong", message=message, field="metadata.annotations")
 
 
-def _qualified(key: str) -> bool:
-    prefix, slash, name = key.rpartition("/")
-    return (
-        0 < len(name) <= 63
-        and _QUALIFIED_NAME.fullmatch(name) is not None
-        and (not slash or (len(prefix) <= 253 and _SUBDOMAIN.fullmatch(prefix) is not None))
-    )
-
-
 def _pod(spec: objects.Object) -> Causes:
     if not spec.get("containers"):
-        yield _required("spec.containers")
+        yield causes.required("spec.containers")
     names: set[str] = set()
     for group in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(group) or ()):
@@ -127,50 +96,52 @@ def _pod(spec: objects.Object) -> Causes:
     yield from _choice(spec, "spec.restartPolicy", ("Always", "OnFailure", "Never"))
     yield from _choice(spec, "spec.dnsPolicy", ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"))
     if spec.get("terminationGracePeriodSeconds", 0) < 0 or spec.get("terminationGracePeriodSeconds", 0) > _MAX_GRACE_S:
-        yield _wrong(
+        yield causes.wrong(
             "spec.terminationGracePeriodSeconds",
             spec["terminationGracePeriodSeconds"],
             "must be greater than or equal to 0",
         )
     for field in ("nodeName", "schedulerName", "serviceAccountName"):
-        if spec.get(field) and not _SUBDOMAIN.fullmatch(spec[field]):
-            yield _wrong(f"spec.{field}", spec[field], _SUBDOMAIN_RULE)
+        if spec.get(field) and not name_rules.SUBDOMAIN.fullmatch(spec[field]):
+            yield causes.wrong(f"spec.{field}", spec[field], name_rules.SUBDOMAIN_RULE)
     if spec.get("activeDeadlineSeconds", 1) < 1:
-        yield _wrong(
+        yield causes.wrong(
             "spec.activeDeadlineSeconds", spec["activeDeadlineSeconds"], "must be between 1 and 2147483647, inclusive"
         )
-    for index, toleration in enumerate(spec.get("tolerations") or ()):
-        yield from _toleration(toleration, f"spec.tolerations[{index}]")
+    yield from placement_rules.pod(spec)
     for key, value in (spec.get("nodeSelector") or {}).items():
-        if not _qualified(key) or not _LABEL_VALUE.fullmatch(value):
-            yield _wrong("spec.nodeSelector", f"{key}={value}", "must be a label key and a label value")
+        if not name_rules.is_qualified(key) or not name_rules.LABEL_VALUE.fullmatch(value):
+            yield causes.wrong("spec.nodeSelector", f"{key}={value}", "must be a label key and a label value")
 
 
 def _choice(spec: objects.Object, path: str, allowed: tuple[str, ...]) -> Causes:
     value = spec.get(path.rpartition(".")[2])
     if value is not None and value not in allowed:
-        yield _not_supported(path, value, allowed)
+        yield causes.not_supported(path, value, allowed)
 
 
 def _container(container: objects.Object, path: str, names: set[str]) -> Causes:
     name = container.get("name", "")
     if not name:
-        yield _required(f"{path}.name")
-    elif len(name) > 63 or not _LABEL.fullmatch(name):
-        yield _wrong(f"{path}.name", name, _LABEL_RULE)
+        yield causes.required(f"{path}.name")
+    elif len(name) > 63 or not name_rules.LABEL.fullmatch(name):
+        yield causes.wrong(f"{path}.name", name, name_rules.LABEL_RULE)
     elif name in names:
         message = f'Duplicate value: "{name}"'
         yield statuses.Cause(reason="FieldValueDuplicate", message=message, field=f"{path}.name")
     names.add(name)
     if not container.get("image", "").strip():
-        yield _required(f"{path}.image")
+        yield causes.required(f"{path}.image")
     yield from _choice(container, f"{path}.imagePullPolicy", ("Always", "IfNotPresent", "Never"))
     for index, variable in enumerate(container.get("env") or ()):
         if not variable.get("name"):
-            yield _required(f"{path}.env[{index}].name")
+            yield causes.required(f"{path}.env[{index}].name")
+        elif "=" in variable["name"]:
+            rule = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+            yield causes.wrong(f"{path}.env[{index}].name", variable["name"], rule)
     for index, port in enumerate(container.get("ports") or ()):
         if not 0 < port.get("containerPort", 0) < 65536:
-            yield _wrong(
+            yield causes.wrong(
                 f"{path}.ports[{index}].containerPort",
                 port.get("containerPort", 0),
                 "must be between 1 and 65535, inclusive",
@@ -182,47 +153,25 @@ def _amounts(amounts: dict[str, Any], path: str) -> Causes:
     for side in ("requests", "limits"):
         for name, amount in (amounts.get(side) or {}).items():
             if amount.startswith("-"):
-                yield _wrong(f"{path}.{side}[{name}]", amount, "must be greater than or equal to 0")
-
-
-def _toleration(toleration: objects.Object, path: str) -> Causes:
-    if toleration.get("operator", "Equal") not in ("Exists", "Equal", ""):
-        yield _not_supported(f"{path}.operator", toleration["operator"], ("Equal", "Exists"))
-    if toleration.get("operator") == "Exists" and toleration.get("value"):
-        yield _wrong(f"{path}.operator", toleration["value"], "value must be empty when `operator` is 'Exists'")
-    if not toleration.get("key") and toleration.get("operator") != "Exists":
-        yield _wrong(f"{path}.operator", toleration.get("operator", ""), "operator must be Exists when `key` is empty")
-
-
-def _taint(taint: objects.Object, path: str) -> Causes:
-    if not taint.get("key") or not _qualified(taint["key"]):
-        yield _wrong(f"{path}.key", taint.get("key", ""), "must be a label key")
-    effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-    if taint.get("effect") not in effects:
-        yield _not_supported(f"{path}.effect", taint.get("effect", ""), effects)
+                yield causes.wrong(f"{path}.{side}[{name}]", amount, "must be greater than or equal to 0")
+    limits = amounts.get("limits") or {}
+    for name, amount in (amounts.get("requests") or {}).items():
+        if name in limits and quantity.parse_quantity(amount) > quantity.parse_quantity(limits[name]):
+            rule = f"must be less than or equal to {name} limit of {limits[name]}"
+            yield causes.wrong(f"{path}.requests", amount, rule)
 
 
 def _lease(spec: objects.Object) -> Causes:
     for field in ("leaseDurationSeconds", "leaseTransitions"):
         least = 1 if field == "leaseDurationSeconds" else 0
         if spec.get(field, least) < least:
-            yield _wrong(f"spec.{field}", spec[field], f"must be greater than or equal to {least}")
-
-
-def _event(data: objects.Object) -> Causes:
-    about = data.get("involvedObject") or {}
-    namespace = data["metadata"].get("namespace")
-    # An event about a cluster-wide object lives in the namespace default.
-    if about.get("namespace", "") != namespace and (
-        about.get("namespace") or namespace not in ("default", "kube-system")
-    ):
-        yield _wrong("involvedObject.namespace", about.get("namespace", ""), "does not match event.namespace")
+            yield causes.wrong(f"spec.{field}", spec[field], f"must be greater than or equal to {least}")
 
 
 def _immutable_metadata(old: objects.Object, new: objects.Object) -> Causes:
     for field in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if old.get(field) != new.get(field):
-            yield _wrong(f"metadata.{field}", new.get(field, ""), "field is immutable")
+            yield causes.wrong(f"metadata.{field}", new.get(field, ""), "field is immutable")
     added = set(new.get("finalizers") or ()) - set(old.get("finalizers") or ())
     if added and old.get("deletionTimestamp"):
         rule = "no new finalizers can be added if the object is being deleted"
@@ -230,6 +179,7 @@ def _immutable_metadata(old: objects.Object, new: objects.Object) -> Causes:
         yield statuses.Cause(reason="FieldValueForbidden", message=message, field="metadata.finalizers")
 
 
+_MUTABLE = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 _POD_RULE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -243,13 +193,18 @@ def _immutable_pod(old: objects.Object, new: objects.Object) -> Causes:
             message = "Forbidden: existing toleration can not be modified except its tolerationSeconds"
             yield statuses.Cause(reason="FieldValueForbidden", message=message, field="spec.tolerations")
             break
+    waiting = [gate["name"] for gate in old.get("schedulingGates") or ()]
+    for index, gate in enumerate(new.get("schedulingGates") or ()):
+        if gate.get("name") not in waiting:
+            rule = f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'"
+            yield causes.forbidden(f"spec.schedulingGates[{index}]", rule)
     if _fixed_part(old) != _fixed_part(new):
         message = f"Forbidden: {_POD_RULE}"
         yield statuses.Cause(reason="FieldValueForbidden", message=message, field="spec")
 
 
 def _fixed_part(spec: objects.Object) -> objects.Object:
-    fixed = {name: value for name, value in spec.items() if name not in ("activeDeadlineSeconds", "tolerations")}
+    fixed = {name: value for name, value in spec.items() if name not in _MUTABLE}
     for group in ("containers", "initContainers"):
         fixed[group] = [{**container, "image": ""} for container in spec.get(group) or ()]
     return fixed
