@@ -9,7 +9,7 @@ import collections
 import contextlib
 import pathlib
 import random
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from carico_core.domain import errors
@@ -21,13 +21,19 @@ with optional_imports.hidden("aiohttp"):
     from nats.aio.msg import Msg
     from nats.errors import Error as NatsError
     from nats.js import JetStreamContext
-    from nats.js.errors import Error as JetStreamError
 
-    from carico_core.runtime import bus_client, bus_direct, bus_pull, bus_renewal, bus_respond, bus_service, bus_streams
+    from carico_core.runtime import (
+        bus_client,
+        bus_direct,
+        bus_pull,
+        bus_renewal,
+        bus_respond,
+        bus_server,
+        bus_service,
+        bus_streams,
+    )
 from carico_core.wire import roles, subjects
 
-# 2.12 brought atomic batches of direct gets and per-subject schedules; what is tested here starts there.
-MINIMUM_VERSION = (2, 12)
 STORE_TIMEOUT_S = 2.0
 SETTLE_TIMEOUT_S = 2
 # A subscription that falls this far behind drops the newest messages: bound it well above one second of 10,000 nodes.
@@ -67,7 +73,7 @@ class NatsBus:
         """Sends to whoever listens now."""
         if not self._client.is_connected:
             raise errors.BusUnavailable(f"not connected to NATS: {subject} was not sent")
-        with _translated(subject):
+        with bus_server.translated(subject):
             await self._client.publish(subject, payload)
 
     async def subscribe(self, subject: str, handler: buses.Handler) -> buses.Subscription:
@@ -79,7 +85,7 @@ class NatsBus:
             except Exception:  # one message must not end the subscription of all
                 self._log.exception("message handler failed", subject=message.subject)
 
-        with _translated(subject):
+        with bus_server.translated(subject):
             found = await self._client.subscribe(
                 subject, cb=on_message, pending_msgs_limit=PENDING_MESSAGES, pending_bytes_limit=PENDING_BYTES
             )
@@ -90,7 +96,7 @@ class NatsBus:
         """Stores into the work queue."""
         if not self._client.is_connected:
             raise errors.BusUnavailable(f"not connected to NATS: {subject} was not stored")
-        with _translated(subject):
+        with bus_server.translated(subject):
             await self._js.publish(subject, payload, timeout=STORE_TIMEOUT_S, headers={"Nats-Msg-Id": msg_id})
 
     async def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]:
@@ -112,7 +118,7 @@ class NatsBus:
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         """Each node's newest advertisement."""
-        with _translated(bus_streams.CAPACITY):
+        with bus_server.translated(bus_streams.CAPACITY):
             found = [
                 (message.subject, message.payload)
                 async for message in bus_direct.read(self._client, bus_streams.CAPACITY, subjects.CAPACITY_ALL)
@@ -122,12 +128,12 @@ class NatsBus:
 
     async def put_model(self, payload: bytes) -> None:
         """Keeps the model of the cluster."""
-        with _translated("the model"):
+        with bus_server.translated("the model"):
             await self._js.publish(bus_streams.MODEL_SUBJECT, payload, timeout=STORE_TIMEOUT_S)
 
     async def get_model(self) -> bytes | None:
         """The model kept last."""
-        with _translated("the model"):
+        with bus_server.translated("the model"):
             found = await bus_direct.last(self._client, bus_streams.MODEL_STREAM, bus_streams.MODEL_SUBJECT)
         # A key that was deleted leaves an empty message.
         return found.payload if found is not None and found.payload else None
@@ -135,7 +141,7 @@ class NatsBus:
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
         """The newest `limit` of one Pod, or the last one of each of the `limit` Pods decided on last; oldest first."""
         subject = subjects.decisions(namespace, pod)
-        with _translated(bus_streams.DECISIONS):
+        with bus_server.translated(bus_streams.DECISIONS):
             if namespace is None or pod is None:
                 last = await bus_direct.newest_of_each(self._client, bus_streams.DECISIONS, subject, limit=limit)
                 return [(message.subject, message.payload) for message in last]
@@ -146,7 +152,7 @@ class NatsBus:
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
         """The answer of a service."""
-        with _translated(subject):
+        with bus_server.translated(subject):
             answer = await self._client.request(subject, payload, timeout=timeout_s)
         failure = (answer.headers or {}).get(bus_service.ERROR_HEADER)
         if failure is not None:
@@ -155,7 +161,7 @@ class NatsBus:
 
     async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
         """Answers the questions to a service."""
-        with _translated(service.name):
+        with bus_server.translated(service.name):
             found = await bus_service.serve(self._client, service)
             await self._settle()
         return found
@@ -165,7 +171,7 @@ class NatsBus:
     ) -> "bus_respond.Responder":
         """Answers requests that others of the `group` do not. Raises `BusUnavailable`."""
         found = bus_respond.Responder(self._client, answer, log=self._log, on_dropped=on_dropped)
-        with _translated(subject):
+        with bus_server.translated(subject):
             await found.start(subject, group=group)
             await self._settle()
         return found
@@ -195,10 +201,10 @@ class NatsBus:
 
         Raises `BusTooOld`, `EnvironmentUnfit` (no JetStream), `StreamMismatch`, `BusUnavailable`.
         """
-        self._check_server()
+        bus_server.check(self._client)
         if not self._owns_streams:
             return
-        with _translated("streams"):
+        with bus_server.translated("streams"):
             await bus_streams.ensure(self._js, lease_s=self._lease_s, copies=self._copies)
 
     def renew_by(self, renewal: "bus_renewal.Renewal") -> None:
@@ -246,24 +252,10 @@ class NatsBus:
                 if not is_said:
                     self._log.warning("JetStream is not ready after the reconnect", error=str(error))
                 is_said = True
-                await asyncio.sleep(_pause_s(self._rng))
+                await asyncio.sleep(bus_server.pause_s(self._rng))
             except errors.CaricoError as error:
                 self._log.error("streams could not be checked after the reconnect", error=str(error))
                 return
-
-    def _check_server(self) -> None:
-        version = self._client.connected_server_version
-        if (version.major, version.minor) < MINIMUM_VERSION:
-            got = f"{version.major}.{version.minor}.{version.patch}"
-            minimum = ".".join(map(str, MINIMUM_VERSION))
-            raise errors.BusTooOld(got=got, minimum=minimum, url=_address(self._client))
-        # nats-py shows what the server said of itself nowhere else. Members of a cluster may leave JetStream to others.
-        said = self._client._server_info
-        if not said.get("jetstream") and not said.get("cluster"):
-            raise errors.EnvironmentUnfit(
-                f"NATS server at {_address(self._client)} runs without JetStream: start it with `nats-server -js`, "
-                "or with a `jetstream` block in its configuration"
-            )
 
 
 async def connect(
@@ -282,7 +274,7 @@ async def connect(
     options = bus_connection.options(settings, name=name, inbox=inbox, watch=watch, rng=rng)
     make_tls = bus_tls.context_maker(settings)
     client = bus_client.Client(make_tls)
-    await _join(client, options, watch, rng)
+    await bus_server.join(client, options, watch, rng)
     bus = NatsBus(
         client, watch, name=name, lease_s=settings.lease_s, copies=settings.copies, owns_streams=owns_streams, rng=rng
     )
@@ -298,26 +290,8 @@ async def connect(
                 token=pathlib.Path(settings.token_file), log=watch.log, clock=clock, rng=rng,
             )
         )  # fmt: skip
-    watch.log.info("connected", url=_address(client), server=str(client.connected_server_version))
+    watch.log.info("connected", url=bus_server.address(client), server=str(client.connected_server_version))
     return bus
-
-
-async def _join(
-    client: "bus_client.Client", options: dict[str, Any], watch: bus_connection.Watch, rng: random.Random
-) -> None:
-    try:
-        while True:
-            try:
-                return await client.connect(**options)
-            except (OSError, NatsError, TimeoutError) as error:
-                await watch.on_error(error)
-                await asyncio.sleep(_pause_s(rng))
-    except BaseException:
-        # A person's Ctrl-C while it waits: nothing of the attempt stays open.
-        watch.is_closing = True
-        with contextlib.suppress(NatsError, OSError):
-            await client.close()
-        raise
 
 
 async def _prepare(bus: NatsBus, watch: bus_connection.Watch, rng: random.Random) -> None:
@@ -329,17 +303,7 @@ async def _prepare(bus: NatsBus, watch: bus_connection.Watch, rng: random.Random
             if not is_said:
                 watch.log.warning("JetStream is not ready", error=str(error))
             is_said = True
-            await asyncio.sleep(_pause_s(rng))
-
-
-def _pause_s(rng: random.Random) -> float:
-    return rng.uniform(bus_connection.RECONNECT_FIRST_S, bus_connection.RECONNECT_MOST_S)
-
-
-def _address(client: "bus_client.Client") -> str:
-    """host:port of the server, without credentials."""
-    url = client.connected_url
-    return "?" if url is None else f"{url.hostname}:{url.port}"
+            await asyncio.sleep(bus_server.pause_s(rng))
 
 
 class _Subscription:
@@ -349,20 +313,3 @@ class _Subscription:
     async def unsubscribe(self) -> None:
         with contextlib.suppress(NatsError):
             await self._found.unsubscribe()
-
-
-@contextlib.contextmanager
-def _translated(what: str) -> Iterator[None]:
-    """Foreign exceptions become ours, here and nowhere else; and a cancellation that nats-py lost is raised again.
-
-    nats-py waits with `asyncio.wait_for`, which before Python 3.12 returns its result and forgets a cancellation that
-    arrives in the same turn of the loop (python/cpython#86296). A service under load then did not end on SIGTERM.
-    """
-    task = asyncio.current_task()
-    before = 0 if task is None else task.cancelling()
-    try:
-        yield
-    except (NatsError, JetStreamError, TimeoutError, OSError) as error:
-        raise errors.BusUnavailable(f"{what}: {str(error) or type(error).__name__}") from error
-    if task is not None and task.cancelling() > before:
-        raise asyncio.CancelledError

@@ -1,0 +1,80 @@
+"""The server at the other end: joined, looked at, and its client's errors made ours."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from carico_core.domain import errors
+from carico_core.runtime import bus_client, bus_connection, optional_imports
+
+with optional_imports.hidden("aiohttp"):
+    from nats.errors import Error as NatsError
+    from nats.js.errors import Error as JetStreamError
+
+# 2.12 brought atomic batches of direct gets and per-subject schedules; what is tested here starts there.
+MINIMUM_VERSION = (2, 12)
+
+
+async def join(
+    client: bus_client.Client, options: dict[str, Any], watch: bus_connection.Watch, rng: random.Random
+) -> None:
+    """Nothing, once the client is connected; waits for the server for as long as it takes."""
+    try:
+        while True:
+            try:
+                return await client.connect(**options)
+            except (OSError, NatsError, TimeoutError) as error:
+                await watch.on_error(error)
+                await asyncio.sleep(pause_s(rng))
+    except BaseException:
+        # A person's Ctrl-C while it waits: nothing of the attempt stays open.
+        watch.is_closing = True
+        with contextlib.suppress(NatsError, OSError):
+            await client.close()
+        raise
+
+
+def check(client: bus_client.Client) -> None:
+    """Nothing. Raises `BusTooOld`, and `EnvironmentUnfit` where the server has no JetStream."""
+    version = client.connected_server_version
+    if (version.major, version.minor) < MINIMUM_VERSION:
+        got = f"{version.major}.{version.minor}.{version.patch}"
+        minimum = ".".join(map(str, MINIMUM_VERSION))
+        raise errors.BusTooOld(got=got, minimum=minimum, url=address(client))
+    # nats-py shows what the server said of itself nowhere else. Members of a cluster may leave JetStream to others.
+    said = client._server_info
+    if not said.get("jetstream") and not said.get("cluster"):
+        raise errors.EnvironmentUnfit(
+            f"NATS server at {address(client)} runs without JetStream: start it with `nats-server -js`, "
+            "or with a `jetstream` block in its configuration"
+        )
+
+
+def pause_s(rng: random.Random) -> float:
+    """Seconds until the server is asked again, with jitter."""
+    return rng.uniform(bus_connection.RECONNECT_FIRST_S, bus_connection.RECONNECT_MOST_S)
+
+
+def address(client: bus_client.Client) -> str:
+    """host:port of the server, without credentials."""
+    url = client.connected_url
+    return "?" if url is None else f"{url.hostname}:{url.port}"
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Foreign exceptions become ours, here and nowhere else; and a cancellation that nats-py lost is raised again.
+
+    nats-py waits with `asyncio.wait_for`, which before Python 3.12 returns its result and forgets a cancellation that
+    arrives in the same turn of the loop (python/cpython#86296). A service under load then did not end on SIGTERM.
+    """
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
+    try:
+        yield
+    except (NatsError, JetStreamError, TimeoutError, OSError) as error:
+        raise errors.BusUnavailable(f"{what}: {str(error) or type(error).__name__}") from error
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
