@@ -4,6 +4,7 @@ Real processes on NATS and the embedded API; a Pod comes every 50 ms, and two no
 """
 
 import asyncio
+import collections
 import contextlib
 import json
 import pathlib
@@ -27,6 +28,7 @@ CLOCK = clock.SystemClock()
 NODES = ("node-1", "node-2")
 PODS_PATH = "/api/v1/namespaces/default/pods"
 POD_EVERY_S = 0.05
+RUNNING_MOST = 100
 ROOM = 100_000.0
 
 
@@ -48,6 +50,7 @@ class Scene:
         self._started = 0
         # When the watch showed each bind (monotonic).
         self.bound_s: list[float] = []
+        self._bound: asyncio.Queue[dict[str, str]] = asyncio.Queue()
 
     def start_scheduler(self) -> None:
         """One more candidate."""
@@ -99,6 +102,20 @@ class Scene:
                 if uid not in seen:
                     seen.add(uid)
                     self.bound_s.append(time.monotonic())
+                    self._bound.put_nowait(event.object["metadata"])
+
+    async def run_pods(self) -> None:
+        """Never; what kubelets do: Pods start, run and go, so that the cluster stays as large as it is."""
+        running: collections.deque[dict[str, str]] = collections.deque()
+        while True:
+            pod = await self._bound.get()
+            running.append(pod)
+            await kube_actions.patch_pod_status(
+                self._client, namespace="default", name=pod["name"], uid=pod["uid"], status={"phase": "Running"}
+            )
+            if len(running) > RUNNING_MOST:
+                gone = running.popleft()["name"]
+                await self._client.request("DELETE", f"{PODS_PATH}/{gone}", body={"gracePeriodSeconds": 0})
 
     async def create_pods(self) -> None:
         """Never; a Pod every 50 ms."""
@@ -168,7 +185,8 @@ async def _scene(folder: pathlib.Path) -> AsyncIterator[Scene]:
     try:
         for node in NODES:
             await _create_node(client, node)
-        tasks = [asyncio.create_task(work) for work in (scene.follow(), scene.create_pods(), scene.advertise())]
+        works = (scene.follow(), scene.run_pods(), scene.create_pods(), scene.advertise())
+        tasks = [asyncio.create_task(work) for work in works]
         yield scene
     finally:
         for task in tasks:

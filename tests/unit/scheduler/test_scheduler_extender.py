@@ -39,7 +39,7 @@ class Desk:
         )
         self.unit = unit.Unit(
             extender_settings.ExtenderSettings(enabled=True, **({"port": 0} | wanted)),
-            unit.Parts(
+            service.Parts(
                 state=self.state, policy=rules, kube=self.kube, clock=self.clock, rng=random.Random(0), log=self.log,
                 metrics=instruments.Instruments(self.metrics), bind_timeout_s=1.0, leads=lambda: self.leads,
                 wake=self._wake,

@@ -277,8 +277,8 @@ def test_without_an_election_times_do_not_matter_and_one_leads_from_the_start() 
         told: list[bool] = []
         kube = memory_kube.MemoryKube(clock=clock)
         alone = office.Office(
-            found.leader, boot="0", api=kube, clock=clock, is_fit=lambda: True, prepare=asyncio.Event().wait,
-            on_change=told.append,
+            found.leader, boot="0", api=kube, clock=clock,
+            duties=elector.Duties(is_fit=lambda: True, prepare=asyncio.Event().wait, on_change=told.append),
         )  # fmt: skip
         assert alone.works() == {}
         assert (alone.leads(), alone.trouble(), told) == (True, None, [True])

@@ -12,8 +12,8 @@ from carico_core.runtime import health, kube, kube_actions, logs, metrics, nats_
 from carico_core.wire import roles, subjects
 from carico_scheduler import decisions, engine, events, instruments, queries
 from carico_scheduler import settings as setting
-from carico_scheduler.extender import unit
-from carico_scheduler.leadership import handover
+from carico_scheduler.extender import service, unit
+from carico_scheduler.leadership import elector, handover
 from carico_scheduler.leadership import office as offices
 
 NAME = "carico-scheduler"
@@ -68,10 +68,8 @@ class Scheduler:
         )
         self._api = api
         self._counted = counted
-        self.office = offices.Office(
-            settings.leader, boot=boot, api=api, clock=clock, is_fit=lambda: not self.engine.away,
-            prepare=self._catch_up, on_change=self._on_change,
-        )  # fmt: skip
+        duties = elector.Duties(is_fit=lambda: not self.engine.away, prepare=self._catch_up, on_change=self._on_change)
+        self.office = offices.Office(settings.leader, boot=boot, api=api, clock=clock, duties=duties)
         parts = engine.Parts(
             policy=settings.rules(), kube=api, clock=clock, rng=random.Random(seed), log=self._log,
             events=self._events, metrics=counted, binds_in_flight=settings.binds_in_flight,
@@ -159,7 +157,7 @@ class Scheduler:
     def _make_extender(self, parts: engine.Parts) -> unit.Unit:
         return unit.Unit(
             self._settings.extender,
-            unit.Parts(
+            service.Parts(
                 state=self.engine.state, policy=parts.policy, kube=parts.kube, clock=parts.clock, rng=parts.rng,
                 log=parts.log, metrics=parts.metrics, bind_timeout_s=parts.bind_timeout_s,
                 leads=lambda: self.office.leads() and not self.engine.away, wake=self.engine.wake,

@@ -1,13 +1,15 @@
 """The three verbs of the extender over the scheduler's own state: what both give away comes out of one ledger."""
 
 import asyncio
+import dataclasses
+import random
 from collections.abc import Callable, Iterator
 
 from carico_core.domain import cluster, decision, errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube_actions
 from carico_core.wire import kubernetes
-from carico_scheduler import decisions, snapshot
+from carico_scheduler import decisions, instruments, snapshot
 from carico_scheduler import demand as demands
 from carico_scheduler import policy as policies
 from carico_scheduler import state as states
@@ -23,33 +25,39 @@ class StandsBy(errors.CaricoError):
     """Another scheduler leads: ask that one."""
 
 
-class Extender:
-    """Answers filter, prioritize and bind. `leads` is asked at each; `wake` lets our own queue look again."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What an extender is made of; `leads` says whether it may answer, `wake` lets our own queue look again."""
 
-    def __init__(
-        self,
-        wanted: setting.ExtenderSettings,
-        *,
-        state: states.State,
-        policy: policies.Policy,
-        api: kube_actions.Api,
-        clock: clocks.Clock,
-        log: decisions.Log,
-        leads: Callable[[], bool],
-        wake: Callable[[], None],
-        on_bind: Callable[[str], None],
-    ) -> None:
+    state: states.State
+    policy: policies.Policy
+    kube: kube_actions.BindApi
+    clock: clocks.Clock
+    rng: random.Random
+    log: decisions.Log
+    metrics: instruments.Instruments
+    bind_timeout_s: float
+    leads: Callable[[], bool]
+    wake: Callable[[], None]
+
+
+class Extender:
+    """Answers filter, prioritize and bind."""
+
+    def __init__(self, wanted: setting.ExtenderSettings, parts: Parts) -> None:
         self._wanted = wanted
-        self._state = state
-        self._policy = policy
-        self._api = api
-        self._clock = clock
-        self._leads = leads
-        self._wake = wake
+        self._state = parts.state
+        self._api = parts.kube
+        self._clock = parts.clock
+        self._leads = parts.leads
+        self._wake = parts.wake
         self._exempt = frozenset(wanted.exempt)
         self.holds = holding.Holds(hold_s=wanted.hold_s)
-        self.binds = binding.Binds(state, clock=clock, log=log, on_end=on_bind)
-        self._judge = judge.Judge(policy, state.fleet, self.holds)
+        self.binds = binding.Binds(
+            parts.state, clock=parts.clock, log=parts.log,
+            on_end=lambda fate: parts.metrics.extender_binds.labels(fate).inc(),
+        )  # fmt: skip
+        self._judge = judge.Judge(parts.policy, parts.state.fleet, self.holds)
 
     async def filter(self, payload: bytes) -> bytes:
         """An ExtenderFilterResult; room is held for the Pod on every node that passes."""

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube_actions, kube_config
@@ -15,23 +16,16 @@ NAMESPACE = "kube-system"
 
 
 class Office:
-    """The one place that says who leads. `on_change` is told when this one begins and ceases to."""
+    """The one place that says who leads."""
 
     def __init__(
-        self,
-        wanted: setting.LeaderSettings,
-        *,
-        boot: str,
-        api: kube_actions.Api,
-        clock: clocks.Clock,
-        is_fit: Callable[[], bool],
-        prepare: Callable[[], Awaitable[object]],
-        on_change: Callable[[bool], None],
-    ) -> None:
-        """`boot` sets this start apart from earlier ones; `is_fit` and `prepare` are those of `elector.Duties`."""
-        self._on_change = on_change
+        self, wanted: setting.LeaderSettings, *, boot: str, api: kube_actions.Api, clock: clocks.Clock,
+        duties: elector.Duties,
+    ) -> None:  # fmt: skip
+        """`boot` sets this start apart from earlier ones."""
+        self._on_change = duties.on_change
         self._changed = asyncio.Event()
-        duties = elector.Duties(is_fit=is_fit, prepare=prepare, on_change=self._change)
+        duties = dataclasses.replace(duties, on_change=self._change)
         self._elector = elector_of(wanted, boot=boot, api=api, clock=clock, duties=duties) if wanted.election else None
 
     def leads(self) -> bool:
