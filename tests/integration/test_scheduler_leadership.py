@@ -128,7 +128,7 @@ async def test_leaders_killed_midway(tmp_path: pathlib.Path) -> None:
             began_s = await made.first_bind_s(leader, died_s)
             assert began_s - died_s <= LEASE_S + TAKEOVER_S
         await creating
-        await made.site.until_succeeded(PODS)
+        await made.site.until_succeeded(PODS, within_s=120.0)
         made.check(PODS)
         assert f"leader: {leader.name} (this one)" in await leader.get("/readyz")
         metrics = await leader.get("/metrics")
@@ -150,7 +150,7 @@ async def test_a_leader_that_was_stopped_binds_nothing_when_it_wakes_up(tmp_path
         await made.site.until_succeeded(120)
         sent = len(old.proxy.binds)
         old.process.send_signal(signal.SIGCONT)
-        await made.site.until_succeeded(PODS)
+        await made.site.until_succeeded(PODS, within_s=120.0)
         assert len(old.proxy.binds) == sent
         assert await made.leader() is new
         made.check(PODS)
