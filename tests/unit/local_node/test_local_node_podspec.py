@@ -36,16 +36,59 @@ def test_grace_is_the_deletions_else_the_pods_and_at_least_a_second(
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"volumes": [{"name": "v", "emptyDir": {}}]}, "volume 'v'"),
         ({"container": {"command": None}}, "without a command"),
-        ({"container": {"envFrom": [{"configMapRef": {"name": "x"}}]}}, "envFrom"),
-        ({"container": {"env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}}, "'E'"),
-        ({"container": {"livenessProbe": {"exec": {"command": ["x"]}}}}, "livenessProbe"),
+        ({"container": {"env": [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}}, "'E'"),
+        ({"container": {"livenessProbe": {"grpc": {"port": 1}}}}, "livenessProbe"),
+        ({"activeDeadlineSeconds": 5}, "activeDeadlineSeconds"),
     ],
 )
 def test_what_is_missing_here_is_named(spec: dict[str, Any], words: str) -> None:
     (found,) = podspec.parse(pod(**spec)).unsupported
     assert words in found
+
+
+@pytest.mark.parametrize(
+    ("container", "expected"),
+    [
+        ({"envFrom": [{"configMapRef": {"name": "x"}}]}, 'configmap "x" not found'),
+        ({"env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}, 'secret "s" not found'),
+        ({"envFrom": [{"secretRef": {"name": "x", "optional": True}}]}, ""),
+        ({"env": [{"name": "E", "value": "1"}]}, ""),
+    ],
+)
+def test_objects_that_variables_come_from_are_missing_unless_optional(container: dict[str, Any], expected: str) -> None:
+    spec = podspec.parse(pod(container=container))
+    assert (spec.containers[0].missing, spec.unsupported) == (expected, ())
+
+
+def test_amounts_of_containers_are_variables() -> None:
+    other = {"name": "o", "command": ["x"], "resources": {"requests": {"cpu": "250m"}, "limits": {"memory": "1Gi"}}}
+
+    def ref(resource: str, **more: str) -> dict[str, Any]:
+        return {"name": resource.replace(".", "_"), "valueFrom": {"resourceFieldRef": {"resource": resource, **more}}}
+
+    env = [
+        ref("limits.cpu"), ref("requests.cpu", containerName="o", divisor="1m"),
+        ref("limits.memory", containerName="o", divisor="1Mi"), ref("requests.memory"),
+    ]  # fmt: skip
+    own = {"name": "c", "command": ["a"], "env": env}
+    spec = podspec.parse(pod(containers=[own, other]))
+    node = {"cpu": 3.5, "memory": 2.0**30}
+    found = podspec.environment(spec, spec.containers[0], base={}, pod_ip="", host_ip="", node=node)
+    assert found == {"limits_cpu": "4", "requests_cpu": "250", "limits_memory": "1024", "requests_memory": "0"}
+
+
+def test_volumes_are_folders_or_not_to_be_had() -> None:
+    volumes = [
+        {"name": "e", "emptyDir": {}}, {"name": "c", "configMap": {"name": "m"}},
+        {"name": "o", "secret": {"secretName": "s", "optional": True}}, {"name": "h", "hostPath": {"path": "/"}},
+    ]  # fmt: skip
+    mounts = [{"name": "e", "mountPath": "/data/"}, {"name": "e", "mountPath": "/data/in", "subPath": "s"}]
+    spec = podspec.parse(pod(volumes=volumes, container={"volumeMounts": mounts}))
+    assert [(mount.path, mount.sub_path) for mount in spec.containers[0].mounts] == [("/data/in", "s"), ("/data", "")]
+    assert spec.unmounted == (
+        "MountVolume.SetUp failed for volume 'c': configmap 'm' not found", "volume 'h'",
+    )  # fmt: skip
 
 
 def test_the_api_servers_own_token_volume_is_no_obstacle() -> None:

@@ -3,15 +3,24 @@
 import asyncio
 import contextlib
 import dataclasses
-import pathlib
 import signal
 from collections.abc import Callable
 
 from carico_core.runtime import logs
 from carico_local.cgroups import group as groups
-from carico_local.node import container_logs, latency, podspec, probes, runtime, settings, site, status
+from carico_local.node import (
+    container_command,
+    container_logs,
+    handlers,
+    latency,
+    podspec,
+    probes,
+    runtime,
+    settings,
+    site,
+    status,
+)
 from carico_local.node import records as files
-from carico_local.workloads import main as workloads
 
 # kubelet: the first restart is immediate, then 10 s doubling to 300 s, forgotten after 10 minutes of running.
 BACKOFF_FIRST_S = 10.0
@@ -20,19 +29,9 @@ BACKOFF_RESET_S = 600.0
 # https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 MESSAGE_BYTES = 4096
 MESSAGE_LOG_BYTES = 2048
+# A postStart hook has no timeout of its own; whoever waits longer has forgotten it.
+HOOK_MOST_S = 3600.0
 _log = logs.get("node.container")
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a container runs: its Pod, the Pod's cgroup and address, and whether its failures are retried."""
-
-    pod: podspec.PodSpec
-    group: groups.Group | None
-    pod_ip: str
-    restart_policy: str
-    # Restarts of the container where the API has it as running: without a record of it, it is lost.
-    was_running: int | None = None
 
 
 class ContainerWorker:
@@ -42,7 +41,7 @@ class ContainerWorker:
         self,
         spec: podspec.ContainerSpec,
         *,
-        place: Place,
+        place: container_command.Place,
         node: site.Site,
         on_change: Callable[[], None],
         tell: Callable[[str, str, bool], None],
@@ -51,15 +50,25 @@ class ContainerWorker:
         self.state = status.ContainerState()
         self._place = place
         self._node = node
+        self._commands = container_command.Commands(spec, place, node)
         self._on_change = on_change
         self._tell = tell
         self._stop = asyncio.Event()
         self._live_id = ""
         self._failures = 0
+        # Set once it has been up: its startup probe has passed, where it has one.
+        self.up = asyncio.Event()
+        self._gentle: asyncio.Task[None] | None = None
 
     async def run(self) -> bool:
         """True once it has ended with success for good, False where it ended otherwise or was stopped."""
         ended = await self._resume()
+        if ended is None and self.spec.missing:
+            # A kubelet tries again for ever; here nobody can bring what is missing.
+            self._set(state=status.Waiting(reason="CreateContainerConfigError", message=self.spec.missing))
+            self._tell("Failed", f"Error: {self.spec.missing}", True)
+            await self._stop.wait()
+            return False
         while not self._stop.is_set():
             if ended is None:
                 ended = await self._start()
@@ -72,15 +81,27 @@ class ContainerWorker:
         return isinstance(self.state.state, status.Terminated) and self.state.state.exit_code == 0
 
     def stop(self) -> None:
-        """Nothing; the container gets SIGTERM and is not started again."""
+        """Nothing; the container gets SIGTERM, after its preStop hook, and is not started again."""
         self._stop.set()
         if self._live_id:
-            self._node.runtime.signal(self._live_id, signal.SIGTERM, group=self._group())
+            self._end_gently()
+
+    def _end_gently(self) -> None:
+        if self.spec.pre_stop is None:
+            self._node.runtime.signal(self._live_id, signal.SIGTERM, group=self._commands.group)
+        elif self._gentle is None:
+            self._gentle = asyncio.create_task(self._pre_stop(self.spec.pre_stop), name=f"preStop {self._live_id}")
+
+    async def _pre_stop(self, hook: handlers.Handler) -> None:
+        why = await self._commands.perform(self.state.restarts, hook, timeout_s=self._place.pod.grace_s)
+        if why is not None:
+            self._tell("FailedPreStopHook", f"PreStopHook failed: {why}", True)
+        self._node.runtime.signal(self._live_id, signal.SIGTERM, group=self._commands.group)
 
     def kill(self) -> None:
         """Nothing; all of the container's processes get SIGKILL."""
         if self._live_id:
-            self._node.runtime.signal(self._live_id, signal.SIGKILL, group=self._group())
+            self._node.runtime.signal(self._live_id, signal.SIGKILL, group=self._commands.group)
 
     async def _resume(self) -> status.Terminated | None:
         """How the container ended that a node process before this one started; None where there was none."""
@@ -92,21 +113,21 @@ class ContainerWorker:
             return self._terminate(self.state.restarts, 0, None, failure="")
         # A node process that starts anew does not forgive: each restart was a failure, or the Pod asks for it.
         self._failures = attempt.number
-        self._set(restarts=attempt.number, container_id=self._id(attempt.number))
+        self._set(restarts=attempt.number, container_id=self._commands.id(attempt.number))
         if attempt.exited is not None:
-            ended = await self._node.runtime.finish(runtime.exit_of(attempt.exited), self._group())
+            ended = await self._node.runtime.finish(runtime.exit_of(attempt.exited), self._commands.group)
         elif attempt.started is not None:
             return await self._watch(attempt.number, attempt.started["wall_ns"])
         else:
             # Asked for, and nobody knows whether it began: what may be left of it goes.
-            ended = await self._node.runtime.finish(None, self._group())
+            ended = await self._node.runtime.finish(None, self._commands.group)
         started_ns = 0 if attempt.started is None else attempt.started["wall_ns"]
         return self._terminate(attempt.number, started_ns, ended, failure=(attempt.failed or {}).get("message", ""))
 
     async def _start(self) -> status.Terminated:
         number = self.state.restarts
         directory = self._node.records.begin(self._place.pod.uid, self.spec.name, number)
-        command = self._command(number, directory)
+        command = self._commands.make(number, directory)
         self._live_id = command.id
         self._set(container_id=command.id)
         try:
@@ -119,30 +140,34 @@ class ContainerWorker:
             self._tell("Failed", f"Error: {error}", True)
             ended = await self._node.runtime.finish(None, command.group)
             return self._terminate(number, 0, ended, failure=str(error))
-        return await self._watch(number, started_ns)
+        return await self._watch(number, started_ns, is_new=True)
 
-    async def _watch(self, number: int, started_ns: int) -> status.Terminated:
-        """The end of a process that runs; its probes run beside it."""
-        self._live_id = self._id(number)
-        self._set(state=status.Running(started_ns=started_ns), ready=self.spec.readiness is None)
-        self._tell("Started", f"Started container {self.spec.name}", False)
+    async def _watch(self, number: int, started_ns: int, *, is_new: bool = False) -> status.Terminated:
+        """The end of a process that runs; its first hook and its probes run beside it."""
+        self._live_id = self._commands.id(number)
+        hook = self.spec.post_start if is_new else None
+        if hook is None:
+            self._now_runs(started_ns)
         if self._stop.is_set():
-            self._node.runtime.signal(self._live_id, signal.SIGTERM, group=self._group())
-        probing = asyncio.create_task(self._probe(), name=f"probes {self._live_id}")
+            self._end_gently()
+        probing = asyncio.create_task(self._attend(hook, started_ns), name=f"probes {self._live_id}")
         try:
             directory = self._node.records.attempt(self._place.pod.uid, self.spec.name, number)
-            ended = await self._node.runtime.wait(self._live_id, directory=directory, group=self._group())
+            ended = await self._node.runtime.wait(self._live_id, directory=directory, group=self._commands.group)
         finally:
-            probing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await probing
-            self._live_id = ""
+            besides = [task for task in (probing, self._gentle) if task is not None]
+            for task in besides:
+                task.cancel()
+            for error in await asyncio.gather(*besides, return_exceptions=True):
+                if isinstance(error, Exception):
+                    _log.error("probes_failed", container=self._live_id, why=repr(error))
+            self._live_id, self._gentle = "", None
         return self._terminate(number, started_ns, ended, failure="")
 
     def _terminate(
         self, number: int, started_ns: int, ended: runtime.Exit | None, *, failure: str
     ) -> status.Terminated:
-        container_id = self._id(number)
+        container_id = self._commands.id(number)
         if failure:
             found = status.Terminated(
                 exit_code=128, reason="StartError", started_ns=0, finished_ns=self._node.clock.wall_ns(),
@@ -173,45 +198,59 @@ class ContainerWorker:
             self._set(state=status.Waiting(reason="CrashLoopBackOff", message=note), last=ended)
             self._tell("BackOff", f"Back-off restarting failed container {self.spec.name}", True)
         else:
-            wait_s = latency.start_s(f"{self._id(self.state.restarts)}", factor=self._node.chosen.latency)
+            wait_s = latency.start_s(f"{self._commands.id(self.state.restarts)}", factor=self._node.chosen.latency)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await self._stop.wait()
                 self._set(state=ended, last=self.state.last)
         return self._stop.is_set()
 
-    async def _probe(self) -> None:
-        def on_ready(ready: bool) -> None:
-            self._set(ready=ready)
-
-        async def on_dead(reason: str) -> None:
-            self._tell("Unhealthy", f"Liveness probe failed: {reason}", True)
-            self._node.runtime.signal(self._live_id, signal.SIGTERM, group=self._group())
-            await asyncio.sleep(self._place.pod.grace_s)
-            self.kill()
-
-        await probes.run(self.spec, host=self._place.pod_ip, on_ready=on_ready, on_dead=on_dead)
-
-    def _command(self, number: int, directory: pathlib.Path) -> runtime.Command:
-        base = {
-            "PATH": runtime.container_path(),
-            "HOME": "/",
-            "HOSTNAME": self._place.pod.name,
-            workloads.SCALE_VARIABLE: repr(self._node.chosen.scale),
-            workloads.MESSAGE_VARIABLE: str(directory / files.MESSAGE),
-            workloads.ADDRESS_VARIABLE: self._place.pod_ip,
-        }
-        env = podspec.environment(
-            self._place.pod, self.spec, base=base, pod_ip=self._place.pod_ip, host_ip=site.HOST_IP
+    def _now_runs(self, started_ns: int) -> None:
+        started = self.spec.startup is None
+        self._set(
+            state=status.Running(started_ns=started_ns), ready=started and self.spec.readiness is None, started=started
         )
-        return runtime.Command(
-            id=self._id(number),
-            argv=[podspec.expand(word, env) for word in self.spec.command],
-            env=env,
-            cwd=self.spec.cwd,
-            directory=directory,
-            group=self._group(),
-        )
+        self._tell("Started", f"Started container {self.spec.name}", False)
+        if started:
+            self.up.set()
+
+    async def _attend(self, hook: handlers.Handler | None, started_ns: int) -> None:
+        if hook is not None:
+            why = await self._commands.perform(self.state.restarts, hook, timeout_s=HOOK_MOST_S)
+            if why is not None:
+                self._tell("FailedPostStartHook", f"PostStartHook failed: {why}", True)
+                await self._end_now()
+                return
+            self._now_runs(started_ns)
+        await probes.run(self.spec, self._check, self)
+
+    async def _check(self, probe: podspec.Probe) -> str | None:
+        return await self._commands.perform(self.state.restarts, probe.handler, timeout_s=probe.timeout_s)
+
+    def started(self) -> None:
+        """Nothing; the startup probe has passed."""
+        self._set(started=True)
+        self.up.set()
+
+    def ready(self, ready: bool) -> None:
+        """Nothing; the readiness probe has found so."""
+        self._set(ready=ready)
+
+    def unhealthy(self, kind: str, reason: str) -> None:
+        """Nothing; a probe's failure is told."""
+        self._tell("Unhealthy", f"{kind} probe failed: {reason}", True)
+
+    async def dead(self, kind: str, reason: str) -> None:
+        """Nothing; the container is ended, to be started again as its policy says."""
+        _log.info("killed by its probe", container=self._live_id, probe=kind, why=reason)
+        note = f"Container {self.spec.name} failed {kind.lower()} probe, will be restarted"
+        self._tell("Killing", note, False)
+        await self._end_now()
+
+    async def _end_now(self) -> None:
+        self._end_gently()
+        await asyncio.sleep(self._place.pod.grace_s)
+        self.kill()
 
     def _limit(self, group: groups.Group) -> None:
         """The container's own limits, where it shares its Pod: alone, the Pod's are the same."""
@@ -219,12 +258,6 @@ class ContainerWorker:
             limit_group(
                 group, cores=self.spec.limit_cores, memory_bytes=self.spec.limit_bytes, chosen=self._node.chosen
             )
-
-    def _group(self) -> groups.Group | None:
-        return None if self._place.group is None else self._place.group.child(self.spec.name)
-
-    def _id(self, number: int) -> str:
-        return f"{self._place.pod.uid}/{self.spec.name}/{number}"
 
     def _message(self, number: int, ended: runtime.Exit) -> str:
         """What the container left as its termination message, or the end of its log where it asks for that."""

@@ -9,7 +9,7 @@ from typing import Any
 from carico_core.runtime import logs
 from carico_core.wire import kubernetes
 from carico_local.cgroups import group as groups
-from carico_local.node import container_worker, latency, podspec, site, status
+from carico_local.node import container_command, container_worker, latency, podspec, site, status
 
 _log = logs.get("node.pod")
 _TERMINAL = ("Succeeded", "Failed")
@@ -58,10 +58,12 @@ class PodWorker:
         self._mains = [self._container(item, spec.restart_policy) for item in spec.containers]
         # An init container runs to success once, whatever the Pod's policy says of its containers.
         policy = "Never" if spec.restart_policy == "Never" else "OnFailure"
-        self._inits = [self._container(item, policy) for item in spec.init_containers]
+        self._inits = [self._container(item, "Always" if item.is_sidecar else policy) for item in spec.init_containers]
+        # Sidecars that were started, in order, and their lives.
+        self._beside: list[tuple[container_worker.ContainerWorker, asyncio.Task[bool]]] = []
 
     def _container(self, item: podspec.ContainerSpec, policy: str) -> container_worker.ContainerWorker:
-        place = container_worker.Place(
+        place = container_command.Place(
             pod=self.spec,
             group=self._group,
             pod_ip=self.pod_ip,
@@ -126,6 +128,9 @@ class PodWorker:
             note = f"this emulated node does not have: {'; '.join(self.spec.unsupported)}"
             self._tell("FailedCreatePodSandBox", note, True)
             return await self._wait_for_stop()
+        if self.spec.unmounted:
+            self._tell("FailedMount", "; ".join(self.spec.unmounted), True)
+            return await self._wait_for_stop()
         if self._group is not None:
             self._group.create()
             container_worker.limit_group(
@@ -136,16 +141,38 @@ class PodWorker:
             if await self._pause(latency.start_s(seed, factor=self._node.chosen.latency)):
                 return None
         self._sandboxed = True
-        if await self._run_inits():
-            await asyncio.gather(*(worker.run() for worker in self._mains))
+        try:
+            if await self._run_inits():
+                await asyncio.gather(*(worker.run() for worker in self._mains))
+        finally:
+            await self._end_sidecars()
         return None
 
     async def _run_inits(self) -> bool:
-        """True once every init container has succeeded, in order."""
+        """True once every init container has succeeded, in order, and every sidecar among them is up."""
         for worker in self._inits:
-            if not await worker.run():
+            if worker.spec.is_sidecar:
+                self._beside.append((worker, asyncio.create_task(worker.run(), name=f"sidecar {worker.spec.name}")))
+                await self._until_up(worker)
+            elif not await worker.run():
                 return False
         return not self._stop.is_set()
+
+    async def _until_up(self, worker: container_worker.ContainerWorker) -> None:
+        waiting = [asyncio.create_task(event.wait()) for event in (worker.up, self._stop)]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+
+    async def _end_sidecars(self) -> None:
+        """The last one started ends first, each with the Pod's grace."""
+        for worker, task in reversed(self._beside):
+            worker.stop()
+            await asyncio.wait({task}, timeout=self._ending.grace_s if self._ending else self.spec.grace_s)
+            worker.kill()
+            await task
 
     async def _wait_for_stop(self) -> None:
         await self._stop.wait()
@@ -163,7 +190,9 @@ class PodWorker:
         if self._ending.report:
             self._tell("Killing", "Stopping the Pod's containers", False)
         for worker in self._workers():
-            worker.stop()
+            # Sidecars end when the others have.
+            if not worker.spec.is_sidecar:
+                worker.stop()
         started_s = self._node.clock.monotonic_s()
         # A second deletion may have shortened the grace: it is read anew every time.
         while not living.done():

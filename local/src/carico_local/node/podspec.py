@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from carico_core.domain import quantity
+from carico_local.node import handlers, sources
 
 Object = Mapping[str, Any]
 
@@ -13,16 +14,13 @@ Object = Mapping[str, Any]
 GRACE_S = 30.0
 _LABEL_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
-# The API server mounts its token here by itself; commands that do not use it need not miss it.
-_TOKEN_VOLUME = "kube-api-access"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """An httpGet probe."""
+    """What is asked of a container, and how often."""
 
-    path: str
-    port: int
+    handler: handlers.Handler
     initial_delay_s: float
     period_s: float
     timeout_s: float
@@ -32,18 +30,26 @@ class Probe:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """One container: its command, environment (literal, or a field of the Pod) and limits (cores, bytes)."""
+    """One container: its command, environment (literal, or from elsewhere) and limits (cores, bytes)."""
 
     name: str
     image: str
     command: tuple[str, ...]
-    env: tuple[tuple[str, str | None, str | None], ...]
+    env: tuple[tuple[str, str | None, str | sources.ResourceRef | None], ...]
     cwd: str
     limit_cores: float | None
     limit_bytes: int | None
     log_as_message: bool
+    startup: Probe | None
     readiness: Probe | None
     liveness: Probe | None
+    post_start: handlers.Handler | None
+    pre_stop: handlers.Handler | None
+    mounts: tuple[sources.Mount, ...]
+    # An init container that runs beside the others, as long as they do.
+    is_sidecar: bool
+    # What its variables refer to and is not there; empty where nothing is missing.
+    missing: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +60,7 @@ class PodSpec:
     name: str
     uid: str
     node_name: str
+    service_account: str
     node_selector: Mapping[str, str]
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -64,6 +71,8 @@ class PodSpec:
     qos_class: str
     # What the Pod asks for and an emulated node does not have, in words.
     unsupported: tuple[str, ...]
+    # Volumes that are made of what is not there.
+    unmounted: tuple[str, ...]
 
     @property
     def key(self) -> str:
@@ -93,13 +102,20 @@ def parse(pod: Object) -> PodSpec:
 
 def _parse(pod: Object) -> PodSpec:
     metadata, spec = pod["metadata"], pod["spec"]
-    containers = tuple(_container(item) for item in spec["containers"])
-    init_containers = tuple(_container(item) for item in spec.get("initContainers") or ())
+    items = {item["name"]: item for item in _all_containers(spec)}
+    volumes = sources.empty_dirs(spec)
+    containers = tuple(_container(item, items, volumes) for item in spec["containers"])
+    init_containers = tuple(
+        dataclasses.replace(_container(item, items, volumes), is_sidecar=item.get("restartPolicy") == "Always")
+        for item in spec.get("initContainers") or ()
+    )
+    without = tuple(sources.unmounted(spec))
     return PodSpec(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
         node_name=spec["nodeName"],
+        service_account=spec.get("serviceAccountName") or "default",
         node_selector=spec.get("nodeSelector") or {},
         labels=metadata.get("labels") or {},
         annotations=metadata.get("annotations") or {},
@@ -109,6 +125,7 @@ def _parse(pod: Object) -> PodSpec:
         init_containers=init_containers,
         qos_class=(pod.get("status") or {}).get("qosClass") or qos_class(spec),
         unsupported=tuple(_unsupported(spec)),
+        unmounted=without,
     )
 
 
@@ -120,38 +137,55 @@ def _grace_s(metadata: Object, spec: Object) -> float:
     return GRACE_S
 
 
-def _container(item: Object) -> ContainerSpec:
+def _container(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) -> ContainerSpec:
     limits = (item.get("resources") or {}).get("limits") or {}
+    lifecycle = item.get("lifecycle") or {}
+    ports = _ports(item)
     return ContainerSpec(
         name=item["name"],
         image=item.get("image") or "",
         command=(*(item.get("command") or ()), *(item.get("args") or ())) if item.get("command") else (),
-        env=tuple(_variable(entry) for entry in item.get("env") or ()),
+        env=tuple(_variables(item, items)),
         cwd=item.get("workingDir") or "/",
         limit_cores=quantity.parse_quantity(limits["cpu"]) if "cpu" in limits else None,
         limit_bytes=round(quantity.parse_quantity(limits["memory"])) if "memory" in limits else None,
         log_as_message=item.get("terminationMessagePolicy") == "FallbackToLogsOnError",
+        startup=_probe(item, "startupProbe"),
         readiness=_probe(item, "readinessProbe"),
         liveness=_probe(item, "livenessProbe"),
+        post_start=handlers.parse(lifecycle.get("postStart"), ports),
+        pre_stop=handlers.parse(lifecycle.get("preStop"), ports),
+        mounts=sources.mounts(item, volumes),
+        is_sidecar=False,
+        missing=sources.missing(item),
     )
 
 
-def _variable(entry: Object) -> tuple[str, str | None, str | None]:
-    """Name, literal value, field path: one of the latter is None."""
-    source = entry.get("valueFrom") or {}
-    field = (source.get("fieldRef") or {}).get("fieldPath")
-    return entry["name"], None if source else str(entry.get("value") or ""), field
+def _variables(
+    item: Object, items: Mapping[str, Object]
+) -> Iterator[tuple[str, str | None, str | sources.ResourceRef | None]]:
+    """Name, literal value, other source: one of the latter is None. What is optional and missing is left out."""
+    for entry in item.get("env") or ():
+        source = entry.get("valueFrom") or {}
+        if not source:
+            yield entry["name"], str(entry.get("value") or ""), None
+        elif field := (source.get("fieldRef") or {}).get("fieldPath"):
+            yield entry["name"], None, field
+        elif reference := source.get("resourceFieldRef"):
+            yield entry["name"], None, sources.resource_ref(reference, items, item["name"])
+
+
+def _ports(item: Object) -> dict[str, int]:
+    return {entry["name"]: entry["containerPort"] for entry in item.get("ports") or () if entry.get("name")}
 
 
 def _probe(item: Object, key: str) -> Probe | None:
-    probe = item.get(key)
-    if not probe or not probe.get("httpGet"):
+    probe = item.get(key) or {}
+    handler = handlers.parse(probe, _ports(item))
+    if handler is None:
         return None
-    port = probe["httpGet"]["port"]
-    named = {entry.get("name"): entry["containerPort"] for entry in item.get("ports") or ()}
     return Probe(
-        path=probe["httpGet"].get("path") or "/",
-        port=int(named.get(port, port)),
+        handler=handler,
         initial_delay_s=float(probe.get("initialDelaySeconds") or 0),
         period_s=float(probe.get("periodSeconds") or 10),
         timeout_s=float(probe.get("timeoutSeconds") or 1),
@@ -161,10 +195,7 @@ def _probe(item: Object, key: str) -> Probe | None:
 
 
 def _unsupported(spec: Object) -> Iterator[str]:
-    for volume in spec.get("volumes") or ():
-        if not str(volume.get("name", "")).startswith(_TOKEN_VOLUME):
-            yield f"volume {volume.get('name')!r}"
-    for item in (*(spec.get("initContainers") or ()), *spec["containers"]):
+    for item in _all_containers(spec):
         yield from _unsupported_of(item)
     if spec.get("activeDeadlineSeconds"):
         yield "activeDeadlineSeconds"
@@ -174,19 +205,13 @@ def _unsupported_of(item: Object) -> Iterator[str]:
     name = item["name"]
     if not item.get("command"):
         yield f"container {name!r} without a command (no image is pulled here, so no entrypoint is known)"
-    if item.get("envFrom"):
-        yield f"envFrom of container {name!r}"
     for entry in item.get("env") or ():
-        source = entry.get("valueFrom")
-        if source and not _is_known_field((source.get("fieldRef") or {}).get("fieldPath")):
+        field = ((entry.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
+        if field is not None and not _is_known_field(field):
             yield f"source of variable {entry['name']!r} of container {name!r}"
-    for key in ("readinessProbe", "livenessProbe"):
-        if item.get(key) and not item[key].get("httpGet"):
-            yield f"{key} of container {name!r} (httpGet alone)"
-    if item.get("startupProbe") or item.get("lifecycle"):
-        yield f"startupProbe or lifecycle of container {name!r}"
-    if item.get("restartPolicy"):
-        yield f"restartPolicy of container {name!r} (sidecars)"
+    for key in ("startupProbe", "readinessProbe", "livenessProbe"):
+        if item.get(key) and handlers.parse(item[key], _ports(item)) is None:
+            yield f"{key} of container {name!r} (httpGet, tcpSocket and exec alone)"
 
 
 def _is_known_field(path: str | None) -> bool:
@@ -196,7 +221,7 @@ def _is_known_field(path: str | None) -> bool:
 _FIELDS = frozenset(
     {
         "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "status.podIP", "status.podIPs",
-        "status.hostIP",
+        "status.hostIP", "status.hostIPs", "spec.serviceAccountName",
     }
 )  # fmt: skip
 
@@ -214,17 +239,25 @@ def field_value(spec: PodSpec, path: str, *, pod_ip: str, host_ip: str) -> str:
         "status.podIP": pod_ip,
         "status.podIPs": pod_ip,
         "status.hostIP": host_ip,
+        "status.hostIPs": host_ip,
+        "spec.serviceAccountName": spec.service_account,
     }.get(path, "")
 
 
 def environment(
-    spec: PodSpec, container: ContainerSpec, *, base: Mapping[str, str], pod_ip: str, host_ip: str
-) -> dict[str, str]:
-    """The variables of a container: the node's, then its own, each of which may refer to those before it."""
+    spec: PodSpec, container: ContainerSpec, *, base: Mapping[str, str], pod_ip: str, host_ip: str,
+    node: Mapping[str, float] | None = None,
+) -> dict[str, str]:  # fmt: skip
+    """The variables of a container: the node's, then its own, each of which may refer to those before it.
+
+    `node`: amounts of the whole node, for limits that are not set.
+    """
     variables = dict(base)
-    for name, literal, field in container.env:
-        if field is not None:
-            variables[name] = field_value(spec, field, pod_ip=pod_ip, host_ip=host_ip)
+    for name, literal, source in container.env:
+        if isinstance(source, sources.ResourceRef):
+            variables[name] = sources.amount(source, node or {})
+        elif source is not None:
+            variables[name] = field_value(spec, source, pod_ip=pod_ip, host_ip=host_ip)
         else:
             variables[name] = expand(literal or "", variables)
     return variables

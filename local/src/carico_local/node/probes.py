@@ -1,67 +1,92 @@
-"""httpGet probes of a container: readiness and liveness."""
+"""Probes of a container: startup, then readiness and liveness beside each other.
+
+Source: kubernetes/pkg/kubelet/prober/worker.go.
+"""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from carico_local.node import podspec
 
+Check = Callable[[podspec.Probe], Awaitable[str | None]]
 
-async def run(
-    spec: podspec.ContainerSpec,
-    *,
-    host: str,
-    on_ready: Callable[[bool], None],
-    on_dead: Callable[[str], Awaitable[None]],
-) -> None:
+
+class Found(Protocol):
+    """Who is told what the probes find."""
+
+    def started(self) -> None:
+        """The container is up: readiness and liveness count from here."""
+        ...
+
+    def ready(self, ready: bool) -> None:
+        """It takes work, or takes it no more."""
+        ...
+
+    def unhealthy(self, kind: str, reason: str) -> None:
+        """A probe has failed once."""
+        ...
+
+    async def dead(self, kind: str, reason: str) -> None:
+        """It has failed as often as it may: the container is to be ended."""
+        ...
+
+
+async def run(spec: podspec.ContainerSpec, check: Check, found: Found) -> None:
     """Nothing, at once where there are no probes, else when the container is found dead; cancelled when it ends."""
+    if spec.startup is not None:
+        if not await _until_passed(spec.startup, check, found):
+            return
+        found.started()
     async with asyncio.TaskGroup() as group:
         if spec.readiness is not None:
-            group.create_task(_follow_readiness(spec.readiness, host, on_ready))
+            group.create_task(_follow_readiness(spec.readiness, check, found))
+        elif spec.startup is not None:
+            found.ready(True)
         if spec.liveness is not None:
-            group.create_task(_follow_liveness(spec.liveness, host, on_dead))
+            group.create_task(_follow_liveness("Liveness", spec.liveness, check, found))
 
 
-async def _follow_readiness(probe: podspec.Probe, host: str, on_ready: Callable[[bool], None]) -> None:
+async def _until_passed(probe: podspec.Probe, check: Check, found: Found) -> bool:
+    """True once the startup probe has passed; False where the container was given up."""
+    failures = 0
+    await asyncio.sleep(probe.initial_delay_s)
+    while (why := await check(probe)) is not None:
+        failures += 1
+        found.unhealthy("Startup", why)
+        if failures >= probe.failures:
+            await found.dead("Startup", why)
+            return False
+        await asyncio.sleep(probe.period_s)
+    return True
+
+
+async def _follow_readiness(probe: podspec.Probe, check: Check, found: Found) -> None:
     ready, successes, failures = False, 0, 0
     await asyncio.sleep(probe.initial_delay_s)
     while True:
-        why = await _get(probe, host)
+        why = await check(probe)
         successes, failures = (successes + 1, 0) if why is None else (0, failures + 1)
+        if why is not None:
+            found.unhealthy("Readiness", why)
         if not ready and successes >= probe.successes:
             ready = True
-            on_ready(True)
+            found.ready(True)
         elif ready and failures >= probe.failures:
             ready = False
-            on_ready(False)
+            found.ready(False)
         await asyncio.sleep(probe.period_s)
 
 
-async def _follow_liveness(probe: podspec.Probe, host: str, on_dead: Callable[[str], Awaitable[None]]) -> None:
+async def _follow_liveness(kind: str, probe: podspec.Probe, check: Check, found: Found) -> None:
     failures = 0
     await asyncio.sleep(probe.initial_delay_s)
     while True:
-        why = await _get(probe, host)
+        why = await check(probe)
         failures = 0 if why is None else failures + 1
-        if failures >= probe.failures and why is not None:
-            await on_dead(why)
-            return
+        if why is not None:
+            found.unhealthy(kind, why)
+            if failures >= probe.failures:
+                await found.dead(kind, why)
+                return
         await asyncio.sleep(probe.period_s)
-
-
-async def _get(probe: podspec.Probe, host: str) -> str | None:
-    """None where the answer's status is 200 to 399, else why not."""
-    writer = None
-    try:
-        async with asyncio.timeout(probe.timeout_s):
-            reader, writer = await asyncio.open_connection(host, probe.port)
-            writer.write(f"GET {probe.path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-            words = (await reader.readline()).split()
-    except (OSError, TimeoutError, ValueError) as error:  # ValueError: a first line without end
-        return f"Get http://{host}:{probe.port}{probe.path}: {error or 'no answer in time'}"
-    finally:
-        if writer is not None:
-            with contextlib.suppress(OSError):
-                writer.close()
-    code = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
-    return None if 200 <= code < 400 else f"HTTP probe failed with statuscode: {code}"

@@ -7,6 +7,7 @@ ROOT/pods/<uid>/<container>/<attempt>/started.json   pid, start time in ticks, w
                                      /exit.json      exit code, signal, wall time
                                      /log            its output
                                      /message        what it left as its termination message
+ROOT/pods/<uid>/volumes~/<name>/                     an emptyDir
 """
 
 import contextlib
@@ -23,6 +24,7 @@ FAILED = "failed.json"
 EXITED = "exit.json"
 LOG = "log"
 MESSAGE = "message"
+VOLUMES = "volumes~"
 # A kubelet keeps one dead container of each name for `logs --previous`.
 KEPT_ATTEMPTS = 2
 
@@ -63,6 +65,10 @@ class Records:
     def pod(self, uid: str) -> pathlib.Path:
         """The directory of a Pod."""
         return self.root / "pods" / uid
+
+    def volumes(self, uid: str) -> pathlib.Path:
+        """The directory of a Pod's emptyDir volumes: no container has such a name."""
+        return self.pod(uid) / VOLUMES
 
     def pods(self) -> tuple[str, ...]:
         """UIDs of the Pods that there are records of."""

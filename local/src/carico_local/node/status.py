@@ -55,6 +55,8 @@ class ContainerState:
     last: Terminated | None = None
     restarts: int = 0
     ready: bool = False
+    # Its startup probe has passed, where it has one.
+    started: bool = False
     container_id: str = ""
 
 
@@ -108,7 +110,10 @@ def phase(spec: podspec.PodSpec, state: PodState) -> str:
 def _init_phase(spec: podspec.PodSpec, state: PodState) -> str | None:
     """Pending or Failed while init containers decide; None once they are through."""
     for container in spec.init_containers:
-        now = state.init_containers[container.name].state
+        told = state.init_containers[container.name]
+        now = told.state
+        if container.is_sidecar and (told.started or told.restarts or isinstance(now, Terminated)):
+            continue
         if isinstance(now, Terminated) and now.exit_code == 0:
             continue
         failed = isinstance(now, Terminated) and spec.restart_policy == "Never"
@@ -147,7 +152,7 @@ def _container_status(spec: podspec.ContainerSpec, now: ContainerState) -> Objec
         "image": spec.image,
         "imageID": f"emulated://{spec.image}" if now.container_id else "",
         "ready": now.ready,
-        "started": isinstance(now.state, Running),
+        "started": isinstance(now.state, Running) and now.started,
         "restartCount": now.restarts,
         "state": _state(now.state),
         "lastState": {} if now.last is None else _state(now.last),
@@ -183,7 +188,8 @@ def _conditions(
     spec: podspec.PodSpec, state: PodState, found: str, *, previous: Sequence[Mapping[str, Any]], now_ns: int
 ) -> list[Object]:
     terminal = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(found, "")
-    not_ready = [c.name for c in spec.containers if state.rejected or not state.containers[c.name].ready]
+    sidecars = [c.name for c in spec.init_containers if c.is_sidecar and not state.init_containers[c.name].ready]
+    not_ready = [c.name for c in spec.containers if state.rejected or not state.containers[c.name].ready] + sidecars
     readiness: dict[str, str] = {}
     if terminal:
         readiness = {"reason": terminal}

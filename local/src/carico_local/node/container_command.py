@@ -1,0 +1,87 @@
+"""What a container runs, where, and with what; and what its hooks and probes run inside it."""
+
+import dataclasses
+import pathlib
+
+from carico_local.cgroups import group as groups
+from carico_local.node import handlers, podspec, runtime, site, sources
+from carico_local.node import records as files
+from carico_local.workloads import main as workloads
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a container runs: its Pod, the Pod's cgroup and address, and whether its failures are retried."""
+
+    pod: podspec.PodSpec
+    group: groups.Group | None
+    pod_ip: str
+    restart_policy: str
+    # Restarts of the container where the API has it as running: without a record of it, it is lost.
+    was_running: int | None = None
+
+
+class Commands:
+    """The commands of one container of a Pod on a node."""
+
+    def __init__(self, spec: podspec.ContainerSpec, place: Place, node: site.Site) -> None:
+        self._spec = spec
+        self._place = place
+        self._node = node
+
+    @property
+    def group(self) -> groups.Group | None:
+        """The container's cgroup."""
+        return None if self._place.group is None else self._place.group.child(self._spec.name)
+
+    def id(self, number: int) -> str:
+        """The name of one start of the container."""
+        return f"{self._place.pod.uid}/{self._spec.name}/{number}"
+
+    def make(self, number: int, directory: pathlib.Path) -> runtime.Command:
+        """What is run at start `number`, whose files are in `directory`; its volumes are there."""
+        places = self._places()
+        for folder in places.values():
+            pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+        variables = self._variables(directory)
+        own = {name for name, *_ in self._spec.env}
+        return runtime.Command(
+            id=self.id(number),
+            argv=[sources.moved(podspec.expand(word, variables), places) for word in self._spec.command],
+            env={name: sources.moved(value, places) if name in own else value for name, value in variables.items()},
+            cwd=sources.moved(self._spec.cwd, places),
+            directory=directory,
+            group=self.group,
+        )
+
+    async def perform(self, number: int, handler: handlers.Handler, *, timeout_s: float) -> str | None:
+        """None where a hook or a probe of start `number` went well, else why not."""
+        command = self.make(number, self._node.records.attempt(self._place.pod.uid, self._spec.name, number))
+        procs = () if command.group is None else tuple(command.group.procs_files)
+        if isinstance(handler, handlers.Exec):
+            places = self._places()
+            handler = handlers.Exec(command=tuple(sources.moved(word, places) for word in handler.command))
+        inside = handlers.Inside(
+            address=self._place.pod_ip, env=command.env, cwd=command.cwd, procs=tuple(map(str, procs))
+        )
+        return await handlers.perform(handler, inside, timeout_s=timeout_s)
+
+    def _variables(self, directory: pathlib.Path) -> dict[str, str]:
+        chosen, pod = self._node.chosen, self._place.pod
+        base = {
+            "PATH": runtime.container_path(),
+            "HOME": "/",
+            "HOSTNAME": pod.name,
+            workloads.SCALE_VARIABLE: repr(chosen.scale),
+            workloads.MESSAGE_VARIABLE: str(directory / files.MESSAGE),
+            workloads.ADDRESS_VARIABLE: self._place.pod_ip,
+        }
+        amounts = {"cpu": chosen.cores, "memory": chosen.memory_bytes / chosen.scale}
+        return podspec.environment(
+            pod, self._spec, base=base, pod_ip=self._place.pod_ip, host_ip=site.HOST_IP, node=amounts
+        )
+
+    def _places(self) -> dict[str, str]:
+        """The folder of each of the container's volumes, by the path it has in the container."""
+        root = self._node.records.volumes(self._place.pod.uid)
+        return {mount.path: str(root / mount.volume / mount.sub_path.lstrip("/")) for mount in self._spec.mounts}

@@ -1,0 +1,169 @@
+"""What a kubelet does to or at a container: a request, a connection, a command, a pause; of probes and of hooks.
+
+Source: kubernetes/pkg/probe and pkg/kubelet/lifecycle/handlers.go.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import shlex
+import signal
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# kubelet keeps this much of what a probe's command printed.
+OUTPUT_BYTES = 10_240
+_SHOWN_BYTES = 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HttpGet:
+    """A request that is answered with 200 to 399. `host` empty: the Pod's address."""
+
+    path: str
+    port: int
+    host: str
+    is_tls: bool
+    headers: tuple[tuple[str, str], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TcpSocket:
+    """A connection that is accepted."""
+
+    port: int
+    host: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Exec:
+    """A command in the container that exits with 0."""
+
+    command: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sleep:
+    """A pause; of hooks alone."""
+
+    seconds: float
+
+
+Handler = HttpGet | TcpSocket | Exec | Sleep
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """Where a container's commands run. `procs`: files of its cgroup that a process enters itself by."""
+
+    address: str
+    env: Mapping[str, str]
+    cwd: str
+    procs: tuple[str, ...]
+
+
+def parse(entry: Mapping[str, Any] | None, ports: Mapping[str, int]) -> Handler | None:
+    """The handler of a probe or a hook, `ports` by name; None where it is of no known kind. Raises `ValueError`."""
+    if not entry:
+        return None
+    if http := entry.get("httpGet"):
+        headers = tuple((each["name"], each["value"]) for each in http.get("httpHeaders") or ())
+        return HttpGet(
+            path=http.get("path") or "/", port=_port(http["port"], ports), host=http.get("host") or "",
+            is_tls=str(http.get("scheme") or "").upper() == "HTTPS", headers=headers,
+        )  # fmt: skip
+    if tcp := entry.get("tcpSocket"):
+        return TcpSocket(port=_port(tcp["port"], ports), host=tcp.get("host") or "")
+    if "exec" in entry:
+        return Exec(command=tuple((entry["exec"] or {}).get("command") or ()))
+    if "sleep" in entry:
+        return Sleep(seconds=float(entry["sleep"]["seconds"]))
+    return None
+
+
+async def perform(handler: Handler, inside: Inside, *, timeout_s: float) -> str | None:
+    """None where it went well, else why not."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            match handler:
+                case HttpGet():
+                    return await _get(handler, handler.host or inside.address)
+                case TcpSocket():
+                    return await _connect(handler, handler.host or inside.address)
+                case Exec():
+                    return await _execute(handler, inside)
+                case Sleep():
+                    await asyncio.sleep(handler.seconds)
+                    return None
+    except TimeoutError:
+        return f"command timed out after {timeout_s:g}s" if isinstance(handler, Exec) else "no answer in time"
+
+
+def _port(value: Any, ports: Mapping[str, int]) -> int:
+    return int(ports.get(value, value))
+
+
+async def _get(handler: HttpGet, host: str) -> str | None:
+    writer = None
+    scheme = "https" if handler.is_tls else "http"
+    try:
+        reader, writer = await asyncio.open_connection(
+            host, handler.port, ssl=_unverified() if handler.is_tls else None
+        )
+        lines = [f"GET {handler.path} HTTP/1.1", f"Host: {host}", "User-Agent: kube-probe", "Connection: close"]
+        lines += [f"{name}: {value}" for name, value in handler.headers if "\r" not in value and "\n" not in value]
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        words = (await reader.readline()).split()
+    except (OSError, ValueError) as error:  # ValueError: a first line without end
+        return f"Get {scheme}://{host}:{handler.port}{handler.path}: {error}"
+    finally:
+        if writer is not None:
+            with contextlib.suppress(OSError):
+                writer.close()
+    code = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
+    return None if 200 <= code < 400 else f"HTTP probe failed with statuscode: {code}"
+
+
+def _unverified() -> ssl.SSLContext:
+    """As the kubelet has it: a probe asks whether somebody answers, not who."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def _connect(handler: TcpSocket, host: str) -> str | None:
+    try:
+        _, writer = await asyncio.open_connection(host, handler.port)
+    except OSError as error:
+        return f"dial tcp {host}:{handler.port}: {error.strerror or error}"
+    writer.close()
+    return None
+
+
+async def _execute(handler: Exec, inside: Inside) -> str | None:
+    """Runs a command with the container's environment, directory and cgroup."""
+    entered = "".join(f"echo 0 > {shlex.quote(name)} && " for name in inside.procs)
+    argv: Sequence[str] = ("/bin/sh", "-c", f'{entered}exec "$@"', "sh", *handler.command)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv, env=dict(inside.env), cwd=inside.cwd, stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        return f"exec: {error}"
+    assert process.stdout is not None
+    try:
+        said = await process.stdout.read(OUTPUT_BYTES)
+        while await process.stdout.read(OUTPUT_BYTES):
+            """The rest of a talkative command is not kept."""
+        code = await process.wait()
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    text = said[:_SHOWN_BYTES].decode(errors="replace").strip()
+    return None if code == 0 else text or f"command exited with {code}"

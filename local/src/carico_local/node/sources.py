@@ -1,0 +1,121 @@
+"""Where a container's variables and files come from besides its own words: fields, resources, objects, volumes.
+
+The embedded API keeps no ConfigMaps and no Secrets, so one that is not optional is missing, as a kubelet says it.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from carico_core.domain import quantity
+
+Object = Mapping[str, Any]
+
+_OBJECTS = {
+    "configMapKeyRef": "configmap",
+    "secretKeyRef": "secret",
+    "configMapRef": "configmap",
+    "secretRef": "secret",
+}
+# The API server mounts its token here by itself; commands that do not use it need not miss it.
+TOKEN_VOLUME = "kube-api-access"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceRef:
+    """An amount of a container's resources in a variable. `stated` None: a limit that is not set."""
+
+    resource: str
+    stated: float | None
+    divisor: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """A volume of the Pod at a path of the container."""
+
+    volume: str
+    path: str
+    sub_path: str = ""
+
+
+def missing(item: Object) -> str:
+    """What a container's variables refer to and is not there, as the kubelet says it; empty where all is there."""
+    references = [(entry.get("valueFrom") or {}) for entry in item.get("env") or ()] + list(item.get("envFrom") or ())
+    for reference in references:
+        for key, kind in _OBJECTS.items():
+            wanted = reference.get(key)
+            if wanted and not wanted.get("optional"):
+                return f'{kind} "{wanted.get("name", "")}" not found'
+    return ""
+
+
+def resource_ref(reference: Object, items: Mapping[str, Object], own: str) -> ResourceRef:
+    """What a resourceFieldRef of container `own` speaks of; `items` are the Pod's containers by name."""
+    kind, _, resource = reference["resource"].partition(".")
+    resources = (items.get(reference.get("containerName") or own) or {}).get("resources") or {}
+    text = (resources.get(kind) or {}).get(resource)
+    if kind == "requests" and text is None:
+        text = (resources.get("limits") or {}).get(resource, "0")
+    divisor = quantity.parse_quantity(str(reference.get("divisor") or "1")) or 1.0
+    return ResourceRef(
+        resource=resource, stated=None if text is None else quantity.parse_quantity(text), divisor=divisor
+    )  # fmt: skip
+
+
+def amount(ref: ResourceRef, node: Mapping[str, float]) -> str:
+    """The amount in divisors, rounded up; a limit that is not set is what the node has, as the kubelet has it.
+
+    >>> amount(ResourceRef(resource="cpu", stated=1.5, divisor=1.0), {}), amount(
+    ...     ResourceRef(resource="memory", stated=None, divisor=2.0**20), {"memory": 2.0**30})
+    ('2', '1024')
+    """
+    value = node.get(ref.resource, 0.0) if ref.stated is None else ref.stated
+    # A little slack, for floats: 0.3 / 0.1.
+    return str(math.ceil(value / ref.divisor - 1e-6))
+
+
+def empty_dirs(spec: Object) -> frozenset[str]:
+    """The names of the Pod's emptyDir volumes."""
+    return frozenset(str(each.get("name")) for each in spec.get("volumes") or () if "emptyDir" in each)
+
+
+def mounts(item: Object, volumes: frozenset[str]) -> tuple[Mount, ...]:
+    """Where a container has the Pod's own volumes, the deepest path first."""
+    found = [
+        Mount(volume=each["name"], path=each["mountPath"].rstrip("/"), sub_path=each.get("subPath") or "")
+        for each in item.get("volumeMounts") or ()
+        if each["name"] in volumes and each["mountPath"].strip("/")
+    ]
+    return tuple(sorted(found, key=lambda mount: -len(mount.path)))
+
+
+def unmounted(spec: Object) -> Iterator[str]:
+    """Why volumes cannot be had, one text a volume."""
+    for volume in spec.get("volumes") or ():
+        name = str(volume.get("name", ""))
+        if name.startswith(TOKEN_VOLUME) or "emptyDir" in volume:
+            continue
+        for key, kind, field in (("configMap", "configmap", "name"), ("secret", "secret", "secretName")):
+            if key in volume:
+                if not volume[key].get("optional"):
+                    yield f"MountVolume.SetUp failed for volume {name!r}: {kind} {volume[key].get(field)!r} not found"
+                break
+        else:
+            yield f"volume {name!r}"
+
+
+def moved(text: str, places: Mapping[str, str]) -> str:
+    """`text` with each path of a mount, `places` by path, replaced by the folder it stands for.
+
+    There are no image filesystems here to mount anything into, so what a command names is changed instead.
+
+    >>> moved("echo a > /cache/b; ls /cached /cache", {"/cache": "/n/v"})
+    'echo a > /n/v/b; ls /cached /n/v'
+    """
+    if not places:
+        return text
+    either = "|".join(re.escape(path) for path in sorted(places, key=len, reverse=True))
+    return re.sub(rf"(?<![\w./-])(?:{either})(?![\w.-])", lambda found: places[found[0]], text)

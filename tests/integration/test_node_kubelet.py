@@ -1,0 +1,159 @@
+"""What a kubelet does beside running a command: probes, hooks, sidecars, volumes, what is missing."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration import node_site
+
+pytestmark = pytest.mark.skipif(bool(node_site.why_no_cgroups()), reason=node_site.why_no_cgroups())
+PODS = node_site.PODS
+# Ends at once when asked.
+LOOP = "while true; do sleep 0.05; done"
+WAIT = f"trap 'exit 0' TERM; {LOOP}"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[node_site.NodeSite]:
+    found = node_site.NodeSite(tmp_path_factory.mktemp("kubelet"), "--latency", "0.1", "--memory-bytes", str(2**28))
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
+    assert found.cgroups() == []
+
+
+def container(status: dict[str, Any], *, init: bool = False) -> dict[str, Any]:
+    entries: list[dict[str, Any]] = status.get("initContainerStatuses" if init else "containerStatuses") or [{}]
+    return entries[0]
+
+
+def events(site: node_site.NodeSite, pod: str) -> dict[str, str]:
+    """Reason -> the last message about a Pod."""
+    found = site.request("GET", "/api/v1/namespaces/default/events")["items"]
+    return {each["reason"]: each["message"] for each in found if each["involvedObject"]["name"] == pod}
+
+
+def delete(site: node_site.NodeSite, name: str) -> None:
+    site.request("DELETE", f"{PODS}/{name}?gracePeriodSeconds=5")
+    site.until(lambda: site.pod(name) is None, "the Pod to go")
+
+
+def test_an_exec_startup_probe_holds_back_readiness_until_it_passes(site: node_site.NodeSite) -> None:
+    mark = site.root / "up"
+    probes = {
+        "startupProbe": {
+            "exec": {"command": ["test", "-e", str(mark)]},
+            "periodSeconds": 1,
+            "timeoutSeconds": 20,
+            "failureThreshold": 100,
+        },
+        "readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1, "timeoutSeconds": 20},
+    }
+    site.run("slow", "sh", "-c", WAIT, container=probes)
+    site.until(lambda: "running" in container(site.status("slow")).get("state", {}), "it to run")
+    site.until(lambda: "Unhealthy" in events(site, "slow"), "a failure to be told")
+    before = container(site.status("slow"))
+    assert (before["started"], before["ready"]) == (False, False)
+    mark.touch()
+    site.until(lambda: container(site.status("slow"))["ready"], "readiness")
+    assert container(site.status("slow"))["started"] is True
+    delete(site, "slow")
+
+
+def test_a_failing_liveness_probe_restarts_the_container_and_says_why(site: node_site.NodeSite) -> None:
+    probe = {
+        "exec": {"command": ["sh", "-c", "echo no good; exit 3"]},
+        "periodSeconds": 1,
+        "timeoutSeconds": 20,
+        "failureThreshold": 1,
+    }
+    site.run("sick", "sh", "-c", WAIT, container={"livenessProbe": probe}, restartPolicy="Always")
+    site.until(lambda: container(site.status("sick")).get("restartCount", 0) >= 1, "a restart")
+    assert events(site, "sick")["Unhealthy"] == "Liveness probe failed: no good"
+    delete(site, "sick")
+
+
+def test_a_tcp_probe_sees_whether_somebody_listens(site: node_site.NodeSite) -> None:
+    probe = {"tcpSocket": {"port": "web"}, "periodSeconds": 1}
+    more = {"readinessProbe": probe, "ports": [{"name": "web", "containerPort": 8080}]}
+    site.run("serves", "carico-workload", "server", "--port", "8080", container=more)
+    site.until(lambda: bool(container(site.status("serves")).get("ready")), "readiness")
+    site.run("mute", "sh", "-c", WAIT, container=more)
+    site.until(lambda: "Unhealthy" in events(site, "mute"), "a failure to be told")
+    assert "Readiness probe failed: dial tcp" in events(site, "mute")["Unhealthy"]
+    assert container(site.status("mute"))["ready"] is False
+    delete(site, "serves")
+    delete(site, "mute")
+
+
+def test_hooks_run_after_the_start_and_before_the_end(site: node_site.NodeSite) -> None:
+    mark = site.root / "hooks"
+    hooks = {
+        "postStart": {"exec": {"command": ["sh", "-c", f"echo start $WHO >> {mark}"]}},
+        "preStop": {"exec": {"command": ["sh", "-c", f"echo stop >> {mark}"]}},
+    }
+    more = {"lifecycle": hooks, "env": [{"name": "WHO", "value": "me"}]}
+    site.run("hooked", "sh", "-c", f"trap 'echo term >> {mark}; exit 0' TERM; {LOOP}", container=more)
+    site.until(lambda: "running" in container(site.status("hooked")).get("state", {}), "it to run")
+    assert mark.read_text() == "start me\n"
+    delete(site, "hooked")
+    assert mark.read_text() == "start me\nstop\nterm\n"
+
+
+def test_a_post_start_hook_that_fails_ends_the_container(site: node_site.NodeSite) -> None:
+    hook = {"lifecycle": {"postStart": {"exec": {"command": ["false"]}}}}
+    site.run("unhooked", "sh", "-c", f"trap 'exit 9' TERM; {LOOP}", container=hook)
+    status = site.until_phase("unhooked", "Failed")
+    # The hook may be quicker than the trap.
+    assert node_site.terminated(status)["exitCode"] in (9, 143)
+    assert "PostStartHook failed" in events(site, "unhooked")["FailedPostStartHook"]
+
+
+def test_a_sidecar_starts_first_runs_beside_and_ends_last(site: node_site.NodeSite) -> None:
+    mark = site.root / "side"
+    side = {
+        "name": "side", "image": "none", "restartPolicy": "Always",
+        "command": ["sh", "-c", f"echo up >> {mark}; trap 'echo down >> {mark}; exit 0' TERM; {LOOP}"],
+        "startupProbe": {"exec": {"command": ["test", "-e", str(mark)]}, "periodSeconds": 1, "timeoutSeconds": 20},
+    }  # fmt: skip
+    site.run("pair", "sh", "-c", f"echo main >> {mark}", initContainers=[side])
+    status = site.until_phase("pair", "Succeeded", "Failed")
+    assert status["phase"] == "Succeeded"
+    assert mark.read_text().split() == ["up", "main", "down"]
+    assert "terminated" in container(status, init=True)["state"]
+
+
+def test_an_empty_dir_is_shared_by_a_pods_containers_and_goes_with_it(site: node_site.NodeSite) -> None:
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/cache"}]}
+    first = {"name": "first", "image": "none", "command": ["sh", "-c", "echo kept > /cache/file"], **mounts}
+    site.run(
+        "shares", "sh", "-c", "cat file", volumes=[{"name": "v", "emptyDir": {}}], initContainers=[first],
+        container={**mounts, "workingDir": "/cache"},
+    )  # fmt: skip
+    uid = site.pod("shares")["metadata"]["uid"]  # type: ignore[index]  # it was just made
+    site.until_phase("shares", "Succeeded")
+    assert site.request("GET", f"{PODS}/shares/log?container=main") == "kept\n"
+    delete(site, "shares")
+    site.until(lambda: not (site.root / "node" / "pods" / uid).exists(), "its folder to go")
+
+
+def test_a_missing_config_map_is_a_waiting_reason(site: node_site.NodeSite) -> None:
+    site.run("lacks", "true", container={"envFrom": [{"configMapRef": {"name": "settings"}}]})
+    site.until(lambda: "waiting" in container(site.status("lacks")).get("state", {}), "a status")
+    site.until(lambda: "Failed" in events(site, "lacks"), "an Event")
+    status = site.status("lacks")
+    assert status["phase"] == "Pending"
+    assert container(status)["state"]["waiting"] == {
+        "reason": "CreateContainerConfigError", "message": 'configmap "settings" not found',
+    }  # fmt: skip
+    delete(site, "lacks")
+
+
+def test_amounts_reach_the_command(site: node_site.NodeSite) -> None:
+    env = [{"name": "CORES", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}]
+    site.run("amounts", "sh", "-c", "echo $CORES", container={"env": env})
+    site.until_phase("amounts", "Succeeded")
+    assert site.request("GET", f"{PODS}/amounts/log") == "4\n"
