@@ -51,11 +51,11 @@ class Site:
         return f"/api/v1/namespaces/{self.namespace}/pods"
 
     def start_extender(self, *flags: str) -> None:
-        """Starts CARICO's scheduler as an extender alone."""
+        """Starts CARICO's scheduler as an extender, and with these flags."""
         options = [
             "--bus-url", self.nats.url, "--kubeconfig", str(self.plane.kubeconfig), "--http-port",
             str(self.health_port), "--extender", "--extender-port", str(self.extender_port),
-            "--no-own-pods", "--no-leader-election", *flags,
+            *flags,
         ]  # fmt: skip
         self._start("extender", [sys.executable, "-m", "carico_scheduler", *options])
 

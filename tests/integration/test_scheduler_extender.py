@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from carico_core.runtime import kube_actions
 from carico_local.control_plane import standalone
 from tests.integration import extender_site
 
@@ -21,7 +22,7 @@ async def test_room_for_three_takes_three_of_ten(
     async with extender_site.running(real_control_plane, tmp_path, f"extender-{len(extender)}-{id(extender)}") as site:
         await site.create_node(f"{site.namespace}-1", 2.0)
         await site.create_node(f"{site.namespace}-2", 1.0)
-        site.start_extender()
+        site.start_extender("--no-own-pods", "--no-leader-election")
         await site.until_ready()
         await site.create_pods(10)
         site.start_kube_scheduler(**extender)
@@ -32,3 +33,28 @@ async def test_room_for_three_takes_three_of_ten(
         await asyncio.sleep(2.0)
         found = await site.bound()
         assert sorted(found.values()) == [f"{site.namespace}-1"] * 2 + [f"{site.namespace}-2"]
+
+
+async def test_pods_of_both_kinds_share_one_node_by_one_ledger(
+    real_control_plane: standalone.Standalone, tmp_path: pathlib.Path
+) -> None:
+    async with extender_site.running(real_control_plane, tmp_path, "extender-both") as site:
+        await site.create_node(f"{site.namespace}-1", 5.0)
+        site.start_extender("--leader-namespace", site.namespace)
+        await site.until_ready()
+        site.start_kube_scheduler()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(site.create_pods(6, prefix="theirs"))
+            group.create_task(site.create_pods(6, prefix="ours", schedulerName="carico"))
+        await site.until_bound(5)
+        await asyncio.sleep(2.0)
+        assert len(await site.bound()) == 5
+        # All that the node has taken it now accounts for, and has room for two more.
+        taken = frozenset(pod["metadata"]["uid"] for pod in await site.pods() if pod["spec"].get("nodeName"))
+        site.covered[f"{site.namespace}-1"], site.capacities[f"{site.namespace}-1"] = taken, 2.0
+        # An advertisement alone does not make kube-scheduler look again; a change of a Node does.
+        patch = {"metadata": {"labels": {"changed": "yes"}}}
+        await kube_actions.patch_node(site.client, node=f"{site.namespace}-1", patch=patch)
+        await site.until_bound(7)
+        await asyncio.sleep(2.0)
+        assert len(await site.bound()) == 7
