@@ -4,25 +4,32 @@ Every rule has a share of the cases, and values are few, so that Pods and nodes 
 """
 
 import dataclasses
-import random
 from collections.abc import Callable
-from typing import Any
 
-Object = dict[str, Any]
-ZONES = ("a", "b", "c")
+from tests.integration import feasibility_storage as storage
+
+Object = storage.Object
+ZONES, ZONE, HOST = storage.ZONES, storage.ZONE, storage.HOST
 APPS = ("web", "db", "cache")
 TIERS = ("front", "back")
 TAINTS = ("gpu", "team")
 EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
-ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-DRIVER = "csi.example.com"
 HEAVY = "heavy"
 RUNTIME_CLASS: Object = {
     "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": HEAVY}, "handler": "heavy",
     "overhead": {"podFixed": {"cpu": "500m", "memory": "64Mi"}},
 }  # fmt: skip
+# What every case uses.
+COMMON: tuple[tuple[str, Object], ...] = (
+    ("/apis/node.k8s.io/v1/runtimeclasses", RUNTIME_CLASS),
+    ("/apis/storage.k8s.io/v1/csidrivers", {"metadata": {"name": storage.DRIVER}, "spec": {"storageCapacity": False}}),
+    (
+        "/apis/storage.k8s.io/v1/csidrivers",
+        {"metadata": {"name": storage.SIZED_DRIVER}, "spec": {"storageCapacity": True}},
+    ),
+)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -55,24 +62,19 @@ def draw(seed: int, *, name: str, pods: int) -> Case:
     return _Drawer(seed, name).case(pods)
 
 
-class _Drawer:
+class _Drawer(storage.Drawer):
     def __init__(self, seed: int, name: str) -> None:
-        self.rng = random.Random(seed)
-        self.name = name
-        self.namespaces = [f"{self.name}-one", f"{self.name}-two"]
-        self.nodes = [f"{self.name}-n{index}" for index in range(self.rng.randint(4, 9))]
+        super().__init__(seed, name)
         self.ports_used: set[str] = set()
-        self.claims: dict[str, list[str]] = {namespace: [] for namespace in self.namespaces}
-
-    def chance(self, share: float) -> bool:
-        return self.rng.random() < share
 
     def case(self, pods: int) -> Case:
-        objects = [*self._namespaces(), *self._storage()]
+        objects = [*self._namespaces(), *self.storage()]
         objects += [("/api/v1/nodes", self._node(name)) for name in self.nodes]
         objects += [
-            ("/apis/storage.k8s.io/v1/csinodes", self._csi_node(name)) for name in self.nodes if self.chance(0.4)
+            ("/apis/storage.k8s.io/v1/csinodes", self.csi_node(name)) for name in self.nodes if self.chance(0.4)
         ]
+        attached = self.rng.randint(0, 4)
+        objects += [("/apis/storage.k8s.io/v1/volumeattachments", self.attachment(index)) for index in range(attached)]
         placed = [self._placed(index) for index in range(self.rng.randint(6, 24))]
         objects += [(f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod) for pod in placed]
         keys = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in placed]
@@ -95,7 +97,11 @@ class _Drawer:
 
     def _node(self, name: str) -> Object:
         rng = self.rng
-        labels = {HOST: name, "disk": rng.choice(["ssd", "hdd"]), "cores": rng.choice(["2", "4", "8", "many", "0"])}
+        labels = {
+            HOST: name,
+            "disk": rng.choice(["ssd", "hdd"]),
+            "cores": rng.choice(["2", "4", "8", "many", "0"]),
+        }
         if self.chance(0.85):
             labels[ZONE] = rng.choice(ZONES)
         if self.chance(0.3):
@@ -127,12 +133,6 @@ class _Drawer:
             },
         }  # fmt: skip
 
-    def _csi_node(self, name: str) -> Object:
-        driver: Object = {"name": DRIVER, "nodeID": name, "topologyKeys": [ZONE]}
-        if self.chance(0.8):
-            driver["allocatable"] = {"count": self.rng.randint(1, 3)}
-        return {"metadata": {"name": name}, "spec": {"drivers": [driver]}}
-
     def _placed(self, index: int) -> Object:
         pod = self._pod(f"placed-{index}")
         spec = pod["spec"]
@@ -149,7 +149,7 @@ class _Drawer:
             self.ports_used.add(spec["nodeName"])
             self._add_ports(spec)
         if self.chance(0.25):
-            self._add_claims(pod)
+            self.add_claims(pod)
         return pod
 
     def _asked(self, index: int) -> Object:
@@ -159,7 +159,7 @@ class _Drawer:
         kinds: list[Callable[[], None]] = [
             lambda: self._add_selector(spec), lambda: self._add_node_affinity(spec), lambda: self._add_requests(spec),
             lambda: self._add_ports(spec), lambda: self._add_near(pod), lambda: self._add_apart(spec),
-            lambda: self._add_spread(spec), lambda: self._add_claims(pod), lambda: None,
+            lambda: self._add_spread(spec), lambda: self.add_claims(pod), lambda: None,
         ]  # fmt: skip
         for add in self.rng.sample(kinds, self.rng.choice([1, 1, 2, 2, 3])):
             add()
@@ -250,9 +250,9 @@ class _Drawer:
             spec["initContainers"] = [self._init_container(index) for index in range(self.rng.randint(1, 3))]
         if self.chance(0.15):
             spec["runtimeClassName"] = HEAVY
-        if self.chance(0.15):
+        elif self.chance(0.15) and "initContainers" not in spec:
             # At least what its containers ask for, or the API refuses it.
-            spec["resources"] = {"requests": {"cpu": self.rng.choice(["3", "5"])}}
+            spec["resources"] = {"requests": {"cpu": self.rng.choice(["3", "3500m"])}}
         for container in spec["containers"] + spec.get("initContainers", []):
             requests = container["resources"]["requests"]
             # The API takes these with equal limits only.
@@ -317,7 +317,10 @@ class _Drawer:
 
     def _term(self) -> Object:
         rng = self.rng
-        term: Object = {"topologyKey": rng.choice([ZONE, ZONE, HOST, HOST, "rack"]), "labelSelector": self._selector()}
+        term: Object = {
+            "topologyKey": rng.choice([ZONE, ZONE, HOST, HOST, "rack"]),
+            "labelSelector": self._selector(),
+        }
         if self.chance(0.25):
             term["namespaces"] = rng.sample(self.namespaces, rng.randint(1, 2))
         if self.chance(0.25):
@@ -366,101 +369,3 @@ class _Drawer:
         spec["topologySpreadConstraints"] = list(made.values())
         if self.chance(0.4):
             self._add_node_affinity(spec)
-
-    def _add_claims(self, pod: Object) -> None:
-        rng = self.rng
-        namespace, spec = pod["metadata"]["namespace"], pod["spec"]
-        volumes: list[Object] = []
-        for index in range(rng.choice([1, 1, 2, 3])):
-            if self.chance(0.05):
-                claim = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
-                volumes.append({"name": f"v{index}", "ephemeral": {"volumeClaimTemplate": claim}})
-                continue
-            name = "missing" if self.chance(0.05) else rng.choice(self.claims[namespace])
-            volumes.append({"name": f"v{index}", "persistentVolumeClaim": {"claimName": name}})
-        if self.chance(0.2):
-            source: Object = rng.choice(
-                [{"gcePersistentDisk": {"pdName": "d1", "readOnly": self.chance(0.5)}},
-                 {"awsElasticBlockStore": {"volumeID": "d1"}},
-                 {"iscsi": {"targetPortal": "1.2.3.4", "iqn": "iqn.2001-04.com.example:d1", "lun": 0,
-                            "readOnly": self.chance(0.5)}},
-                 {"rbd": {"monitors": ["m1", "m2"], "image": "d1", "readOnly": self.chance(0.5)}}]
-            )  # fmt: skip
-            volumes.append({"name": "disk"} | source)
-        spec["volumes"] = volumes
-
-    def _storage(self) -> list[tuple[str, Object]]:
-        return [*self._classes(), *self._volumes_and_claims()]
-
-    def _classes(self) -> list[tuple[str, Object]]:
-        path = "/apis/storage.k8s.io/v1/storageclasses"
-        topologies = [{"matchLabelExpressions": [{"key": ZONE, "values": self.rng.sample(ZONES, 2)}]}]
-        made: list[Object] = [
-            {"metadata": {"name": f"{self.name}-now"}, "provisioner": DRIVER, "volumeBindingMode": "Immediate"},
-            {"metadata": {"name": f"{self.name}-later"}, "provisioner": DRIVER,
-             "volumeBindingMode": "WaitForFirstConsumer"},
-            {"metadata": {"name": f"{self.name}-zoned"}, "provisioner": DRIVER,
-             "volumeBindingMode": "WaitForFirstConsumer", "allowedTopologies": topologies},
-            {"metadata": {"name": f"{self.name}-local"}, "provisioner": "kubernetes.io/no-provisioner",
-             "volumeBindingMode": "WaitForFirstConsumer"},
-        ]  # fmt: skip
-        return [(path, each) for each in made]
-
-    def _volumes_and_claims(self) -> list[tuple[str, Object]]:
-        objects: list[tuple[str, Object]] = []
-        for number in range(self.rng.randint(2, 5)):
-            volume = self._volume(f"{self.name}-free-{number}", f"{self.name}-local")
-            objects.append(("/api/v1/persistentvolumes", volume | {"status": {"phase": "Available"}}))
-        for namespace in self.namespaces:
-            for number in range(self.rng.randint(5, 8)):
-                objects += self._claim(namespace, f"claim-{number}")
-                self.claims[namespace].append(f"claim-{number}")
-        return objects
-
-    def _claim(self, namespace: str, name: str) -> list[tuple[str, Object]]:
-        rng = self.rng
-        kind = rng.choice(
-            ["bound", "bound", "bound", "now", "later", "zoned", "local", "local", "selected", "classless"]
-        )
-        metadata: Object = {"name": name, "namespace": namespace}
-        modes = ["ReadWriteOncePod"] if self.chance(0.15) else ["ReadWriteOnce"]
-        spec: Object = {
-            "accessModes": modes, "resources": {"requests": {"storage": rng.choice(["1Gi", "2Gi", "5Gi"])}},
-            "storageClassName": f"{self.name}-{kind if kind in ('now', 'zoned', 'local') else 'later'}",
-        }  # fmt: skip
-        objects: list[tuple[str, Object]] = []
-        if kind == "classless":
-            spec["storageClassName"] = ""
-        if kind == "selected":
-            metadata["annotations"] = {"volume.kubernetes.io/selected-node": rng.choice(self.nodes)}
-        if kind == "local" and self.chance(0.3):
-            spec["selector"] = {"matchLabels": {"speed": "fast"}}
-        if kind == "bound":
-            volume = self._volume(f"{namespace}-{name}", f"{self.name}-later")
-            volume["spec"]["claimRef"] = {"namespace": namespace, "name": name}
-            spec["volumeName"] = volume["metadata"]["name"]
-            if self.chance(0.9):
-                metadata["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
-            if self.chance(0.93):
-                objects.append(("/api/v1/persistentvolumes", volume | {"status": {"phase": "Bound"}}))
-        objects.append((f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", {"metadata": metadata, "spec": spec}))
-        return objects
-
-    def _volume(self, name: str, storage_class: str) -> Object:
-        rng = self.rng
-        labels = {"speed": rng.choice(["fast", "slow"])}
-        if self.chance(0.2):
-            labels[rng.choice([ZONE, "failure-domain.beta.kubernetes.io/zone"])] = rng.choice(["a", "b", "a__b"])
-        spec: Object = {
-            "capacity": {"storage": rng.choice(["1Gi", "2Gi", "10Gi"])},
-            "accessModes": rng.choice([["ReadWriteOnce"], ["ReadWriteOnce", "ReadOnlyMany"], ["ReadWriteOncePod"]]),
-            "storageClassName": storage_class, "csi": {"driver": DRIVER, "volumeHandle": name},
-        }  # fmt: skip
-        if self.chance(0.7):
-            expressions = rng.choice(
-                [[{"key": HOST, "operator": "In", "values": rng.sample(self.nodes, 2)}],
-                 [{"key": ZONE, "operator": "In", "values": rng.sample(ZONES, 2)}],
-                 [{"key": ZONE, "operator": "Exists"}]]
-            )  # fmt: skip
-            spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
-        return {"metadata": {"name": name, "labels": labels}, "spec": spec}

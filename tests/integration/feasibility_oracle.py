@@ -94,7 +94,8 @@ class Oracle:
                 ca_certs=str(plane.identities.authority.pair.certificate),
             ),
         )  # fmt: skip
-        self.api.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", cases.RUNTIME_CLASS)
+        for path, obj in cases.COMMON:
+            self.api.request("POST", path, obj)
         self._log = plane.directory / "oracle.log"
         config = plane.directory / "oracle.json"
         config.write_text(json.dumps(self._configuration(plane)), encoding="utf-8")

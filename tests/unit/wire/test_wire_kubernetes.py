@@ -225,7 +225,7 @@ def test_a_node() -> None:
 
 def test_a_node_that_has_not_reported() -> None:
     found = kubernetes.parse_node(node())
-    assert (found.ready, found.allocatable_cores, found.pod_limit) == (False, 0.0, 110)
+    assert (found.ready, found.allocatable_cores, found.pod_limit) == (False, 0.0, 0)
     assert kubernetes.parse_node(node(status={"capacity": {"cpu": "4"}})).allocatable_cores == 4.0
     unknown = node(status={"conditions": [{"type": "Ready", "status": "Unknown"}]})
     assert not kubernetes.parse_node(unknown).ready

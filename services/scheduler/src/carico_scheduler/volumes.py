@@ -50,26 +50,34 @@ def plan(view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...], slot: 
     return storage.Plan(keep=tuple(keep.values()), make=tuple(make.values()))
 
 
-def attachable(view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...], slot: int) -> str | None:
-    """Why the node cannot attach the Pod's volumes beside those that it has; None where it can."""
-    node = view.nodes[slot]
-    limits = None if node is None else view.storage.csi_nodes.find(node.name)
-    if node is None or limits is None or not limits.limits:
+class Attached:
+    """The volumes that each node has attached or is going to, and what its drivers' limits leave."""
+
+    def __init__(self, view: snapshot.Snapshot) -> None:
+        self._view = view
+        self._by_node: dict[str, set[tuple[str, str]]] = {}
+        for each in view.storage.attachments.all():
+            volume = view.storage.volumes.find(each.volume)
+            if volume is not None and volume.driver:
+                self._by_node.setdefault(each.node, set()).add((each.driver, volume.handle))
+
+    def refuse(self, uses: tuple[constraints.ClaimUse, ...], slot: int) -> str | None:
+        """Why the node cannot attach a Pod's volumes beside those that it has; None where it can."""
+        node = self._view.nodes[slot]
+        limits = None if node is None else self._view.storage.csi_nodes.find(node.name)
+        if node is None or limits is None or not limits.limits:
+            return None
+        known = self._view.storage
+        used = {handle for pod in self._view.census.on(node.name) for handle in _handles(known, _uses(pod))}
+        new = set(_handles(known, uses)) - used
+        held = used | self._by_node.get(node.name, set())
+        for driver in {driver for driver, _ in new}:
+            limit = limits.limits.get(driver)
+            count = sum(each == driver for each, _ in held)
+            more = sum(each == driver for each, _ in new)
+            if limit is not None and count + more > limit:
+                return f"{count} volumes of {driver} attached, {more} more wanted, at most {limit}"
         return None
-    used = {handle for pod in view.census.on(node.name) for handle in _handles(view.storage, _uses(pod))}
-    new = set(_handles(view.storage, uses)) - used
-    held = used | {
-        (each.driver, volume.handle)
-        for each in view.storage.attachments.all()
-        if each.node == node.name and (volume := view.storage.volumes.find(each.volume)) is not None and volume.driver
-    }
-    for driver in {driver for driver, _ in new}:
-        limit = limits.limits.get(driver)
-        count = sum(each == driver for each, _ in held)
-        more = sum(each == driver for each, _ in new)
-        if limit is not None and count + more > limit:
-            return f"{count} volumes of {driver} attached, {more} more wanted, at most {limit}"
-    return None
 
 
 class _Chooser:

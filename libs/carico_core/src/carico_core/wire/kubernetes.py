@@ -83,7 +83,8 @@ def parse_node(obj: Object) -> cluster.Node:
         deleting=metadata.get("deletionTimestamp") is not None,
         allocatable_cores=amounts.pop("cpu", 0.0),
         allocatable_bytes=amounts.pop("memory", 0.0),
-        pod_limit=int(amounts.pop("pods", cluster.DEFAULT_POD_LIMIT)),
+        # Every kubelet states it; without, kube-scheduler puts no Pod there either.
+        pod_limit=int(amounts.pop("pods", 0.0)),
         allocatable_others=amounts,
     )
 

@@ -81,7 +81,8 @@ class _Volumes:
 class _Limits:
     def __init__(self, view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...]) -> None:
         self._view = view
-        asked = ((slot, volumes.attachable(view, uses, slot)) for slot in view.present.nonzero()[0].tolist())
+        attached = volumes.Attached(view)
+        asked = ((slot, attached.refuse(uses, slot)) for slot in view.present.nonzero()[0].tolist())
         self._refused = {slot: why for slot, why in asked if why is not None}
         self._mask = view.present.copy()
         self._mask[list(self._refused)] = False
