@@ -1,6 +1,8 @@
 """The scheduler as a service: connects to the bus and the API, runs until it is asked to stop, and stops in order."""
 
 import asyncio
+import contextlib
+import dataclasses
 import random
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -43,9 +45,12 @@ class Bus(decisions.Publisher, Protocol):
 
 
 class Scheduler:
-    """One scheduler over an API and, once it is there, a bus; it closes neither."""
+    """One scheduler over an API (`lease_api`: a way of its own for the Lease) and, once it is there, a bus."""
 
-    def __init__(self, settings: setting.SchedulerSettings, *, api: engine.Kube, clock: clocks.Clock) -> None:
+    def __init__(
+        self, settings: setting.SchedulerSettings, *, api: engine.Kube, clock: clocks.Clock,
+        lease_api: kube_actions.Api | None = None,
+    ) -> None:  # fmt: skip
         self._settings = settings
         self._bus: Bus | None = None
         self._clock = clock
@@ -69,7 +74,7 @@ class Scheduler:
         self._api = api
         self._counted = counted
         duties = elector.Duties(is_fit=lambda: not self.engine.away, prepare=self._catch_up, on_change=self._on_change)
-        self.office = offices.Office(settings.leader, boot=boot, api=api, clock=clock, duties=duties)
+        self.office = offices.Office(settings.leader, boot=boot, api=lease_api or api, clock=clock, duties=duties)
         parts = engine.Parts(
             policy=settings.rules(), kube=api, clock=clock, rng=random.Random(seed), log=self._log,
             events=self._events, metrics=counted, binds_in_flight=settings.binds_in_flight,
@@ -200,19 +205,20 @@ class Scheduler:
 
 async def serve(settings: setting.SchedulerSettings, stop: tasks.Stop, clock: clocks.Clock) -> None:
     """Runs a scheduler of these settings, with its health server, until `stop`; NATS and the API may come later."""
-    api = await kube.connect(settings.kube, clock=clock, user_agent=NAME)
-    try:
-        scheduler = Scheduler(settings, api=api, clock=clock)
+    async with contextlib.AsyncExitStack() as stack:
+        api = await kube.connect(settings.kube, clock=clock, user_agent=NAME)
+        stack.push_async_callback(api.close)
+        # A client of its own, as Kubernetes' components have: a renewal must not wait for its turn behind binds.
+        unpaced = dataclasses.replace(settings.kube, rate_per_s=0.0)
+        lease_api = await kube.connect(unpaced, clock=clock, user_agent=f"{NAME}/leader-election")
+        stack.push_async_callback(lease_api.close)
+        scheduler = Scheduler(settings, api=api, lease_api=lease_api, clock=clock)
         server = await health.serve(
             scheduler.health, scheduler.metrics, host=settings.http_host, port=settings.http_port
         )
+        stack.push_async_callback(server.close)
         logs.get("scheduler").info("started", http_port=server.port, threshold=settings.threshold)
-        try:
-            await _run_on_bus(scheduler, settings, stop, clock)
-        finally:
-            await server.close()
-    finally:
-        await api.close()
+        await _run_on_bus(scheduler, settings, stop, clock)
 
 
 async def _run_on_bus(
