@@ -164,8 +164,12 @@ class _Builder:
         found = self._service(
             f"agent/{node}", "carico_agent", after=f"node/{node}", **(node_facts(plan, self._paths, node) | tuning)
         )
+        environ = found.command.environ
+        if environ.get("PYTHONDONTWRITEBYTECODE"):
+            # Compiled anew at each start, it would start a third of a second later.
+            return found
         # Without docstrings: 2.7 MB less in every agent of a fleet.
-        lean = dataclasses.replace(found.command, environ={**found.command.environ, "PYTHONOPTIMIZE": "2"})
+        lean = dataclasses.replace(found.command, environ={**environ, "PYTHONOPTIMIZE": "2"})
         return dataclasses.replace(found, command=lean)
 
     def _service(self, name: str, module: str, *, after: str | None = None, **options: object) -> parts.Service:
