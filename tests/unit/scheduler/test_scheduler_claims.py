@@ -45,7 +45,7 @@ class Site:
         self.pod = peers.pod("user", volumes=DISK)
         self.may_write = True
         self.api = Api()
-        self.claims = claims.Claims(self.api, self.known, may_write=lambda: self.may_write)
+        self.claims = claims.Claims(self.api, self.state.fleet, may_write=lambda: self.may_write)
 
     def put_class(self, provisioner: str) -> None:
         found = {"metadata": {"name": "later"}, "provisioner": provisioner,

@@ -5,13 +5,14 @@ annotation selected-node, and the controllers do the rest. The Pod's reservation
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from carico_core.domain import cluster, constraints, errors
 from carico_core.domain import storage as objects
 from carico_core.runtime import kube_actions
 from carico_core.wire import kubernetes_storage
-from carico_scheduler import storage
+from carico_scheduler import fleet as fleets
+from carico_scheduler import snapshot, storage, volumes
 
 # kube-scheduler's bindTimeoutSeconds: https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1/
 TIMEOUT_S = 600.0
@@ -22,11 +23,12 @@ class NotBound(errors.CaricoError):
 
 
 class Claims:
-    """Binds claims through the API; `known` is the mirror, and `notify` is called when it has changed."""
+    """Binds claims through the API; the mirror is in `fleet`, and `notify` is called when it has changed."""
 
-    def __init__(self, api: kube_actions.Api, known: storage.Storage, *, may_write: Callable[[], bool]) -> None:
+    def __init__(self, api: kube_actions.Api, fleet: fleets.Fleet, *, may_write: Callable[[], bool]) -> None:
         self._api = api
-        self._known = known
+        self._fleet = fleet
+        self._known = fleet.storage
         self._may_write = may_write
         self._changed = asyncio.Event()
 
@@ -35,9 +37,17 @@ class Claims:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def is_ready(self, pod: cluster.Pod) -> bool:
-        """True where nothing has to be done for the Pod's claims."""
-        return pod.constraints is None or self._known.are_bound(pod.constraints.claims)
+    def preparation(self, pod: cluster.Pod, row: snapshot.NodeRow) -> Callable[[], Awaitable[None]] | None:
+        """What has to happen before the Pod is bound to the node of `row`; None: nothing.
+
+        What is planned for it is promised from now on, so that no other Pod is.
+        """
+        if pod.constraints is None or self._known.are_bound(pod.constraints.claims):
+            return None
+        plan = volumes.plan(self._fleet.snapshot(0.0), pod.constraints.claims, row.slot)
+        if plan is not None:
+            self._known.promise(plan, row.node.name)
+        return lambda: self.bind(pod, row.node.name, plan)
 
     async def bind(self, pod: cluster.Pod, node: str, plan: storage.Plan | None) -> None:
         """Nothing, once every claim of the Pod is bound by this plan. Raises `NotBound`."""

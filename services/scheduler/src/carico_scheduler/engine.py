@@ -8,10 +8,10 @@ import asyncio
 import contextlib
 import dataclasses
 import random
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from carico_core.domain import cluster, decision
+from carico_core.domain import decision
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube_actions, logs
 from carico_scheduler import binder as binders
@@ -26,7 +26,6 @@ from carico_scheduler import (
     reporter,
     snapshot,
     state,
-    volumes,
 )
 from carico_scheduler import cycle as cycles
 from carico_scheduler import demand as demands
@@ -85,7 +84,7 @@ class Engine:
         self._reporter = reporter.Reporter(
             cycle=self._cycle, log=parts.log, events=parts.events, event_after_s=parts.event_after_s
         )
-        self._claims = claims.Claims(parts.kube, self.state.fleet.storage, may_write=parts.leads)
+        self._claims = claims.Claims(parts.kube, self.state.fleet, may_write=parts.leads)
         self.state.on_volumes = self._claims.notify
         self._facts: dict[str, decisions.Facts] = {}
         self._wake = asyncio.Event()
@@ -193,19 +192,9 @@ class Engine:
         self._facts[waiting.pod.uid] = facts
         node = placement.row.node.name
         self.state.assume(waiting, node, now_s)
-        self.binder.start(waiting.pod, node, self._preparation(waiting.pod, placement.row))
+        self.binder.start(waiting.pod, node, self._claims.preparation(waiting.pod, placement.row))
         if placement.row.is_advertised:
             self._metrics.age_s.observe(max(now_s - placement.row.sampled_s, 0.0))
-
-    def _preparation(self, pod: cluster.Pod, row: snapshot.NodeRow) -> Callable[[], Awaitable[None]] | None:
-        """What has to happen before the Pod is bound; None: nothing."""
-        if pod.constraints is None or self._claims.is_ready(pod):
-            return None
-        known = self.state.fleet
-        plan = volumes.plan(known.snapshot(0.0), pod.constraints.claims, row.slot)
-        if plan is not None:
-            known.storage.promise(plan, row.node.name)
-        return lambda: self._claims.bind(pod, row.node.name, plan)
 
     def _on_result(self, result: binders.Result) -> None:
         """Takes in how a bind came out; an outcome that cannot be taken in is counted, and its Pod is not lost."""
