@@ -76,6 +76,9 @@ class Candidate:
             return
         if self._record is None or _said(found) != _said(self._record):
             self._observed_s = now_s
+        if found.holder != self.identity:
+            # It was taken by hand: no wait was kept for us.
+            self._until_s = -math.inf
         self._record = found
 
     def proposal(self, now_s: float, wall_ns: int) -> leases.Lease | None:
