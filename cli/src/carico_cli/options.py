@@ -49,8 +49,9 @@ def cluster(function: F) -> F:
             default=Nodes.DEFAULT,
             metavar="[KIND=]N",
             help="How many nodes, or of which kind, or both: 3, process=3 (default: as many as the machine carries), "
-            "kwok=1000.",
+            "kubelet=2 (real, in containers of a Docker engine), kwok=1000.",
         ),
+        click.option("--node-base", help="kubelet nodes: the Debian image that theirs is built on (default: pulled)."),
         click.option(
             "--control-plane",
             type=click.Choice([each.value for each in plans.ControlPlane]),
@@ -78,6 +79,7 @@ def wish(name: str, given: dict[str, Any]) -> plans.Wish:
         name=name,
         nodes=given["nodes"][1],
         node_kind=given["nodes"][0],
+        node_base=given["node_base"],
         control_plane=given["control_plane"],
         cores=given["cores"],
         scale=given["scale"],

@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Mapping
 import orjson
 
 from carico_core.domain import errors
+from carico_core.runtime import settings
 from carico_local.cgroups import sweep
-from carico_local.cluster import events, machine, processes, state
+from carico_local.cluster import events, kubelet_nodes, machine, processes, state
 from carico_local.cluster import plan as plans
 
 # A supervisor ends its services in order, a few seconds each at most.
@@ -134,6 +135,8 @@ async def clear(paths: state.Paths) -> None:
             if not left:
                 break
             await asyncio.sleep(_LOOK_EVERY_S)
+    if (paths.data / "kubelets").exists():
+        await asyncio.to_thread(kubelet_nodes.clear, paths.name, settings.environment())
     roots = sorted((paths.data / "nodes").glob("*"))
     swept = await asyncio.to_thread(sweep.sweep, paths.name, state_dirs=roots)
     if swept.remaining:

@@ -6,8 +6,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from carico_local.cluster import kubelet_nodes, readiness, state
 from carico_local.cluster import plan as plans
-from carico_local.cluster import readiness, state
 from carico_local.cluster import service as parts
 from carico_local.control_plane import commands, identity
 
@@ -114,7 +114,7 @@ class Real:
     def write_configuration(self) -> None:
         """Identities and kubeconfigs."""
         self.plane.directory.mkdir(parents=True, exist_ok=True)
-        users = {node: identity.node_user(node) for node in self.plan.process_nodes}
+        users = {node: identity.node_user(node) for node in self.plan.process_nodes} | kubelet_nodes.users(self.plan)
         self.plane.write_configuration(self.plan.name, users=users)
         for node in self.plan.process_nodes:
             self.plane.identities.authority.issue(
@@ -166,7 +166,7 @@ def real(plan: plans.Plan, ports: Mapping[str, int], paths: state.Paths, environ
     plane = commands.ControlPlane(
         binaries=plan.binaries,
         directory=directory,
-        network=commands.Network(ports=by_program),
+        network=commands.Network(ports=by_program, advertised=kubelet_nodes.gateway(plan, paths)),
         identities=identity.Identities(directory / "identities", environ),
     )
     return Real(plan=plan, paths=paths, plane=plane)

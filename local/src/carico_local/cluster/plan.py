@@ -37,15 +37,18 @@ class ControlPlane(enum.StrEnum):
 
 
 class NodeKind(enum.StrEnum):
-    """What a node is: emulated with real processes, or played by kwok."""
+    """What a node is: emulated with real processes, a real kubelet in a container, or played by kwok."""
 
     PROCESS = "process"
+    KUBELET = "kubelet"
     KWOK = "kwok"
 
 
 DEFAULT_KWOK_NODES = 1000
+DEFAULT_KUBELETS = 2
 _MOST = {
     NodeKind.PROCESS: 110,
+    NodeKind.KUBELET: 50,
     # What the scheduler is measured at.
     NodeKind.KWOK: 10_000,
 }
@@ -60,6 +63,8 @@ class Wish:
     # None: embedded for process nodes; the other kinds need the real one.
     control_plane: str | None = None
     node_kind: str = NodeKind.PROCESS
+    # Image that the image of kubelet nodes is built on; None: a Debian, pulled.
+    node_base: str | None = None
     cores: int = DEFAULT_CORES
     scale: float = DEFAULT_SCALE
     estimator: str | None = None
@@ -102,8 +107,13 @@ class Plan:
 
     @property
     def process_nodes(self) -> tuple[str, ...]:
-        """The names of the nodes that are processes of the cluster, each with an agent."""
+        """The names of the nodes that are processes of the cluster."""
         return self.node_names if self.node_kind is NodeKind.PROCESS else ()
+
+    @property
+    def service_nodes(self) -> tuple[str, ...]:
+        """The names of the nodes that are services of the cluster, each with an agent."""
+        return self.node_names if self.node_kind is not NodeKind.KWOK else ()
 
 
 def default_nodes(cpus: float, *, cores: int, scale: float) -> int:
@@ -126,7 +136,8 @@ def make_plan(wish: Wish, on: machine.Machine, binaries: Mapping[str, str] | Non
     if kind is NodeKind.PROCESS:
         nodes = _process_nodes(wish, control_plane, memory_bytes, on)
     else:
-        nodes = DEFAULT_KWOK_NODES if wish.nodes is None else wish.nodes
+        default = DEFAULT_KWOK_NODES if kind is NodeKind.KWOK else DEFAULT_KUBELETS
+        nodes = default if wish.nodes is None else wish.nodes
     return Plan(
         name=wish.name,
         control_plane=control_plane,
@@ -151,7 +162,8 @@ def programs(wish: Wish) -> tuple[str, ...]:
     if _control_plane(wish) is ControlPlane.EMBEDDED:
         return ()
     needed = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-    return (*needed, "kwok") if wish.node_kind == NodeKind.KWOK else needed
+    beside = {NodeKind.KWOK: ("kwok",), NodeKind.KUBELET: ("kubelet", "kube-proxy", "coredns")}
+    return (*needed, *beside.get(NodeKind(wish.node_kind), ()))
 
 
 def to_json(plan: Plan) -> dict[str, Any]:

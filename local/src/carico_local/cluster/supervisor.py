@@ -11,7 +11,18 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs, nats_bus, tasks
 from carico_core.wire import subjects
 from carico_local.cgroups import sweep
-from carico_local.cluster import backoff, events, leftovers, ports, processes, readiness, ready_nodes, state, topology
+from carico_local.cluster import (
+    backoff,
+    events,
+    kubelet_nodes,
+    leftovers,
+    ports,
+    processes,
+    readiness,
+    ready_nodes,
+    state,
+    topology,
+)
 from carico_local.cluster import plan as plans
 from carico_local.cluster import service as parts
 
@@ -233,6 +244,8 @@ class Supervisor:
         self._write()
         for names in topology.stop_groups(list(self._children)):
             await processes.stop([self._children[name] for name in names], grace_s=STOP_GRACE_S)
+        if self._plan.node_kind is plans.NodeKind.KUBELET:
+            await asyncio.to_thread(kubelet_nodes.clear, self._plan.name, self._environ)
         roots = [self._paths.data / "nodes" / node for node in self._plan.node_names]
         await asyncio.to_thread(sweep.sweep, self._plan.name, state_dirs=roots)
 

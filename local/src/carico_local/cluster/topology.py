@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import orjson
 
+from carico_core.runtime import settings
 from carico_local import nats_server
 from carico_local.cgroups import node_group
-from carico_local.cluster import control_planes, processes, readiness, state
+from carico_local.cluster import control_planes, kubelet_nodes, processes, readiness, state
 from carico_local.cluster import plan as plans
 from carico_local.cluster import service as parts
 
@@ -19,7 +20,7 @@ KWOK, FLEET = "kwok", "fleet"
 # Ended in this order: first who decides, then who reports, then the nodes with their Pods, then what they talk to.
 # An API server that has lost its etcd takes most of a minute to end.
 _STOP_ORDER = (
-    "scheduler", "agent", "fleet", "aggregator", "node", "kwok", "kube-", "api", "etcd", "nats",
+    "scheduler", "agent", "fleet", "aggregator", "node", "relay", "kwok", "kube-", "api", "etcd", "nats",
 )  # fmt: skip
 
 
@@ -35,9 +36,10 @@ class Addresses:
 def service_names(plan: plans.Plan) -> list[str]:
     """The names of all services of a plan, as `carico logs` takes them."""
     aggregators, schedulers = _replicas(AGGREGATOR, plan.aggregators), _replicas(SCHEDULER, plan.schedulers)
-    nodes = [f"node/{name}" for name in plan.process_nodes]
-    agents = [f"agent/{name}" for name in plan.process_nodes]
-    fleet = [KWOK, FLEET] if plan.node_kind is plans.NodeKind.KWOK else []
+    nodes = [f"node/{name}" for name in plan.service_nodes]
+    agents = [f"agent/{name}" for name in plan.service_nodes]
+    beside = {plans.NodeKind.KWOK: [KWOK, FLEET], plans.NodeKind.KUBELET: [kubelet_nodes.RELAY]}
+    fleet = beside.get(plan.node_kind, [])
     return [NATS, *control_planes.names(plan), *aggregators, *schedulers, *fleet, *nodes, *agents]
 
 
@@ -48,7 +50,7 @@ def _replicas(service: str, count: int) -> list[str]:
 
 def addresses(plan: plans.Plan, free_ports: list[int]) -> Addresses:
     """One port for each service that listens; nodes choose their own. Needs `ports_needed` free ports."""
-    listening = [name for name in service_names(plan) if not name.startswith("node/")]
+    listening = [name for name in service_names(plan) if not name.startswith("node/") and name != kubelet_nodes.RELAY]
     ports = dict(zip(listening, free_ports, strict=True))
     scheme = "http" if plan.control_plane is plans.ControlPlane.EMBEDDED else "https"
     return Addresses(
@@ -58,7 +60,8 @@ def addresses(plan: plans.Plan, free_ports: list[int]) -> Addresses:
 
 def ports_needed(plan: plans.Plan) -> int:
     """How many ports `addresses` takes."""
-    return len(service_names(plan)) - len(plan.process_nodes)
+    relays = 1 if plan.node_kind is plans.NodeKind.KUBELET else 0
+    return len(service_names(plan)) - len(plan.service_nodes) - relays
 
 
 def probe(plan: plans.Plan, name: str, port: int) -> readiness.Probe:
@@ -74,7 +77,12 @@ def probe(plan: plans.Plan, name: str, port: int) -> readiness.Probe:
 
 def write_configuration(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Mapping[str, str]) -> None:
     """Writes kubeconfigs and the configuration of NATS. Raises `EnvironmentUnfit` without openssl."""
+    if plan.node_kind is plans.NodeKind.KUBELET:
+        kubelet_nodes.prepare(plan, paths, environ)
     control_planes.of(plan, where.ports, paths, environ).write_configuration()
+    if plan.node_kind is plans.NodeKind.KUBELET:
+        keys = control_planes.real(plan, where.ports, paths, environ).plane.identities
+        kubelet_nodes.write(plan, paths, environ, keys=keys, port=where.ports[API])
     config = nats_server.configuration(store_dir=paths.data / "nats", port=where.ports[NATS])
     (paths.run / "nats.conf").write_text(config, encoding="utf-8")
 
@@ -85,10 +93,12 @@ def services(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Ma
     found = [build.nats(), *build.control_plane.services(environ)]
     if plan.node_kind is plans.NodeKind.KWOK:
         found += [build.kwok(), build.fleet()]
-    found += [build.node(name) for name in plan.process_nodes]
+    if plan.node_kind is plans.NodeKind.KUBELET:
+        found.append(kubelet_nodes.relay(plan, paths, environ, port=where.ports[API]))
+    found += [build.node(name) for name in plan.service_nodes]
     found += [build.aggregator(name) for name in _replicas(AGGREGATOR, plan.aggregators)]
     found += [build.scheduler(name) for name in _replicas(SCHEDULER, plan.schedulers)]
-    found += [build.agent(name) for name in plan.process_nodes]
+    found += [build.agent(name) for name in plan.service_nodes]
     return found
 
 
@@ -126,6 +136,8 @@ class _Builder:
 
     def node(self, node: str) -> parts.Service:
         plan = self._plan
+        if plan.node_kind is plans.NodeKind.KUBELET:
+            return kubelet_nodes.node(plan, self._paths, self._environ, node)
         ready = ready_file(self._paths, node)
         argv = parts.python(
             "carico_local.node",
@@ -162,8 +174,9 @@ class _Builder:
         if plan.ceiling_cpu is not None:
             tuning["ceiling_cpu"] = plan.ceiling_cpu
         found = self._service(
-            f"agent/{node}", "carico_agent", after=f"node/{node}", **(node_facts(plan, self._paths, node) | tuning)
-        )
+            f"agent/{node}", "carico_agent", after=f"node/{node}",
+            **(node_facts(plan, self._paths, node, self._environ) | tuning),
+        )  # fmt: skip
         environ = found.command.environ
         if environ.get("PYTHONDONTWRITEBYTECODE"):
             # Compiled anew at each start, it would start a third of a second later.
@@ -187,8 +200,13 @@ class _Builder:
         return parts.command(name, argv, self._paths, self._environ)
 
 
-def node_facts(plan: plans.Plan, paths: state.Paths, node: str) -> dict[str, object]:
+def node_facts(
+    plan: plans.Plan, paths: state.Paths, node: str, environ: Mapping[str, str] | None = None
+) -> dict[str, object]:
     """The settings by which an agent measures a node of the plan: its cgroup, or its processes where it has none."""
+    if plan.node_kind is plans.NodeKind.KUBELET:
+        cgroup = kubelet_nodes.cgroup(paths, environ or settings.environment(), node)
+        return {"node": node, "scope": "cgroup", "cgroup": cgroup, "pod_events": "cgroup"}
     facts: dict[str, object] = {
         "node": node, "cores": plan.cores, "scale": plan.scale, "memory_bytes": plan.memory_bytes,
     }  # fmt: skip

@@ -16,13 +16,17 @@ _AUDIT_MEGABYTES = 20
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """Where the control plane listens. `hosts`: further names and addresses that its certificate is to bear."""
+    """Where the control plane listens. `hosts`: further names and addresses that its certificate is to bear.
+
+    `advertised`: where Pods are told to find it, if not at `address`.
+    """
 
     ports: Mapping[str, int]
     address: str = "127.0.0.1"
     # kubeadm's default.
     services: str = "10.96.0.0/16"
     hosts: tuple[str, ...] = ()
+    advertised: str = ""
 
     @property
     def api_url(self) -> str:
@@ -34,7 +38,8 @@ class Network:
         """Every name and address under which the API is reached; Pods use the first address of the Services."""
         first = str(next(ipaddress.ip_network(self.services).hosts()))
         inside = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
-        return tuple(dict.fromkeys((self.address, "127.0.0.1", "localhost", first, *inside, *self.hosts)))
+        own = (self.address, *filter(None, (self.advertised,)))
+        return tuple(dict.fromkeys((*own, "127.0.0.1", "localhost", first, *inside, *self.hosts)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,9 +168,10 @@ class ControlPlane:
     def _reachability(self) -> dict[str, object]:
         # An Endpoints object must not hold a loopback address; Pods of a loopback cluster are processes of this
         # machine and use the kubeconfig.
-        if ipaddress.ip_address(self.network.address).is_loopback:
+        advertised = self.network.advertised or self.network.address
+        if ipaddress.ip_address(advertised).is_loopback:
             return {"endpoint_reconciler_type": "none"}
-        return {"advertise_address": self.network.address}
+        return {"advertise_address": advertised}
 
     def _scheduler_configuration(self) -> dict[str, object]:
         return {

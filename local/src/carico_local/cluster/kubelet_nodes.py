@@ -1,0 +1,145 @@
+"""The services of a cluster whose nodes are real kubelets in containers: a relay to the API, and one container a node.
+
+The control plane listens on loopback, as in every local cluster; the relay lets the nodes' own network in.
+"""
+
+import asyncio
+import ipaddress
+import json
+import pathlib
+import re
+from collections.abc import Mapping
+
+from carico_local.cluster import machine, readiness, state
+from carico_local.cluster import plan as plans
+from carico_local.cluster import service as parts
+from carico_local.control_plane import identity
+from carico_local.kubelets import configuration, network, nodes
+from carico_local.kubelets import engine as engines
+
+RELAY = "relay"
+# Among the plan's programs: the image that the nodes run.
+IMAGE = "node-image"
+# What a killed tool left under the node's name would be in the way.
+_RUN = (
+    'name=$1; cid=$2; shift 2; docker rm -f -v "$name" > /dev/null 2>&1; rm -f "$cid"; '
+    'exec docker run --rm --cidfile "$cid" "$@"'
+)
+
+
+def prepare(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str]) -> network.Network:
+    """The cluster's network, made where there is none. Raises `EnvironmentUnfit` without an engine."""
+    engine = engines.Engine(environ=environ)
+    engine.check()
+    found = network.ensure(engine, plan.name)
+    written = {"name": found.name, "addresses": str(found.addresses), "gateway": found.gateway}
+    _network_file(paths).write_text(json.dumps(written), encoding="utf-8")
+    return found
+
+
+def gateway(plan: plans.Plan, paths: state.Paths) -> str:
+    """The machine's address on the nodes' network; empty where the nodes are of another kind."""
+    return _read_network(paths).gateway if plan.node_kind is plans.NodeKind.KUBELET else ""
+
+
+def users(plan: plans.Plan) -> dict[str, identity.User]:
+    """The identities of what runs in the nodes."""
+    return nodes.users(_members(plan)) if plan.node_kind is plans.NodeKind.KUBELET else {}
+
+
+def write(
+    plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], *, keys: identity.Identities, port: int
+) -> None:
+    """Writes what each node is told, keys too."""
+    fleet, on = _fleet(plan, paths, environ), machine.read_machine()
+    url = f"https://{fleet.network.gateway}:{port}"
+    size = configuration.Machine(cpus=on.cpus, memory_bytes=on.memory_available_bytes)
+    fleet.write(keys, url=url, machine=size)
+
+
+def relay(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], *, port: int) -> parts.Service:
+    """The service that lets the nodes reach the API at `port`."""
+    host = _read_network(paths).gateway
+    argv = (*parts.python("carico_local.kubelets.relay"), host, str(port), str(port))
+    command = parts.command(RELAY, argv, paths, environ)
+    return parts.Service(name=RELAY, command=command, probe=_Listening(host=host, port=port), http_port=None)
+
+
+def node(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], name: str) -> parts.Service:
+    """A node's container, in the foreground."""
+    fleet = _fleet(plan, paths, environ)
+    found = next(each for each in fleet.nodes if each.name == name)
+    cid = str(_container_file(paths, name))
+    argv = ("/bin/sh", "-c", _RUN, "sh", fleet.container(found), cid, *fleet.arguments(found))
+    service = f"node/{name}"
+    return parts.Service(
+        name=service, command=parts.command(service, argv, paths, environ),
+        probe=readiness.File(path=_container_file(paths, name)), http_port=None, after=RELAY,
+    )  # fmt: skip
+
+
+def cgroup(paths: state.Paths, environ: Mapping[str, str], name: str) -> str:
+    """The path of the node's cgroup below the machine's roots; the roots' own while its container does not run."""
+    try:
+        container = _container_file(paths, name).read_text(encoding="ascii").strip()
+        shown = engines.Engine(environ=environ).inspect("--type", "container", container)[0]
+        lines = pathlib.Path(f"/proc/{shown['State']['Pid']}/cgroup").read_text(encoding="utf-8")
+    except (OSError, engines.EngineRefused):
+        # Asked before the node is up too; an agent is started after it, and with what is true then.
+        return "."
+    # v1: the hierarchy of the quota; v2: the only one, where the entry script leaves its own group for its programs.
+    path = re.search(r"^\d+:(?:cpuacct|cpu,cpuacct|cpu):/(\S*)$", lines, re.MULTILINE) or re.search(
+        r"^0::/(\S*?)(?:/init)?$", lines, re.MULTILINE
+    )
+    return path[1] if path is not None else "."
+
+
+def clear(name: str, environ: Mapping[str, str]) -> None:
+    """Nothing; no container or network of the cluster is left. Raises `EnvironmentUnfit`."""
+    nodes.sweep(engines.Engine(environ=environ), name)
+
+
+class _Listening:
+    """Ready where a connection is taken."""
+
+    def __init__(self, *, host: str, port: int) -> None:
+        self._host, self._port = host, port
+
+    async def why_not(self) -> str | None:
+        """That nobody listens."""
+        try:
+            async with asyncio.timeout(readiness.ANSWER_TIMEOUT_S):
+                _, writer = await asyncio.open_connection(self._host, self._port)
+        except (OSError, TimeoutError):
+            return f"nothing answers on {self._host}:{self._port}"
+        writer.close()
+        return None
+
+
+def _fleet(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str]) -> nodes.Fleet:
+    return nodes.Fleet(
+        engine=engines.Engine(environ=environ), cluster=plan.name, directory=paths.data / "kubelets",
+        image=plan.binaries[IMAGE], network=_read_network(paths), nodes=_members(plan),
+    )  # fmt: skip
+
+
+def _members(plan: plans.Plan) -> list[configuration.Node]:
+    return [
+        configuration.Node(name=name, number=number, cpus=plan.cores * plan.scale, memory_bytes=plan.memory_bytes)
+        for number, name in enumerate(plan.node_names, 1)
+    ]
+
+
+def _read_network(paths: state.Paths) -> network.Network:
+    found = json.loads(_network_file(paths).read_text(encoding="utf-8"))
+    return network.Network(
+        name=found["name"], addresses=ipaddress.IPv4Network(found["addresses"]), gateway=found["gateway"]
+    )  # fmt: skip
+
+
+def _network_file(paths: state.Paths) -> pathlib.Path:
+    return paths.run / "network.json"
+
+
+def _container_file(paths: state.Paths, name: str) -> pathlib.Path:
+    return paths.run / f"{name}.container"
