@@ -22,6 +22,7 @@ from carico_core.runtime import clock, kube, kube_actions, nats_bus
 from carico_core.wire import kubernetes_lease, subjects
 from carico_core.wire import messages as wire
 from carico_local import nats_server
+from carico_local.cluster import readiness
 
 Row = tuple[str, float, str, str]
 CLOCK = clock.SystemClock()
@@ -29,6 +30,8 @@ NODES = ("node-1", "node-2")
 PODS_PATH = "/api/v1/namespaces/default/pods"
 POD_EVERY_S = 0.05
 RUNNING_MOST = 100
+# Not in step with renewals.
+SETTLE_S = 3.3
 ROOM = 100_000.0
 
 
@@ -47,6 +50,7 @@ class Scene:
         self._client = client
         self._bus = bus
         self._schedulers: dict[str, subprocess.Popen[bytes]] = {}
+        self._ports: dict[str, int] = {}
         self._started = 0
         # When the watch showed each bind (monotonic).
         self.bound_s: list[float] = []
@@ -56,10 +60,23 @@ class Scene:
         """One more candidate."""
         self._started += 1
         name = f"scheduler-{self._started}"
-        flags = ["--bus-url", self._nats_url, "--kubeconfig", str(self._folder / "kubeconfig"), "--http-port", "-1"]
+        port = self._ports[name] = nats_server.free_port()
+        flags = [
+            "--bus-url",
+            self._nats_url,
+            "--kubeconfig",
+            str(self._folder / "kubeconfig"),
+            "--http-port",
+            str(port),
+        ]
         command = [sys.executable, "-m", "carico_scheduler", *flags, "--leader-identity", name]
         with (self._folder / f"{name}.log").open("ab") as log:
             self._schedulers[name] = subprocess.Popen(command, stdout=log, stderr=log)
+
+    async def all_warm(self) -> None:
+        """Once each scheduler leads or is a warm standby: a cold one has to see the Lease first, and then wait."""
+        for name in self._schedulers:
+            await readiness.wait(readiness.Http(port=self._ports[name]))
 
     def end(self) -> None:
         """Ends the schedulers."""
@@ -145,17 +162,18 @@ class Scene:
 
 
 async def _measure(folder: pathlib.Path, *, changes: int) -> list[Row]:
-    killed, stopped = [], []
+    killed: list[tuple[float, float]] = []
+    stopped: list[tuple[float, float]] = []
     async with _scene(folder) as scene:
         scene.start_scheduler()
         scene.start_scheduler()
         while len(scene.bound_s) < 20:
             await asyncio.sleep(0.1)
         for _ in range(changes):
-            killed.append(await scene.change(signal.SIGKILL))
-            await asyncio.sleep(4.0)
-            stopped.append(await scene.change(signal.SIGTERM))
-            await asyncio.sleep(4.0)
+            for number, found in ((signal.SIGKILL, killed), (signal.SIGTERM, stopped)):
+                await scene.all_warm()
+                await asyncio.sleep(SETTLE_S)
+                found.append(await scene.change(number))
     return [
         ("leader killed: without a bind", statistics.median(each for each, _ in killed), "s", ""),
         ("leader killed: first bind after the end of the Lease, worst", max(after for _, after in killed), "s",
