@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 from carico_agent.churn import cgroup
-from carico_agent.telemetry import cgroup_tree
 from carico_core.runtime import clock as clocks
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts

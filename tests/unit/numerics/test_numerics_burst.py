@@ -91,13 +91,15 @@ def test_it_is_eager_for_a_while_after_a_class_has_come() -> None:
         guard=base.default_guard(dims),
     )  # fmt: skip
     made = footprint.Footprint(node)
-    assert not made.eager
+    seen = [made.eager]
     made.follow({"a": "Job/x"})
-    assert made.eager
+    seen.append(made.eager)
     for _ in range(70):
         made.tick(np.array([0.1, 0.1]), np.full(2, 0.3), 1, 0.1)
-    assert not made.eager
+    seen.append(made.eager)
+    # Another Pod of the same class is nothing new; one of another class is.
     made.follow({"a": "Job/x", "b": "Job/x"})
-    assert not made.eager, "nothing new"
+    seen.append(made.eager)
     made.follow({"a": "Job/x", "c": "Job/y"})
-    assert made.eager
+    seen.append(made.eager)
+    assert seen == [False, True, False, False, True]

@@ -43,8 +43,8 @@ def imported(member: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
 
 def test_all_members_are_found() -> None:
     assert [m.relative_to(ROOT).as_posix() for m in MEMBERS] == [
-        "cli", "libs/carico_core", "local", "services/agent", "services/aggregator", "services/auth", "services/scheduler",
-        "twin",
+        "cli", "libs/carico_core", "local", "services/agent", "services/aggregator", "services/auth",
+        "services/scheduler", "twin",
     ]  # fmt: skip
 
 
