@@ -369,7 +369,7 @@ async def test_the_state_can_be_asked_for(rig: Make) -> None:
     assert answer["now"]["pods"] == 1
     assert set(answer["now"]["cost"]) == {"cpu", "memory"}
     # At the first sample, three seconds, and more often for what has just come.
-    assert len(answer["history"]["rows"]) == 10
+    assert len(answer["history"]["rows"]) == 13
     assert len(answer["history"]["rows"][0]) == len(answer["history"]["columns"])
 
 

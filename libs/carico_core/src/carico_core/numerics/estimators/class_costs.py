@@ -51,6 +51,8 @@ _KNOWN_PART = 0.1
 # taken before the first of them was known to grow (memory overran by 56 node-seconds); at 0, noise passes for growth,
 # and the next Pods wait for the first ones to end.
 _LIKELY_SD = 0.3
+# A reading after less time than this counts as one after it: a clock that stands still must not make noise infinite.
+_LEAST_READING_S = 0.01
 # Below this a peer's variance counts as none, and weights stay far from overflow.
 _EXACT_BELOW = 1e-200
 # Of the cluster's weight, a node's own share may be this much: beyond it rounding and a message's delay decide.
@@ -206,7 +208,7 @@ class ClassCosts:
         self._reached |= whole.difference(containers.KINDS)
         present = np.repeat([counts.get(name, 0.0) > self._constants.few_pods for name in self._names], self.parts)
         # Readings in quick succession share their samples: together they say no more than one a second.
-        variance = self._facts.reading_variance / (min(dt_s, 1.0) if dt_s > 0.0 else 1.0)
+        variance = self._facts.reading_variance / min(max(dt_s, _LEAST_READING_S), 1.0)
         for each in (self._main, self._own):
             # P_kk <- P_kk + (0.02 c_k)^2 a second, where the class shows
             noise = np.where(present, (self._constants.drift * each.mean) ** 2 * dt_s, 0.0)
