@@ -1,11 +1,13 @@
 """`carico doctor`: each thing that can be wrong with a cluster gives its line, and what to do."""
 
 import asyncio
+import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 import pytest
+import yaml
 
 from carico_cli.doctor import cluster, findings, rights, signals
 from carico_core.domain import errors
@@ -14,6 +16,7 @@ from carico_core.wire import subjects
 from tests.tools import carico_cli
 from tests.unit.scheduler import objects
 
+ROOT = pathlib.Path(__file__).parents[3]
 NOW_S = 1_000_000_000.0
 Level = findings.Level
 
@@ -207,3 +210,21 @@ def test_an_api_that_does_not_answer_is_a_finding(
     said = capsys.readouterr().out
     assert said.startswith("fail  Kubernetes: ")
     assert "skip  NATS: not looked at" in said
+
+
+def test_the_rights_that_are_asked_for_are_those_that_deploy_gives() -> None:
+    rules: dict[str, list[dict[str, Any]]] = {}
+    for document in yaml.safe_load_all((ROOT / "deploy/k8s/base/rbac.yaml").read_text()):
+        if document["kind"] in ("Role", "ClusterRole"):
+            rules.setdefault(document["metadata"]["name"], []).extend(document["rules"])
+    for service, wanted in rights.SERVICES.items():
+        given = {
+            (verb, group, resource)
+            for rule in rules[service]
+            for verb in rule["verbs"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+        }
+        for right in wanted:
+            resource = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
+            assert (right.verb, right.group, resource) in given, f"{service}: {right}"

@@ -66,8 +66,10 @@ SERVICES = {
         Right(verb="watch", resource="pods"),
         Right(verb="list", resource="nodes"),
         Right(verb="watch", resource="nodes"),
+        Right(verb="list", resource="namespaces"),
         Right(verb="create", resource="pods", subresource="binding"),
         Right(verb="create", resource="events", group="events.k8s.io"),
+        Right(verb="create", resource="leases", group="coordination.k8s.io", namespaced=True),
     ),
     "carico-agent": (Right(verb="list", resource="pods"), Right(verb="watch", resource="pods")),
 }
