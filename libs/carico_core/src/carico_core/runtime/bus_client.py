@@ -24,17 +24,24 @@ with optional_imports.hidden("aiohttp"):
     from nats.errors import Error as NatsError
 
 PLAIN = "the server does not offer TLS, which the settings ask for"
+NO_CERTIFICATE = "the server asks for a client certificate: CARICO_BUS_TLS_CERT and _KEY"
 # Inboxes of clients and of servers, and what a consumer's messages are acknowledged on.
 INBOXES = (b"_INBOX.", b"$SYS._INBOX.", b"$JS.ACK.")
 CLOSED = "the server closed the connection before it let us in: authorization is away, or refuses us"
 
 
 class Client(NatsClient):
-    """A client. `make_tls`: makes the TLS context from its files, for each handshake anew; None: no TLS asked for."""
+    """A client. `make_tls`: makes the TLS context from its files, for each handshake anew; None: no TLS asked for.
 
-    def __init__(self, make_tls: Callable[[], ssl.SSLContext] | None = None) -> None:
+    `shows_certificate`: whether that context holds a certificate of ours.
+    """
+
+    def __init__(
+        self, make_tls: Callable[[], ssl.SSLContext] | None = None, *, shows_certificate: bool = True
+    ) -> None:  # fmt: skip
         super().__init__()
         self._make_tls = make_tls
+        self._shows_certificate = shows_certificate
         self._intake = bus_intake.Parser(self)
         self._ps = self._intake
 
@@ -72,6 +79,9 @@ class Client(NatsClient):
         # The last step before who we are goes out; nats-py has made the handshake by now where the server asked for it.
         if self._make_tls is not None and not self._server_info.get("tls_required"):
             raise NatsError(PLAIN)
+        # Its alert comes after the handshake (TLS 1.3), and is lost where what we send next meets a closed connection.
+        if self._server_info.get("tls_verify") and not self._shows_certificate:
+            raise NatsError(NO_CERTIFICATE)
         return bytes(super()._connect_command())
 
     async def _connect_to_server(self, s: Any) -> None:

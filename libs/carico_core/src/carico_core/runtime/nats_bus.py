@@ -7,6 +7,7 @@ Rules that were measured (docs of nats-py do not say them): callbacks must never
 import asyncio
 import collections
 import contextlib
+import functools
 import pathlib
 import random
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -273,7 +274,8 @@ async def connect(
     watch = bus_connection.Watch(logs.get("bus", connection=name), settings)
     options = bus_connection.options(settings, name=name, inbox=inbox, watch=watch, rng=rng)
     make_tls = bus_tls.context_maker(settings)
-    client = bus_client.Client(make_tls)
+    make_client = functools.partial(bus_client.Client, make_tls, shows_certificate=bool(settings.tls_cert))
+    client = make_client()
     await bus_server.join(client, options, watch, rng)
     bus = NatsBus(
         client, watch, name=name, lease_s=settings.lease_s, copies=settings.copies, owns_streams=owns_streams, rng=rng
@@ -286,7 +288,7 @@ async def connect(
     if settings.token_file:
         bus.renew_by(
             bus_renewal.Renewal(
-                client, make_client=lambda: bus_client.Client(make_tls), options=options,
+                client, make_client=make_client, options=options,
                 token=pathlib.Path(settings.token_file), log=watch.log, clock=clock, rng=rng,
             )
         )  # fmt: skip
