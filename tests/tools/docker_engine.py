@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -33,6 +34,8 @@ PACKAGES = {
     **dict.fromkeys(("libnfnetlink0", "libnetfilter-conntrack3", "libdevmapper1.02.1"), ()),
 }
 START_TIMEOUT_S = 60.0
+# Who holds what is kept, beside it.
+_PID = "engine.pid"
 _IPTABLES = ("iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore")
 # What an engine puts into the firewall, and leaves there when it ends.
 _CHAINS = ("DOCKER", "DOCKER-ISOLATION-STAGE-1", "DOCKER-ISOLATION-STAGE-2", "DOCKER-USER")
@@ -66,8 +69,11 @@ def running() -> Iterator[Running]:
         engine = engines.Engine(environ=environ)
         had_chains = _DOCKER in _filter(environ)
         policy = _forward_policy(environ)
+        _end_orphan(kept)
         process = _start(kept, place, environ, engine)
         try:
+            # A run that was killed could end nothing, and what is kept of an engine keeps its containers too.
+            _clear(engine)
             yield Running(engine=engine, environ=environ)
         finally:
             _end(process, engine)
@@ -136,6 +142,7 @@ def _start(
             ["dockerd", "--config-file", str(place / "daemon.json")], env=dict(environ), stdout=log, stderr=log,
             stdin=subprocess.DEVNULL, executable=shutil.which("dockerd", path=environ["PATH"]),
         )  # fmt: skip
+    (kept / _PID).write_text(str(process.pid))
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline_s:
         with contextlib.suppress(errors.EnvironmentUnfit):
@@ -148,12 +155,9 @@ def _start(
 
 
 def _end(process: "subprocess.Popen[bytes]", engine: engines.Engine) -> None:
-    """Ends the engine with all that runs in it; it is this engine's own, so that everything in it is the tests'."""
+    """Ends the engine with all that runs in it."""
     with contextlib.suppress(errors.EnvironmentUnfit):
-        containers = engine.run("ps", "--all", "--quiet").split()
-        if containers:
-            engine.run("rm", "--force", "--volumes", *containers)
-        engine.run("network", "prune", "--force")
+        _clear(engine)
         # Stages of builds have no tag, and are the cache of the next run.
         engine.run("image", "prune", "--force", "--filter", f"until={_LAYERS_KEPT}")
     process.terminate()
@@ -162,6 +166,25 @@ def _end(process: "subprocess.Popen[bytes]", engine: engines.Engine) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _clear(engine: engines.Engine) -> None:
+    """Nothing; no container or network is left. The engine is the tests' own, so that everything in it is theirs."""
+    containers = engine.run("ps", "--all", "--quiet").split()
+    if containers:
+        engine.run("rm", "--force", "--volumes", *containers)
+    engine.run("network", "prune", "--force")
+
+
+def _end_orphan(kept: pathlib.Path) -> None:
+    """Ends an engine whose tests were killed: it holds what is kept, and no other can start beside it."""
+    with contextlib.suppress(OSError, ValueError):
+        pid = int((kept / _PID).read_text())
+        if "dockerd" in pathlib.Path(f"/proc/{pid}/cmdline").read_text():
+            os.kill(pid, signal.SIGTERM)
+            deadline_s = time.monotonic() + START_TIMEOUT_S
+            while pathlib.Path(f"/proc/{pid}").exists() and time.monotonic() < deadline_s:
+                time.sleep(0.1)
 
 
 _DOCKER = "-N DOCKER-USER"
