@@ -5,12 +5,13 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import orjson
 import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock, memory_bus, nats_bus
-from carico_core.wire import subjects
+from carico_core.wire import streams, subjects
 from carico_local import nats_server
 
 WAIT_S = 5.0
@@ -244,6 +245,22 @@ async def test_a_service_answers_and_its_errors_arrive_as_errors(join: Join) -> 
         await client.request(subject, b"hello", timeout_s=WAIT_S)
 
 
+async def test_each_instance_of_a_service_says_who_it_is(join: Join) -> None:
+    async def answer(payload: bytes) -> bytes:
+        return payload
+
+    spec = buses.ServiceSpec(name="carico-x", version="0.1.0", description="test", endpoints={"a.get": answer})
+    asking = await join()
+    assert await asking.service_stats("carico-x", within_s=WAIT_S) == []
+    handles = [await (await join()).serve(spec) for _ in range(2)]
+    found = [orjson.loads(payload) for _, payload in await asking.service_stats("carico-x", within_s=1.0)]
+    assert [(each["name"], each["version"]) for each in found] == [("carico-x", "0.1.0")] * 2
+    assert len({each["id"] for each in found}) == 2
+    assert [each["endpoints"][0]["num_requests"] for each in found] == [0, 0]
+    await handles[0].close()
+    assert len(await asking.service_stats("carico-x", within_s=1.0)) == 1
+
+
 async def test_a_closed_bus_refuses_and_says_so(join: Join) -> None:
     bus = await join()
     await bus.close()
@@ -251,3 +268,26 @@ async def test_a_closed_bus_refuses_and_says_so(join: Join) -> None:
     assert not bus.connected
     with pytest.raises(errors.BusUnavailable):
         await bus.publish(subjects.capacity("n1"), b"")
+
+
+async def test_what_is_held_and_what_is_waiting_can_be_seen(join: Join) -> None:
+    bus = await join()
+    await bus.enqueue(subjects.subspace("n1"), b"12345", msg_id="n1-1")
+    await bus.publish(subjects.capacity("n1"), b"1")
+
+    async def held() -> dict[str, int]:
+        return {each.stream: each.messages for each in (await bus.backlog()).streams}
+
+    async with asyncio.timeout(WAIT_S):
+        while (await held())[streams.CAPACITY] == 0:
+            await asyncio.sleep(0.01)
+    found = await bus.backlog()
+    assert (found.pending, found.unacknowledged, found.redelivered) == (1, 0, 0)
+    assert await held() == {streams.CAPACITY: 1, streams.SUBSPACES: 1, streams.DECISIONS: 0, streams.MODEL_STREAM: 0}
+    await bus.acknowledge(await first_batch(bus))
+    async with asyncio.timeout(WAIT_S):
+        while (await held())[streams.SUBSPACES] > 0:
+            await asyncio.sleep(0.01)
+    assert (await bus.backlog()).pending == 0
+    assert bus.traffic.out_messages >= 1
+    assert bus.traffic.out_bytes >= 1

@@ -156,3 +156,10 @@ class Bus(Protocol):
     async def close(self) -> None:
         """Leaves the bus."""
         ...
+    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
+        """(seconds until it came, JSON) of each instance of a service, by NATS's services framework.
+
+        Takes `within_s`, since nobody knows how many there are. Raises `BusUnavailable`.
+        """
+        ...
+

@@ -1,8 +1,11 @@
 """The bus in one process's memory, for tests: the same contract as `nats_bus`, no sockets, no time."""
 
 import asyncio
+import itertools
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
+
+import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
@@ -21,8 +24,11 @@ class Hub:
         self.decisions: list[tuple[str, bytes]] = []
         self.model: bytes | None = None
         self.endpoints: dict[str, buses.Endpoint] = {}
+        # What serves now, by an id of its own.
+        self.services: dict[str, buses.ServiceSpec] = {}
         self.buses: list[MemoryBus] = []
         self.away = False
+        self.numbers = itertools.count()
 
     def set_away(self, away: bool) -> None:
         """Takes the bus away from everybody, or gives it back."""
@@ -138,7 +144,9 @@ class MemoryBus:
         """Answers the questions to a service."""
         own = {subjects.query(service.short_name, verb, service.node): e for verb, e in service.endpoints.items()}
         self.hub.endpoints.update(own)
-        return _ServiceHandle(self.hub, tuple(own))
+        identity = f"{service.name}-{next(self.hub.numbers)}"
+        self.hub.services[identity] = service
+        return _ServiceHandle(self.hub, identity, tuple(own))
 
     def on_reconnect(self, callback: Callable[[], None]) -> None:
         """Calls `callback` each time the bus is back."""
@@ -156,6 +164,12 @@ class MemoryBus:
     async def close(self) -> None:
         """Leaves the bus."""
         self._closed.set()
+
+    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
+        """(0, JSON) of each instance of a service: who it is; nothing is counted here."""
+        self._require(name)
+        found = self.hub.services.items()
+        return [(0.0, _stats(identity, spec)) for identity, spec in found if spec.name == name]
 
     def _require(self, what: str) -> None:
         if not self.connected:
@@ -188,7 +202,7 @@ class _Subscription:
 
 
 class _ServiceHandle:
-    def __init__(self, hub: Hub, endpoints: tuple[str, ...]) -> None:
+    def __init__(self, hub: Hub, identity: str, endpoints: tuple[str, ...]) -> None:
         self._hub = hub
         self._endpoints = endpoints
 
@@ -209,3 +223,14 @@ class _QueueItem:
 
     async def term(self) -> None:
         """Nothing, likewise."""
+        self._identity = identity
+        self._hub.services.pop(self._identity, None)
+
+
+def _stats(identity: str, spec: buses.ServiceSpec) -> bytes:
+    """As NATS's services framework answers, as far as there is something to tell."""
+    metadata = {} if spec.node is None else {"node": spec.node}
+    endpoints = [{"name": verb.replace(".", "-"), "num_requests": 0, "num_errors": 0} for verb in spec.endpoints]
+    return orjson.dumps(
+        {"name": spec.name, "id": identity, "version": spec.version, "metadata": metadata, "endpoints": endpoints}
+    )

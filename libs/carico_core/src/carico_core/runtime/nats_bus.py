@@ -32,6 +32,7 @@ with optional_imports.hidden("aiohttp"):
         bus_server,
         bus_service,
         bus_streams,
+        bus_survey,
     )
 from carico_core.wire import roles, subjects
 
@@ -176,6 +177,14 @@ class NatsBus:
             await found.start(subject, group=group)
             await self._settle()
         return found
+
+    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
+        """(seconds until it came, JSON) of each instance of a service."""
+        subject = f"$SRV.STATS.{name}"
+        if not self._client.is_connected:
+            raise errors.BusUnavailable(f"not connected to NATS: {subject} was not asked")
+        with bus_server.translated(subject):
+            return await bus_survey.ask_all(self._client, subject, within_s=within_s)
 
     def on_reconnect(self, callback: Callable[[], None]) -> None:
         """Calls `callback` each time the bus is back."""

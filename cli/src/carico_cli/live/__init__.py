@@ -1,0 +1,1 @@
+"""Live signals of a cluster, read off the bus into an immutable picture. No screen in it."""

@@ -1,0 +1,262 @@
+"""Reads a cluster's live signals for ever: connects, notices that the cluster is gone, and goes on by itself."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+import orjson
+
+from carico_cli.live import detail, jobs, services, signals
+from carico_cli.live import picture as pictures
+from carico_cli.live import where as places
+from carico_core.domain import errors
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube_watch
+from carico_core.wire import streams, subjects
+
+CONNECT_S = 5.0
+AGAIN_S = 1.0
+# What is reserved stands in no advertisement: the scheduler is asked, at most once a second, and in a large cluster
+# less often: its answer costs it some microseconds a node (bench/top.py), which is to stay below 1 % of a core.
+RESERVED_EVERY_S = 1.0
+RESERVED_EVERY_S_PER_NODE = 0.004
+ANSWER_S = 2.0
+SERVICES_EVERY_S = 2.0
+# Nobody knows how many instances answer: they get this long.
+SERVICES_ANSWER_S = 0.3
+DECISIONS_AT_FIRST = 50
+CAPACITY_LIST = subjects.query("scheduler", "capacity.list")
+# https://docs.nats.io/reference/reference-protocols/nats_api_reference
+BACKLOG = f"$JS.API.STREAM.INFO.{streams.SUBSPACES}"
+
+
+class Bus(Protocol):
+    """What is needed of the bus."""
+
+    @property
+    def connected(self) -> bool: ...
+
+    async def subscribe(self, subject: str, handler: buses.Handler) -> object: ...
+
+    async def latest_capacities(self) -> list[tuple[str, bytes]]: ...
+
+    async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]: ...
+
+    async def get_model(self) -> bytes | None: ...
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes: ...
+
+    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]: ...
+
+    def on_reconnect(self, callback: Callable[[], None]) -> None: ...
+
+    async def wait_closed(self) -> None: ...
+
+
+class Api(Protocol):
+    """What is needed of the Kubernetes API."""
+
+    def mirror(
+        self, path: str, *, params: Mapping[str, str] | None = None
+    ) -> AsyncIterator[kube_watch.MirrorEvent]: ...
+
+
+class Connect(Protocol):
+    """Makes the connections to a cluster; both end with the block. No API: why not, in a line."""
+
+    def __call__(self, address: places.Address) -> contextlib.AbstractAsyncContextManager[tuple[Bus, Api | str]]: ...
+
+
+class _Left(errors.CaricoError):
+    """The cluster is to be connected to anew."""
+
+
+class Reader:
+    """One cluster's signals. `run` keeps them coming; `picture` is what is known now."""
+
+    def __init__(self, where: places.Where, connect: Connect, *, clock: clocks.Clock, lease_s: float) -> None:
+        self._where = where
+        self._connect = connect
+        self._clock = clock
+        self._signals = signals.Signals(clock=clock, lease_s=lease_s)
+        self._jobs = jobs.Jobs()
+        self._bus: Bus | None = None
+        self._url = ""
+        self._bus_trouble: str | None = "not connected yet"
+        self._api_trouble: str | None = None
+        self._scheduler_trouble: str | None = None
+        self._away_since_s: float | None = None
+        # Set once everything that can be asked at the start was answered, or was not.
+        self.complete = asyncio.Event()
+
+    def picture(self) -> pictures.Picture:
+        """All that is known now."""
+        links = (
+            pictures.Link(name="NATS", trouble=self._bus_words()),
+            pictures.Link(name="Kubernetes API", trouble=self._api_trouble or self._jobs.trouble),
+            pictures.Link(name="scheduler", trouble=self._scheduler_trouble if self._is_connected else None),
+        )
+        return self._signals.picture(jobs=self._jobs.table(), links=links)
+
+    async def detail(self, node: str) -> detail.Detail | None:
+        """A node by its agent; None where no agent answers, as for nodes that are only played."""
+        if self._bus is None:
+            return None
+        try:
+            subject = subjects.query("agent", "state.get", node)
+            return detail.parse(await self._bus.request(subject, b"", timeout_s=ANSWER_S))
+        except (errors.BusError, errors.MessageError, errors.BadName):
+            return None
+
+    async def run(self) -> None:
+        """Never returns. What is wrong with the cluster stands in the picture, and is over when it is back."""
+        while True:
+            try:
+                address = self._where()
+                self._url = address.bus.url.rpartition("@")[2]
+                async with contextlib.AsyncExitStack() as stack:
+                    async with asyncio.timeout(CONNECT_S):
+                        bus, api = await stack.enter_async_context(self._connect(address))
+                    await self._follow(bus, api, address)
+            except TimeoutError:
+                self._bus_trouble = f"{self._url} does not answer; asked again until it does"
+            except errors.CaricoError as error:
+                self._bus_trouble = str(error)
+            finally:
+                self._bus = None
+            await asyncio.sleep(AGAIN_S)
+
+    @property
+    def _is_connected(self) -> bool:
+        return self._bus is not None and self._bus.connected
+
+    def _bus_words(self) -> str | None:
+        """What is wrong with the bus, in a line."""
+        if self._is_connected:
+            self._away_since_s = None
+            return None
+        now_s = self._clock.monotonic_s()
+        self._away_since_s = now_s if self._away_since_s is None else self._away_since_s
+        what = self._bus_trouble or f"{self._url} is away"
+        return f"{what} ({now_s - self._away_since_s:.0f} s)"
+
+    async def _follow(self, bus: Bus, api: Api | str, address: places.Address) -> None:
+        """Never returns. Raises `CaricoError` where the cluster is to be connected to anew."""
+        self._bus, self._bus_trouble = bus, None
+        self._api_trouble = api if isinstance(api, str) else None
+        works: list[Awaitable[None]] = [
+            self._listen(bus), self._ask_scheduler(bus), self._ask_services(bus), self._stay(bus, address),
+        ]  # fmt: skip
+        if not isinstance(api, str):
+            works.append(self._follow_pods(api))
+        tasks = [asyncio.ensure_future(work) for work in works]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _listen(self, bus: Bus) -> None:
+        """Subscribes, takes in what is kept, and does the latter again after each gap."""
+        came_back = asyncio.Event()
+        bus.on_reconnect(came_back.set)
+        await self._until_done(lambda: bus.subscribe(subjects.CAPACITY_ALL, self._signals.on_capacity))
+        await self._until_done(lambda: bus.subscribe(subjects.DECISION_ALL, self._signals.on_decision))
+        await self._until_done(lambda: bus.subscribe(subjects.MODEL, self._signals.on_model))
+        while True:
+            await self._until_done(lambda: self._take_kept(bus))
+            self.complete.set()
+            await came_back.wait()
+            came_back.clear()
+
+    async def _take_kept(self, bus: Bus) -> None:
+        for subject, payload in await bus.latest_capacities():
+            self._signals.on_stored_capacity(subject, payload)
+        for subject, payload in await bus.recent_decisions(None, None, DECISIONS_AT_FIRST):
+            self._signals.on_decision(subject, payload)
+        model = await bus.get_model()
+        if model is not None:
+            self._signals.on_model(subjects.MODEL, model)
+
+    async def _ask_scheduler(self, bus: Bus) -> None:
+        while True:
+            try:
+                self._signals.on_capacity_list(await bus.request(CAPACITY_LIST, b"", timeout_s=ANSWER_S))
+                self._scheduler_trouble = None
+            except (errors.BusError, errors.MessageError):
+                self._signals.scheduler_silent()
+                self._scheduler_trouble = "none answers, so nothing is placed and `reserved` is not known"
+            await asyncio.sleep(max(RESERVED_EVERY_S, RESERVED_EVERY_S_PER_NODE * len(self._signals.node_names)))
+
+    async def _ask_services(self, bus: Bus) -> None:
+        asks_backlog = True
+        while True:
+            found, backlog = [], None
+            with contextlib.suppress(errors.BusError):
+                answers = await asyncio.gather(
+                    *(bus.service_stats(name, within_s=SERVICES_ANSWER_S) for name in services.ASKED)
+                )
+                found = services.parse_all([answer for each in answers for answer in each])
+            if asks_backlog and bus.connected:
+                backlog = await _backlog(bus)
+                # A reader's identity may not ask: each try would be one more refusal in the server's log.
+                asks_backlog = backlog is not None
+            self._signals.on_services(found, backlog=backlog)
+            await asyncio.sleep(SERVICES_EVERY_S)
+
+    async def _follow_pods(self, api: Api) -> None:
+        """A watch: one message a change is less for the API than 10,000 Pods listed every few seconds."""
+        while True:
+            try:
+                async for event in api.mirror(jobs.PODS_PATH):
+                    self._jobs.on_event(event)
+            except errors.CaricoError as error:
+                self._jobs.trouble = f"{error}; jobs are not shown"
+            await asyncio.sleep(CONNECT_S)
+
+    async def _stay(self, bus: Bus, address: places.Address) -> None:
+        """Raises `_Left` where the bus is closed for good, or the cluster is elsewhere now."""
+        closed = asyncio.ensure_future(bus.wait_closed())
+        try:
+            while not closed.done():
+                await asyncio.wait([closed], timeout=AGAIN_S)
+                if not bus.connected:
+                    self._look(address)
+            raise _Left(f"{self._url} let us in no more")
+        finally:
+            closed.cancel()
+
+    def _look(self, address: places.Address) -> None:
+        """Whether the cluster that is away is to be waited for at the same address."""
+        try:
+            moved = self._where() != address
+            self._bus_trouble = None
+        except errors.CaricoError as error:
+            self._bus_trouble = str(error)
+            return
+        if moved:
+            raise _Left("the cluster was started anew")
+
+    async def _until_done(self, ask: Callable[[], Awaitable[Any]]) -> None:
+        while True:
+            try:
+                await ask()
+                return
+            except errors.BusUnavailable:
+                # No streams yet, or away: others than `capacity` come by subscription meanwhile.
+                self.complete.set()
+                await asyncio.sleep(AGAIN_S)
+
+
+async def _backlog(bus: Bus) -> int | None:
+    """Messages that wait for the aggregators; None where we may not ask."""
+    try:
+        answer = orjson.loads(await bus.request(BACKLOG, b"", timeout_s=ANSWER_S))
+        return int(answer["state"]["messages"])
+    except (errors.BusError, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+        return None

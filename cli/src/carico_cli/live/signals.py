@@ -1,0 +1,214 @@
+"""Takes in what is heard on the bus, message by message, and gives the picture of it. Nothing heard raises."""
+
+import collections
+import dataclasses
+import math
+
+from carico_cli.live import picture as pictures
+from carico_core.domain import decision, errors, messages
+from carico_core.runtime import clock as clocks
+from carico_core.wire import codec, fields, freshness
+from carico_core.wire import messages as wire
+
+DECISIONS_KEPT = 200
+# A node that no scheduler lists and that is silent is forgotten after this long.
+FORGET_S = 60.0
+# A capacity.list of this size says a thousand nodes and more.
+_LIST_MAX_BYTES = 64 * 2**20
+_LIST_MAX_NODES = 1_000_000
+_FREE_MAX = 1e12
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Heard:
+    """An advertisement, how old what it says was when it came, and when that was (monotonic)."""
+
+    advertisement: messages.Advertisement
+    age_s: float
+    at_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Listed:
+    """What the scheduler says of a node."""
+
+    reserved: int
+    free: float | None
+
+
+class Signals:
+    """The newest of everything."""
+
+    def __init__(self, *, clock: clocks.Clock, lease_s: float) -> None:
+        self._clock = clock
+        self._lease_s = lease_s
+        self._guard = freshness.SequenceGuard(lease_s)
+        self._ages = freshness.AgeTracker()
+        self._nodes: dict[str, _Heard] = {}
+        self._listed: dict[str, _Listed] | None = None
+        self._decisions: collections.deque[decision.Decision] = collections.deque(maxlen=DECISIONS_KEPT)
+        # Taken apart when they are looked at: of a burst only the last are.
+        self._undecoded: collections.deque[tuple[str, bytes]] = collections.deque(maxlen=DECISIONS_KEPT)
+        self._model: tuple[messages.GlobalModel, float] | None = None
+        self._services: tuple[pictures.Service, ...] = ()
+        self._backlog: int | None = None
+        self._heard = 0
+        self._heard_before = (0, clock.monotonic_s())
+        self._heard_per_s = 0.0
+        self._dropped: collections.Counter[str] = collections.Counter()
+
+    @property
+    def node_names(self) -> list[str]:
+        """Nodes that were heard."""
+        return list(self._nodes)
+
+    def on_capacity(self, subject: str, payload: bytes) -> None:
+        """Takes in an advertisement as it is published."""
+        self._heard += 1
+        found = self._advertisement(subject, payload)
+        if found is None:
+            return
+        now_s = self._clock.monotonic_s()
+        age_s = self._ages.age_at_arrival_s(
+            found.node, sampled_at_ns=found.sampled_at_ns, ts_ns=found.ts_ns, arrival_ns=round(now_s * 1e9),
+            boot=found.boot,
+        )  # fmt: skip
+        self._nodes[found.node] = _Heard(advertisement=found, age_s=age_s, at_s=now_s)
+
+    def on_stored_capacity(self, subject: str, payload: bytes) -> None:
+        """Takes in an advertisement that was kept: its age is known by this machine's clock alone."""
+        found = self._advertisement(subject, payload)
+        if found is not None:
+            age_s = max(0.0, (self._clock.wall_ns() - found.sampled_at_ns) / 1e9)
+            self._nodes[found.node] = _Heard(advertisement=found, age_s=age_s, at_s=self._clock.monotonic_s())
+
+    def on_decision(self, subject: str, payload: bytes) -> None:
+        """Takes in a decision record."""
+        self._heard += 1
+        self._undecoded.append((subject, payload))
+
+    def on_model(self, subject: str, payload: bytes) -> None:
+        """Takes in the model of the cluster."""
+        self._heard += 1
+        try:
+            self._model = (wire.decode_model(payload, subject=subject), self._clock.monotonic_s())
+        except errors.MessageError as error:
+            self._dropped[error.reason.value] += 1
+
+    def on_capacity_list(self, payload: bytes) -> None:
+        """Takes in the scheduler's answer to `capacity.list`. Raises `MessageError` where it is none."""
+        message = codec.parse_json(payload, maximum_bytes=_LIST_MAX_BYTES)
+        rows = message.objects("nodes", count=_LIST_MAX_NODES)
+        self._listed = dict(map(_parse_row, rows))
+
+    def on_services(self, found: list[pictures.Service], *, backlog: int | None) -> None:
+        """Takes in what services say of themselves."""
+        self._services = tuple(found)
+        self._backlog = backlog
+
+    def scheduler_silent(self) -> None:
+        """Nobody says what is reserved."""
+        self._listed = None
+
+    def picture(self, *, jobs: tuple[pictures.Job, ...], links: tuple[pictures.Link, ...]) -> pictures.Picture:
+        """All that is known now."""
+        now_s = self._clock.monotonic_s()
+        self._decode_decisions()
+        self._forget(now_s)
+        self._count(now_s)
+        names = sorted(self._nodes.keys() | (self._listed or {}).keys(), key=_natural)
+        return pictures.Picture(
+            taken_ns=self._clock.wall_ns(),
+            nodes=tuple(self._node(name, now_s) for name in names),
+            jobs=jobs,
+            decisions=tuple(reversed(self._decisions)),
+            services=self._services,
+            model=None if self._model is None else _model(*self._model, now_s),
+            links=links,
+            backlog=self._backlog,
+            heard_per_s=self._heard_per_s,
+            dropped=dict(self._dropped),
+        )
+
+    def _advertisement(self, subject: str, payload: bytes) -> messages.Advertisement | None:
+        try:
+            found = wire.decode_advertisement(payload, subject=subject)
+        except errors.MessageError as error:
+            self._dropped[error.reason.value] += 1
+            return None
+        refused = self._guard.accept(found.node, found.boot, found.seq, self._clock.monotonic_s())
+        if refused is not None:
+            # What is kept comes beside what is said: nothing is lost by it.
+            if refused is not errors.Drop.REPLAYED:
+                self._dropped[refused.value] += 1
+            return None
+        return found
+
+    def _decode_decisions(self) -> None:
+        known = {found.id for found in self._decisions}
+        while self._undecoded:
+            subject, payload = self._undecoded.popleft()
+            try:
+                found = wire.decode_decision(payload, subject=subject)
+            except errors.MessageError as error:
+                self._dropped[error.reason.value] += 1
+                continue
+            if found.id not in known:
+                known.add(found.id)
+                self._decisions.append(found)
+
+    def _forget(self, now_s: float) -> None:
+        listed = self._listed or {}
+        self._nodes = {
+            name: heard
+            for name, heard in self._nodes.items()
+            if name in listed or now_s - heard.at_s <= self._lease_s + FORGET_S
+        }
+
+    def _count(self, now_s: float) -> None:
+        """A rate over at least a second, however often pictures are taken."""
+        count, at_s = self._heard_before
+        if now_s - at_s >= 1.0:
+            self._heard_per_s = (self._heard - count) / (now_s - at_s)
+            self._heard_before = (self._heard, now_s)
+
+    def _node(self, name: str, now_s: float) -> pictures.Node:
+        heard = self._nodes.get(name)
+        listed = None if self._listed is None else self._listed.get(name)
+        age_s = None if heard is None else heard.age_s + now_s - heard.at_s
+        return pictures.Node(
+            name=name,
+            advertisement=None if heard is None else heard.advertisement,
+            age_s=age_s,
+            freshness=freshness.classify(math.inf if age_s is None else age_s, lease_s=self._lease_s),
+            reserved=None if listed is None else listed.reserved,
+            free=None if listed is None else listed.free,
+        )
+
+
+def _parse_row(row: fields.Fields) -> tuple[str, _Listed]:
+    free = row.number("free", minimum=-_FREE_MAX, maximum=_FREE_MAX) if row.has("free") else None
+    reserved = row.integer("reserved", maximum=int(fields.PODS_MAX))
+    return row.text("node", maximum=253), _Listed(reserved=reserved, free=free)
+
+
+def _model(found: messages.GlobalModel, heard_s: float, now_s: float) -> pictures.Model:
+    diagonal = zip(found.dims, found.gram.diagonal().tolist(), strict=True)
+    return pictures.Model(
+        replica=found.replica,
+        contributors=found.contributors,
+        age_s=now_s - heard_s,
+        dims=found.dims,
+        magnitude={dim: math.sqrt(max(0.0, value)) for dim, value in diagonal},
+    )
+
+
+def _natural(name: str) -> tuple[object, ...]:
+    """node-2 before node-10.
+
+    >>> sorted(["node-10", "node-2", "a"], key=_natural)
+    ['a', 'node-2', 'node-10']
+    """
+    head = name.rstrip("0123456789")
+    tail = name[len(head) :]
+    return (head, int(tail) if tail else -1, name)

@@ -1,0 +1,53 @@
+"""Where a cluster is: a local one by its name, any other by its addresses."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Protocol
+
+from carico_core.domain import errors
+from carico_core.runtime import bus as buses
+from carico_core.runtime import kube, settings
+from carico_local.cluster import state
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """How to reach a cluster. Equal addresses are the same cluster."""
+
+    name: str
+    bus: buses.BusSettings
+    kube: kube.KubeSettings
+
+
+class Where(Protocol):
+    """Says where the cluster is now; one that was started again may be elsewhere."""
+
+    def __call__(self) -> Address:
+        """The address. Raises `SettingsError` where there is none at present, with what to do."""
+        ...
+
+
+def local(home: pathlib.Path, name: str) -> Where:
+    """A cluster of `carico up`."""
+
+    def find() -> Address:
+        paths = state.find(home, name)
+        found = state.read(paths) if state.is_running(paths) else None
+        if found is None:
+            raise errors.SettingsError(f"cluster {name!r} does not run: `carico up --name {name}`")
+        wanted = kube.KubeSettings(kubeconfig=str(paths.kubeconfig))
+        return Address(name=name, bus=buses.BusSettings(url=found.nats_url), kube=wanted)
+
+    return find
+
+
+def remote(nats_url: str, wanted: kube.KubeSettings, environ: Mapping[str, str]) -> Where:
+    """A cluster elsewhere; who we are on its bus stands in CARICO_BUS_..., as for every service.
+
+    Raises `SettingsError` for a value there that cannot be used.
+    """
+    shared = {name: value for name, value in environ.items() if name.startswith("CARICO_BUS_")}
+    bus = settings.load(buses.BusSettings, prefix="bus", argv=["--url", nats_url], environ=shared, program="carico")
+    address = Address(name=nats_url.rpartition("@")[2], bus=bus, kube=wanted)
+    return lambda: address

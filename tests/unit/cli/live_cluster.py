@@ -1,0 +1,167 @@
+"""A cluster's signals without a cluster: advertisements, decisions, Pods, and the bus in memory that they are on."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import numpy as np
+import orjson
+
+from carico_cli.live import reader as readers
+from carico_cli.live import where as places
+from carico_core.domain import decision, errors, messages
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube, kube_watch, memory_bus
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+
+BOOT = "18e9f814b6bb5a96"
+LEASE_S = 10.0
+ADDRESS = places.Address(
+    name="test", bus=buses.BusSettings(url="nats://127.0.0.1:4222"), kube=kube.KubeSettings(kubeconfig="none")
+)
+
+
+def advertisement(node: str = "node-1", *, at_ns: int, seq: int = 1, **changed: Any) -> messages.Advertisement:
+    """A node with three Pods, room for 2.1 more, and the CPU as what stops them."""
+    found = messages.Advertisement(
+        node=node, boot=BOOT, seq=seq, ts_ns=at_ns, sampled_at_ns=at_ns, capacity=2.1, capacity_sd=0.4,
+        bottleneck="cpu", signal=0.7,
+        baseline={"cpu": messages.Estimate(mean=0.05, sd=0.01), "memory": messages.Estimate(mean=5e7, sd=1e6)},
+        cost={"cpu": messages.Estimate(mean=1.22, sd=0.09), "memory": messages.Estimate(mean=9.8e6, sd=1.5e6)},
+        pods=3, covers=frozenset({"uid-1"}), mode=messages.Mode.MEASURED, usage={"cpu": 0.52, "memory": 0.11},
+        parts={"cpu.utilisation": 0.95, "cpu.pressure": 0.09}, direction={"cpu": 0.5, "memory": 0.1},
+        headroom={"cpu": 2.75, "memory": 9.0e8}, limit=8,
+        classes={"*": messages.ClassCapacity(cost_plus={"cpu": 1.31, "memory": 1.13e7}, pods=3)},
+    )  # fmt: skip
+    return dataclasses.replace(found, **changed)
+
+
+def placed(pod: str = "hello-0", *, seq: int = 1, **changed: Any) -> decision.Decision:
+    """A Pod that was bound to node-1."""
+    found = decision.Decision(
+        id=f"{BOOT}-{seq}", boot=BOOT, seq=seq, ts_ns=seq * 10**9, namespace="default", pod=pod, uid=f"uid-{pod}",
+        outcome=decision.Outcome.BOUND, node="node-1", free=2.1, threshold=1.0, attempt=1, waited_s=0.004,
+        decided_us=210.0, candidates=(), refused={}, message="node-1 had room for 2.1 Pods (threshold 1)",
+    )  # fmt: skip
+    return dataclasses.replace(found, **changed)
+
+
+def model(*, at_ns: int) -> messages.GlobalModel:
+    """The model of two nodes."""
+    return messages.GlobalModel(
+        replica="aggregator", boot=BOOT, seq=1, ts_ns=at_ns, epoch=at_ns // 1_000_000, merge="round", contributors=2,
+        weight=8.0, dims=("cpu", "memory"), gram=np.array([[0.25, 0.05], [0.05, 0.01]]), evidence={},
+        peak_pods_per_core=1.0,
+    )  # fmt: skip
+
+
+def pod(name: str, *, phase: str = "Running", job: str | None = "hello", node: str | None = "node-1") -> dict[str, Any]:
+    """A Pod as the API shows it."""
+    labels = {} if job is None else {"carico.dev/job": job}
+    return {
+        "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels, "creationTimestamp": "2026-11-21T10:00:00Z"},
+        "spec": {"schedulerName": "carico", **({} if node is None else {"nodeName": node})},
+        "status": {"phase": phase},
+    }
+
+
+STATE = {
+    "node": "node-1", "boot": BOOT, "estimator": "footprint", "model": None, "source": "cgroup", "notes": ["no PSI"],
+    "cores": 4.0, "scale": {"cpu": 8.0, "memory": 1e9}, "ceiling": {"cpu": 0.74, "memory": 0.95}, "samples": 10,
+    "peak_pods_per_core": 1.0, "now": {"innovation": {"cpu": -0.01, "memory": 0.0}, "federated": True},
+    "history": {
+        "columns": ["sampled_at_ns", "capacity", "sd", "signal", "pods", "cpu", "memory"],
+        "rows": [[number, 4.0 - number / 20, 0.4, 0.7, number // 10, number / 60, 0.1] for number in range(60)],
+    },
+}  # fmt: skip
+
+
+class Api:
+    """A mirror of Pods whose events are given by hand."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[kube_watch.MirrorEvent] = asyncio.Queue()
+
+    async def mirror(
+        self, path: str, *, params: Mapping[str, str] | None = None
+    ) -> AsyncIterator[kube_watch.MirrorEvent]:  # fmt: skip
+        """What was put into `events`, for ever."""
+        while True:
+            yield await self.events.get()
+
+
+class Cluster:
+    """A scheduler, an aggregator and an agent in memory, and a reader of them."""
+
+    def __init__(self, nodes: int = 3) -> None:
+        self.clock = clocks.FakeClock(monotonic_s=100.0)
+        self.hub = memory_bus.Hub()
+        self.api = Api()
+        self.own = memory_bus.MemoryBus(self.hub)
+        self.names = [f"node-{number + 1}" for number in range(nodes)]
+        self.where: Callable[[], places.Address] = lambda: ADDRESS
+        self.connected = 0
+        self.reader = readers.Reader(lambda: self.where(), self._connect, clock=self.clock, lease_s=LEASE_S)
+
+    @contextlib.asynccontextmanager
+    async def _connect(self, address: places.Address) -> AsyncIterator[tuple[readers.Bus, readers.Api | str]]:
+        if self.hub.away:
+            raise errors.BusUnavailable("127.0.0.1:4222 is away")
+        self.connected += 1
+        bus = memory_bus.MemoryBus(self.hub)
+        try:
+            yield bus, self.api
+        finally:
+            await bus.close()
+
+    async def serve(self) -> None:
+        """The services answer from now on."""
+
+        async def capacity_list(_: bytes) -> bytes:
+            rows = [{"node": name, "reserved": 1, "free": 1.1} for name in self.names]
+            return orjson.dumps({"nodes": rows})
+
+        async def state(_: bytes) -> bytes:
+            return orjson.dumps(STATE)
+
+        for name, endpoints, node in (
+            ("carico-scheduler", {"capacity.list": capacity_list}, None),
+            ("carico-aggregator", {"model.get": capacity_list}, None),
+            ("carico-agent", {"state.get": state}, "node-1"),
+        ):
+            await self.own.serve(
+                buses.ServiceSpec(name=name, version="0.1.0", description=name, endpoints=endpoints, node=node)
+            )
+
+    async def advertise(self, *, seq: int = 1, **changed: Any) -> None:
+        """Every node speaks."""
+        for name in self.names:
+            found = advertisement(name, at_ns=self.clock.wall_ns(), seq=seq, **changed)
+            await self.own.publish(subjects.capacity(name), wire.encode_advertisement(found))
+
+    async def decide(self, *decisions: decision.Decision) -> None:
+        """The scheduler says what it decided."""
+        for found in decisions:
+            await self.own.publish(subjects.decision(found.namespace, found.pod), wire.encode_decision(found))
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The reader runs, and has taken in what is kept."""
+        task = asyncio.ensure_future(self.reader.run())
+        try:
+            await asyncio.wait_for(self.reader.complete.wait(), 5.0)
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], object], *, within_s: float = 10.0) -> None:
+    """Returns once the condition holds."""
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await asyncio.sleep(0.01)
