@@ -12,8 +12,9 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import decisions, events, queries, state
+from carico_scheduler import cycle, decisions, events, queries, state
 from carico_scheduler import policy as policies
+from carico_scheduler.answers import known, questions
 from tests.unit.scheduler import objects
 
 FACTS = decisions.Facts(
@@ -134,8 +135,9 @@ async def test_an_event_that_cannot_be_written_is_counted_and_passed_over() -> N
 def make_answers() -> tuple[queries.Answers, decisions.Log, state.State]:
     clock = clocks.FakeClock(monotonic_s=100.0)
     log, _ = make_log(clock)
-    known = state.State(policies.Policy(), random.Random(0))
-    return queries.Answers(state=known, log=log, clock=clock, lease_s=10.0), log, known
+    found = state.State(policies.Policy(), random.Random(0))
+    from_these = known.Known(state=found, log=log, cycle=cycle.Cycle(policies.Policy()), lease_s=10.0)
+    return queries.Answers(known=from_these, clock=clock), log, found
 
 
 async def test_decision_get() -> None:
@@ -146,16 +148,16 @@ async def test_decision_get() -> None:
     assert found["decision"]["node"] == "node-0"
     assert orjson.loads(await answers.decision_get(b'{"namespace": "x", "pod": "a"}'))["found"] is False
     for bad in (b"", b"[]", b"{", b'{"pod": 1}', b'{"pod": "a", "namespace": null}'):
-        with pytest.raises(queries.BadQuestion):
+        with pytest.raises(questions.BadQuestion):
             await answers.decision_get(bad)
 
 
 async def test_capacity_and_reservations_list() -> None:
-    answers, _, known = make_answers()
-    known.put_nodes([objects.make_node("node-0"), objects.make_node("silent")])
+    answers, _, known_state = make_answers()
+    known_state.put_nodes([objects.make_node("node-0"), objects.make_node("silent")])
     advertisement = objects.make_advertisement("node-0", 3.0)
-    known.put_advertisement(state.Heard(advertisement=advertisement, sampled_s=97.0), 98.0)
-    known.put_pod(objects.make_pod("a", node_name="node-0"), 98.0)
+    known_state.put_advertisement(state.Heard(advertisement=advertisement, sampled_s=97.0), 98.0)
+    known_state.put_pod(objects.make_pod("a", node_name="node-0"), 98.0)
     nodes = orjson.loads(await answers.capacity_list(b""))["nodes"]
     assert [(each["node"], each["freshness"], each["free"], each["reserved"]) for each in nodes] == [
         ("node-0", "ageing", 2.0, 1), ("silent", "absent", None, 0),

@@ -12,8 +12,9 @@ from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import health, kube, kube_actions, logs, metrics, nats_bus, tasks
 from carico_core.wire import roles, subjects
-from carico_scheduler import decisions, engine, events, instruments, queries
+from carico_scheduler import cycle, decisions, engine, events, instruments, queries
 from carico_scheduler import settings as setting
+from carico_scheduler.answers import known
 from carico_scheduler.extender import service, unit
 from carico_scheduler.leadership import elector, handover
 from carico_scheduler.leadership import office as offices
@@ -85,9 +86,7 @@ class Scheduler:
         self.extender = self._make_extender(parts) if settings.extender.enabled else None
         if self.extender is not None:
             self.engine.held = self.extender.extender.held
-        self.answers = queries.Answers(
-            state=self.engine.state, log=self._log, clock=clock, lease_s=settings.bus.lease_s
-        )
+        self.answers = self._make_answers(settings)
 
     @property
     def health(self) -> health.Health:
@@ -167,6 +166,17 @@ class Scheduler:
                 log=parts.log, metrics=parts.metrics, bind_timeout_s=parts.bind_timeout_s,
                 leads=lambda: self.office.leads() and not self.engine.away, wake=self.engine.wake,
             ),
+        )  # fmt: skip
+
+    def _make_answers(self, settings: setting.SchedulerSettings) -> queries.Answers:
+        return queries.Answers(
+            known=known.Known(
+                state=self.engine.state, log=self._log, cycle=cycle.Cycle(settings.rules()),
+                lease_s=settings.bus.lease_s,
+            ),
+            clock=self._clock,
+            led_by=lambda: None if self.office.leads() else self.office.leader(),
+            away=lambda: self.engine.away,
         )  # fmt: skip
 
     def _why_no_extender(self) -> str | None:

@@ -49,6 +49,15 @@ def why_unplaced(refused: Mapping[str, int], nodes: int, examples: tuple[decisio
     return f"0/{nodes} nodes fit: {', '.join(parts)}"
 
 
+def phrase(reason: decision.Reason) -> str:
+    """What a node is that was refused for this reason.
+
+    >>> phrase(decision.Reason.CAPACITY)
+    'at capacity'
+    """
+    return _PHRASES[reason]
+
+
 def why_placed(node: str, free: float | None, threshold: float) -> str:
     """One line about the node chosen."""
     if free is None:

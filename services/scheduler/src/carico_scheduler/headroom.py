@@ -16,6 +16,8 @@ from carico_core.domain import messages
 # Dimensions looked at per node. Known ones are cpu, memory, disk, network and two of a GPU; one is the paper's "pods".
 DIMENSIONS_MAX = 8
 UNLIMITED = math.inf
+# The one dimension of an advertisement that states a capacity alone.
+PODS = "pods"
 Vector: TypeAlias = tuple[float, ...]
 
 
@@ -84,6 +86,14 @@ def offer_of(advertisement: messages.Advertisement) -> Offer:
         # Neither general: the dearest of all classes, dimension by dimension.
         other = tuple(map(max, *costs.values())) if len(costs) > 1 else next(iter(costs.values()))
     return Offer(headroom=tuple(advertisement.headroom[name] for name in names), costs=costs, other=other)
+
+
+def dimensions_of(advertisement: messages.Advertisement) -> list[str]:
+    """What the numbers of its offer are of, in their order: the name PODS alone where it states a capacity only."""
+    classes = advertisement.classes
+    if advertisement.headroom is None or not classes or not any(map(_has_cost, classes.values())):
+        return [PODS]
+    return _dimensions(advertisement.headroom, classes)
 
 
 def _has_cost(found: messages.ClassCapacity) -> bool:

@@ -1,9 +1,11 @@
-"""What the scheduler answers when asked on the bus: JSON in, JSON out. Queries only; nothing changes by them."""
+"""What the scheduler answers when asked on the bus: JSON in, JSON out. Queries only; nothing changes by them.
+
+Only who leads answers: a standby knows of no decision, and its reservations may be behind.
+"""
 
 import dataclasses
-import math
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -11,41 +13,59 @@ from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.wire import freshness
 from carico_core.wire import messages as wire
-from carico_scheduler import decisions, state
+from carico_scheduler.answers import fit, known, node, pod, questions
 
-VERBS = ("decision.get", "reservations.list", "capacity.list")
+Handler: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 
 
-class BadQuestion(errors.CaricoError):
-    """A question that lacks what it needs; the answer says what."""
+class StandsBy(errors.CaricoError):
+    """A question that came just as another scheduler took over."""
+
+    def __init__(self, leader: str) -> None:
+        super().__init__(f"this scheduler stands by, and does not answer: {leader} leads; ask again")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
     """The endpoints of the service, over the scheduler's state."""
 
-    state: state.State
-    log: decisions.Log
+    known: known.Known
     clock: clocks.Clock
-    lease_s: float
+    # Who leads, where it is another; None where this one does.
+    led_by: Callable[[], str | None] = lambda: None
+    # What is lacking of the API: what is said rests on what was last seen of it.
+    away: Callable[[], Mapping[str, str]] = dict
 
-    def endpoints(self) -> dict[str, Callable[[bytes], Awaitable[bytes]]]:
+    def endpoints(self) -> dict[str, Handler]:
         """Verb -> handler."""
-        return {
+        verbs = {
             "decision.get": self.decision_get,
             "reservations.list": self.reservations_list,
             "capacity.list": self.capacity_list,
+            "pod.explain": self.pod_explain,
+            "node.explain": self.node_explain,
+            "capacity.fit": self.capacity_fit,
         }
+        return {verb: self._leading(handler) for verb, handler in verbs.items()}
+
+    async def pod_explain(self, payload: bytes) -> bytes:
+        """Why the Pod of {"namespace", "pod"} is where it is, or waits, with every node ("limit" of them)."""
+        return self._dump(pod.answer(self.known, questions.parse(payload), self.clock.monotonic_s()))
+
+    async def node_explain(self, payload: bytes) -> bytes:
+        """Why the capacity of the node of {"node"} is what it is."""
+        return self._dump(node.answer(self.known, questions.parse(payload), self.clock.monotonic_s()))
+
+    async def capacity_fit(self, payload: bytes) -> bytes:
+        """How many more Pods of {"pod": object}, {"like": "namespace/name"} or {"class": name} fit, by node."""
+        return self._dump(await fit.answer(self.known, questions.parse(payload), self.clock))
 
     async def decision_get(self, payload: bytes) -> bytes:
         """The newest decision about the Pod of {"namespace", "pod"}; {"found": false} where none is remembered."""
-        asked = _question(payload)
-        namespace, pod = asked.get("namespace", "default"), asked.get("pod")
-        if not isinstance(namespace, str) or not isinstance(pod, str):
-            raise BadQuestion('expected {"namespace": "default", "pod": "NAME"}')
-        found = self.log.latest(namespace, pod)
+        namespace, name = questions.pod_of(questions.parse(payload))
+        found = self.known.log.latest(namespace, name)
         if found is None:
-            return orjson.dumps({"found": False, "namespace": namespace, "pod": pod})
+            return orjson.dumps({"found": False, "namespace": namespace, "pod": name})
         return b'{"found":true,"decision":' + wire.encode_decision(found) + b"}"
 
     async def reservations_list(self, payload: bytes) -> bytes:
@@ -59,45 +79,45 @@ class Answers:
                 "age_s": round(now_s - since_s, 3),
                 "binding": claim.is_assumed,
             }
-            for claim, since_s in self.state.ledger.reservations()
+            for claim, since_s in self.known.state.ledger.reservations()
         ]
         return orjson.dumps({"reservations": rows})
 
     async def capacity_list(self, payload: bytes) -> bytes:
         """Every node with what it advertises, what is reserved, and what is free by the cycle's rules."""
-        view = self.state.fleet.snapshot(self.clock.monotonic_s())
+        view = self.known.state.fleet.snapshot(self.clock.monotonic_s())
         rows: list[dict[str, Any]] = []
-        for name in sorted(self.state.fleet.names()):
-            slot = self.state.fleet.slot_of(name)
+        for name in sorted(self.known.state.fleet.names()):
+            slot = self.known.state.fleet.slot_of(name)
             assert slot is not None
             row = view.row(slot)
             age_s = view.now_s - row.sampled_s
             rows.append(
                 {
                     "node": name,
-                    "freshness": freshness.classify(age_s, lease_s=self.lease_s).value,
-                    "age_s": _finite(age_s),
-                    "capacity": _finite(row.capacity),
-                    "free": _finite(row.typical_free()),
+                    "freshness": freshness.classify(age_s, lease_s=self.known.lease_s).value,
+                    "age_s": questions.finite(age_s),
+                    "capacity": questions.finite(row.capacity),
+                    "free": questions.finite(row.typical_free()),
                     "reserved": row.reserved,
                     "pods": row.pods,
                     "placed": row.placed,
-                    "limit": _finite(row.limit),
+                    "limit": questions.finite(row.limit),
                     "seq": row.seq,
                 }
             )
         return orjson.dumps({"nodes": rows})
 
+    def _leading(self, handler: Handler) -> Handler:
+        """The handler, for as long as this one leads."""
 
-def _question(payload: bytes) -> dict[str, Any]:
-    try:
-        asked = orjson.loads(payload or b"{}")
-    except orjson.JSONDecodeError as error:
-        raise BadQuestion(f"expected a JSON object: {error}") from error
-    if not isinstance(asked, dict):
-        raise BadQuestion(f"got {type(asked).__name__}, expected a JSON object")
-    return asked
+        async def answer(payload: bytes) -> bytes:
+            leader = self.led_by()
+            if leader is not None:
+                raise StandsBy(leader)
+            return await handler(payload)
 
+        return answer
 
-def _finite(value: float) -> float | None:
-    return round(value, 4) if math.isfinite(value) else None
+    def _dump(self, answer: dict[str, Any]) -> bytes:
+        return orjson.dumps({**answer, "away": dict(self.away())})

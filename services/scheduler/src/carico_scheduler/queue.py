@@ -81,6 +81,14 @@ class Queue:
         """True where some lane is parked."""
         return any(lane.is_parked for lane in self._lanes.values())
 
+    def find(self, uid: str) -> Waiting | None:
+        """The Pod as it waits; None where it does not."""
+        return self._waiting.get(uid)
+
+    def due_s(self, uid: str) -> float | None:
+        """Until when (monotonic) the Pod rests after a bind that failed; None where it does not rest."""
+        return self._due.get(uid)
+
     def parked(self) -> list[Waiting]:
         """The Pods for which there was no node when they were last looked at, in no order."""
         demands_parked = {lane.demand for lane in self._lanes.values() if lane.is_parked}

@@ -6,7 +6,7 @@ newest advertisements, which is what happens at a start.
 
 import dataclasses
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from carico_core.domain import cluster, messages
 from carico_scheduler import demand as demands
@@ -46,6 +46,14 @@ class State:
     def pod(self, uid: str) -> cluster.Pod | None:
         """The Pod as the API last showed it; None once it has ended or gone."""
         return self._pods.get(uid)
+
+    def pods(self) -> Collection[cluster.Pod]:
+        """Every Pod of the API that has not ended, as last shown, in no order."""
+        return self._pods.values()
+
+    def demand_of(self, pod: cluster.Pod) -> demands.Demand:
+        """What the Pod asks of a node, by all that is known of other Pods."""
+        return self._demand_of(pod)
 
     def binding(self, uid: str) -> queues.Waiting | None:
         """The Pod whose bind is under way, as it was taken from the queue."""

@@ -25,6 +25,10 @@ class Wish(Protocol):
     """One kind of wish of one demand, over all nodes."""
 
     @property
+    def kind(self) -> str:
+        """What is wished for, in a word."""
+
+    @property
     def weight(self) -> float:
         """How much it counts beside other kinds."""
 
@@ -49,6 +53,10 @@ class Wishes:
         leaned: snapshot.Floats = scores - LEAN * (1.0 - met) * np.abs(scores)
         return leaned
 
+    def parts(self, feasible: snapshot.Bools) -> dict[str, snapshot.Floats]:
+        """By kind, from 0 to 1 per slot, how far it is met among the feasible nodes."""
+        return {wish.kind: wish.met(feasible) for wish in self._wishes}
+
     def add(self, pod: cluster.Pod, slot: int) -> None:
         """Takes in a Pod that this cycle has placed."""
         for wish in self._wishes:
@@ -59,10 +67,10 @@ def wishes_of(view: snapshot.Snapshot, demand: demands.Demand) -> Wishes | None:
     """What the demand wishes; None where that is nothing, or no node has a say in it."""
     wishes: list[Wish] = []
     if view.disliking.any():
-        wishes.append(_ByFacts(_TAINTS, -view.facts.disliked(demand.tolerations)))
+        wishes.append(_ByFacts("taints", _TAINTS, -view.facts.disliked(demand.tolerations)))
     limits = demand.constraints
     if limits is not None and limits.node_wishes:
-        wishes.append(_ByFacts(_NODES, view.facts.wished(limits.node_wishes)))
+        wishes.append(_ByFacts("nodes", _NODES, view.facts.wished(limits.node_wishes)))
     if limits is not None and limits.pod_wishes:
         wishes.append(_NearOrApart(view, limits.pod_wishes))
     if limits is not None and limits.soft_spreads:
@@ -80,7 +88,8 @@ def _scaled(values: snapshot.Floats, feasible: snapshot.Bools) -> snapshot.Float
 
 
 class _ByFacts:
-    def __init__(self, weight: float, values: snapshot.Floats) -> None:
+    def __init__(self, kind: str, weight: float, values: snapshot.Floats) -> None:
+        self.kind = kind
         self.weight = weight
         self._values = values
 
@@ -92,6 +101,7 @@ class _ByFacts:
 
 
 class _NearOrApart:
+    kind = "pods"
     weight = _PODS
 
     def __init__(self, view: snapshot.Snapshot, wishes: tuple[constraints.PodWish, ...]) -> None:
@@ -118,6 +128,7 @@ class _NearOrApart:
 
 
 class _Spread:
+    kind = "spread"
     weight = _SPREAD
 
     def __init__(

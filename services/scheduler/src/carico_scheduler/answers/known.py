@@ -1,0 +1,46 @@
+"""What answers are made from."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from carico_core.domain import messages
+from carico_scheduler import cycle as cycles
+from carico_scheduler import decisions, snapshot, state
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """The scheduler's live state, its records, and a cycle of our own, whose kept masks are no one else's."""
+
+    state: state.State
+    log: decisions.Log
+    cycle: cycles.Cycle
+    lease_s: float
+
+    def advertisement(self, node: str) -> messages.Advertisement | None:
+        """What a node advertised last; None where nothing was heard of it."""
+        heard = self.state.heard.get(node)
+        return None if heard is None else heard.advertisement
+
+    def measured(self, pod_class: str) -> str:
+        """The class, where some node names it; else the one that stands for all that no node names.
+
+        What is free for a class is kept between cycles, and followed at each change: questions about made-up classes
+        must not add to that.
+        """
+        if any(pod_class in each for each in self._named()):
+            return pod_class
+        return messages.ANY_CLASS
+
+    def classes(self) -> set[str]:
+        """Every class that some node names."""
+        return {name for each in self._named() for name in each} - {messages.ANY_CLASS, messages.NEW_CLASS}
+
+    def view(self, now_s: float) -> snapshot.Snapshot:
+        """The fleet as it is; valid until its next change."""
+        return self.state.fleet.snapshot(now_s)
+
+    def _named(self) -> Iterator[Mapping[str, messages.ClassCapacity]]:
+        for each in self.state.heard.values():
+            if each.advertisement.classes is not None:
+                yield each.advertisement.classes

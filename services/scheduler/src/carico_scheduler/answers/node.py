@@ -1,0 +1,174 @@
+"""Why a node's capacity is what it is: what it advertises, who holds room, and every bound on what is believed."""
+
+import collections
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from carico_core.domain import messages, pod_class
+from carico_scheduler import cycle as cycles
+from carico_scheduler import demand as demands
+from carico_scheduler import headroom, snapshot
+from carico_scheduler.answers import known as knowns
+from carico_scheduler.answers import questions, room, standing
+
+_TYPICAL = demands.Demand(pod_class=messages.ANY_CLASS)
+
+
+def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[str, Any]:
+    """Everything that bears on the capacity of the node of {"node"}, as JSON. Raises `BadQuestion`."""
+    name, limit = questions.text_of(asked, "node"), questions.limit_of(asked)
+    slot = known.state.fleet.slot_of(name)
+    if slot is None:
+        said = known.advertisement(name)
+        why = "it advertises, but the API shows no such Node" if said else "the API shows no such Node"
+        near = questions.nearest(name, known.state.fleet.names())
+        return {"node": name, "known": False, "why": why, "nearest": near}
+    view = known.view(now_s)
+    row, advertisement = view.row(slot), known.advertisement(name)
+    bounds = room.bounds(row, _TYPICAL, advertisement)
+    return {
+        "node": name,
+        "known": True,
+        **_of_api(row),
+        **standing.heard(row, now_s, known.lease_s),
+        **_of_advertisement(advertisement),
+        **_of_room(known.cycle.explain(view, _TYPICAL), row, bounds),
+        **_of_trust(row, view),
+        **_of_pods(known, name, now_s, limit),
+        "dimensions": _dimensions(row, advertisement),
+        "classes": _classes(known, row, advertisement, limit),
+    }
+
+
+def _of_api(row: snapshot.NodeRow) -> dict[str, Any]:
+    node = row.node
+    return {
+        "ready": node.ready,
+        "schedulable": not node.unschedulable and not node.deleting,
+        "taints": [{"key": each.key, "value": each.value, "effect": each.effect} for each in node.taints],
+        "allocatable": {"cores": node.allocatable_cores, "bytes": node.allocatable_bytes, "pods": node.pod_limit},
+        "requested": {"cores": questions.finite(row.used_cores), "bytes": questions.finite(row.used_bytes)},
+    }
+
+
+def _of_advertisement(said: messages.Advertisement | None) -> dict[str, Any]:
+    if said is None:
+        return {"advertisement": None}
+    return {
+        "advertisement": {
+            "boot": said.boot,
+            "capacity": said.capacity,
+            "capacity_sd": said.capacity_sd,
+            "mode": said.mode.value,
+            "bottleneck": said.bottleneck,
+            "signal": said.signal,
+            "pods": said.pods,
+            "limit": said.limit,
+            "covers": len(said.covers),
+            "parts": dict(said.parts),
+            "direction": dict(said.direction),
+        }
+    }
+
+
+def _of_room(board: cycles.Board, row: snapshot.NodeRow, bounds: list[room.Bound]) -> dict[str, Any]:
+    """What is free for the typical Pod, what bounds it, and why the node takes none, where it does not."""
+    return {
+        "free": questions.finite(row.free_for(messages.ANY_CLASS)),
+        "reserved": row.reserved,
+        "threshold": board.view.policy.threshold,
+        "refused_by": standing.refused(board.rejection(row)),
+        "bounds": [each.row() for each in bounds],
+        "bottleneck": bounds[0].what if bounds else None,
+    }
+
+
+def _of_trust(row: snapshot.NodeRow, view: snapshot.Snapshot) -> dict[str, Any]:
+    """The longest that a Pod given to the node has stayed out of its advertisements, and what is allowed."""
+    uncovered_s = view.now_s - row.uncovered_since_s
+    return {
+        "trust": {
+            "uncovered_s": questions.finite(max(uncovered_s, 0.0)) if math.isfinite(uncovered_s) else None,
+            "suspect_after_s": view.policy.suspect_after_s,
+            "is_suspect": uncovered_s > view.policy.suspect_after_s,
+            "max_pods_per_core": view.policy.max_pods_per_core,
+        }
+    }
+
+
+def _of_pods(known: knowns.Known, name: str, now_s: float, limit: int) -> dict[str, Any]:
+    """Who holds room that the node does not account for yet, and all Pods by class."""
+    by_class: collections.Counter[str] = collections.Counter()
+    baseline = 0
+    for pod in known.state.fleet.census.on(name):
+        if pod.is_baseline:
+            baseline += 1
+        else:
+            by_class[pod_class.class_of(pod)] += 1
+    held = [(claim, since_s) for claim, since_s in known.state.ledger.reservations() if claim.node == name]
+    return {
+        "placed": sum(by_class.values()) + baseline,
+        "baseline_pods": baseline,
+        "pods_by_class": dict(by_class.most_common(limit)),
+        "reserved_by": [
+            {
+                "pod": claim.key, "uid": claim.uid, "class": claim.pod_class,
+                "age_s": questions.finite(now_s - since_s), "binding": claim.is_assumed,
+            }
+            for claim, since_s in held[:limit]
+        ],
+    }  # fmt: skip
+
+
+def _dimensions(row: snapshot.NodeRow, said: messages.Advertisement | None) -> list[dict[str, Any]]:
+    """Per dimension: usage, baseline, cost of a Pod as learnt, headroom, and what reserved Pods take of it."""
+    if said is None or row.offer is None:
+        return []
+    names = headroom.dimensions_of(said)
+    offered = {
+        name: (free, taken, cost)
+        for name, free, taken, cost in zip(
+            names, row.offer.headroom, row.taken, row.offer.cost(messages.ANY_CLASS), strict=True
+        )
+    }
+    found = []
+    for name in dict.fromkeys([*said.usage, *names]):
+        free, taken, cost = offered.get(name, (None, None, None))
+        found.append(
+            {
+                "name": name,
+                "usage": said.usage.get(name),
+                "baseline": _estimate(said.baseline.get(name)),
+                "cost": _estimate(said.cost.get(name)),
+                "headroom": free,
+                "reserved": taken,
+                "cost_plus": cost,
+            }
+        )
+    return found
+
+
+def _estimate(found: messages.Estimate | None) -> dict[str, float] | None:
+    return None if found is None else {"mean": found.mean, "sd": found.sd}
+
+
+def _classes(
+    known: knowns.Known, row: snapshot.NodeRow, said: messages.Advertisement | None, limit: int
+) -> list[dict[str, Any]]:
+    """Per class that the node names: what one more Pod costs there cautiously, how many fit, and what bounds them."""
+    if said is None or said.classes is None:
+        return []
+    found = []
+    for name, each in list(said.classes.items())[:limit]:
+        bounds = room.bounds(row, demands.Demand(pod_class=name), said)
+        found.append(
+            {
+                "class": name,
+                "pods": each.pods,
+                "cost_plus": dict(each.cost_plus),
+                "free": questions.finite(row.free_for(name)),
+                "bottleneck": bounds[0].what if bounds else None,
+            }
+        )
+    return found

@@ -1,0 +1,157 @@
+"""Why a Pod is where it is, or why it waits."""
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from carico_core.domain import cluster, decision, pod_class
+from carico_core.wire import messages as wire
+from carico_scheduler import cycle as cycles
+from carico_scheduler import explain, snapshot
+from carico_scheduler import queue as queues
+from carico_scheduler.answers import known as knowns
+from carico_scheduler.answers import questions, standing
+
+
+class Standing(enum.StrEnum):
+    """Where a Pod is on its way. ELSEWHERE: it names another scheduler. ENDED: it is no longer to be placed."""
+
+    BOUND = "bound"
+    BINDING = "binding"
+    WAITING = "waiting"
+    GATED = "gated"
+    ELSEWHERE = "elsewhere"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+
+
+def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[str, Any]:
+    """Everything that bears on the Pod of {"namespace", "pod"}, as JSON. Raises `BadQuestion`."""
+    namespace, name = questions.pod_of(asked)
+    limit = questions.limit_of(asked)
+    record = known.log.latest(namespace, name)
+    pod = next((each for each in known.state.pods() if each.name == name and each.namespace == namespace), None)
+    if pod is None:
+        return {"namespace": namespace, "pod": name, **_absent(known, namespace, name, record)}
+    if record is not None and record.uid != pod.uid:
+        # Of an earlier Pod of this name.
+        record = None
+    found, waiting = _standing(known, pod), known.state.queue.find(pod.uid) or known.state.binding(pod.uid)
+    board = known.cycle.explain(known.view(now_s), known.state.demand_of(dataclasses.replace(pod, node_name=None)))
+    return {
+        **_of_pod(known, pod, found),
+        "why": _why(known, pod, found, record, board, waiting),
+        **_of_record(record),
+        **_of_wait(known, waiting, now_s),
+        **_of_nodes(board, limit, known.lease_s),
+    }
+
+
+def _absent(known: knowns.Known, namespace: str, name: str, record: decision.Decision | None) -> dict[str, Any]:
+    """What is said of a Pod that the API does not show, or shows as ended."""
+    if record is not None:
+        why = "it has ended or was removed; the record is of its last decision"
+        return {"state": Standing.ENDED.value, "node": record.node, "why": why, **_of_record(record)}
+    pods = known.state.pods()
+    elsewhere = [each.namespace for each in pods if each.name == name]
+    near = questions.nearest(name, (each.name for each in pods if each.namespace == namespace))
+    why = "no Pod of this name is to be placed or runs, and no decision about it is remembered"
+    return {
+        "state": Standing.UNKNOWN.value, "node": None, "why": why, "nearest": near,
+        "namespaces": elsewhere[: questions.NEAREST_MOST], **_of_record(None),
+    }  # fmt: skip
+
+
+def _standing(known: knowns.Known, pod: cluster.Pod) -> Standing:
+    if pod.scheduler_name != cluster.SCHEDULER_NAME:
+        return Standing.ELSEWHERE
+    if pod.node_name is not None:
+        return Standing.BOUND
+    claim = known.state.ledger.find(pod.uid)
+    if claim is not None or known.state.binding(pod.uid) is not None:
+        return Standing.BINDING
+    if pod.deleting:
+        return Standing.ENDED
+    return Standing.GATED if pod.scheduling_gates else Standing.WAITING
+
+
+def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str, Any]:
+    claim = known.state.ledger.find(pod.uid)
+    return {
+        "namespace": pod.namespace,
+        "pod": pod.name,
+        "uid": pod.uid,
+        "state": found.value,
+        "node": claim.node if claim is not None else pod.node_name,
+        "phase": pod.phase,
+        "class": pod_class.class_of(pod),
+        "scheduler": pod.scheduler_name,
+        "priority": pod.priority,
+        # False: its node does not account for it yet, and a reservation stands for it.
+        "covered": None if claim is None or claim.is_baseline else not known.state.ledger.is_reserved(pod.uid),
+    }
+
+
+def _why(
+    known: knowns.Known, pod: cluster.Pod, found: Standing, record: decision.Decision | None, board: cycles.Board,
+    waiting: queues.Waiting | None,
+) -> str:  # fmt: skip
+    """One line."""
+    match found:
+        case Standing.BOUND:
+            return record.message if record is not None else "bound; the record of it is not kept here any more"
+        case Standing.BINDING:
+            return "a node is chosen; the API has not confirmed it yet"
+        case Standing.ELSEWHERE:
+            return f"it is for scheduler {pod.scheduler_name!r}, not for {cluster.SCHEDULER_NAME!r}"
+        case Standing.GATED:
+            return f"not looked at before its scheduling gates are gone: {', '.join(pod.scheduling_gates)}"
+        case Standing.ENDED:
+            return "it is being deleted"
+    if not standing.feasible(board):
+        return explain.why_unplaced(board.refused, board.view.count, explain.candidates_of(board, board.seen()))
+    if waiting is not None and known.state.queue.due_s(pod.uid) is not None:
+        return "there is room for it; it rests after a bind that failed"
+    return "there is room for it: it is next, or was too late for this cycle"
+
+
+def _of_record(record: decision.Decision | None) -> dict[str, Any]:
+    """The record, and of it what the chosen node had advertised."""
+    if record is None:
+        return {"decision": None, "acted_on": None}
+    chosen = next((each for each in record.candidates if each.node == record.node), None)
+    acted_on = None
+    if chosen is not None:
+        acted_on = {
+            "node": chosen.node, "seq": chosen.seq, "age_s": chosen.age_s, "capacity": chosen.capacity,
+            "reserved": chosen.reserved, "free": record.free, "threshold": record.threshold,
+        }  # fmt: skip
+    return {"decision": orjson.loads(wire.encode_decision(record)), "acted_on": acted_on}
+
+
+def _of_wait(known: knowns.Known, waiting: queues.Waiting | None, now_s: float) -> dict[str, Any]:
+    if waiting is None:
+        return {"attempts": None, "waited_s": None, "next_try_s": None}
+    due_s = known.state.queue.due_s(waiting.pod.uid)
+    return {
+        "attempts": waiting.attempts,
+        "waited_s": questions.finite(max(now_s - waiting.since_s, 0.0)),
+        # None: as soon as something changes that could help it.
+        "next_try_s": None if due_s is None else questions.finite(max(due_s - now_s, 0.0)),
+    }
+
+
+def _of_nodes(board: cycles.Board, limit: int, lease_s: float) -> dict[str, Any]:
+    """How all nodes stand now towards this Pod; towards one more like it, where it has its node."""
+    view: snapshot.Snapshot = board.view
+    return {
+        "threshold": view.policy.threshold,
+        "nodes": view.count,
+        "feasible": standing.feasible(board),
+        "refused": dict(board.refused),
+        "candidates": standing.candidates(board, limit, lease_s),
+        "left_off": max(view.count - limit, 0),
+    }

@@ -1,0 +1,86 @@
+"""How the nodes stand towards one demand at this moment: best first, those refused last, each with its reason."""
+
+import math
+
+import numpy as np
+
+from carico_core.domain import decision
+from carico_core.wire import freshness
+from carico_scheduler import board as boarding
+from carico_scheduler import cycle as cycles
+from carico_scheduler import explain, snapshot
+from carico_scheduler.answers import questions
+from carico_scheduler.stages import wishes
+
+
+def best_first(board: cycles.Board) -> list[int]:
+    """The slots of all nodes: by score, and where they are refused by what is free."""
+    view = board.view
+    slots = view.present.nonzero()[0]
+    # -inf where nothing is advertised: a refused node that says nothing comes last.
+    free = view.free(board.demand.pod_class)[slots]
+    order = np.lexsort((-free, -board.scores[slots]))
+    found: list[int] = slots[order].tolist()
+    return found
+
+
+def feasible(board: cycles.Board) -> int:
+    """How many nodes have room."""
+    return int(np.count_nonzero(board.scores > boarding.REFUSED))
+
+
+def candidates(board: cycles.Board, limit: int, lease_s: float) -> list[dict[str, object]]:
+    """The best `limit` nodes as JSON."""
+    scores = board.scores
+    wished = wishes.wishes_of(board.view, board.demand)
+    met = {} if wished is None else wished.parts(scores > boarding.REFUSED)
+    found = []
+    for slot in best_first(board)[:limit]:
+        row, score = board.view.row(slot), float(scores[slot])
+        each = candidate(board, row, score, lease_s)
+        if math.isfinite(score):
+            each["score"], each["parts"] = questions.finite(score), _parts(board, row, met)
+        found.append(each)
+    return found
+
+
+def candidate(board: cycles.Board, row: snapshot.NodeRow, score: float, lease_s: float) -> dict[str, object]:
+    """One node as JSON: what it is believed to take of this kind of Pod, and why it is refused."""
+    said = explain.candidate_of(board, row, score)
+    free = row.free_for(board.demand.pod_class)
+    return {
+        "node": said.node,
+        **heard(row, board.view.now_s, lease_s),
+        "capacity": None if said.capacity is None else questions.finite(said.capacity),
+        "reserved": row.reserved,
+        "free": questions.finite(free),
+        "rejected_by": refused(said.rejection),
+        "score": None,
+        "parts": None,
+    }
+
+
+def heard(row: snapshot.NodeRow, now_s: float, lease_s: float) -> dict[str, object]:
+    """How old the node's advertisement is."""
+    age_s = now_s - row.sampled_s
+    return {
+        "freshness": freshness.classify(age_s, lease_s=lease_s).value,
+        "age_s": questions.finite(max(age_s, 0.0)),
+        "seq": row.seq if row.is_advertised else None,
+    }
+
+
+def refused(found: decision.Rejection | None) -> dict[str, str] | None:
+    """A refusal as JSON: the stage, what that means, and the detail; None where there is none."""
+    if found is None:
+        return None
+    return {"stage": found.reason.value, "means": explain.phrase(found.reason), "detail": found.detail}
+
+
+def _parts(board: cycles.Board, row: snapshot.NodeRow, met: dict[str, snapshot.Floats]) -> dict[str, object]:
+    """What the score is made of: that of room, and from 0 to 1 how far each kind of wish is met."""
+    room = board.stages.scorer.score(row, board.view, board.demand)
+    return {
+        "room": questions.finite(room),
+        "wishes": {kind: questions.finite(float(values[row.slot])) for kind, values in met.items()},
+    }
