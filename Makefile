@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 # Shipped with the package, since `carico up --control-plane real` installs Go by it where there is none.
 GO_LOCK := local/src/carico_local/binaries/go
-MEMBERS := libs/carico_core services/agent services/aggregator services/scheduler services/auth local twin cli
+MEMBERS := libs/carico_core services/agent services/aggregator services/scheduler services/auth services/web local twin cli
 
 # What each set was installed from; a changed lock or pyproject installs anew.
 LOCAL_PROJECTS := $(foreach m,$(MEMBERS),$(m)/pyproject.toml)

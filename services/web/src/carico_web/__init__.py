@@ -1,0 +1,1 @@
+"""CARICO web: one live page, which talks to the bus itself, and a small server that gives it out."""

@@ -1,0 +1,7 @@
+"""`python -m carico_web`."""
+
+import sys
+
+from carico_web import main
+
+sys.exit(main.main())

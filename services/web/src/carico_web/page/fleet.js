@@ -1,0 +1,130 @@
+// The nodes as their advertisements show them, and their history since the page was opened.
+
+import { Ring } from "./ring.js";
+
+export const HISTORY_S = 300;
+const APART_MS = 900;
+const RING = Math.ceil((HISTORY_S * 1000) / APART_MS);
+// carico_core.wire.freshness.
+const FRESH_S = 2.5;
+const AGEING_S = 5;
+// A node that has been away for so long is taken off the map.
+const FORGOTTEN_LEASES = 30;
+
+const compare = new Intl.Collator("en", { numeric: true }).compare;
+
+// Columns of a node's history, before one for each dimension.
+export const PODS = 0;
+export const CAPACITY = 1;
+export const SD = 2;
+export const USAGE = 3;
+
+export class Fleet {
+  constructor(leaseS) {
+    this.leaseS = leaseS;
+    this.nodes = new Map();
+    // In the order of the map; made anew when a node comes or goes.
+    this.ordered = [];
+    this.dims = [];
+    this.totals = null;
+    this.dropped = 0;
+  }
+
+  // The node, or null where the advertisement is not newer than what is known.
+  take(ad, nowMs) {
+    let node = this.nodes.get(ad.node);
+    if (node && !isNewer(ad, node, nowMs, this.leaseS)) return null;
+    if (!node) {
+      node = { name: ad.node, index: 0, ad, heardMs: nowMs, placedMs: -Infinity, history: null, state: "fresh" };
+      this.nodes.set(ad.node, node);
+      this.isUnordered = true;
+    }
+    if (!node.history || node.ad.dims.length !== ad.dims.length) node.history = new Ring(RING, USAGE + ad.dims.length);
+    node.ad = ad;
+    node.heardMs = nowMs;
+    node.state = "fresh";
+    node.history.push(nowMs, [ad.pods, ad.capacity, ad.sd, ...ad.usage], APART_MS);
+    for (const dim of ad.dims) if (!this.dims.includes(dim)) this.dims = [...this.dims, dim].sort(byDim);
+    return node;
+  }
+
+  order() {
+    if (!this.isUnordered) return this.ordered;
+    this.isUnordered = false;
+    this.ordered = [...this.nodes.values()].sort((a, b) => compare(a.name, b.name));
+    this.ordered.forEach((node, index) => (node.index = index));
+    return this.ordered;
+  }
+
+  // Once a second: what age makes of each node, and the cluster's sums. True where the set of nodes changed.
+  tick(nowMs) {
+    const before = this.nodes.size;
+    for (const node of this.nodes.values()) {
+      const age = this.age(node, nowMs);
+      node.state = stateOf(age, this.leaseS);
+      if (age > this.leaseS * FORGOTTEN_LEASES) this.nodes.delete(node.name);
+    }
+    this.isUnordered ||= this.nodes.size !== before;
+    this.sum(nowMs);
+    return this.nodes.size !== before;
+  }
+
+  age(node, nowMs) {
+    return node.ad.ageAtSending + (nowMs - node.heardMs) / 1000;
+  }
+
+  sum(nowMs) {
+    const present = [...this.nodes.values()].filter((node) => node.state !== "absent");
+    let pods = 0;
+    let capacity = 0;
+    let variance = 0;
+    for (const { ad } of present) {
+      pods += ad.pods;
+      capacity += ad.capacity;
+      variance += ad.sd ** 2;
+    }
+    const spread = this.dims.flatMap((dim) => quantiles(present, dim));
+    if (!this.totals || this.totals.columns.length !== 3 + spread.length) this.totals = new Ring(RING, 3 + spread.length);
+    // Nothing heard is not nothing there: a gap, not a fall to zero.
+    if (present.length > 0) this.totals.push(nowMs, [pods, capacity, Math.sqrt(variance), ...spread], APART_MS);
+    this.now = { present: present.length, pods, capacity, sd: Math.sqrt(variance) };
+  }
+}
+
+// Median, 5 % and 95 % of the nodes' usage.
+function quantiles(nodes, dim) {
+  const values = [];
+  for (const { ad } of nodes) {
+    const at = ad.dims.indexOf(dim);
+    if (at >= 0) values.push(ad.usage[at]);
+  }
+  if (values.length === 0) return [NaN, NaN, NaN];
+  const sorted = Float32Array.from(values).sort();
+  const pick = (share) => sorted[Math.round(share * (sorted.length - 1))];
+  return [pick(0.5), pick(0.05), pick(0.95)];
+}
+
+function isNewer(ad, node, nowMs, leaseS) {
+  if (ad.boot === node.ad.boot) return ad.seq > node.ad.seq;
+  return ad.boot > node.ad.boot || nowMs - node.heardMs > leaseS * 1000;
+}
+
+export function stateOf(age, leaseS) {
+  if (age > leaseS) return "absent";
+  if (age > AGEING_S) return "stale";
+  return age > FRESH_S ? "ageing" : "fresh";
+}
+
+const FIRST = ["cpu", "memory"];
+
+// cpu, memory, then the others by name.
+function byDim(a, b) {
+  const rank = (dim) => (FIRST.includes(dim) ? FIRST.indexOf(dim) : FIRST.length);
+  return rank(a) - rank(b) || (a < b ? -1 : 1);
+}
+
+export function fullest(ad) {
+  let at = 0;
+  for (let i = 1; i < ad.usage.length; i += 1) if (ad.usage[i] > ad.usage[at]) at = i;
+  return ad.usage.length ? { dim: ad.dims[at], usage: ad.usage[at] } : { dim: "", usage: 0 };
+}

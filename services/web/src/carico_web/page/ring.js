@@ -1,0 +1,33 @@
+// The newest values of some series, in arrays that never grow.
+
+export class Ring {
+  constructor(length, series) {
+    this.length = length;
+    this.times = new Float64Array(length);
+    this.columns = Array.from({ length: series }, () => new Float32Array(length));
+    this.size = 0;
+    this.next = 0;
+  }
+
+  // One row; in place of the newest, where that is not `apartMs` old yet, so that the ring always spans its time.
+  push(timeMs, values, apartMs) {
+    const last = (this.next + this.length - 1) % this.length;
+    let at = this.next;
+    if (this.size > 0 && timeMs - this.times[last] < apartMs) at = last;
+    else {
+      this.next = (this.next + 1) % this.length;
+      this.size = Math.min(this.length, this.size + 1);
+      this.times[at] = timeMs;
+    }
+    for (let i = 0; i < this.columns.length; i += 1) this.columns[i][at] = values[i];
+  }
+
+  // Calls back with (time, index) from the oldest on; `columns[i][index]` are the values.
+  forEach(visit) {
+    const first = (this.next + this.length - this.size) % this.length;
+    for (let i = 0; i < this.size; i += 1) {
+      const at = (first + i) % this.length;
+      visit(this.times[at], at);
+    }
+  }
+}

@@ -1,0 +1,132 @@
+// What is said on the bus, as records: carico.v1.capacity.<node>, carico.v1.decision.<namespace>.<pod>, carico.v1.model.
+// What is malformed is refused with an Error, as carico_core.wire does.
+
+import * as msgpack from "./msgpack.js";
+
+const decoder = new TextDecoder();
+
+export const CAPACITY_ALL = "carico.v1.capacity.*";
+export const DECISION_ALL = "carico.v1.decision.*.*";
+export const MODEL = "carico.v1.model";
+export const DECISIONS_GET = "$JS.API.DIRECT.GET.CARICO_DECISIONS";
+export const MODEL_GET = "$JS.API.DIRECT.GET.KV_carico_model.$KV.carico_model.global";
+
+export function query(service, verb) {
+  return `carico.v1.query.${service}.${verb}`;
+}
+
+// A node's advertisement. Maps of dimensions are arrays in the order of `dims`.
+export function decodeAdvertisement(subject, payload) {
+  const m = parse(payload);
+  const node = name(m.node);
+  if (subject !== `carico.v1.capacity.${node.replaceAll(".", "_")}`) throw new Error("a node that is not its subject's");
+  const dims = Object.keys(object(m.usage)).sort();
+  return {
+    node,
+    boot: String(m.boot),
+    seq: finite(m.seq),
+    // (ts - sampled_at): how old it was when it was sent. The receiver adds the time since it came.
+    ageAtSending: Math.max(0, (finite(m.ts) - finite(m.sampled_at)) / 1e9),
+    capacity: finite(m.capacity),
+    sd: finite(m.capacity_sd),
+    bottleneck: m.bottleneck == null ? null : String(m.bottleneck),
+    mode: String(m.mode),
+    pods: finite(m.pods),
+    limit: m.limit == null ? null : finite(m.limit),
+    dims,
+    usage: dims.map((dim) => Math.min(1, Math.max(0, finite(m.usage[dim])))),
+    direction: numbers(m.direction, dims),
+    headroom: m.headroom == null ? null : numbers(m.headroom, dims),
+    baseline: estimates(m.baseline, dims),
+    cost: estimates(m.cost, dims),
+    parts: Object.entries(object(m.parts || {})).map(([key, value]) => [key, finite(value)]),
+    classes: m.classes == null ? [] : Object.entries(object(m.classes)).map(([key, item]) => [key, finite(item.pods)]),
+  };
+}
+
+export function decodeDecision(payload) {
+  return toDecision(parse(payload));
+}
+
+// From JSON's fields, of a message or of an answer.
+export function toDecision(m) {
+  return {
+    key: `${name(m.namespace)}/${name(m.pod)}`,
+    namespace: m.namespace,
+    pod: m.pod,
+    id: String(m.id),
+    atMs: finite(m.ts) / 1e6,
+    outcome: String(m.outcome),
+    node: m.node == null ? null : name(m.node),
+    free: m.free == null ? null : finite(m.free),
+    threshold: finite(m.threshold),
+    attempt: finite(m.attempt),
+    waited: finite(m.waited_s),
+    decidedUs: finite(m.decided_us),
+    message: String(m.message),
+    refused: Object.entries(object(m.refused)),
+    candidates: list(m.candidates).map((c) => ({
+      node: name(c.node),
+      capacity: c.capacity == null ? null : finite(c.capacity),
+      reserved: finite(c.reserved),
+      age: c.age_s == null ? null : finite(c.age_s),
+      score: c.score == null ? null : finite(c.score),
+      rejection: c.rejection == null ? null : { reason: String(c.rejection.reason), detail: String(c.rejection.detail) },
+    })),
+  };
+}
+
+// The model of the cluster: msgpack, its Gram matrix as raw little-endian float64.
+export function decodeModel(payload) {
+  const m = msgpack.decode(payload);
+  const dims = list(m.get("dims")).map(String);
+  const packed = m.get("gram");
+  const data = packed.get("data");
+  const size = dims.length;
+  if (data.length !== size * size * 8) throw new Error("a matrix of another size");
+  const view = new DataView(data.buffer, data.byteOffset, data.byteLength);
+  const gram = dims.map((_, i) => dims.map((__, j) => finite(view.getFloat64(8 * (i * size + j), true))));
+  return {
+    dims,
+    gram,
+    replica: String(m.get("replica")),
+    merge: String(m.get("merge")),
+    contributors: finite(m.get("contributors")),
+    weight: finite(m.get("weight")),
+    epochMs: finite(m.get("epoch")),
+  };
+}
+
+export function parse(payload) {
+  return object(JSON.parse(typeof payload === "string" ? payload : decoder.decode(payload)));
+}
+
+function object(value) {
+  if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("expected an object");
+  return value;
+}
+
+function list(value) {
+  if (!Array.isArray(value)) throw new Error("expected a list");
+  return value;
+}
+
+function finite(value) {
+  if (typeof value !== "number" || !Number.isFinite(value)) throw new Error("expected a number");
+  return value;
+}
+
+function name(value) {
+  if (typeof value !== "string" || !/^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/.test(value)) throw new Error("expected a name");
+  return value;
+}
+
+function numbers(values, dims) {
+  const found = object(values || {});
+  return dims.map((dim) => (Object.hasOwn(found, dim) ? finite(found[dim]) : 0));
+}
+
+function estimates(values, dims) {
+  const found = object(values || {});
+  return dims.map((dim) => (Object.hasOwn(found, dim) ? { mean: finite(found[dim].mean), sd: finite(found[dim].sd) } : null));
+}

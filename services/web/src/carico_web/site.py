@@ -1,0 +1,140 @@
+"""What is answered to whom: the page, its settings, its identity, and the service's health."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from carico_core.runtime import health
+from carico_core.runtime import metrics as metric
+from carico_web import exchange, identity, page_files
+from carico_web import settings as setting
+
+# Nothing but what this server gives out, no inline code, no frame around it.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'{bus}; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+_JSON = "application/json"
+SETTINGS_PATH = "/settings.json"
+IDENTITY_PATH = "/identity"
+# Asked by kubelets and Prometheus under an address, not under a name of the page.
+_HEALTH_PATHS = ("/healthz", "/readyz", "/metrics")
+
+
+class Site:
+    """Answers requests; holds no state of its own."""
+
+    def __init__(
+        self, chosen: setting.WebSettings, files: Mapping[str, page_files.File], who: identity.Identity,
+        checks: health.Health, series: metric.Metrics,
+    ) -> None:  # fmt: skip
+        self._chosen = chosen
+        self._files = files
+        self._who = who
+        self._checks = checks
+        self._series = series
+        self._hosts = chosen.allowed_hosts()
+
+    def answer(self, request: exchange.Request) -> exchange.Response:
+        """The response to a request."""
+        if request.path in _HEALTH_PATHS:
+            return self._health(request.path)
+        host = host_name(request.headers.get("host", ""))
+        if host not in self._hosts and setting.ANY_HOST not in self._hosts:
+            return _text(421, f"this page is not served under the name {host!r}: name it in CARICO_WEB_HOSTS")
+        handler, method = self._handler(request.path)
+        if handler is None:
+            return _text(404, "not found")
+        if request.method not in method:
+            return _text(405, f"expected {' or '.join(method)}")
+        return handler(request, host)
+
+    def _handler(self, path: str) -> tuple["_Handler | None", tuple[str, ...]]:
+        if path == IDENTITY_PATH:
+            return self._identity, ("POST",)
+        if path == SETTINGS_PATH:
+            return self._settings, ("GET", "HEAD")
+        return (self._file if path in self._files else None), ("GET", "HEAD")
+
+    def _file(self, request: exchange.Request, host: str) -> exchange.Response:
+        file = self._files[request.path]
+        bus = self._address(host)
+        headers = {
+            **_HEADERS,
+            "Content-Security-Policy": _POLICY.format(bus=f" {bus}" if bus else ""),
+            # Asked for anew each time, sent anew only when it differs: a new version is there at once.
+            "Cache-Control": "no-cache",
+            "ETag": file.tag,
+        }
+        if request.headers.get("if-none-match") == file.tag:
+            return exchange.Response(status=304, content_type=file.content_type, headers=headers)
+        return exchange.Response(status=200, body=file.body, content_type=file.content_type, headers=headers)
+
+    def _settings(self, request: exchange.Request, host: str) -> exchange.Response:
+        return _json(
+            {
+                "cluster": self._chosen.cluster,
+                "bus": self._address(host),
+                "identity": not isinstance(self._who, identity.Anyone),
+                "lease_s": self._chosen.lease_s,
+            }
+        )
+
+    def _identity(self, request: exchange.Request, host: str) -> exchange.Response:
+        # Browsers say whose page asks; another site's may not, and could not read the answer.
+        if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
+            return _text(403, "expected a request of this page")
+        if request.headers.get("content-type", "").partition(";")[0].strip() != _JSON:
+            return _text(415, f"expected {_JSON}")
+        trouble = self._who.trouble()
+        if trouble is not None:
+            return _text(503, trouble)
+        try:
+            asked = orjson.loads(request.body)
+            nonce = asked.get("nonce") if isinstance(asked, dict) else None
+            return _json(self._who.shown(nonce if isinstance(nonce, str) else ""))
+        except (orjson.JSONDecodeError, identity.BadNonce) as error:
+            return _text(400, str(error))
+
+    def _health(self, path: str) -> exchange.Response:
+        if path == "/metrics":
+            return exchange.Response(status=200, body=self._series.render(), content_type=metric.CONTENT_TYPE)
+        failing = self._checks.not_ready() if path == "/readyz" else self._checks.not_alive()
+        said = "".join(f"{name}: {why}\n" for name, why in failing.items()) or "ok\n"
+        return _text(503 if failing else 200, said.rstrip("\n"))
+
+    def _address(self, host: str) -> str:
+        return self._chosen.bus_websocket.replace(setting.HOST_FIELD, host)
+
+
+_Handler = Callable[[exchange.Request, str], exchange.Response]
+
+
+def host_name(host: str) -> str:
+    """The name of a Host header, without its port.
+
+    >>> host_name("Node-1:8090"), host_name("[::1]:80"), host_name("a b")
+    ('node-1', '[::1]', '')
+    """
+    name = host.lower()
+    name = name[: name.find("]") + 1] if name.startswith("[") else name.partition(":")[0]
+    # It goes into a header: only what names and addresses are made of.
+    return name if all(letter.isalnum() or letter in ".-[]:" for letter in name) and name.isascii() else ""
+
+
+def _json(values: dict[str, Any]) -> exchange.Response:
+    headers = {**_HEADERS, "Cache-Control": "no-store"}
+    return exchange.Response(status=200, body=orjson.dumps(values), content_type=_JSON, headers=headers)
+
+
+def _text(status: int, text: str) -> exchange.Response:
+    return exchange.Response(status=status, body=f"{text}\n".encode(), headers=_HEADERS)
