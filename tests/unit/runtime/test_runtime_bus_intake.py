@@ -23,11 +23,14 @@ class Client:
         self.sinks = sinks
         self.pings = 0
         self.others: list[bytes] = []
+        self.stats = {"in_msgs": 0, "in_bytes": 0}
 
     async def _process_ping(self) -> None:
         self.pings += 1
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes | None) -> None:
+        self.stats["in_msgs"] += 1
+        self.stats["in_bytes"] += len(data)
         if sid in self.sinks:
             self.sinks[sid](subject.decode(), reply.decode(), headers or b"", data)
         else:
@@ -62,6 +65,8 @@ def test_everything_comes_once_and_in_order_wherever_it_is_divided(size: int) ->
     asyncio.run(feed())
     assert found == OURS * 3
     assert (client.pings, client.others) == (6, [b"hello"] * 3)
+    sizes = [len(payload) for *_, payload in OURS]
+    assert client.stats == {"in_msgs": 3 * (len(OURS) + 1), "in_bytes": 3 * (sum(sizes) + len(b"hello"))}
 
 
 def test_a_status_is_told_from_a_message() -> None:

@@ -38,6 +38,9 @@ async def test_ready_follows_the_checks_and_health_its_own() -> None:
         status, body = await ask(server.port, get("/metrics"))
         assert status == 200
         assert "carico_agent_x 1.0" in body
+        assert 'carico_check_failing{check="bus"} 0.0' in body
+        why[0] = "away"
+        assert 'carico_check_failing{check="bus"} 1.0' in (await ask(server.port, get("/metrics")))[1]
     finally:
         await server.close()
 

@@ -46,6 +46,8 @@ class Parts:
     witness: Callable[[pipeline.Sample], None] | None = None
     # None: every Pod is of the general class.
     classes: ports.PodClasses | None = None
+    # None: nothing is traced.
+    traces: ports.PodTraces | None = None
 
 
 class Agent:
@@ -58,6 +60,7 @@ class Agent:
         self._clock = parts.clock
         self._boot = parts.boot
         self._witness = parts.witness
+        self._traces = parts.traces
         self._log = logs.get("agent", node=parts.settings.node)
         self._limited = logs.RateLimited(self._log, clock=parts.clock)
         self._instruments = instruments.Instruments(parts.metrics)
@@ -67,6 +70,7 @@ class Agent:
         self._guard = freshness.SequenceGuard(parts.settings.bus.lease_s)
         self._history: collections.deque[tuple[Any, ...]] = collections.deque(maxlen=HISTORY_S)
         self._model: messages.GlobalModel | None = None
+        self._model_at_s: float | None = None
         self._last_sample_s: float | None = None
         self._started_s = parts.clock.monotonic_s()
         self._seqs = {"capacity": 0, "subspace": 0}
@@ -78,6 +82,8 @@ class Agent:
         self._covers: frozenset[str] = frozenset()
         self._on_capacity: Callable[[], None] = _nothing
         self._on_subspace: Callable[[], None] = _nothing
+        self._instruments.describe(node=parts.settings.node, estimator=parts.settings.estimator)
+        self._instruments.ask(self)
         for note in parts.panel.facts.notes:
             self._instruments.degraded.labels(note[:80]).set(1)
             self._log.warning("degraded", note=note)
@@ -126,7 +132,7 @@ class Agent:
         self._settle(state, now)
         self._updates += 1
         self._instruments.update_s.observe(self._clock.monotonic_s() - begun_s)
-        self._instruments.show(state, self._node.dims)
+        self._instruments.show(state, self._node.dims, self._node.scale.tolist())
         self._remember(state)
         self._say(state)
         self._on_capacity()
@@ -148,7 +154,10 @@ class Agent:
                 self._settle(state, now)
                 self._on_capacity()
 
-    def _on_pod_event(self, kind: recording.EventKind, _uid: str, _at_s: float) -> None:
+    def _on_pod_event(self, kind: recording.EventKind, uid: str, at_s: float) -> None:
+        self._instruments.pod_events.labels(kind.value).inc()
+        if self._traces is not None:
+            self._traces.happened(kind, uid, at_s)
         if kind is recording.EventKind.CREATED:
             self.pipeline.creating()
 
@@ -168,6 +177,7 @@ class Agent:
             self._drop_model(errors.Drop.WRONG_SHAPE.value, f"dims {model.dims}, expected {self._node.dims} among them")
         else:
             self._model = model
+            self._model_at_s = self._clock.monotonic_s()
             self._instruments.models.inc()
 
     def on_stored_model(self, payload: bytes | None) -> None:
@@ -189,8 +199,11 @@ class Agent:
         if self.state is None:
             return None
         self._instruments.published.labels("capacity").inc()
+        stamp = self._stamp("capacity")
+        if self._traces is not None:
+            self._traces.advertised(self._covers, seq=stamp.seq, capacity=self.state.estimate.capacity)
         return wire.encode_advertisement(
-            advertisement.capacity(self._stamp("capacity"), self.state, dims=self._node.dims, covers=self._covers)
+            advertisement.capacity(stamp, self.state, dims=self._node.dims, covers=self._covers)
         )
 
     def next_subspace(self) -> tuple[bytes, str] | None:
@@ -219,6 +232,14 @@ class Agent:
             return "no second of samples yet"
         age_s = self._clock.monotonic_s() - (self._last_sample_s or self._started_s)
         return None if age_s <= SAMPLE_STALE_S else f"no sample for {age_s:.1f} s"
+
+    def sample_age_s(self) -> float | None:
+        """How old the newest sample is; None before the first."""
+        return None if self._last_sample_s is None else self._clock.monotonic_s() - self._last_sample_s
+
+    def model_age_s(self) -> float | None:
+        """How old the newest model of the cluster is; None before the first."""
+        return None if self._model_at_s is None else self._clock.monotonic_s() - self._model_at_s
 
     def view(self) -> dict[str, Any]:
         """The state as people ask for it: what is advertised, why, and the last minutes."""

@@ -70,6 +70,18 @@ class PodClasses(Protocol):
         ...
 
 
+class PodTraces(Protocol):
+    """Who follows Pods from their container's creation to the advertisement that covers them."""
+
+    def happened(self, kind: recording.EventKind, uid: str, at_s: float) -> None:
+        """Nothing; this happened to a Pod at `at_s` (monotonic)."""
+        ...
+
+    def advertised(self, covers: Set[str], *, seq: int, capacity: float) -> None:
+        """Nothing; an advertisement that covers these UIDs is on its way."""
+        ...
+
+
 class Publisher(Protocol):
     """Where an agent's messages go."""
 

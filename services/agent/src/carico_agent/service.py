@@ -1,6 +1,7 @@
 """The agent as a service: finds its node, samples at once, and talks to the bus whenever there is one."""
 
 import asyncio
+import dataclasses
 import importlib
 import pathlib
 import random
@@ -15,7 +16,7 @@ from carico_agent.telemetry import cgroup_tree, own_node, panel, port, sources
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import footprint, health, logs, nats_bus, tasks
+from carico_core.runtime import footprint, health, logs, metrics_bus, nats_bus, tasks
 from carico_core.runtime import metrics as metric
 from carico_core.wire import roles, subjects
 
@@ -57,6 +58,7 @@ class Service:
         self._clock = clock
         self._boot = clocks.boot_id(clock)
         self._metrics = metric.Metrics("agent")
+        self._bus_metrics = metrics_bus.BusMetrics(self._metrics)
         self._log = logs.get("service", node=chosen.node)
         self._agent: app.Agent | None = None
         self._bus: Bus | None = None
@@ -79,6 +81,7 @@ class Service:
         pods = open_pods(self._chosen, clock=self._clock)
         classes = open_classes(self._chosen, clock=self._clock)
         recorder = recording.open_recorder(self._chosen, found.facts, pods) if self._chosen.record else None
+        opened = open_traces(self._chosen, clock=self._clock)
         agent = app.Agent(
             app.Parts(
                 settings=self._chosen,
@@ -89,6 +92,7 @@ class Service:
                 metrics=self._metrics,
                 boot=self._boot,
                 witness=None if recorder is None else recorder.sample,
+                traces=None if opened is None else opened.traces,
             )
         )
         self._agent = agent
@@ -105,15 +109,16 @@ class Service:
         finally:
             if recorder is not None:
                 recorder.close()
+            if opened is not None:
+                await asyncio.to_thread(opened.close)
 
     async def _talk(self, agent: app.Agent) -> None:
         # Connecting waits for the server for ever; sampling and learning go on meanwhile.
         name = f"{SERVICE}-{self._chosen.node}"
         inbox = roles.inbox(roles.Role.AGENT, self._chosen.node)
-        bus: Bus = await nats_bus.connect(
-            self._chosen.bus, name=name, clock=self._clock, owns_streams=False, inbox=inbox
-        )
+        bus = await nats_bus.connect(self._chosen.bus, name=name, clock=self._clock, owns_streams=False, inbox=inbox)
         self._bus = bus
+        self._bus_metrics.watch(bus)
         try:
             await talk(agent, bus, node=self._chosen.node)
         finally:
@@ -154,6 +159,27 @@ async def talk(agent: app.Agent, bus: Bus, *, node: str) -> None:
         group.create_task(_listen(agent, bus, node), name="listen")
         await bus.wait_closed()
         raise errors.BusUnavailable("the connection to NATS is closed for good")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTraces:
+    """What follows Pods, and what ends it."""
+
+    traces: ports.PodTraces
+    close: Callable[[], None]
+
+
+def open_traces(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> OpenTraces | None:
+    """What follows Pods, where a collector is named. Raises `EnvironmentUnfit` without OpenTelemetry's packages."""
+    if not chosen.traces:
+        return None
+    tracing: Any = importlib.import_module("carico_core.runtime.tracing")
+    traces: Any = importlib.import_module("carico_agent.traces")
+    tracer = tracing.open_tracer(
+        chosen.traces, service=SERVICE, attributes={"k8s.node.name": chosen.node}, clock=clock,
+        share=chosen.traces_share,
+    )  # fmt: skip
+    return OpenTraces(traces=traces.PodTraces(tracer, node=chosen.node, clock=clock), close=tracer.close)
 
 
 def open_classes(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> ports.PodClasses | None:

@@ -163,6 +163,14 @@ class AgentSettings:
     record: str = setting(
         "", help="file that raw samples and Pod events are recorded to, for `carico replay`; empty: none"
     )
+    traces: str = setting(
+        "",
+        help="address of an OpenTelemetry collector (OTLP over HTTP) for traces of Pods; empty: none",
+        why="an option: needs the extra `traces`, and memory",
+    )
+    traces_share: float = setting(
+        1.0, help="share of all Pods that are traced, the same ones in every service", minimum=0.0, maximum=1.0
+    )
     http_host: str = setting("127.0.0.1", help="address of /healthz, /readyz and /metrics")
     http_port: int = setting(0, help="its port; 0: a free one (logged), -1: none", minimum=-1, maximum=65535)
     log_level: str = setting("info", help="least level logged", choices=("debug", "info", "warning", "error"))
@@ -170,6 +178,8 @@ class AgentSettings:
     bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
 
     def __post_init__(self) -> None:
+        if self.traces and not self.traces.startswith(("http://", "https://")):
+            raise ValueError(f"--traces: got {self.traces!r}, expected an address such as http://127.0.0.1:4318")
         if not names.is_subdomain(self.node):
             raise ValueError(f"--node: got {self.node!r}, which is not a valid Kubernetes name")
         if self.scope is sources.Scope.CGROUP and not self.cgroup:

@@ -25,6 +25,8 @@ REPEAT_EVERY_S = 5.0
 EXCHANGE_EVERY_S = 0.05
 COMPLETE_EVERY_S = 5.0
 ASK_AGAIN_S = 0.5
+# Five questions to the server each time; a scrape is rarer.
+LOOK_EVERY_S = 5.0
 
 T = TypeVar("T")
 
@@ -42,6 +44,8 @@ class Bus(Protocol):
     def pull(self) -> AsyncIterator[list[buses.QueueItem]]: ...
 
     async def acknowledge(self, items: Sequence[buses.QueueItem]) -> None: ...
+
+    async def backlog(self) -> buses.Backlog: ...
 
     async def put_model(self, payload: bytes) -> None: ...
 
@@ -117,12 +121,23 @@ class Aggregator:
             if gone:
                 self._log.info("nodes left", nodes=gone[:10], count=len(gone))
             self._counted.nodes.set(len(self.fleet))
+            self._counted.oldest_s.set(self.fleet.oldest_s(now_s))
             self._counted.replicas.set(1 + len(self.replicas.others(now_s)))
             # What comes while this one is on its way is not in it, and is due the next time.
             told = self.fleet.version
             due = told != version or now_s - repeated_s >= REPEAT_EVERY_S
             if due and self._may_broadcast(now_s) and await self._say("model", self._broadcast()):
                 version, repeated_s = told, now_s
+
+    async def look_forever(self) -> None:
+        """Never returns; looks how far the queue is behind and what the streams hold."""
+        while True:
+            try:
+                self._counted.show_backlog(await self._bus.backlog())
+            except errors.BusError as error:
+                self._counted.looks_failed.inc()
+                self._log.debug("streams not looked at", error=str(error))
+            await asyncio.sleep(LOOK_EVERY_S)
 
     def on_partial(self, subject: str, payload: bytes) -> None:
         """Takes over what another replica has newer."""
@@ -153,6 +168,7 @@ class Aggregator:
             self.merger.follow(found)
 
     async def _take(self, batch: list[buses.QueueItem]) -> None:
+        begun_s = self._clock.monotonic_s()
         self._counted.batch_messages.observe(len(batch))
         reports, read = [], []
         verdicts = wire.decode_subspaces([(item.subject, item.payload) for item in batch])
@@ -169,6 +185,7 @@ class Aggregator:
         self._changed.update(entry.node for entry in changed)
         self._counted.reports.labels("taken").inc(len(changed))
         self._counted.reports.labels("not_newer").inc(len(reports) - len(changed))
+        self._counted.take_s.observe(self._clock.monotonic_s() - begun_s)
 
     def _may_broadcast(self, now_s: float) -> bool:
         return isinstance(self.merger, model.Round) or self.replicas.leader(now_s) == self.replica

@@ -82,6 +82,10 @@ class Fleet:
         self.version += len(gone)
         return gone
 
+    def oldest_s(self, now_s: float) -> float:
+        """How old the oldest entry is; 0 where there is none."""
+        return max((now_s - held.heard_s for held in self._held.values()), default=0.0)
+
     def entries(self, now_s: float, nodes: Iterable[str] | None = None) -> tuple[messages.Entry, ...]:
         """The entries of `nodes` (all where None) in the order of names, with their age now."""
         wanted = sorted(self._held if nodes is None else self._held.keys() & set(nodes))

@@ -1,6 +1,7 @@
 """The aggregator's metrics: carico_aggregator_..."""
 
 from carico_core.domain import errors
+from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
 from carico_core.runtime import metrics as metric
@@ -24,7 +25,26 @@ class Instruments:
         self.model_s = metrics.histogram(
             "model_seconds", "time to make the model", buckets=(0.0001, 0.001, 0.01, 0.1, 1.0)
         )
+        self.take_s = metrics.histogram(
+            "take_seconds", "time to take in a batch", buckets=(0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 1.0)
+        )
+        self.oldest_s = metrics.gauge("oldest_entry_seconds", "age of the live node's entry that is oldest")
+        self._stream_messages = metrics.gauge("stream_messages", "messages that a stream holds", ("stream",))
+        self._stream_bytes = metrics.gauge("stream_bytes", "bytes that a stream holds", ("stream",))
+        self._pending = metrics.gauge("queue_pending_messages", "reports that no replica has been given yet")
+        self._given = metrics.gauge("queue_unacknowledged_messages", "reports given out that nobody is done with yet")
+        self._again = metrics.gauge("queue_redelivered_messages", "of those, given out more than once")
+        self.looks_failed = metrics.counter("stream_looks_failed", "times that streams could not be looked at")
         self._limited = logs.RateLimited(logs.get("intake"), clock=clock)
+
+    def show_backlog(self, found: buses.Backlog) -> None:
+        """Nothing; the gauges of the streams and the queue stand at this."""
+        for each in found.streams:
+            self._stream_messages.labels(each.stream).set(each.messages)
+            self._stream_bytes.labels(each.stream).set(each.size_bytes)
+        self._pending.set(found.pending)
+        self._given.set(found.unacknowledged)
+        self._again.set(found.redelivered)
 
     def dropped(self, kind: str, subject: str, error: errors.MessageError) -> None:
         """Counts a message that was refused."""

@@ -2,13 +2,14 @@
 
 import asyncio
 import gc
+from collections.abc import Callable
 
 from carico_aggregator import app, instruments
 from carico_aggregator import settings as setting
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, logs, metrics, nats_bus, tasks
+from carico_core.runtime import health, logs, metrics, metrics_bus, nats_bus, tasks
 from carico_core.wire import roles
 
 VERSION = "0.1.0"
@@ -23,12 +24,18 @@ async def serve(chosen: setting.AggregatorSettings, stop: tasks.Stop, *, clock: 
     boot = clocks.boot_id(clock)
     replica = chosen.replica or f"aggregator-{boot}"
     series = metrics.Metrics("aggregator")
+    bus_series = metrics_bus.BusMetrics(series)
     connected: list[nats_bus.NatsBus] = []
+
+    def watch(bus: nats_bus.NatsBus) -> None:
+        connected.append(bus)
+        bus_series.watch(bus)
+
     checks = {"bus": lambda: None if connected and connected[0].connected else "not connected to NATS"}
     server = await health.serve(health.Health(checks), series, host=chosen.http_host, port=chosen.http_port)
     logs.get("service").info("started", replica=replica, http_port=server.port, merge=chosen.merge.value)
     try:
-        await tasks.until(stop, replica=_run(chosen, series, connected, replica=replica, boot=boot, clock=clock))
+        await tasks.until(stop, replica=_run(chosen, series, watch, replica=replica, boot=boot, clock=clock))
     finally:
         await server.close()
 
@@ -39,13 +46,13 @@ def collect_rarely() -> None:
 
 
 async def _run(
-    chosen: setting.AggregatorSettings, series: metrics.Metrics, connected: list[nats_bus.NatsBus], *,
+    chosen: setting.AggregatorSettings, series: metrics.Metrics, watch: Callable[[nats_bus.NatsBus], None], *,
     replica: str, boot: str, clock: clocks.Clock,
 ) -> None:  # fmt: skip
     # Connecting waits for the server for ever; the health endpoint answers meanwhile.
     inbox = roles.inbox(roles.Role.AGGREGATOR)
     bus = await nats_bus.connect(chosen.bus, name=replica, clock=clock, owns_streams=True, inbox=inbox)
-    connected.append(bus)
+    watch(bus)
     counted = instruments.Instruments(series, clock=clock)
     aggregator = app.Aggregator(chosen, bus, counted, replica=replica, boot=boot, clock=clock)
     try:
@@ -62,6 +69,7 @@ async def _run(
                 "intake": aggregator.intake_forever(),
                 "exchange": aggregator.exchange_forever(),
                 "broadcast": aggregator.broadcast_forever(),
+                "look": aggregator.look_forever(),
             }.items():
                 group.create_task(tasks.forever(name, work), name=name)
             await bus.wait_closed()

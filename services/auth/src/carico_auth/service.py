@@ -1,12 +1,12 @@
 """The auth callout as a service: connects, answers, stops in order."""
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from carico_auth import app, instruments, reviews
 from carico_auth import settings as setting
 from carico_core.domain import errors
-from carico_core.runtime import bus_keys, health, kube, logs, metrics, nats_bus, tasks
+from carico_core.runtime import bus_keys, health, kube, logs, metrics, metrics_bus, nats_bus, tasks
 from carico_core.runtime import clock as clocks
 from carico_core.wire import roles
 
@@ -17,8 +17,14 @@ async def serve(
     """Answers questions until `stop`. Raises `BusUnavailable` once the bus is closed for good."""
     keys = read_keys(chosen)
     series = metrics.Metrics("auth")
+    bus_series = metrics_bus.BusMetrics(series)
     counted = instruments.Instruments(series, clock=clock)
     listening: list[nats_bus.NatsBus] = []
+
+    def watch(bus: nats_bus.NatsBus) -> None:
+        listening.append(bus)
+        bus_series.watch(bus)
+
     checks = {
         "bus": lambda: None if listening and listening[0].connected else "not connected to NATS",
         "api": counted.trouble,
@@ -33,7 +39,7 @@ async def serve(
                 reviewer, keys, counted,
                 accounts=chosen.accounts(), account=chosen.account, answer_within_s=chosen.answer_within_s, clock=clock,
             )  # fmt: skip
-            await tasks.until(stop, callout=_run(chosen, callout, counted, listening, clock=clock))
+            await tasks.until(stop, callout=_run(chosen, callout, counted, watch, clock=clock))
         finally:
             await server.close()
     finally:
@@ -63,7 +69,7 @@ def read_keys(chosen: setting.AuthSettings) -> app.Keys:
 
 async def _run(
     chosen: setting.AuthSettings, callout: app.Callout, counted: instruments.Instruments,
-    listening: list[nats_bus.NatsBus], *, clock: clocks.Clock,
+    watch: Callable[[nats_bus.NatsBus], None], *, clock: clocks.Clock,
 ) -> None:  # fmt: skip
     # Connecting waits for the server for ever; the health endpoint answers meanwhile.
     bus = await nats_bus.connect(
@@ -73,7 +79,7 @@ async def _run(
         responder = await bus.respond(
             roles.AUTHORIZATION_SUBJECT, callout.answer, group=app.GROUP, on_dropped=counted.dropped.inc
         )
-        listening.append(bus)
+        watch(bus)
         try:
             await bus.wait_closed()
             raise errors.BusUnavailable("the connection to NATS is closed for good")

@@ -10,9 +10,9 @@ from typing import Protocol
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, kube, kube_actions, logs, metrics, nats_bus, tasks
+from carico_core.runtime import health, kube, kube_actions, logs, metrics, metrics_bus, nats_bus, tasks, tracing
 from carico_core.wire import roles, subjects
-from carico_scheduler import cycle, decisions, engine, events, instruments, queries
+from carico_scheduler import cycle, decisions, engine, events, instruments, queries, traces
 from carico_scheduler import settings as setting
 from carico_scheduler.answers import known
 from carico_scheduler.extender import service, unit
@@ -32,6 +32,10 @@ class Bus(decisions.Publisher, Protocol):
     def connected(self) -> bool:
         """True while the server can be reached."""
 
+    @property
+    def traffic(self) -> buses.Traffic:
+        """What has gone over the connection so far."""
+
     async def subscribe(self, subject: str, handler: Callable[[str, bytes], None]) -> object:
         """Calls `handler` with every message of `subject`."""
 
@@ -50,12 +54,13 @@ class Scheduler:
 
     def __init__(
         self, settings: setting.SchedulerSettings, *, api: engine.Kube, clock: clocks.Clock,
-        lease_api: kube_actions.Api | None = None,
+        lease_api: kube_actions.Api | None = None, tracer: traces.Tracer | None = None,
     ) -> None:  # fmt: skip
         self._settings = settings
         self._bus: Bus | None = None
         self._clock = clock
         self.metrics = metrics.Metrics("scheduler")
+        self._bus_metrics = metrics_bus.BusMetrics(self.metrics)
         counted = instruments.Instruments(self.metrics)
         boot = clocks.boot_id(clock)
         seed = settings.seed if settings.seed >= 0 else clock.wall_ns()
@@ -81,6 +86,7 @@ class Scheduler:
             events=self._events, metrics=counted, binds_in_flight=settings.binds_in_flight,
             bind_timeout_s=settings.bind_timeout_s, event_after_s=settings.event_after_s,
             leads=lambda: settings.own_pods and self.office.leads(),
+            traces=None if tracer is None else traces.PodTraces(tracer, clock=clock),
         )  # fmt: skip
         self.engine = engine.Engine(parts)
         self.extender = self._make_extender(parts) if settings.extender.enabled else None
@@ -106,6 +112,7 @@ class Scheduler:
     async def run(self, bus: Bus, stop: tasks.Stop) -> None:
         """Runs until `stop`; then lets binds under way end, and publishes the records that are left."""
         self._bus = bus
+        self._bus_metrics.watch(bus)
         self.engine.beat_s = self._clock.monotonic_s()
         works: dict[str, Awaitable[object]] = {
             **self.engine.mirrors.works(),
@@ -222,7 +229,12 @@ async def serve(settings: setting.SchedulerSettings, stop: tasks.Stop, clock: cl
         unpaced = dataclasses.replace(settings.kube, rate_per_s=0.0)
         lease_api = await kube.connect(unpaced, clock=clock, user_agent=f"{NAME}/leader-election")
         stack.push_async_callback(lease_api.close)
-        scheduler = Scheduler(settings, api=api, lease_api=lease_api, clock=clock)
+        tracer = tracing.open_tracer(
+            settings.traces, service=NAME, attributes={}, clock=clock, share=settings.traces_share
+        )
+        if tracer is not None:
+            stack.push_async_callback(asyncio.to_thread, tracer.close)
+        scheduler = Scheduler(settings, api=api, lease_api=lease_api, clock=clock, tracer=tracer)
         server = await health.serve(
             scheduler.health, scheduler.metrics, host=settings.http_host, port=settings.http_port
         )

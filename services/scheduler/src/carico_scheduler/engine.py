@@ -31,6 +31,7 @@ from carico_scheduler import cycle as cycles
 from carico_scheduler import demand as demands
 from carico_scheduler import policy as policies
 from carico_scheduler import queue as queues
+from carico_scheduler import traces as pod_traces
 
 REPORT_EVERY_S = 0.5
 # The decision loop turns at least this often, idle or not, so that its heartbeat shows that it lives.
@@ -57,6 +58,8 @@ class Parts:
     event_after_s: float
     # Asked before each cycle, each Event about waiting Pods, and at the last moment before each bind.
     leads: Callable[[], bool] = lambda: True
+    # None: nothing is traced.
+    traces: pod_traces.PodTraces | None = None
 
 
 class Engine:
@@ -84,6 +87,7 @@ class Engine:
         self._reporter = reporter.Reporter(
             cycle=self._cycle, log=parts.log, events=parts.events, event_after_s=parts.event_after_s
         )
+        self.state.ledger.on_covered = self._on_covered
         self._claims = claims.Claims(parts.kube, self.state.fleet, may_write=parts.leads)
         self.state.on_volumes = self._claims.notify
         self._facts: dict[str, decisions.Facts] = {}
@@ -152,6 +156,7 @@ class Engine:
         took_s = self._clock.monotonic_s() - now_s
         self._metrics.cycle_s.observe(took_s)
         decided_us = took_s * 1e6 / (len(outcome.placed) + len(outcome.unplaced))
+        self._metrics.decision_s.observe(decided_us / 1e6)
         # All records first: they read the snapshot, which is good until the state changes.
         facts = [explain.facts_of(placement, decided_us) for placement in outcome.placed]
         for placement, each in zip(outcome.placed, facts, strict=True):
@@ -168,11 +173,14 @@ class Engine:
         if decides and self._reporter.round(queue, self.state.fleet.snapshot(now_s)):
             self._metrics.missed_wakes.inc()
             self.wake()
-        self._metrics.waiting.set(len(queue))
-        self._metrics.parked.set(len(queue.parked()))
+        self._metrics.count_queue(queue, now_s)
         self._metrics.binding.set(self.binder.in_flight)
+        self._metrics.doubtful.set(self.binder.doubtful_count)
+        self._metrics.unpublished.set(self._parts.log.unpublished_count)
         self._metrics.reserved.set(self.state.ledger.reserved_count)
         self._metrics.count_nodes(self.state.fleet.snapshot(now_s))
+        if self._parts.traces is not None:
+            self._parts.traces.sweep(lambda uid: self.state.pod(uid) is not None)
 
     def _held_slots(self) -> Iterator[tuple[int, demands.Demand]]:
         for node, demand in self.held():
@@ -192,6 +200,8 @@ class Engine:
         self._facts[waiting.pod.uid] = facts
         node = placement.row.node.name
         self.state.assume(waiting, node, now_s)
+        if self._parts.traces is not None:
+            self._parts.traces.decided(waiting, facts, now_s)
         self.binder.start(waiting.pod, node, self._claims.preparation(waiting.pod, placement.row))
         if placement.row.is_advertised:
             self._metrics.age_s.observe(max(now_s - placement.row.sampled_s, 0.0))
@@ -228,6 +238,8 @@ class Engine:
         outcome, message = self._conclude(result, fate, facts)
         self._metrics.bind_s.observe(result.took_s)
         self._metrics.decisions.labels(outcome.value).inc()
+        if self._parts.traces is not None:
+            self._parts.traces.came_out(result, outcome)
         if waiting is not None:
             self._tell(waiting, result, dataclasses.replace(facts, outcome=outcome, message=message))
 
@@ -264,6 +276,11 @@ class Engine:
         if claim is None:
             return binders.Fate.GONE
         return binders.Fate.BOUND if claim.node == result.node else binders.Fate.ELSEWHERE
+
+    def _on_covered(self, uid: str, reserved_s: float) -> None:
+        self._metrics.covered_s.observe(max(self._clock.monotonic_s() - reserved_s, 0.0))
+        if self._parts.traces is not None:
+            self._parts.traces.covered(uid)
 
     def _on_drop(self, subject: str, reason: str, detail: str) -> None:
         self._metrics.drops.labels(reason).inc()

@@ -9,7 +9,7 @@ the Pod limit and requests, but are never reserved.
 import collections
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TypeVar
 
 from carico_core.domain import cluster, pod_class
@@ -83,6 +83,8 @@ class Ledger:
         self._by_node: dict[str, dict[str, Claim]] = {}
         self._covers: dict[str, Set[str]] = {}
         self._reserved: dict[str, dict[str, float]] = {}
+        # Told of each Pod that its node has come to account for, and since when it was reserved.
+        self.on_covered: Callable[[str, float], None] = lambda uid, since_s: None
 
     def __len__(self) -> int:
         return len(self._claims)
@@ -148,6 +150,9 @@ class Ledger:
             self._reserved[node] = after
         else:
             self._reserved.pop(node, None)
+        for uid, since_s in (before or {}).items():
+            if uid not in after:
+                self.on_covered(uid, since_s)
         return True
 
     def forget_node(self, node: str) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 
 from carico_core.runtime import bus as buses
 from carico_core.runtime import kube as kubes
-from carico_core.runtime import settings
+from carico_core.runtime import settings, tracing
 from carico_scheduler import policy as policies
 from carico_scheduler.extender import settings as extender_settings
 from carico_scheduler.leadership import settings as leader_settings
@@ -62,6 +62,13 @@ class SchedulerSettings:
     stop_timeout_s: float = settings.setting(
         5.0, help="how long a stop waits for binds under way", unit="s", minimum=0.0, maximum=60
     )
+    traces: str = settings.setting(
+        "", help="address of an OpenTelemetry collector (OTLP over HTTP) for traces of Pods; empty: none",
+        why="an option: needs the extra `traces`",
+    )  # fmt: skip
+    traces_share: float = settings.setting(
+        1.0, help="share of all Pods that are traced, the same ones in every service", minimum=0.0, maximum=1.0
+    )
     http_host: str = settings.setting("127.0.0.1", help="address of /healthz, /readyz and /metrics")
     http_port: int = settings.setting(0, help="its port; 0 a free one, -1 none", minimum=-1, maximum=65535)
     log_level: str = settings.setting("info", help="least level logged", choices=("debug", "info", "warning", "error"))
@@ -72,6 +79,7 @@ class SchedulerSettings:
     extender: extender_settings.ExtenderSettings = dataclasses.field(default_factory=extender_settings.ExtenderSettings)
 
     def __post_init__(self) -> None:
+        tracing.check(self.traces)
         # So that a bind which was permitted as a term ended is given up before another may lead.
         if self.leader.election and self.leader.renew_s + self.bind_timeout_s > self.leader.lease_s:
             raise ValueError(

@@ -40,6 +40,40 @@ class BusSettings:
     )  # fmt: skip
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What has gone over a connection since its process began."""
+
+    in_messages: int = 0
+    in_bytes: int = 0
+    out_messages: int = 0
+    out_bytes: int = 0
+    reconnects: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What a stream holds."""
+
+    stream: str
+    messages: int
+    size_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What the bus holds, and how far the work queue is behind.
+
+    pending: messages that nobody has been given yet. unacknowledged: given to a replica that has not said it is done.
+    redelivered: of those, given more than once.
+    """
+
+    streams: tuple[Stored, ...]
+    pending: int
+    unacknowledged: int
+    redelivered: int
+
+
 class Subscription(Protocol):
     """What `subscribe` gives."""
 
@@ -98,6 +132,11 @@ class Bus(Protocol):
         """True while messages can be sent."""
         ...
 
+    @property
+    def traffic(self) -> Traffic:
+        """What has gone over this connection so far."""
+        ...
+
     async def publish(self, subject: str, payload: bytes) -> None:
         """Sends to whoever listens now. Raises `BusUnavailable`: nothing is buffered, old signals are worthless."""
         ...
@@ -116,6 +155,10 @@ class Bus(Protocol):
 
     async def acknowledge(self, items: Sequence[QueueItem]) -> None:
         """They are done with, all in one write; what could not be sent comes again."""
+        ...
+
+    async def backlog(self) -> Backlog:
+        """How the streams and the work queue stand; for roles that may look at them. Raises `BusUnavailable`."""
         ...
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
@@ -141,6 +184,13 @@ class Bus(Protocol):
         """The answer. Raises `BusUnavailable` where nobody answers in time, `BusError` where the answer is an error."""
         ...
 
+    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
+        """(seconds until it came, JSON) of each instance of a service, by NATS's services framework.
+
+        Takes `within_s`, since nobody knows how many there are. Raises `BusUnavailable`.
+        """
+        ...
+
     async def serve(self, service: ServiceSpec) -> ServiceHandle:
         """Answers the questions to a service."""
         ...
@@ -156,10 +206,3 @@ class Bus(Protocol):
     async def close(self) -> None:
         """Leaves the bus."""
         ...
-    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
-        """(seconds until it came, JSON) of each instance of a service, by NATS's services framework.
-
-        Takes `within_s`, since nobody knows how many there are. Raises `BusUnavailable`.
-        """
-        ...
-

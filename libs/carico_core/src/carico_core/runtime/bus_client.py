@@ -64,6 +64,8 @@ class Client(NatsClient):
             wanted = reply if reply and reply.startswith(INBOXES) else b""
             await super()._process_msg(sid, subject, wanted, data, headers)
         else:
+            self.stats["in_msgs"] += 1
+            self.stats["in_bytes"] += len(data)
             sink(subject.decode(), reply.decode(), headers or b"", data)
 
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:

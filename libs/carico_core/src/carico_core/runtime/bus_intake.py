@@ -45,6 +45,8 @@ class Parser(NatsParser):
     def _cut(self) -> tuple[int, bool]:
         """How many bytes are handed on, and whether what follows is a part of a message of ours that is to come."""
         text, position, available = bytes(self.buf), 0, len(self.buf)
+        count = size_bytes = 0
+        is_ours = False
         while (line := _LINE.match(text, position)) is not None:
             subject, sid, reply, header_bytes, total_bytes, *plain = line.groups()
             if subject is None:
@@ -52,15 +54,21 @@ class Parser(NatsParser):
                 header_bytes = b"0"
             sink = self.sinks.get(int(sid))
             if sink is None:
-                return position, False
+                break
             start = line.end()
             end = start + int(total_bytes)
             if end + _END_BYTES > available:
-                return position, True
+                is_ours = True
+                break
             split = start + int(header_bytes)
             sink(subject.decode(), reply.decode(), text[start:split], text[split:end])
             position = end + _END_BYTES
-        return position, False
+            count += 1
+            size_bytes += end - split
+        # nats-py's own way counts them one by one.
+        self.nc.stats["in_msgs"] += count
+        self.nc.stats["in_bytes"] += size_bytes
+        return position, is_ours
 
 
 def status_of(headers: bytes) -> tuple[str, str] | None:

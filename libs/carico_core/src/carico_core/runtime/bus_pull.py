@@ -147,4 +147,5 @@ async def acknowledge_all(client: Client, replies: Sequence[str]) -> None:
     if not replies or not client.is_connected:
         return
     await client._send_command(b"".join([b"PUB %s 0\r\n\r\n" % reply.encode() for reply in replies]))
+    client.stats["out_msgs"] += len(replies)
     await client._flush_pending()

@@ -11,6 +11,7 @@ from nats.js import JetStreamContext, api
 from nats.js.errors import NotFoundError
 
 from carico_core.domain import errors
+from carico_core.runtime import bus as buses
 from carico_core.wire import streams as names
 from carico_core.wire import subjects
 
@@ -90,6 +91,21 @@ async def ensure(js: JetStreamContext, *, lease_s: float, copies: int = 1) -> No
             storage=api.StorageType.FILE, direct=True, replicas=copies,
         )  # fmt: skip
         await js.create_key_value(bucket)
+
+
+async def backlog(js: JetStreamContext) -> buses.Backlog:
+    """How each stream and the consumer stand."""
+    held = []
+    for name in names.ALL:
+        state = (await js.stream_info(name)).state
+        held.append(buses.Stored(stream=name, messages=state.messages, size_bytes=state.bytes))
+    queue = await js.consumer_info(SUBSPACES, CONSUMER)
+    return buses.Backlog(
+        streams=tuple(held),
+        pending=queue.num_pending or 0,
+        unacknowledged=queue.num_ack_pending or 0,
+        redelivered=queue.num_redelivered or 0,
+    )
 
 
 def _compare(name: str, wanted: Any, found: Any, fields: tuple[str, ...]) -> None:

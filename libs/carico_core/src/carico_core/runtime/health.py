@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from carico_core.domain import errors
 from carico_core.runtime import metrics as metric
+from carico_core.runtime import metrics_loop
 
 # A probe sends one short GET; who sends more, or nothing, is cut off.
 REQUEST_LIMIT_BYTES = 8192
@@ -48,16 +49,25 @@ class Health:
         """What a restart should mend: check -> why."""
         return _failing(self._alive)
 
+    def readings(self) -> metric.Readings:
+        """Each check with 1 where it fails, for a gauge."""
+        failing = {**self.not_ready(), **self.not_alive()}
+        return [((name,), float(name in failing)) for name in (*self._checks, *self._alive)]
+
 
 class Server:
     """A running health server."""
 
-    def __init__(self, server: asyncio.Server | None, port: int) -> None:
+    def __init__(self, server: asyncio.Server | None, port: int, watch: asyncio.Task[None] | None = None) -> None:
         self._server = server
+        self._watch = watch
         self.port = port
 
     async def close(self) -> None:
         """Nothing; the port is free again."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
@@ -66,7 +76,7 @@ class Server:
 async def serve(health: Health, metrics: metric.Metrics, *, host: str, port: int) -> Server:
     """A running server; `port` 0 takes a free one (`.port` tells which), -1 serves nothing.
 
-    Raises `EnvironmentUnfit` where the address cannot be used.
+    Adds to `metrics` what every service has (`watched`). Raises `EnvironmentUnfit` where the address cannot be used.
     """
     if port == OFF:
         return Server(None, OFF)
@@ -81,7 +91,17 @@ async def serve(health: Health, metrics: metric.Metrics, *, host: str, port: int
             f"cannot listen on {host}:{port} for health and metrics ({error.strerror}): give --http-port another port, "
             "0 for a free one or -1 for none"
         ) from error
-    return Server(server, server.sockets[0].getsockname()[1])
+    watch = asyncio.create_task(watched(health, metrics).run(), name="loop lag")
+    return Server(server, server.sockets[0].getsockname()[1], watch)
+
+
+def watched(health: Health, metrics: metric.Metrics) -> metrics_loop.LoopWatch:
+    """What feeds the lag of the event loop, declared in `metrics` beside the checks of `health`."""
+    metrics.reading(
+        "check_failing", "1 for each check of /readyz and /healthz that fails", health.readings, labels=("check",),
+        shared=True,
+    )  # fmt: skip
+    return metrics_loop.LoopWatch(metrics)
 
 
 async def _exchange(

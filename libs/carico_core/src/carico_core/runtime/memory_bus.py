@@ -9,7 +9,7 @@ import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
-from carico_core.wire import subjects
+from carico_core.wire import streams, subjects
 
 
 class Hub:
@@ -47,15 +47,23 @@ class MemoryBus:
         self.hub.buses.append(self)
         self._closed = asyncio.Event()
         self._reconnect_callbacks: list[Callable[[], None]] = []
+        self._reconnects = 0
+        self._sent = (0, 0)
 
     @property
     def connected(self) -> bool:
         """True while messages can be sent."""
         return not self.hub.away and not self._closed.is_set()
 
+    @property
+    def traffic(self) -> buses.Traffic:
+        """What this member has published so far; what it hears is not counted."""
+        return buses.Traffic(out_messages=self._sent[0], out_bytes=self._sent[1], reconnects=self._reconnects)
+
     async def publish(self, subject: str, payload: bytes) -> None:
         """Calls every handler that matches, in the order of subscription."""
         self._require(subject)
+        self._sent = (self._sent[0] + 1, self._sent[1] + len(payload))
         hub = self.hub
         if matches(subjects.CAPACITY_ALL, subject):
             hub.capacities[subject] = payload
@@ -101,6 +109,21 @@ class MemoryBus:
         for item in items:
             await item.ack()
 
+    async def backlog(self) -> buses.Backlog:
+        """How the streams and the work queue stand."""
+        self._require("streams")
+        hub = self.hub
+        held = {
+            streams.CAPACITY: list(hub.capacities.values()), streams.SUBSPACES: list(hub.queue.values()),
+            streams.DECISIONS: [payload for _, payload in hub.decisions],
+            streams.MODEL_STREAM: [] if hub.model is None else [hub.model],
+        }  # fmt: skip
+        stored = tuple(
+            buses.Stored(stream=name, messages=len(held[name]), size_bytes=sum(map(len, held[name])))
+            for name in streams.ALL
+        )
+        return buses.Backlog(streams=stored, pending=len(hub.queue), unacknowledged=0, redelivered=0)
+
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         """Each node's newest advertisement."""
         self._require("capacities")
@@ -140,6 +163,12 @@ class MemoryBus:
         except errors.CaricoError as error:
             raise errors.BusError(f"{subject}: {error}") from error
 
+    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
+        """(0, JSON) of each instance of a service: who it is; nothing is counted here."""
+        self._require(name)
+        found = self.hub.services.items()
+        return [(0.0, _stats(identity, spec)) for identity, spec in found if spec.name == name]
+
     async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
         """Answers the questions to a service."""
         own = {subjects.query(service.short_name, verb, service.node): e for verb, e in service.endpoints.items()}
@@ -154,6 +183,7 @@ class MemoryBus:
 
     def came_back(self) -> None:
         """The outage is over."""
+        self._reconnects += 1
         for callback in self._reconnect_callbacks:
             callback()
 
@@ -164,12 +194,6 @@ class MemoryBus:
     async def close(self) -> None:
         """Leaves the bus."""
         self._closed.set()
-
-    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
-        """(0, JSON) of each instance of a service: who it is; nothing is counted here."""
-        self._require(name)
-        found = self.hub.services.items()
-        return [(0.0, _stats(identity, spec)) for identity, spec in found if spec.name == name]
 
     def _require(self, what: str) -> None:
         if not self.connected:
@@ -204,9 +228,11 @@ class _Subscription:
 class _ServiceHandle:
     def __init__(self, hub: Hub, identity: str, endpoints: tuple[str, ...]) -> None:
         self._hub = hub
+        self._identity = identity
         self._endpoints = endpoints
 
     async def close(self) -> None:
+        self._hub.services.pop(self._identity, None)
         for subject in self._endpoints:
             self._hub.endpoints.pop(subject, None)
 
@@ -223,8 +249,6 @@ class _QueueItem:
 
     async def term(self) -> None:
         """Nothing, likewise."""
-        self._identity = identity
-        self._hub.services.pop(self._identity, None)
 
 
 def _stats(identity: str, spec: buses.ServiceSpec) -> bytes:

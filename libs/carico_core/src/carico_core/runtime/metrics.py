@@ -1,11 +1,36 @@
-"""Prometheus metrics of one process, all named `carico_<service>_...`."""
+"""Prometheus metrics of one process: `carico_<service>_...`, and `carico_...` for what every service has."""
 
-from collections.abc import Sequence
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable, Sequence
 
 import prometheus_client
-from prometheus_client import exposition, process_collector, registry
+from prometheus_client import exposition, metrics_core, process_collector, registry
 
 CONTENT_TYPE = exposition.CONTENT_TYPE_LATEST
+
+
+class Kind(enum.StrEnum):
+    """What a metric is to Prometheus."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """One metric as people see it; `name` as it stands in queries (a histogram's without its endings)."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+# (values of the labels, value) of each series.
+Readings = Iterable[tuple[tuple[str, ...], float]]
 
 
 class Metrics:
@@ -13,24 +38,54 @@ class Metrics:
 
     def __init__(self, service: str) -> None:
         self._prefix = f"carico_{service.replace('-', '_')}_"
+        # When each series was made: a third of the text, for the sake of resets that Prometheus sees by itself.
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the package leaves it without
         self.registry = registry.CollectorRegistry(auto_describe=True)
         process_collector.ProcessCollector(registry=self.registry)
+        self._readings: dict[str, _Reading] = {}
+        self._declared: dict[str, Declared] = {}
+
+    @property
+    def declared(self) -> tuple[Declared, ...]:
+        """Every metric of this registry, in the order of declaration; those of the process itself apart."""
+        return tuple(self._declared.values())
 
     def counter(self, name: str, meaning: str, labels: Sequence[str] = ()) -> prometheus_client.Counter:
         """A counter; Prometheus adds `_total` to its name."""
-        return prometheus_client.Counter(self._prefix + name, meaning, labels, registry=self.registry)
+        full = self._prefix + name
+        self._declare(f"{full}_total", Kind.COUNTER, meaning, labels)
+        return prometheus_client.Counter(full, meaning, labels, registry=self.registry)
 
     def gauge(self, name: str, meaning: str, labels: Sequence[str] = ()) -> prometheus_client.Gauge:
         """A gauge."""
-        return prometheus_client.Gauge(self._prefix + name, meaning, labels, registry=self.registry)
+        full = self._prefix + name
+        self._declare(full, Kind.GAUGE, meaning, labels)
+        return prometheus_client.Gauge(full, meaning, labels, registry=self.registry)
 
     def histogram(
-        self, name: str, meaning: str, *, buckets: Sequence[float], labels: Sequence[str] = ()
+        self, name: str, meaning: str, *, buckets: Sequence[float], labels: Sequence[str] = (), shared: bool = False
     ) -> prometheus_client.Histogram:
-        """A histogram with the upper bounds of its buckets."""
-        return prometheus_client.Histogram(
-            self._prefix + name, meaning, labels, buckets=tuple(buckets), registry=self.registry
-        )
+        """A histogram with the upper bounds of its buckets. `shared`: of the same name in every service."""
+        full = ("carico_" if shared else self._prefix) + name
+        self._declare(full, Kind.HISTOGRAM, meaning, labels, buckets)
+        return prometheus_client.Histogram(full, meaning, labels, buckets=tuple(buckets), registry=self.registry)
+
+    def reading(
+        self, name: str, meaning: str, read: Callable[[], Readings], *,
+        labels: Sequence[str] = (), kind: Kind = Kind.GAUGE, shared: bool = False,
+    ) -> None:  # fmt: skip
+        """Declares what is asked for at each scrape, and costs nothing between two. `shared` as for histograms.
+
+        A reading of the same name is replaced: what is read may come anew, as a server does.
+        """
+        full = ("carico_" if shared else self._prefix) + name
+        self._declare(full + ("_total" if kind is Kind.COUNTER else ""), kind, meaning, labels)
+        old = self._readings.pop(full, None)
+        if old is not None:
+            self.registry.unregister(old)
+        found = _Reading(full, meaning, read, labels=tuple(labels), kind=kind)
+        self.registry.register(found)
+        self._readings[full] = found
 
     def value(self, name: str, labels: dict[str, str] | None = None) -> float | None:
         """The current value of a sample by its name without prefix, for tests and state queries; None: not known."""
@@ -39,3 +94,38 @@ class Metrics:
     def render(self) -> bytes:
         """The text that Prometheus scrapes."""
         return exposition.generate_latest(self.registry)
+
+    def _declare(
+        self, name: str, kind: Kind, meaning: str, labels: Sequence[str], buckets: Sequence[float] = ()
+    ) -> None:
+        self._declared[name] = Declared(
+            name=name, kind=kind, meaning=meaning, labels=tuple(labels), buckets=tuple(buckets)
+        )
+
+
+class _Reading(registry.Collector):
+    """A metric whose series are asked for at each scrape."""
+
+    def __init__(
+        self, name: str, meaning: str, read: Callable[[], Readings], *, labels: tuple[str, ...], kind: Kind
+    ) -> None:
+        self._name = name
+        self._meaning = meaning
+        self._read = read
+        self._labels = labels
+        self._kind = kind
+
+    def describe(self) -> Iterable[metrics_core.Metric]:
+        """The family without series, so that nothing is read at the registration."""
+        return [self._family()]
+
+    def collect(self) -> Iterable[metrics_core.Metric]:
+        """The family as it stands now."""
+        found = self._family()
+        for labels, value in self._read():
+            found.add_metric(labels, value)
+        return [found]
+
+    def _family(self) -> metrics_core.CounterMetricFamily | metrics_core.GaugeMetricFamily:
+        kind = metrics_core.CounterMetricFamily if self._kind is Kind.COUNTER else metrics_core.GaugeMetricFamily
+        return kind(self._name, self._meaning, labels=self._labels)

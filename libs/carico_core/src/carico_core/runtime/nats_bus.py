@@ -71,6 +71,18 @@ class NatsBus:
         """True while messages can be sent."""
         return bool(self._client.is_connected)
 
+    @property
+    def traffic(self) -> buses.Traffic:
+        """What has gone over this connection so far."""
+        stats = self._client.stats
+        return buses.Traffic(
+            in_messages=stats["in_msgs"],
+            in_bytes=stats["in_bytes"],
+            out_messages=stats["out_msgs"],
+            out_bytes=stats["out_bytes"],
+            reconnects=stats["reconnects"],
+        )
+
     async def publish(self, subject: str, payload: bytes) -> None:
         """Sends to whoever listens now."""
         if not self._client.is_connected:
@@ -118,6 +130,11 @@ class NatsBus:
         with contextlib.suppress(NatsError, OSError):
             await bus_pull.acknowledge_all(self._client, replies)
 
+    async def backlog(self) -> buses.Backlog:
+        """How the streams and the work queue stand."""
+        with bus_server.translated("streams"):
+            return await bus_streams.backlog(self._js)
+
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
         """Each node's newest advertisement."""
         with bus_server.translated(bus_streams.CAPACITY):
@@ -161,6 +178,14 @@ class NatsBus:
             raise errors.BusError(f"{subject}: {failure}")
         return bytes(answer.data)
 
+    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
+        """(seconds until it came, JSON) of each instance of a service."""
+        subject = f"$SRV.STATS.{name}"
+        if not self._client.is_connected:
+            raise errors.BusUnavailable(f"not connected to NATS: {subject} was not asked")
+        with bus_server.translated(subject):
+            return await bus_survey.ask_all(self._client, subject, within_s=within_s)
+
     async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
         """Answers the questions to a service."""
         with bus_server.translated(service.name):
@@ -177,14 +202,6 @@ class NatsBus:
             await found.start(subject, group=group)
             await self._settle()
         return found
-
-    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
-        """(seconds until it came, JSON) of each instance of a service."""
-        subject = f"$SRV.STATS.{name}"
-        if not self._client.is_connected:
-            raise errors.BusUnavailable(f"not connected to NATS: {subject} was not asked")
-        with bus_server.translated(subject):
-            return await bus_survey.ask_all(self._client, subject, within_s=within_s)
 
     def on_reconnect(self, callback: Callable[[], None]) -> None:
         """Calls `callback` each time the bus is back."""

@@ -1,0 +1,65 @@
+"""The agent's part of a Pod's trace: its container was made, and the scheduler was told that it counts."""
+
+import collections
+from collections.abc import Set
+from typing import Protocol
+
+from carico_core.domain import recording
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import tracing
+
+# Pods that are followed at a time: more than a node runs; the oldest gives way.
+OPEN_MOST = 1024
+
+
+class Tracer(Protocol):
+    """Where steps go."""
+
+    def follows(self, uid: str) -> bool:
+        """True for Pods that are traced."""
+
+    def add(self, step: tracing.Step) -> None:
+        """Takes in a step that is over."""
+
+
+class PodTraces:
+    """Follows each Pod from its container's creation to the first advertisement that covers it."""
+
+    def __init__(self, tracer: Tracer, *, node: str, clock: clocks.Clock) -> None:
+        self._tracer = tracer
+        self._node = node
+        self._clock = clock
+        self._creating_s: collections.OrderedDict[str, float] = collections.OrderedDict()
+        self._started_s: collections.OrderedDict[str, float] = collections.OrderedDict()
+
+    def happened(self, kind: recording.EventKind, uid: str, at_s: float) -> None:
+        """Nothing; this happened to a Pod."""
+        if not self._tracer.follows(uid):
+            return
+        if kind is recording.EventKind.CREATED:
+            _keep(self._creating_s, uid, at_s)
+        elif kind is recording.EventKind.STARTED:
+            # Where nobody saw it being made, it began and ended in the same instant.
+            self._add("start", uid, self._creating_s.pop(uid, at_s), at_s, {})
+            _keep(self._started_s, uid, at_s)
+        elif kind is recording.EventKind.REMOVED:
+            self._creating_s.pop(uid, None)
+
+    def advertised(self, covers: Set[str], *, seq: int, capacity: float) -> None:
+        """Nothing; an advertisement that covers these UIDs is on its way."""
+        if not self._started_s:
+            return
+        now_s = self._clock.monotonic_s()
+        for uid in [uid for uid in self._started_s if uid in covers]:
+            attributes: tracing.Attributes = {"carico.advertisement.seq": seq, "carico.capacity_pods": capacity}
+            self._add("advertise", uid, self._started_s.pop(uid), now_s, attributes)
+
+    def _add(self, name: str, uid: str, began_s: float, ended_s: float, attributes: tracing.Attributes) -> None:
+        named = {"k8s.node.name": self._node, **attributes}
+        self._tracer.add(tracing.Step(name=name, uid=uid, began_s=began_s, ended_s=ended_s, attributes=named))
+
+
+def _keep(into: "collections.OrderedDict[str, float]", uid: str, at_s: float) -> None:
+    into[uid] = at_s
+    if len(into) > OPEN_MOST:
+        into.popitem(last=False)
