@@ -20,6 +20,7 @@ COMMANDS = {
     "status": "status:command",
     "submit": "submit:command",
     "logs": "logs:command",
+    "web": "web:command",
     "env": "env:command",
     "record": "record:command",
     "replay": "replay:command",

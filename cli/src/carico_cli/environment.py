@@ -10,6 +10,7 @@ PREFIX = "CARICO_"
 # imported, so that no command waits for a service's modules.
 OF_SERVICES = (
     "AGENT", "AGGREGATOR", "API", "AUTH", "BUS", "EXTENDER", "FLEET", "KUBE", "LEADER", "NODE", "SCHEDULER", "TEST",
+    "WEB",
 )  # fmt: skip
 # What a cluster's own processes and Pods find there, and the tests.
 OF_PROCESSES = (

@@ -65,6 +65,9 @@ class ClusterState:
     crashes: tuple[Crash, ...]
     notes: tuple[str, ...]
     failure: str | None
+    # Where browsers reach the bus, and the address kept for the page; empty in a cluster of an older carico.
+    websocket_url: str = ""
+    page_url: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -221,6 +224,8 @@ def from_json(fields: Mapping[str, Any]) -> ClusterState:
         crashes=tuple(Crash(**{**crash, "last_lines": tuple(crash["last_lines"])}) for crash in fields["crashes"]),
         notes=tuple(fields["notes"]),
         failure=fields["failure"],
+        websocket_url=fields.get("websocket_url", ""),
+        page_url=fields.get("page_url", ""),
     )
 
 

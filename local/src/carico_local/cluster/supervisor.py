@@ -245,7 +245,7 @@ class Supervisor:
         for names in topology.stop_groups(list(self._children)):
             await processes.stop([self._children[name] for name in names], grace_s=STOP_GRACE_S)
         if self._plan.node_kind is plans.NodeKind.KUBELET:
-            await asyncio.to_thread(kubelet_nodes.clear, self._plan.name, self._environ)
+            await asyncio.to_thread(kubelet_nodes.clear, self._paths, self._environ)
         roots = [self._paths.data / "nodes" / node for node in self._plan.node_names]
         await asyncio.to_thread(sweep.sweep, self._plan.name, state_dirs=roots)
 
@@ -265,6 +265,7 @@ class Supervisor:
             nats_url=self._where.nats_url, api_url=self._where.api_url,
             services=tuple(self._service_state(name) for name in topology.service_names(self._plan)),
             crashes=tuple(self._crashes), notes=tuple(self._notes), failure=self._failure,
+            websocket_url=self._where.web.websocket_url, page_url=self._where.web.page_url,
         )  # fmt: skip
 
     def _service_state(self, name: str) -> state.ServiceState:

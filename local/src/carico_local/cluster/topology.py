@@ -9,7 +9,7 @@ import orjson
 from carico_core.runtime import settings
 from carico_local import nats_server
 from carico_local.cgroups import node_group
-from carico_local.cluster import control_planes, kubelet_nodes, processes, readiness, state
+from carico_local.cluster import control_planes, kubelet_nodes, processes, readiness, state, web_access
 from carico_local.cluster import plan as plans
 from carico_local.cluster import service as parts
 
@@ -17,6 +17,8 @@ NATS, AGGREGATOR, SCHEDULER = "nats", "aggregator", "scheduler"
 API = control_planes.API
 # kwok plays the kubelets; the fleet makes their Nodes and plays their agents.
 KWOK, FLEET = "kwok", "fleet"
+# Ports that no service of the plan has: NATS' for browsers, and the one kept for `carico web`.
+NATS_WEBSOCKET, WEB = "nats-websocket", "web"
 # Ended in this order: first who decides, then who reports, then the nodes with their Pods, then what they talk to.
 # An API server that has lost its etcd takes most of a minute to end.
 _STOP_ORDER = (
@@ -31,6 +33,11 @@ class Addresses:
     nats_url: str
     api_url: str
     ports: Mapping[str, int]
+
+    @property
+    def web(self) -> web_access.WebAccess:
+        """How browsers reach the bus."""
+        return web_access.WebAccess(websocket_port=self.ports[NATS_WEBSOCKET], page_port=self.ports[WEB])
 
 
 def service_names(plan: plans.Plan) -> list[str]:
@@ -51,7 +58,7 @@ def _replicas(service: str, count: int) -> list[str]:
 def addresses(plan: plans.Plan, free_ports: list[int]) -> Addresses:
     """One port for each service that listens; nodes choose their own. Needs `ports_needed` free ports."""
     listening = [name for name in service_names(plan) if not name.startswith("node/") and name != kubelet_nodes.RELAY]
-    ports = dict(zip(listening, free_ports, strict=True))
+    ports = dict(zip([*listening, NATS_WEBSOCKET, WEB], free_ports, strict=True))
     scheme = "http" if plan.control_plane is plans.ControlPlane.EMBEDDED else "https"
     return Addresses(
         nats_url=f"nats://127.0.0.1:{ports[NATS]}", api_url=f"{scheme}://127.0.0.1:{ports[API]}", ports=ports
@@ -61,7 +68,7 @@ def addresses(plan: plans.Plan, free_ports: list[int]) -> Addresses:
 def ports_needed(plan: plans.Plan) -> int:
     """How many ports `addresses` takes."""
     relays = 1 if plan.node_kind is plans.NodeKind.KUBELET else 0
-    return len(service_names(plan)) - len(plan.service_nodes) - relays
+    return len(service_names(plan)) - len(plan.service_nodes) - relays + len((NATS_WEBSOCKET, WEB))
 
 
 def probe(plan: plans.Plan, name: str, port: int) -> readiness.Probe:
@@ -82,8 +89,9 @@ def write_configuration(plan: plans.Plan, where: Addresses, paths: state.Paths, 
     control_planes.of(plan, where.ports, paths, environ).write_configuration()
     if plan.node_kind is plans.NodeKind.KUBELET:
         keys = control_planes.real(plan, where.ports, paths, environ).plane.identities
-        kubelet_nodes.write(plan, paths, environ, keys=keys, port=where.ports[API])
-    config = nats_server.configuration(store_dir=paths.data / "nats", port=where.ports[NATS])
+        kubelet_nodes.write(plan, paths, keys=keys, port=where.ports[API])
+    for_browsers = web_access.configuration(where.web)
+    config = nats_server.configuration(store_dir=paths.data / "nats", port=where.ports[NATS], extra=for_browsers)
     (paths.run / "nats.conf").write_text(config, encoding="utf-8")
 
 
@@ -205,7 +213,7 @@ def node_facts(
 ) -> dict[str, object]:
     """The settings by which an agent measures a node of the plan: its cgroup, or its processes where it has none."""
     if plan.node_kind is plans.NodeKind.KUBELET:
-        cgroup = kubelet_nodes.cgroup(paths, environ or settings.environment(), node)
+        cgroup = kubelet_nodes.cgroup(plan, paths, environ or settings.environment(), node)
         return {"node": node, "scope": "cgroup", "cgroup": cgroup, "pod_events": "cgroup"}
     facts: dict[str, object] = {
         "node": node, "cores": plan.cores, "scale": plan.scale, "memory_bytes": plan.memory_bytes,
