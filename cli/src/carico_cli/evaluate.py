@@ -12,8 +12,7 @@ from rich import console, progress
 from carico_cli import evaluate_text, settings
 from carico_core.domain import errors
 from carico_core.runtime import clock
-from carico_twin import scenario
-from carico_twin.evaluate import plan_file, pool, report, results, runs, study
+from carico_twin.evaluate import plan_file, pool, recorded, report, results, runs, study
 
 PLAIN_LINE_EVERY_S = 5.0
 _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
@@ -26,6 +25,11 @@ _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
 @click.option("--scheduler", "schedulers", multiple=True, metavar="NAME", help="Only this scheduler or family.")
 @click.option("--plan", type=click.Path(path_type=pathlib.Path), help="Run a scenario of your own (a TOML file).")
 @click.option("--ablation", is_flag=True, help="Besides: each step of the estimator with and without; bus faults.")
+@click.option("--calibration", is_flag=True, help="Only what stands beside published or recorded numbers.")
+@click.option(
+    "--beside", type=click.Path(path_type=pathlib.Path), metavar="COMPARE.JSON",
+    help="Besides: the job of `carico compare` on the twin of its cluster, and the errors.",
+)  # fmt: skip
 @click.option("--out", type=click.Path(path_type=pathlib.Path), default=_DEFAULT_OUT, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, for scripts.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="Processes at a time.")
@@ -49,21 +53,28 @@ def command(context: settings.Context, /, **given: Any) -> int:
 
 
 def _wish(given: dict[str, Any]) -> study.Wish:
-    plan = None if given["plan"] is None else _read_plan(given["plan"])
-    if plan is not None and (given["scenarios"] or given["ablation"]):
-        raise errors.SettingsError("--plan runs a scenario of your own: leave out --scenario and --ablation")
+    plan = None if given["plan"] is None else plan_file.read(str(given["plan"]), _bytes(given["plan"], "a TOML file"))
+    if plan is not None and (given["scenarios"] or given["ablation"] or given["calibration"] or given["beside"]):
+        raise errors.SettingsError(
+            "--plan runs a scenario of your own: leave out --scenario, --ablation, --calibration and --beside"
+        )
+    if given["calibration"] and (given["scenarios"] or given["schedulers"] or given["ablation"]):
+        raise errors.SettingsError(
+            "--calibration runs its own jobs and schedulers: leave out --scenario, --scheduler and --ablation"
+        )
+    beside: pathlib.Path | None = given["beside"]
     return study.Wish(
         quick=given["quick"], seeds=given["seeds"], scenarios=given["scenarios"], schedulers=given["schedulers"],
-        ablation=given["ablation"], plan=plan,
+        ablation=given["ablation"], plan=plan, calibration=given["calibration"],
+        emulated=None if beside is None else recorded.read(str(beside), _bytes(beside, "what `carico compare` wrote")),
     )  # fmt: skip
 
 
-def _read_plan(path: pathlib.Path) -> scenario.Scenario:
+def _bytes(path: pathlib.Path, expected: str) -> bytes:
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
-        raise errors.SettingsError(f"{path}: cannot be read ({error.strerror}), expected a TOML file") from error
-    return plan_file.read(str(path), content)
+        raise errors.SettingsError(f"{path}: cannot be read ({error.strerror}), expected {expected}") from error
 
 
 def _run(tasks: Sequence[runs.Task], *, jobs: int, plain: bool) -> list[runs.Outcome]:

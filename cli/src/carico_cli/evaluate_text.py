@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from carico_twin.evaluate import beside_page
+
 Json = Mapping[str, Any]
 _COLUMNS = ("job_s", "pod_mean_s", "pod_max_s", "slowdown", "most_per_core", "overrun_node_s")
 _TITLES = ("job s", "Pod s", "max s", "slowdown", "Pods/core", "overrun")
@@ -13,7 +15,14 @@ _TABLES_MOST = 3
 
 def text(found: Json) -> str:
     """What is printed."""
-    parts = [*_scenarios(found), *_summaries(found), *_targets(found), *_calibration(found), *_ablation(found)]
+    parts = [
+        *_scenarios(found),
+        *_summaries(found),
+        *_targets(found),
+        *_calibration(found),
+        *_beside(found),
+        *_ablation(found),
+    ]
     return "\n".join(parts)
 
 
@@ -94,6 +103,13 @@ def _calibration(found: Json) -> Iterator[str]:
             yield f"{verdict}{mode}: {shape['says']}"
     if found["calibration"]:
         yield from (f"not in the twin: {each}" for each in found["not_in_the_twin"])
+
+
+def _beside(found: Json) -> Iterator[str]:
+    if found["beside"] is not None:
+        yield ""
+        yield beside_page.sentence(found["beside"])
+        yield from _rows([beside_page.HEAD, *beside_page.rows(found["beside"])])
 
 
 def _ablation(found: Json) -> Iterator[str]:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from carico_twin.evaluate import pictures
+from carico_twin.evaluate import beside_page, pictures
 
 Json = Mapping[str, Any]
 
@@ -41,7 +41,8 @@ def page(found: Json) -> str:
     """The whole page."""
     sections = (
         _summaries(found), _targets(found), _figures("Pictures", pictures.own(found)), _shapes(found),
-        _calibration(found), _figures("Chapter 5 on the calibrated twin", pictures.chapter_5(found)),
+        _calibration(found), beside_page.section(found["beside"]),
+        _figures("Chapter 5 on the calibrated twin", pictures.chapter_5(found)),
         _ablation(found), _faults(found), _scenarios(found), _schedulers(found),
     )  # fmt: skip
     seeds = found["seeds"]

@@ -6,7 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from carico_twin import catalogue, scenario
-from carico_twin.evaluate import ablation, calibration, contenders, published, runs, shapes, study, tables, targets
+from carico_twin.evaluate import (
+    ablation,
+    beside,
+    calibration,
+    contenders,
+    published,
+    runs,
+    shapes,
+    study,
+    tables,
+    targets,
+)
 
 VERSION = 1
 Json = dict[str, Any]
@@ -31,6 +42,7 @@ def document(wish: study.Wish, outcomes: Sequence[runs.Outcome]) -> Json:
         "targets": [] if is_plan else [_target(each) for each in targets.judge(main)],
         "calibration": [_compared(each) for each in compared],
         "calibration_errors": calibration.errors(compared),
+        "beside": _beside(wish, outcomes),
         "shapes": [dataclasses.asdict(each) for each in shapes.judge(published_runs)] if compared else [],
         "not_in_the_twin": list(shapes.NOT_IN_THE_TWIN),
         "server_latency_ms": {name: list(row) for name, row in published.SERVER_LATENCY_MS.items()},
@@ -103,6 +115,28 @@ def _compared(found: calibration.Compared) -> Json:
     return {
         **dataclasses.asdict(found.published), "twin_contender": found.contender, "twin": _interval(found.twin),
         "error": found.error,
+    }  # fmt: skip
+
+
+def _beside(wish: study.Wish, outcomes: Sequence[runs.Outcome]) -> Json | None:
+    """The same job on emulated nodes and in the twin; None where no comparison was given."""
+    if wish.emulated is None:
+        return None
+    compared = beside.compare(wish.emulated, tables.table(_of(outcomes, beside.GROUP)))
+    setting = {
+        field.name: getattr(wish.emulated, field.name)
+        for field in dataclasses.fields(wish.emulated) if field.name != "rows"
+    }  # fmt: skip
+    return {
+        "setting": setting,
+        "figures": [
+            {
+                "contender": each.contender, "figure": each.figure, "emulated": dataclasses.asdict(each.emulated),
+                "runs": each.runs, "twin": _interval(each.twin), "error": each.error,
+            }
+            for each in compared
+        ],
+        "errors": beside.errors(compared),
     }  # fmt: skip
 
 

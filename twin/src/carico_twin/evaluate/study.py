@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from carico_twin import catalogue, scenario, world
-from carico_twin.evaluate import ablation, calibration, contenders, runs
+from carico_twin.evaluate import ablation, beside, calibration, contenders, recorded, runs
 
 MAIN = "main"
 # Ceilings are drawn as curves on these; elsewhere the default and one other stand for them.
@@ -31,7 +31,11 @@ SEEDS = 10
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a user asked for; nothing named: everything. seeds None: 10, or 2 where it is to be quick."""
+    """What a user asked for; nothing named: everything. seeds None: 10, or 2 where it is to be quick.
+
+    calibration: only what is set beside other clusters' numbers. emulated: a comparison on emulated nodes to be set
+    beside the twin.
+    """
 
     quick: bool = False
     seeds: int | None = None
@@ -39,6 +43,8 @@ class Wish:
     schedulers: tuple[str, ...] = ()
     ablation: bool = False
     plan: scenario.Scenario | None = None
+    calibration: bool = False
+    emulated: recorded.Comparison | None = None
 
     @property
     def seed_list(self) -> range:
@@ -75,11 +81,13 @@ def tasks(wish: Wish) -> list[runs.Task]:
     """Every run of an evaluation. Raises `errors.SettingsError` for names that are none."""
     if wish.plan is not None:
         return _cross([wish.plan], wish)
-    chosen = _cross(named(wish.scenarios), wish)
-    if not wish.scenarios and not wish.schedulers:
+    chosen = [] if wish.calibration else _cross(named(wish.scenarios), wish)
+    if wish.calibration or (not wish.scenarios and not wish.schedulers):
         only = QUICK_CALIBRATION if wish.quick else None
         seeds = wish.seed_list[:1] if wish.quick else wish.seed_list
         chosen += calibration.tasks(seeds, only=only)
+    if wish.emulated is not None:
+        chosen += beside.tasks(wish.emulated, wish.seed_list)
     if wish.ablation:
         chosen += ablation.tasks(wish.seed_list, quick=wish.quick)
     return chosen

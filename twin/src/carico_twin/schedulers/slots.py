@@ -31,11 +31,16 @@ POD_LIMIT = 110
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class KubeOptions:
-    """request_cores, request_bytes: in place of what Pods state, None: as stated. strategy: of NodeResourcesFit."""
+    """request_cores, request_bytes: in place of what Pods state, None: as stated. strategy: of NodeResourcesFit.
+
+    reserved_cores, reserved_bytes: what DaemonSets and the kubelet's reserve keep of a node.
+    """
 
     request_cores: float | None = None
     request_bytes: float | None = None
     strategy: Literal["LeastAllocated", "MostAllocated"] = "LeastAllocated"
+    reserved_cores: float = RESERVED_CORES
+    reserved_bytes: float = RESERVED_BYTES
 
 
 class Kube:
@@ -47,8 +52,8 @@ class Kube:
         self._rng = rng
         self._queue: collections.deque[records.PodRecord] = collections.deque()
         hardware = [node.machine.hardware for node in cluster.nodes]
-        self._cores = np.array([each.cores - RESERVED_CORES for each in hardware])
-        self._bytes = np.array([each.memory_bytes - RESERVED_BYTES for each in hardware])
+        self._cores = np.array([each.cores - options.reserved_cores for each in hardware])
+        self._bytes = np.array([each.memory_bytes - options.reserved_bytes for each in hardware])
         self._used_cores = np.zeros(len(hardware))
         self._used_bytes = np.zeros(len(hardware))
         # What scoring counts for Pods without requests.

@@ -1,0 +1,56 @@
+"""The twin beside emulated nodes, in words and as a section of the report."""
+
+import html
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Json = Mapping[str, Any]
+HEAD = ("", "", "emulated", "least", "most", "twin", "error")
+_TITLES = {
+    "job_s": "job time, s", "pod_mean_s": "Pod time, s", "pod_p95_s": "p95, s",
+    "max_running_per_node": "most Pods a node",
+}  # fmt: skip
+
+
+def sentence(found: Json) -> str:
+    """What was run on both."""
+    setting = found["setting"]
+    return (
+        f"{setting['pods']} Pods of {setting['pod_alone_s']:g} s on {setting['nodes']} nodes of "
+        f"{setting['cores']} cores: "
+        f"emulated at scale {setting['scale']:g} (median of the runs), and in the twin (mean over seeds)"
+    )
+
+
+def rows(found: Json) -> Iterator[tuple[str, ...]]:
+    """A row for each figure of each scheduler, under HEAD."""
+    for each in found["figures"]:
+        spread = (_number(each["emulated"][name]) for name in ("median", "least", "most"))
+        twin = _number(each["twin"][0])
+        if each["twin"][1] is not None:
+            twin += f" ± {_number(each['twin'][1])}"
+        error = "-" if each["error"] is None else f"{each['error']:+.0%}"
+        yield (each["contender"], _TITLES[each["figure"]], *spread, twin, error)
+
+
+def section(found: Json | None) -> str:
+    """The section of the page; nothing where no comparison was given."""
+    if found is None:
+        return ""
+    head = "".join(f"<th{'' if place < 2 else ' class=n'}>{each}</th>" for place, each in enumerate(HEAD))
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{'' if place < 2 else ' class=n'}>{html.escape(each)}</td>" for place, each in enumerate(row))
+        + "</tr>"
+        for row in rows(found)
+    )
+    return (
+        "<h2>Calibration: the twin beside emulated nodes</h2>"
+        f"<p>{html.escape(sentence(found))}. Nothing of the twin is fitted to them; what else their machine did is not "
+        f'in the twin.</p><div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+    )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None or not math.isfinite(value) else f"{value:.2f}"

@@ -1,0 +1,167 @@
+"""What `carico compare` measured on emulated nodes, from its JSON: the setting, and each scheduler's times.
+
+Every mistake in such a file is one line that says where.
+"""
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from carico_core.domain import errors
+
+VERSION = 1
+# Who was compared: `carico`, `kube-500m` (also `-bare`: its agents stood still), `constant-8` (Pods a node).
+_CONTENDER = re.compile(r"carico|kube-([1-9]\d{0,5})m(-bare)?|constant-([1-9]\d{0,2})")
+# Figures that the twin has as well; each in seconds but the last.
+SPREADS = ("job_s", "pod_mean_s", "pod_p95_s")
+MOST_RUNNING = "max_running_per_node"
+_NODES_MOST = 5000
+_PODS_MOST = 100_000
+
+
+class RecordedError(errors.UserError):
+    """A comparison that cannot be set beside the twin: which file, where in it, what was got and expected."""
+
+    def __init__(self, file: str, path: str, *, got: object, expected: str) -> None:
+        self.file = file
+        self.path = path
+        self.got = got
+        self.expected = expected
+        super().__init__(f"{file}, {path}: got {got!r}, expected {expected}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """A figure's median over the runs, its least and its most."""
+
+    median: float
+    least: float
+    most: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One scheduler's figures. request_millicores: what each Pod stated; None: CARICO, told nothing."""
+
+    name: str
+    request_millicores: int | None
+    runs: int
+    figures: Mapping[str, Spread]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One job of pi Pods on emulated nodes, under each scheduler. estimator, ceiling_cpu None: CARICO's default.
+
+    scale: real CPUs an emulated core. pod_alone_s: work of a Pod on an idle core.
+    """
+
+    nodes: int
+    cores: int
+    scale: float
+    pods: int
+    pod_alone_s: float
+    estimator: str | None
+    ceiling_cpu: float | None
+    rows: tuple[Row, ...]
+
+
+def read(file: str, content: bytes) -> Comparison:
+    """The comparison in a file that `carico compare` wrote. Raises `RecordedError`."""
+    try:
+        parsed = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise RecordedError(file, "file", got=str(error), expected="JSON as `carico compare` writes it") from None
+    whole = _Object(file, "", parsed)
+    version = whole.whole("version", least=0, most=10**9)
+    if version != VERSION:
+        raise whole.wrong("version", version, f"{VERSION}: this tool reads no other")
+    setting = whole.inner("setting")
+    cores = setting.whole("cores", least=1, most=4096)
+    return Comparison(
+        nodes=setting.whole("nodes", least=1, most=_NODES_MOST),
+        cores=cores,
+        scale=setting.number("scale", least=1e-6),
+        pods=setting.whole("pods", least=1, most=_PODS_MOST),
+        pod_alone_s=setting.number("pod_alone_s", least=1e-3),
+        estimator=None if (named := setting.text("estimator")) == "default" else named,
+        ceiling_cpu=setting.optional_number("ceiling_cpu", least=0.01, most=1.0),
+        rows=_rows(whole.inner("contenders"), cores),
+    )
+
+
+def _rows(found: "_Object", cores: int) -> tuple[Row, ...]:
+    if not found.values:
+        raise found.wrong("", {}, "at least one scheduler")
+    return tuple(_row(found, name, cores) for name in found.values)
+
+
+def _row(found: "_Object", name: str, cores: int) -> Row:
+    matched = _CONTENDER.fullmatch(name)
+    if matched is None:
+        raise found.wrong("", name, "carico, kube-500m, kube-500m-bare or constant-8")
+    each = found.inner(name)
+    millicores = None
+    if matched[1] or matched[3]:
+        # `constant-8`: requests that fill a node with eight.
+        millicores = int(matched[1]) if matched[1] else cores * 1000 // int(matched[3])
+    most = each.number(MOST_RUNNING)
+    return Row(
+        name=name,
+        request_millicores=millicores,
+        runs=each.whole("runs", least=1, most=10**6),
+        figures={
+            **{figure: _spread(each.inner(figure)) for figure in SPREADS},
+            MOST_RUNNING: Spread(median=most, least=most, most=most),
+        },
+    )
+
+
+def _spread(found: "_Object") -> Spread:
+    return Spread(median=found.number("median"), least=found.number("least"), most=found.number("most"))
+
+
+class _Object:
+    """A JSON object that knows where it stands."""
+
+    def __init__(self, file: str, path: str, values: object) -> None:
+        self._file = file
+        self._path = path
+        if not isinstance(values, dict):
+            raise RecordedError(file, path or "file", got=values, expected="an object")
+        self.values: dict[str, Any] = values
+
+    def wrong(self, key: str, got: object, expected: str) -> RecordedError:
+        return RecordedError(self._file, self._at(key), got=got, expected=expected)
+
+    def inner(self, key: str) -> "_Object":
+        return _Object(self._file, self._at(key), self.values.get(key))
+
+    def text(self, key: str) -> str:
+        value = self.values.get(key)
+        if not isinstance(value, str):
+            raise self.wrong(key, value, "a text")
+        return value
+
+    def whole(self, key: str, *, least: int, most: int) -> int:
+        value = self.values.get(key)
+        if type(value) is not int or not least <= value <= most:
+            raise self.wrong(key, value, f"a whole number from {least} to {most}")
+        return value
+
+    def optional_number(self, key: str, *, least: float, most: float) -> float | None:
+        return None if self.values.get(key) is None else self.number(key, least=least, most=most)
+
+    def number(self, key: str, *, least: float = 0.0, most: float = math.inf) -> float:
+        value: Any = self.values.get(key)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value) or not least <= value <= most:
+            top = " on" if most == math.inf else f" to {most:g}"
+            raise self.wrong(key, value, f"a number from {least:g}{top}")
+        return float(value)
+
+    def _at(self, key: str) -> str:
+        return ".".join(part for part in (self._path, key) if part) or "file"
