@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from carico_core.domain import errors
 
 PREFIX = "CARICO_"
-# Settings of services and of what they share: each refuses what it does not know by itself. Named here and not
-# imported, so that no command waits for a service's modules.
+# Settings of services and of what they share, and of docker-compose.yml: each refuses what it does not know by itself.
+# Named here and not imported, so that no command waits for a service's modules.
 OF_SERVICES = (
-    "AGENT", "AGGREGATOR", "API", "AUTH", "BUS", "EXTENDER", "FLEET", "KUBE", "LEADER", "NODE", "SCHEDULER", "TEST",
-    "WEB",
+    "AGENT", "AGGREGATOR", "API", "AUTH", "BUS", "COMPOSE", "CONTAINER", "EXTENDER", "FLEET", "KUBE", "LEADER", "NODE",
+    "SCHEDULER", "TEST", "WEB",
 )  # fmt: skip
 # What a cluster's own processes and Pods find there, and the tests.
 OF_PROCESSES = (

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator
 
+from carico_cli.live import where
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, nats_bus
@@ -23,14 +24,21 @@ class Session:
 
 @contextlib.asynccontextmanager
 async def connect(paths: state.Paths, found: state.ClusterState) -> AsyncIterator[Session]:
-    """A session, ended when the block is left."""
+    """A session with a local cluster, ended when the block is left."""
+    bus, wanted = buses.BusSettings(url=found.nats_url), kube.KubeSettings(kubeconfig=str(paths.kubeconfig))
+    async with connect_to(where.Address(name=paths.name, bus=bus, kube=wanted)) as session:
+        yield session
+
+
+@contextlib.asynccontextmanager
+async def connect_to(address: where.Address) -> AsyncIterator[Session]:
+    """A session with any cluster, ended when the block is left."""
     clock = clocks.SystemClock()
-    api = await kube.connect(kube.KubeSettings(kubeconfig=str(paths.kubeconfig)), clock=clock, user_agent="carico-cli")
+    api = await kube.connect(address.kube, clock=clock, user_agent="carico-cli")
     try:
         bus = await nats_bus.connect(
-            buses.BusSettings(url=found.nats_url), name="carico-cli", clock=clock, owns_streams=False,
-            inbox=roles.inbox(roles.Role.CLI),
-        )  # fmt: skip
+            address.bus, name="carico-cli", clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI)
+        )
         try:
             yield Session(api, bus, clock)
         finally:

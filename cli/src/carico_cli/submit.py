@@ -6,8 +6,10 @@ from collections.abc import Sequence
 import click
 
 from carico_cli import options, session, settings
+from carico_cli.live import where
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube
 from carico_local import job as jobs
 from carico_local.cluster import state
 from carico_local.report import facts
@@ -23,26 +25,32 @@ _NAMED_MOST = 10
 @click.option("--pods", type=int, default=12, show_default=True, help="How many Pods.")
 @click.option("--seconds", type=float, help="Work of a Pod on one idle core (default: pi 5, train 25, server 60).")
 @click.option("--job", "job_name", help="Name of the job (default: made up).")
+@click.option("--restart", is_flag=True, help="Run a container again that failed or was lost with its node.")
 @click.option("--wait", is_flag=True, help="Return when every Pod has ended; exit code 1 where one failed.")
 @click.pass_obj
 def command(
     context: settings.Context, workload: str, name: str, pods: int, seconds: float | None, job_name: str | None,
-    wait: bool,
+    restart: bool, wait: bool,
 ) -> int:  # fmt: skip
-    """Submits a job."""
-    paths = state.find(context.home, name)
-    found = state.read(paths)
-    if found is None or not state.is_running(paths):
-        raise errors.SettingsError(f"cluster {name!r} does not run: `carico up --name {name}`")
+    """Submits a job to a local cluster; where none of that name runs, to that of NATS_URL and KUBECONFIG."""
     made_up = f"{workload}-{clocks.SystemClock().wall_ns() // 10**9 % 10**6}"
-    job = jobs.Job(name=job_name or made_up, workload=jobs.Workload(workload), pods=pods, seconds=seconds)
-    return asyncio.run(_submit(paths, found, job, wait=wait))
+    job = jobs.Job(
+        name=job_name or made_up, workload=jobs.Workload(workload), pods=pods, seconds=seconds, restarts=restart
+    )  # fmt: skip
+    return asyncio.run(_submit(_address(context, name), job, wait=wait))
 
 
-async def _submit(paths: state.Paths, found: state.ClusterState, job: jobs.Job, *, wait: bool) -> int:
-    async with session.connect(paths, found) as live:
+def _address(context: settings.Context, name: str) -> where.Address:
+    nats_url, kubeconfig = context.environ.get("NATS_URL"), context.environ.get("KUBECONFIG")
+    if nats_url and kubeconfig and not state.is_running(state.find(context.home, name)):
+        return where.remote(nats_url, kube.KubeSettings(kubeconfig=kubeconfig), context.environ)()
+    return where.local(context.home, name)()
+
+
+async def _submit(address: where.Address, job: jobs.Job, *, wait: bool) -> int:
+    async with session.connect_to(address) as live:
         try:
-            created = await jobs.submit(live.api, job, batch=found.plan.has_jobs)
+            created = await jobs.submit(live.api, job, batch=await jobs.has_controller(live.api))
         except errors.Conflict:
             raise errors.SettingsError(f"--job: a job named {job.name!r} is there already") from None
         click.echo(f"job {job.name}: {created} Pods created")

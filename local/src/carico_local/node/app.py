@@ -12,6 +12,7 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, kube_actions, logs, tasks
 from carico_local.cgroups import layout, node_group
 from carico_local.node import (
+    draining,
     events,
     kubelet,
     log_server,
@@ -79,17 +80,21 @@ async def _run(
         if not stop.is_set:
             _announce(chosen, opened)
             params = {"fieldSelector": f"spec.nodeName={chosen.name}"}
+            drained = tasks.Stop()
             await tasks.until(
-                stop,
+                drained,
                 pods=pods.run(client.mirror("/api/v1/pods", params=params)),
                 lease=registered.run_lease(),
                 status=registered.run_status(),
                 events=node.events.run(),
+                leaving=draining.run(stop, drained, node=registered, pods=pods, within_s=chosen.drain_s),
             )
         await pods.shut_down(grace_s=chosen.stop_grace_s)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(node.reporter.drain(), _DRAIN_S)
         pods.discard()
+        if chosen.leave:
+            await draining.leave(registered)
     finally:
         await node.reporter.close()
         await server.close()
@@ -97,10 +102,10 @@ async def _run(
 
 async def _listen(server: log_server.LogServer, chosen: settings.NodeSettings) -> int:
     try:
-        return await server.start(site.HOST_IP, chosen.log_port, tls=_log_tls(chosen))
+        return await server.start(chosen.address, chosen.log_port, tls=_log_tls(chosen))
     except OSError as error:
         raise errors.EnvironmentUnfit(
-            f"cannot listen on {site.HOST_IP}:{chosen.log_port} ({error.strerror}): "
+            f"cannot listen on {chosen.address}:{chosen.log_port} ({error.strerror}): "
             "end what uses the port, or give --log-port 0 for a free one"
         ) from error
 

@@ -78,7 +78,7 @@ class Commands:
         }
         amounts = {"cpu": chosen.cores, "memory": chosen.memory_bytes / chosen.scale}
         return podspec.environment(
-            pod, self._spec, base=base, pod_ip=self._place.pod_ip, host_ip=site.HOST_IP, node=amounts
+            pod, self._spec, base=base, pod_ip=self._place.pod_ip, host_ip=chosen.address, node=amounts
         )
 
     def _places(self) -> dict[str, str]:

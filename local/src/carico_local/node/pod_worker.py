@@ -221,7 +221,7 @@ class PodWorker:
         return status.PodState(
             start_ns=self._start_ns,
             pod_ip=self.pod_ip,
-            host_ip=site.HOST_IP,
+            host_ip=self._node.chosen.address,
             containers={worker.spec.name: self._told(worker) for worker in self._mains},
             init_containers={worker.spec.name: worker.state for worker in self._inits},
             sandboxed=self._sandboxed,

@@ -24,6 +24,8 @@ LOOK_S = 1.0
 # its limit the kernel ends a process.
 PRESSURE_BYTES = 100 * 2**20
 SCALE_ANNOTATION = "carico.dev/scale"
+# On a Node that was cordoned by its own kubelet, which is to end: whoever takes its place lifts that again.
+DRAINING_ANNOTATION = "carico.dev/draining"
 EMULATED_LABEL = "carico.dev/emulated"
 VERSION = "v1.31.0-carico"
 _log = logs.get("node.registration")
@@ -73,7 +75,7 @@ def node_status(
         "capacity": resources,
         "allocatable": resources,
         "addresses": [
-            {"type": "InternalIP", "address": site.HOST_IP},
+            {"type": "InternalIP", "address": chosen.address},
             {"type": "Hostname", "address": chosen.name},
         ],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": log_port}},
@@ -155,6 +157,24 @@ class Registration:
             patch = {"metadata": {"labels": labels(self._chosen), "annotations": annotations(self._chosen)}}
             path = f"/api/v1/nodes/{self._chosen.name}"
             self._learn(await self._api.request("PATCH", path, body=patch, content_type=kube_actions.MERGE_PATCH))
+            if DRAINING_ANNOTATION in (self._seen["metadata"].get("annotations") or {}):
+                await self._cordon(None)
+
+    async def cordon(self) -> None:
+        """Nothing; the scheduler has been told to send no more Pods. Raises what the client raises."""
+        await self._cordon(True)
+
+    async def _cordon(self, value: bool | None) -> None:
+        mark = None if value is None else "true"
+        patch = {"metadata": {"annotations": {DRAINING_ANNOTATION: mark}}, "spec": {"unschedulable": value}}
+        path = f"/api/v1/nodes/{self._chosen.name}"
+        self._learn(await self._api.request("PATCH", path, body=patch, content_type=kube_actions.MERGE_PATCH))
+
+    async def remove(self) -> None:
+        """Nothing; Node and Lease are gone. Raises what the client raises."""
+        await self._api.request("DELETE", f"/api/v1/nodes/{self._chosen.name}")
+        leases = kube_actions.LEASES_PATH.format(namespace=LEASE_NAMESPACE)
+        await self._api.request("DELETE", f"{leases}/{self._chosen.name}")
 
     async def run_lease(self) -> None:
         """Never returns; renews the Lease."""

@@ -246,7 +246,10 @@ async def _wait_gone(pid: int) -> None:
 
 
 def _zygote_environment() -> dict[str, str]:
+    # An image keeps its bytecode apart; a zygote that does not know where starts a second later.
+    kept = {} if sys.pycache_prefix is None else {"PYTHONPYCACHEPREFIX": sys.pycache_prefix}
     return {
+        **kept,
         "PATH": container_path(),
         "LANG": "C.UTF-8",
         # A process that forks must have one thread.

@@ -33,6 +33,9 @@ class NodeSettings:
     latency: float = settings.setting(
         1.0, help="factor on the start and exit latencies of a container runtime", minimum=0.0, why="spec 11's figures"
     )
+    address: str = settings.setting(
+        "127.0.0.1", help="address of the node, where its log endpoint listens", why="emulated nodes share one machine"
+    )
     log_port: int = settings.setting(0, help="port of the kubelet's log endpoint, 0 for a free one", minimum=0)
     log_certificate: pathlib.Path | None = settings.setting(
         None, help="certificate of the log endpoint; without one it speaks plain HTTP, as the embedded API does"
@@ -46,6 +49,13 @@ class NodeSettings:
     )
     stop_grace_s: float = settings.setting(
         2.0, help="time that Pods have to end when the node is stopped", unit="s", minimum=0.0
+    )
+    drain_s: float = settings.setting(
+        0.0, help="time that Pods have to finish their work before that; the node takes no new ones meanwhile",
+        unit="s", minimum=0.0, maximum=3600.0, why="0: whoever stops a whole cluster does not wait for its Pods",
+    )  # fmt: skip
+    leave: bool = settings.setting(
+        False, help="remove the Node from the API when it is stopped", why="a node that is stopped usually comes back"
     )
 
     @property

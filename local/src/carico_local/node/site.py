@@ -8,9 +8,6 @@ from carico_core.runtime import clock as clocks
 from carico_local.cgroups import group as groups
 from carico_local.node import events, records, reporter, runtime, settings
 
-# Emulated nodes are on this machine alone.
-HOST_IP = "127.0.0.1"
-
 
 class Api(Protocol):
     """What a node needs of a Kubernetes client."""

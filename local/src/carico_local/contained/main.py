@@ -1,0 +1,42 @@
+"""The first process of a container that is a node."""
+
+import random
+import socket
+import time
+from collections.abc import Sequence
+
+from carico_core.domain import errors
+from carico_core.runtime import logs, tasks
+from carico_core.runtime import settings as reading
+from carico_local.contained import commands, identity, pair, settings, size
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of the container."""
+    try:
+        chosen = reading.load(
+            settings.ContainerSettings, prefix=settings.PREFIX, argv=argv, program=settings.PROGRAM
+        )  # fmt: skip
+        node = _node(chosen)
+    except errors.UserError as error:
+        return tasks.report(error, program=settings.PROGRAM)
+    logs.setup(service="contained")
+    log = logs.get("contained")
+    log.info("node", node=node.name, address=node.address, cores=chosen.cores, scale=node.scale,
+             memory_bytes=node.size.memory_bytes)  # fmt: skip
+    if node.size.without:
+        note = "pressure is taken from how long processes wait for a CPU"
+        log.warning("fallback", fallback="process-accounting", why=node.size.without, note=note)
+    return pair.Pair(commands.kubelet(node), commands.agent(node), pause=time.sleep).run()
+
+
+def _node(chosen: settings.ContainerSettings) -> commands.Node:
+    try:
+        address = identity.address()
+    except OSError as error:
+        raise errors.EnvironmentUnfit(
+            f"this container has no address under its own name {socket.gethostname()} ({error}): give it a network"
+        ) from error
+    # Whatever differs from container to container; only a DNS query is numbered by it.
+    name = chosen.name or identity.node_name(address, rng=random.Random(address))
+    return commands.Node(chosen=chosen, name=name, address=address, size=size.read())

@@ -1,0 +1,68 @@
+"""A node's way out: it takes no more Pods, those it has finish their work within a time, and its Node object goes."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from typing import Protocol
+
+from carico_core.domain import errors
+from carico_core.runtime import logs, tasks
+
+# Pods that were bound before the scheduler heard of the cordon are on their way.
+ARRIVING_S = 0.5
+LOOK_EVERY_S = 0.1
+# The API may be ending too: nothing waits for it.
+ANSWER_S = 2.0
+_log = logs.get("node.draining")
+
+
+class Node(Protocol):
+    """The Node object."""
+
+    async def cordon(self) -> None: ...
+
+    async def remove(self) -> None: ...
+
+
+class Pods(Protocol):
+    """The node's Pods."""
+
+    @property
+    def active(self) -> int: ...
+
+
+async def run(stop: tasks.Stop, drained: tasks.Stop, *, node: Node, pods: Pods, within_s: float) -> None:
+    """Never returns; sets `drained` once `stop` is set and no Pod runs any more, at most `within_s` later."""
+    await stop.wait()
+    if within_s > 0.0:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await _drain(node, pods)
+        if pods.active:
+            _log.warning("drain_cut_short", pods=pods.active, after_s=within_s, note="they are ended now")
+    drained.set()
+    # It must not be a task that has returned: it is cancelled with the others.
+    await asyncio.Event().wait()
+
+
+async def _drain(node: Node, pods: Pods) -> None:
+    _log.info("draining", pods=pods.active)
+    await _told(node.cordon(), what="cordon")
+    await asyncio.sleep(ARRIVING_S)
+    while True:
+        if not pods.active:
+            return
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def leave(node: Node) -> None:
+    """Nothing; the Node object is gone, or a log line says why it could not be removed."""
+    await _told(node.remove(), what="remove")
+
+
+async def _told(request: Awaitable[None], *, what: str) -> None:
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            await request
+    except (errors.ApiError, errors.ApiUnavailable, TimeoutError) as error:
+        _log.warning("node_not_told", what=what, why=str(error) or "no answer")

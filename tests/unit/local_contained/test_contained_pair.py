@@ -1,0 +1,76 @@
+"""Two programs under one first process."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+SCRIPT = """
+import sys
+from carico_local.contained import pair
+first, second = ([ "/bin/sh", "-c", word ] for word in sys.argv[1:])
+sys.exit(pair.Pair(first, second, pause=lambda _: None).run())
+"""
+# A program that says when it is up and when it is asked to end.
+LASTING = 'trap "echo {0} ends >> {1}; exit {2}" TERM; echo {0} up >> {1}; while :; do sleep 0.05; done'
+
+
+class Running:
+    def __init__(self, log: pathlib.Path, first: str, second: str) -> None:
+        self._log = log
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, first, second], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def lines(self) -> list[str]:
+        return self._log.read_text().splitlines() if self._log.exists() else []
+
+    def until(self, holds: Callable[[list[str]], bool]) -> None:
+        deadline_s = time.monotonic() + 30.0
+        while not holds(self.lines()):
+            assert time.monotonic() < deadline_s, self.lines()
+            time.sleep(0.02)
+
+
+def test_the_agent_ends_after_the_kubelet(tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "log"
+    running = Running(log, LASTING.format("kubelet", log, 0), LASTING.format("agent", log, 0))
+    running.until(lambda lines: len(lines) == 2)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.process.wait(30.0) == 0
+    assert running.lines()[2:] == ["kubelet ends", "agent ends"]
+
+
+def test_a_program_that_ends_by_itself_is_started_again_beside_the_other(tmp_path: pathlib.Path) -> None:
+    log, once = tmp_path / "log", tmp_path / "once"
+    crashing = f"if [ ! -e {once} ]; then touch {once}; echo agent crashes >> {log}; exit 1; fi; "
+    running = Running(log, LASTING.format("kubelet", log, 0), crashing + LASTING.format("agent", log, 0))
+    running.until(lambda lines: sorted(lines) == ["agent crashes", "agent up", "kubelet up"])
+    running.process.send_signal(signal.SIGTERM)
+    assert running.process.wait(30.0) == 0
+
+
+def test_what_a_person_has_to_mend_ends_both(tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "log"
+    running = Running(log, LASTING.format("kubelet", log, 0), f"until [ -e {log} ]; do sleep 0.02; done; exit 2")
+    assert running.process.wait(30.0) == 2
+    assert running.lines() == ["kubelet up", "kubelet ends"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="enters a process namespace of its own, which needs root")
+def test_orphans_are_reaped_by_the_first_process(tmp_path: pathlib.Path) -> None:
+    """As in a container: a zombie would be left of each process whose parent has gone."""
+    log = tmp_path / "log"
+    kubelet = f"(sleep 0.1 & ) ; sleep 0.5; ps -eo stat= | grep -c Z >> {log}; exit 2"
+    done = subprocess.run(
+        ["unshare", "--fork", "--pid", "--mount-proc", sys.executable, "-c", SCRIPT, kubelet, "sleep 30"],
+        capture_output=True, text=True, check=False, timeout=60.0,
+    )  # fmt: skip
+    if "unshare failed" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert log.read_text().strip() == "0"

@@ -1,0 +1,84 @@
+"""A node's way out."""
+
+import asyncio
+
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime import tasks
+from carico_local.node import draining
+
+
+class Node:
+    def __init__(self, *, error: Exception | None = None) -> None:
+        self.done: list[str] = []
+        self._error = error
+
+    async def cordon(self) -> None:
+        await self._do("cordon")
+
+    async def remove(self) -> None:
+        await self._do("remove")
+
+    async def _do(self, what: str) -> None:
+        if self._error is not None:
+            raise self._error
+        self.done.append(what)
+
+
+class Pods:
+    def __init__(self, active: int) -> None:
+        self.active = active
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draining, "ARRIVING_S", 0.0)
+    monkeypatch.setattr(draining, "LOOK_EVERY_S", 0.0)
+
+
+async def test_it_waits_for_its_pods_after_it_is_cordoned() -> None:
+    stop, drained, node, pods = tasks.Stop(), tasks.Stop(), Node(), Pods(2)
+    async with asyncio.TaskGroup() as group:
+        work = group.create_task(draining.run(stop, drained, node=node, pods=pods, within_s=60.0))
+        await asyncio.sleep(0.0)
+        assert not node.done
+        stop.set()
+        while not node.done:
+            await asyncio.sleep(0.0)
+        assert not drained.is_set
+        pods.active = 0
+        async with asyncio.timeout(10.0):
+            await drained.wait()
+        assert not work.done()
+        work.cancel()
+    assert node.done == ["cordon"]
+
+
+async def test_pods_that_do_not_finish_are_not_waited_for_longer() -> None:
+    stop, drained = tasks.Stop(), tasks.Stop()
+    stop.set()
+    async with asyncio.TaskGroup() as group:
+        work = group.create_task(draining.run(stop, drained, node=Node(), pods=Pods(1), within_s=0.01))
+        async with asyncio.timeout(10.0):
+            await drained.wait()
+        work.cancel()
+
+
+async def test_without_a_time_for_it_the_node_ends_at_once() -> None:
+    stop, drained, node = tasks.Stop(), tasks.Stop(), Node()
+    stop.set()
+    async with asyncio.TaskGroup() as group:
+        work = group.create_task(draining.run(stop, drained, node=node, pods=Pods(5), within_s=0.0))
+        async with asyncio.timeout(10.0):
+            await drained.wait()
+        work.cancel()
+    assert not node.done
+
+
+async def test_an_api_that_is_gone_holds_nothing_up() -> None:
+    gone = Node(error=errors.ApiUnavailable("PATCH", "refused"))
+    await draining.leave(gone)
+    there = Node()
+    await draining.leave(there)
+    assert there.done == ["remove"]
