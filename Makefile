@@ -52,7 +52,7 @@ $(VENV)/.installed-dev: requirements/dev.txt $(VENV)/.installed-demo
 	@touch $@
 
 lock: ## write the hashed locks anew from requirements/*.in (needs uv)
-	@for set in demo dev image build nats; do uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes requirements/$$set.in -o requirements/$$set.txt; done
+	@for set in demo dev image compose build nats; do uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes requirements/$$set.in -o requirements/$$set.txt; done
 	@uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes $(GO_LOCK).in -o $(GO_LOCK).txt
 
 clean: ## remove the environment and what runs left in the tree

@@ -82,6 +82,11 @@ KWOK = Module(
 # Names inside of a cluster of kubelets. It says its version by itself.
 COREDNS = Module(folder="coredns", requires="github.com/coredns/coredns")
 NATS_CLI = Module(folder="nats-cli", requires="github.com/nats-io/natscli", stamps=("main.version={version}",))
+# `docker compose` where it is wanted without a package of it: Debian bookworm has its first version alone.
+COMPOSE = Module(
+    folder="compose", requires="github.com/docker/compose/v2",
+    stamps=("github.com/docker/compose/v2/internal.Version=v{version}",),
+)  # fmt: skip
 
 _KUBERNETES_COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet")
 TOOLS = {
@@ -98,6 +103,10 @@ TOOLS = {
             name="coredns", module=COREDNS, package="github.com/coredns/coredns", version_arguments=("-version",)
         ),
         Tool(name="nats", module=NATS_CLI, package="github.com/nats-io/natscli/nats"),
+        Tool(
+            name="docker-compose", module=COMPOSE, package="github.com/docker/compose/v2/cmd",
+            version_arguments=("version",),
+        ),
     )
 }  # fmt: skip
 
