@@ -16,6 +16,14 @@ CONTAINERD = {
     "runc": ("runc",),
     "busybox-static": ("busybox",),
 }
+# What a machine has on which kubelets can run without an engine.
+NODE = {
+    **CONTAINERD,
+    "containernetworking-plugins": (),
+    "iptables": ("xtables-nft-multi",),
+    **dict.fromkeys(("libip4tc2", "libip6tc2", "libxtables12", "libmnl0", "libnftnl11"), ()),
+    **dict.fromkeys(("libnfnetlink0", "libnetfilter-conntrack3", "conntrack"), ()),
+}
 
 
 def allowed() -> str | None:

@@ -49,7 +49,7 @@ def cluster(function: F) -> F:
             default=Nodes.DEFAULT,
             metavar="[KIND=]N",
             help="How many nodes, or of which kind, or both: 3, process=3 (default: as many as the machine carries), "
-            "kubelet=2 (real, in containers of a Docker engine), kwok=1000.",
+            "kubelet=2 (real, in containers or, as root, namespaces), kwok=1000.",
         ),
         click.option("--node-base", help="kubelet nodes: the Debian image that theirs is built on (default: pulled)."),
         click.option(

@@ -21,21 +21,19 @@ def obtain(wish: plans.Wish, context: settings.Context) -> dict[str, str]:
         return {}
     # Imported where it is needed: most clusters are embedded ones.
     from carico_local.binaries import tools
-    from carico_local.cluster import kubelet_nodes
-    from carico_local.kubelets import engine as engines
-    from carico_local.kubelets import image
+    from carico_local.cluster import kubelet_programs
 
     clock = clocks.SystemClock()
     tell = _Teller(context, clock).tell
     if wish.node_kind == plans.NodeKind.KUBELET:
         # Said before minutes are spent on programs.
-        engines.Engine(environ=context.environ).check()
+        kubelet_programs.check(context.environ)
     found = tools.obtain(needed, environ=context.environ, clock=clock, tell=tell)
     paths = {name: str(each.path) for name, each in found.items()}
     if wish.node_kind == plans.NodeKind.KUBELET:
-        recipe = image.Recipe(binaries=found, base=wish.node_base or image.DEFAULT_BASE)
-        engine = engines.Engine(environ=context.environ)
-        paths[kubelet_nodes.IMAGE] = image.ensure(engine, recipe, tell=lambda text: tell(progress.Progress(text=text)))
+        paths |= kubelet_programs.obtain(
+            found, base=wish.node_base, environ=context.environ, tell=lambda text: tell(progress.Progress(text=text))
+        )
     return paths
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from carico_core.runtime import clock as clocks
 from carico_local.cluster import machine
 from carico_local.control_plane import commands, standalone
-from carico_local.kubelets import configuration, image, network, nodes
+from carico_local.kubelets import configuration, image, instructions, network, nodes
 from tests.tools import docker_engine, images, kubernetes
 
 # From nothing: packages, two base images, the control plane's programs; on a machine half as fast.
@@ -129,7 +129,7 @@ def started(found: Images, folder: pathlib.Path) -> Iterator[Site]:
     reached = network.ensure(engine, CLUSTER)
     plane = standalone.Standalone(
         folder / "plane", environ=found.running.environ, clock=clocks.SystemClock(), found=programs, name=CLUSTER,
-        parts=(*standalone.DEFAULT, commands.SCHEDULER), users=nodes.users(members), address=reached.gateway,
+        parts=(*standalone.DEFAULT, commands.SCHEDULER), users=instructions.users(members), address=reached.gateway,
     )  # fmt: skip
     _audit_services(folder / "plane" / "audit-policy.json")
     fleet = nodes.Fleet(

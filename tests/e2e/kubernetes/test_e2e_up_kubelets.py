@@ -22,6 +22,7 @@ pytestmark = [
 ]
 NAME = "kubelets"
 UP_WITHIN_S = 150.0
+JOB_WITHIN_S = 150.0
 
 
 @pytest.fixture
@@ -45,6 +46,7 @@ async def test_a_job_runs_on_kubelets_and_a_killed_tool_leaves_nothing(
     assert code == 0, out + err
     try:
         await asyncio.to_thread(_run_job, shell)
+        await _run_workloads(shell)
         found = state.read(shell.paths(NAME))
         assert found is not None
         os.kill(found.supervisor.pid, signal.SIGKILL)
@@ -64,6 +66,20 @@ async def test_without_an_engine_it_says_what_works(tmp_path: pathlib.Path) -> N
     assert "no Docker engine answers" in err
     assert "--nodes process" in err
     assert len(err.strip().splitlines()) == 1
+
+
+async def _run_workloads(shell: carico_command.Shell) -> None:
+    """A job of each workload by `carico submit`, which runs to its end and is seen by `carico status`."""
+    for workload, pods, seconds in (("pi", 6, "0.5"), ("train", 1, "1"), ("server", 1, "1")):
+        job = ("--pods", str(pods), "--seconds", seconds, "--job", workload)
+        code, out, err = await shell.run("submit", workload, "--name", NAME, *job, "--wait", within_s=JOB_WITHIN_S)
+        assert code == 0, out + err
+        assert f"job {workload}: {pods} of {pods} done" in out
+    code, out, err = await shell.run("status", "--name", NAME, "--json")
+    assert code == 0, out + err
+    shown = json.loads(out)
+    seen = {job["name"]: (job["pods"], job["succeeded"]) for job in shown["jobs"]}
+    assert (seen["pi"], seen["train"], seen["server"]) == ((6, 6), (1, 1), (1, 1))
 
 
 def _run_job(shell: carico_command.Shell) -> None:

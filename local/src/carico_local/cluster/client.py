@@ -136,7 +136,7 @@ async def clear(paths: state.Paths) -> None:
                 break
             await asyncio.sleep(_LOOK_EVERY_S)
     if (paths.data / "kubelets").exists():
-        await asyncio.to_thread(kubelet_nodes.clear, paths.name, settings.environment())
+        await asyncio.to_thread(kubelet_nodes.clear, paths, settings.environment())
     roots = sorted((paths.data / "nodes").glob("*"))
     swept = await asyncio.to_thread(sweep.sweep, paths.name, state_dirs=roots)
     if swept.remaining:

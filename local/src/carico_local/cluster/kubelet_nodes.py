@@ -1,6 +1,7 @@
-"""The services of a cluster whose nodes are real kubelets in containers: a relay to the API, and one container a node.
+"""The services of a cluster whose nodes are real kubelets: a relay to the API, and one service a node.
 
-The control plane listens on loopback, as in every local cluster; the relay lets the nodes' own network in.
+A node is a container where there is an engine, and else a set of namespaces (`host_kubelets`). The control plane
+listens on loopback, as in every local cluster; the relay lets the nodes' own network in.
 """
 
 import asyncio
@@ -10,16 +11,15 @@ import pathlib
 import re
 from collections.abc import Mapping
 
-from carico_local.cluster import machine, readiness, state
+from carico_local.cgroups import node_group
+from carico_local.cluster import host_nodes, kubelet_programs, machine, readiness, state
 from carico_local.cluster import plan as plans
 from carico_local.cluster import service as parts
 from carico_local.control_plane import identity
-from carico_local.kubelets import configuration, network, nodes
+from carico_local.kubelets import configuration, instructions, network, nodes
 from carico_local.kubelets import engine as engines
 
 RELAY = "relay"
-# Among the plan's programs: the image that the nodes run.
-IMAGE = "node-image"
 # What a killed tool left under the node's name would be in the way.
 _RUN = (
     'name=$1; cid=$2; shift 2; docker rm -f -v "$name" > /dev/null 2>&1; rm -f "$cid"; '
@@ -28,10 +28,13 @@ _RUN = (
 
 
 def prepare(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str]) -> network.Network:
-    """The cluster's network, made where there is none. Raises `EnvironmentUnfit` without an engine."""
-    engine = engines.Engine(environ=environ)
-    engine.check()
-    found = network.ensure(engine, plan.name)
+    """The cluster's network, made where there is none. Raises `EnvironmentUnfit` without what nodes run on."""
+    if kubelet_programs.has_engine(plan.binaries):
+        engine = engines.Engine(environ=environ)
+        engine.check()
+        found = network.ensure(engine, plan.name)
+    else:
+        found = host_nodes.network_of(plan)
     written = {"name": found.name, "addresses": str(found.addresses), "gateway": found.gateway}
     _network_file(paths).write_text(json.dumps(written), encoding="utf-8")
     return found
@@ -44,17 +47,19 @@ def gateway(plan: plans.Plan, paths: state.Paths) -> str:
 
 def users(plan: plans.Plan) -> dict[str, identity.User]:
     """The identities of what runs in the nodes."""
-    return nodes.users(_members(plan)) if plan.node_kind is plans.NodeKind.KUBELET else {}
+    return instructions.users(_members(plan)) if plan.node_kind is plans.NodeKind.KUBELET else {}
 
 
-def write(
-    plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], *, keys: identity.Identities, port: int
-) -> None:
+def write(plan: plans.Plan, paths: state.Paths, *, keys: identity.Identities, port: int) -> None:
     """Writes what each node is told, keys too."""
-    fleet, on = _fleet(plan, paths, environ), machine.read_machine()
-    url = f"https://{fleet.network.gateway}:{port}"
-    size = configuration.Machine(cpus=on.cpus, memory_bytes=on.memory_available_bytes)
-    fleet.write(keys, url=url, machine=size)
+    found, on = _read_network(paths), machine.read_machine()
+    with_engine = kubelet_programs.has_engine(plan.binaries)
+    instructions.write(
+        _directory(paths), nodes=_members(plan), network=found.addresses, cluster=plan.name, identities=keys,
+        url=f"https://{found.gateway}:{port}",
+        machine=configuration.Machine(cpus=on.cpus, memory_bytes=on.memory_available_bytes),
+        plugins=configuration.PLUGINS if with_engine else host_nodes.PLUGINS,
+    )  # fmt: skip
 
 
 def relay(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], *, port: int) -> parts.Service:
@@ -66,22 +71,27 @@ def relay(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], *, p
 
 
 def node(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], name: str) -> parts.Service:
-    """A node's container, in the foreground."""
-    fleet = _fleet(plan, paths, environ)
-    found = next(each for each in fleet.nodes if each.name == name)
-    cid = str(_container_file(paths, name))
-    argv = ("/bin/sh", "-c", _RUN, "sh", fleet.container(found), cid, *fleet.arguments(found))
-    service = f"node/{name}"
+    """A node, in the foreground."""
+    found = next(each for each in _members(plan) if each.name == name)
+    service, ready = f"node/{name}", _ready_file(paths, name)
+    if kubelet_programs.has_engine(plan.binaries):
+        fleet = _fleet(plan, paths, environ)
+        argv = ("/bin/sh", "-c", _RUN, "sh", fleet.container(found), str(ready), *fleet.arguments(found))
+    else:
+        within = _read_network(paths)
+        argv = host_nodes.command(plan, paths, found, network=within, config=_directory(paths) / name, ready=ready)
     return parts.Service(
-        name=service, command=parts.command(service, argv, paths, environ),
-        probe=readiness.File(path=_container_file(paths, name)), http_port=None, after=RELAY,
+        name=service, command=parts.command(service, argv, paths, environ), probe=readiness.File(path=ready),
+        http_port=None, after=RELAY,
     )  # fmt: skip
 
 
-def cgroup(paths: state.Paths, environ: Mapping[str, str], name: str) -> str:
+def cgroup(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], name: str) -> str:
     """The path of the node's cgroup below the machine's roots; the roots' own while its container does not run."""
+    if not kubelet_programs.has_engine(plan.binaries):
+        return node_group.node_path(plan.name, name)
     try:
-        container = _container_file(paths, name).read_text(encoding="ascii").strip()
+        container = _ready_file(paths, name).read_text(encoding="ascii").strip()
         shown = engines.Engine(environ=environ).inspect("--type", "container", container)[0]
         lines = pathlib.Path(f"/proc/{shown['State']['Pid']}/cgroup").read_text(encoding="utf-8")
     except (OSError, engines.EngineRefused):
@@ -94,9 +104,16 @@ def cgroup(paths: state.Paths, environ: Mapping[str, str], name: str) -> str:
     return path[1] if path is not None else "."
 
 
-def clear(name: str, environ: Mapping[str, str]) -> None:
-    """Nothing; no container or network of the cluster is left. Raises `EnvironmentUnfit`."""
-    nodes.sweep(engines.Engine(environ=environ), name)
+def clear(paths: state.Paths, environ: Mapping[str, str]) -> None:
+    """Nothing; no node of the cluster is left, nor its network. Raises `EnvironmentUnfit`."""
+    try:
+        found = _read_network(paths)
+    except (OSError, ValueError):
+        return  # nothing was made yet
+    if found.name:
+        nodes.sweep(engines.Engine(environ=environ), paths.name)
+    else:
+        host_nodes.sweep(paths.name, environ)
 
 
 class _Listening:
@@ -118,8 +135,9 @@ class _Listening:
 
 def _fleet(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str]) -> nodes.Fleet:
     return nodes.Fleet(
-        engine=engines.Engine(environ=environ), cluster=plan.name, directory=paths.data / "kubelets",
-        image=plan.binaries[IMAGE], network=_read_network(paths), nodes=_members(plan),
+        engine=engines.Engine(environ=environ), cluster=plan.name, directory=_directory(paths),
+        image=plan.binaries[kubelet_programs.IMAGE], network=_read_network(paths), nodes=_members(plan),
+        archives=kubelet_programs.archives(plan.binaries),
     )  # fmt: skip
 
 
@@ -128,6 +146,10 @@ def _members(plan: plans.Plan) -> list[configuration.Node]:
         configuration.Node(name=name, number=number, cpus=plan.cores * plan.scale, memory_bytes=plan.memory_bytes)
         for number, name in enumerate(plan.node_names, 1)
     ]
+
+
+def _directory(paths: state.Paths) -> pathlib.Path:
+    return paths.data / "kubelets"
 
 
 def _read_network(paths: state.Paths) -> network.Network:
@@ -141,5 +163,5 @@ def _network_file(paths: state.Paths) -> pathlib.Path:
     return paths.run / "network.json"
 
 
-def _container_file(paths: state.Paths, name: str) -> pathlib.Path:
+def _ready_file(paths: state.Paths, name: str) -> pathlib.Path:
     return paths.run / f"{name}.container"

@@ -37,7 +37,7 @@ class ControlPlane(enum.StrEnum):
 
 
 class NodeKind(enum.StrEnum):
-    """What a node is: emulated with real processes, a real kubelet in a container, or played by kwok."""
+    """What a node is: emulated with real processes, a real kubelet in a container or namespaces, or played by kwok."""
 
     PROCESS = "process"
     KUBELET = "kubelet"

@@ -13,6 +13,8 @@ MOST_NODES = 2 ** (_NODE_PREFIX - CLUSTER_RANGE.prefixlen) - 1
 _FIRST_NODE = 10
 SANDBOX_IMAGE = "docker.io/carico/busybox:1"
 DOMAIN = "cluster.local"
+# Where Debian has them.
+PLUGINS = "/usr/lib/cni"
 # Quantities of CPU and memory as Kubernetes writes them.
 _MILLI = 1000
 
@@ -55,9 +57,9 @@ class Kubeconfigs:
 
 def files(
     node: Node, *, others: tuple[Node, ...], network: ipaddress.IPv4Network, machine: Machine,
-    kubeconfigs: Kubeconfigs, authority: str,
+    kubeconfigs: Kubeconfigs, authority: str, plugins: str = PLUGINS,
 ) -> dict[str, str]:  # fmt: skip
-    """Name and text of each file that a node finds in /carico."""
+    """Name and text of each file that a node finds in /carico. `plugins`: where the node finds those of its network."""
     address = node.address(network)
     environment = {
         "NODE_NAME": node.name, "NODE_IP": address, "POD_RANGE": node.pods, "CLUSTER_RANGE": CLUSTER_RANGE,
@@ -65,7 +67,7 @@ def files(
     return {
         "node.env": "".join(f"{name}={value}\n" for name, value in environment.items()),
         "routes": "".join(f"{other.pods} {other.address(network)}\n" for other in others if other != node),
-        "containerd.toml": _CONTAINERD,
+        "containerd.toml": _CONTAINERD.format(plugins=plugins),
         "10-carico.conflist": _json(_cni(node)),
         "kubelet.json": _json(_kubelet(node, address, machine)),
         "kube-proxy.json": _json(_proxy(node)),
@@ -85,7 +87,7 @@ _CONTAINERD = f"""version = 2
   restrict_oom_score_adj = true
   disable_apparmor = true
 [plugins."io.containerd.grpc.v1.cri".cni]
-  bin_dir = "/usr/lib/cni"
+  bin_dir = "{{plugins}}"
   conf_dir = "/carico"
 """
 

@@ -5,12 +5,12 @@ import dataclasses
 import pathlib
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent import futures
 
 from carico_core.domain import errors
 from carico_local.control_plane import identity
-from carico_local.kubelets import configuration, network
+from carico_local.kubelets import configuration, instructions, network
 from carico_local.kubelets import engine as engines
 
 # capabilities(7), in the order of their numbers. Listed one by one, since `--privileged` asks for all there are, and an
@@ -23,12 +23,14 @@ _CAPABILITIES = (
 )
 # Below the hard limit of engines that were started without the right to raise it.
 _MOST_FILES = 20000
-PROXY, DNS = "kube-proxy", "dns"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The nodes of one cluster. `directory` holds what each is told, keys too; `image` is what they run."""
+    """The nodes of one cluster. `directory` holds what each is told, keys too; `image` is what they run.
+
+    archives: images that a node has from its start, beside the sandbox's.
+    """
 
     engine: engines.Engine
     cluster: str
@@ -36,22 +38,14 @@ class Fleet:
     image: str
     network: network.Network
     nodes: Sequence[configuration.Node]
+    archives: Sequence[pathlib.Path] = ()
 
     def write(self, identities: identity.Identities, *, url: str, machine: configuration.Machine) -> None:
-        """Writes each node's files; `identities` must know `users(nodes)`."""
-        authority = identities.authority.pair.certificate.read_text(encoding="ascii")
-        proxy, dns = (self._kubeconfig(identities, url, _USERS[who]) for who in (PROXY, DNS))
-        for node in self.nodes:
-            folder = self._folder(node)
-            folder.mkdir(parents=True, exist_ok=True)
-            folder.chmod(0o700)
-            kubelet = self._kubeconfig(identities, url, identity.node_user(node.name))
-            texts = configuration.files(
-                node, others=tuple(self.nodes), network=self.network.addresses, machine=machine, authority=authority,
-                kubeconfigs=configuration.Kubeconfigs(kubelet=kubelet, proxy=proxy, dns=dns),
-            )  # fmt: skip
-            for name, text in texts.items():
-                (folder / name).write_text(text, encoding="utf-8")
+        """Writes each node's files; `identities` must know `instructions.users(nodes)`."""
+        instructions.write(
+            self.directory, nodes=self.nodes, network=self.network.addresses, cluster=self.cluster,
+            identities=identities, url=url, machine=machine,
+        )  # fmt: skip
 
     def arguments(self, node: configuration.Node) -> list[str]:
         """What `docker run` is told of a node."""
@@ -67,6 +61,7 @@ class Fleet:
             "--device-cgroup-rule", "a *:* rwm", *_devices(),
             "--ulimit", f"nofile={_MOST_FILES}", "--tmpfs", "/run", "--tmpfs", "/tmp",
             "--volume", f"{self._folder(node)}:/carico:ro",
+            *(argument for path in self.archives for argument in ("--volume", f"{path}:/carico-images/{path.name}:ro")),
             *_modules(),
             self.image,
         ]  # fmt: skip
@@ -112,20 +107,6 @@ class Fleet:
     def _folder(self, node: configuration.Node) -> pathlib.Path:
         return self.directory / node.name
 
-    def _kubeconfig(self, identities: identity.Identities, url: str, user: identity.User) -> str:
-        path = self.directory / "kubeconfig"
-        self.directory.mkdir(parents=True, exist_ok=True)
-        identities.write_kubeconfig(path, cluster=self.cluster, url=url, user=user)
-        try:
-            return path.read_text(encoding="utf-8")
-        finally:
-            path.unlink()
-
-
-def users(nodes: Sequence[configuration.Node]) -> dict[str, identity.User]:
-    """The identities that the nodes' programs need, by the key that the control plane knows them by."""
-    return {**_USERS, **{f"node-{node.name}": identity.node_user(node.name) for node in nodes}}
-
 
 def sweep(engine: engines.Engine, cluster: str) -> None:
     """Nothing; no container, volume or network of the cluster is left. What it ran, mounted and routed went with it."""
@@ -138,12 +119,6 @@ def sweep(engine: engines.Engine, cluster: str) -> None:
 
 
 _IMPORT = ("ctr", "--namespace", "k8s.io", "images", "import", "-")
-_USERS: Mapping[str, identity.User] = {
-    # The bootstrap role system:node-proxier is bound to this name.
-    PROXY: identity.User(name="system:kube-proxy"),
-    # It reads Services and EndpointSlices; a role for a server of one machine would be one more thing to make.
-    DNS: identity.User(name="carico-dns", groups=(identity.ADMIN_GROUP,)),
-}
 
 
 def _capabilities() -> list[str]:

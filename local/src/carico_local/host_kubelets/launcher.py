@@ -1,0 +1,140 @@
+"""`python -m carico_local.host_kubelets.launcher NODE.json`: starts one node in namespaces of its own and waits for it.
+
+Whatever ends this process ends the node: `unshare` dies with it, the node's first process with `unshare`, and with that
+one every process of the node, which the kernel sees to.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from carico_core.domain import errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import settings
+from carico_local.cgroups import group as groups
+from carico_local.cgroups import layout as layouts
+from carico_local.cluster import processes
+from carico_local.host_kubelets import cgroups, links
+
+SCRIPT = pathlib.Path(__file__).with_name("carico-host-node")
+_NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup")
+_UNSHARED_WITHIN_S = 20.0
+_LOOK_EVERY_S = 0.02
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One node, as it is written for its launcher. Paths are absolute; `commands` by the name that the node knows."""
+
+    cluster: str
+    name: str
+    number: int
+    cpus: float
+    memory_bytes: int
+    gateway: str
+    prefix: int
+    config: str
+    data: str
+    ready: str
+    plugins: str
+    commands: Mapping[str, str]
+    images: Sequence[str]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code: the node's, or 2 with one line where it could not be started."""
+    given = sys.argv[1:] if argv is None else argv
+    node = Node(**json.loads(pathlib.Path(given[0]).read_text(encoding="utf-8")))
+    try:
+        return run(node)
+    except (errors.EnvironmentUnfit, OSError) as error:
+        print(f"{node.name}: {error}", file=sys.stderr, flush=True)
+        return 2
+
+
+def run(node: Node) -> int:
+    """The exit code of the node, once it has ended. Raises `EnvironmentUnfit` or `OSError`."""
+    group = cgroups.node(node.cluster, node.name)
+    # What an earlier start of this node left: containers of which its containerd would know nothing.
+    group.destroy()
+    cgroups.make(group, cpus=node.cpus, memory_bytes=node.memory_bytes)
+    process = _start(node, group)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: process.kill())
+    signal.signal(signal.SIGINT, lambda _number, _frame: process.kill())
+    try:
+        _until_unshared(process)
+        _step_aside(group, process.pid)
+        links.plug(pathlib.Path(node.commands["ip"]), node.cluster, node.number, pid=process.pid)
+        pathlib.Path(node.ready).write_text(str(process.pid), encoding="ascii")
+        return process.wait()
+    finally:
+        process.kill()
+        process.wait()
+        pathlib.Path(node.ready).unlink(missing_ok=True)
+        group.destroy()
+
+
+def _start(node: Node, group: groups.Group) -> "subprocess.Popen[bytes]":
+    root, programs, images = _folders(node)
+    network = {"CARICO_GATEWAY": node.gateway, "CARICO_PREFIX": str(node.prefix)}
+    trees = "\n".join(f"{target} {controllers}" for target, controllers in cgroups.trees().items())
+    end_with_parent = processes.end_with_parent(signal.SIGKILL)
+    joins = group.procs_files
+
+    def prepare() -> None:
+        end_with_parent()
+        for file in joins:
+            pathlib.Path(file).write_text(str(os.getpid()), encoding="ascii")
+
+    script = (str(SCRIPT), root, node.config, node.data, programs, node.plugins, images)
+    return subprocess.Popen(
+        [node.commands["unshare"], *_NAMESPACES, "--fork", "--kill-child=SIGKILL", "/bin/sh", *script],
+        stdin=subprocess.DEVNULL, env={**settings.environment(), **network, "CARICO_TREES": trees}, preexec_fn=prepare,
+    )  # fmt: skip
+
+
+def _folders(node: Node) -> tuple[str, str, str]:
+    """The node's empty root, and folders of links to its programs and images; nothing of an earlier start is left."""
+    data = pathlib.Path(node.data)
+    shutil.rmtree(data, ignore_errors=True)
+    for name in ("root", "programs", "images"):
+        (data / name).mkdir(parents=True)
+    for name, path in node.commands.items():
+        (data / "programs" / name).symlink_to(path)
+    for image in node.images:
+        (data / "images" / pathlib.Path(image).name).symlink_to(image)
+    return str(data / "root"), str(data / "programs"), str(data / "images")
+
+
+def _until_unshared(process: "subprocess.Popen[bytes]") -> None:
+    """Returns once the process has a network of its own. Raises `EnvironmentUnfit` where it gets none."""
+    own = os.readlink("/proc/self/ns/net")
+    clock = clocks.SystemClock()
+    deadline_s = clock.monotonic_s() + _UNSHARED_WITHIN_S
+    while clock.monotonic_s() < deadline_s and process.poll() is None:
+        if os.readlink(f"/proc/{process.pid}/ns/net") != own:
+            return
+        time.sleep(_LOOK_EVERY_S)
+    raise errors.EnvironmentUnfit("no namespaces are to be had here: see its log, or use --nodes process")
+
+
+def _step_aside(group: groups.Group, pid: int) -> None:
+    """v2: a group with a process of its own, which this one is to the node, passes no controllers down."""
+    if group.layout.version is not layouts.Version.V2:
+        return
+    beside = pathlib.PurePosixPath(f"{group.path}.runtime")
+    outer = groups.Group(layout=group.layout, path=str(beside))
+    outer.create()
+    for file in outer.procs_files:
+        pathlib.Path(file).write_text(str(pid), encoding="ascii")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

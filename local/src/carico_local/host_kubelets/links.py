@@ -1,0 +1,82 @@
+"""The network of the nodes: one bridge of this machine, and a link from it into each node. No firewall rule is made."""
+
+import hashlib
+import ipaddress
+import json
+import pathlib
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from carico_core.domain import errors
+from carico_local.kubelets import network
+
+_TIMEOUT_S = 20.0
+# Linux names an interface with 15 characters at most.
+_HASH = 8
+
+
+def ensure(ip: pathlib.Path, cluster: str) -> network.Network:
+    """The cluster's bridge with its address, made where there is none. Raises `EnvironmentUnfit`."""
+    name = network.bridge(cluster)
+    addresses = _taken(ip)
+    if name not in addresses:
+        chosen = next((each for each in network.CANDIDATES if not _overlaps(each, addresses)), None)
+        if chosen is None:
+            raise errors.EnvironmentUnfit("no range of addresses is free for a network of nodes")
+        _run(ip, "link", "add", name, "type", "bridge")
+        _run(ip, "address", "add", f"{chosen[1]}/{chosen.prefixlen}", "dev", name)
+        _run(ip, "link", "set", name, "up")
+        addresses = _taken(ip)
+    own = addresses[name][0]
+    return network.Network(name="", addresses=own.network, gateway=str(own.ip))
+
+
+def plug(ip: pathlib.Path, cluster: str, number: int, *, pid: int) -> None:
+    """Nothing; the process's own network has an interface `eth0` on the bridge. Raises `EnvironmentUnfit`."""
+    name = _link(cluster, number)
+    # An ended node's link goes a moment after it.
+    _try(ip, "link", "delete", name)
+    _run(ip, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
+    _run(ip, "link", "set", name, "master", network.bridge(cluster), "up")
+
+
+def remove(ip: pathlib.Path, cluster: str) -> None:
+    """Nothing; neither the bridge nor a link of the cluster is left."""
+    shown = _run(ip, "-json", "link", "show")
+    for link in json.loads(shown or "[]"):
+        name = str(link["ifname"])
+        if name == network.bridge(cluster) or name.startswith(f"crn-{_hash(cluster)}-"):
+            _try(ip, "link", "delete", name)
+
+
+def _link(cluster: str, number: int) -> str:
+    return f"crn-{_hash(cluster)}-{number}"
+
+
+def _hash(cluster: str) -> str:
+    return hashlib.sha256(cluster.encode()).hexdigest()[:_HASH]
+
+
+def _taken(ip: pathlib.Path) -> Mapping[str, Sequence[ipaddress.IPv4Interface]]:
+    """The addresses of each interface that has any."""
+    found = {}
+    for link in json.loads(_run(ip, "-4", "-json", "address", "show") or "[]"):
+        own = [ipaddress.IPv4Interface(f"{each['local']}/{each['prefixlen']}") for each in link.get("addr_info", ())]
+        if own:
+            found[str(link["ifname"])] = own
+    return found
+
+
+def _overlaps(candidate: ipaddress.IPv4Network, taken: Mapping[str, Sequence[ipaddress.IPv4Interface]]) -> bool:
+    return any(each.network.overlaps(candidate) for addresses in taken.values() for each in addresses)
+
+
+def _run(ip: pathlib.Path, *arguments: str) -> str:
+    done = _try(ip, *arguments)
+    if done.returncode != 0:
+        raise errors.EnvironmentUnfit(f"`ip {' '.join(arguments)}` failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _try(ip: pathlib.Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([ip, *arguments], capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)

@@ -1,0 +1,99 @@
+"""The image of `carico submit`'s workloads: made of the Python that runs this tool, so that nothing is pulled or built.
+
+The interpreter, its library and numpy keep their places on this machine, and so does each shared library that they
+name: nothing in them needs to know that it has moved. The code of the workloads lies in /carico.
+"""
+
+import os
+import pathlib
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+import carico_core
+import carico_local
+from carico_core.domain import errors
+from carico_local import job
+from carico_local.binaries import cache
+from carico_local.kubelets import image_archive, shared_libraries
+
+TAG = f"docker.io/{job.IMAGE}"
+_CODE = "/carico"
+_PROGRAM = "import sys\n\nfrom carico_local.workloads import main\n\nsys.exit(main.main())\n"
+# Of Python's library: what no workload imports, and others' packages.
+_LEFT_OUT = frozenset(
+    ("site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "ensurepip", "lib2to3", "turtledemo",
+     "pydoc_data")
+)  # fmt: skip
+
+
+def ensure(environ: Mapping[str, str], *, tell: Callable[[str], None]) -> pathlib.Path:
+    """The archive of the image, made where the user's cache has none. Raises `EnvironmentUnfit`."""
+    image = of_this_python()
+    target = cache.directory(environ) / f"workload-{image.key}.tar"
+    with cache.locked(target, lambda: None):
+        if not target.exists():
+            tell(f"making the workloads' image {job.IMAGE} of this Python (once)")
+            try:
+                image_archive.write(image, target)
+            except OSError as error:
+                raise errors.EnvironmentUnfit(f"no image of the workloads: {error}") from error
+    return target
+
+
+def of_this_python() -> image_archive.Image:
+    """The image: interpreter, library, numpy, the workloads, and the shared libraries of all of them."""
+    interpreter = pathlib.Path(sys.executable).resolve()
+    library = {str(path): path for path in _library()}
+    code = dict(_code())
+    machine_code = [interpreter, *(path for path in (*library.values(), *code.values()) if _is_shared(path))]
+    # numpy's own libraries lie beside it, in their new place too.
+    beside = set(code.values())
+    shared = {name: path for name, path in shared_libraries.of(machine_code).items() if path not in beside}
+    files = {str(interpreter): interpreter, **library, **shared, **code}
+    return image_archive.Image(
+        tag=TAG,
+        files=files,
+        scripts={"/usr/local/bin/carico-workload": f"#!{interpreter}\n{_PROGRAM}"},
+        # A node's Pods share its cores: BLAS must not start a thread for each of the machine's.
+        environ={"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": _CODE, "PYTHONUNBUFFERED": "1",
+                 "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"},
+        command=("carico-workload", "--help"),
+    )  # fmt: skip
+
+
+def _library() -> Iterator[pathlib.Path]:
+    for folder in dict.fromkeys((sysconfig.get_path("stdlib"), sysconfig.get_config_var("DESTSHARED"))):
+        yield from _walk(pathlib.Path(folder))
+
+
+def _code() -> Iterator[tuple[str, pathlib.Path]]:
+    """What lies in /carico: our packages whole, and numpy with the libraries that its wheel brings."""
+    packages = [_folder(carico_core.__file__), _folder(np.__file__)]
+    beside = packages[1].with_name("numpy.libs")
+    for package in (*packages, *([beside] if beside.is_dir() else [])):
+        for path in _walk(package):
+            yield f"{_CODE}/{path.relative_to(package.parent)}", path
+    # Of the local cluster only what runs in a Pod.
+    local = _folder(carico_local.__file__)
+    for path in (local / "__init__.py", *_walk(local / "workloads")):
+        yield f"{_CODE}/{path.relative_to(local.parent)}", path
+
+
+def _folder(module_file: str | None) -> pathlib.Path:
+    assert module_file is not None, "a package with an __init__ has a file"
+    return pathlib.Path(module_file).parent
+
+
+def _walk(top: pathlib.Path) -> Iterator[pathlib.Path]:
+    for folder, children, names in os.walk(top):
+        children[:] = [child for child in children if child not in _LEFT_OUT and not child.startswith("config-")]
+        for name in names:
+            if not name.endswith((".a", ".pyi")):
+                yield pathlib.Path(folder) / name
+
+
+def _is_shared(path: pathlib.Path) -> bool:
+    return ".so" in path.suffixes

@@ -1,0 +1,144 @@
+"""`carico up --nodes kubelet` without an engine: kubelets in namespaces of this machine, and nothing left of them."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+from carico_local.cluster import processes, state
+from carico_local.host_kubelets import cgroups, programs
+from tests.e2e import carico_command
+from tests.tools import debian, kubernetes
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.timeout(kubernetes.BUILD_TIMEOUT_S),
+    pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
+]
+NAME = "hosted"
+FLAGS = ("--nodes", "kubelet=2", "--cores", "2", "--scale", "0.5")
+UP_WITHIN_S = JOB_WITHIN_S = 150.0
+# Settings of the whole machine, which a kubelet sets where it may.
+MACHINE = ("vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops")
+
+
+@pytest.fixture
+def shell(tmp_path: pathlib.Path) -> carico_command.Shell:
+    """A shell on a machine that has the programs, and no engine."""
+    kubernetes.programs("kubelet", "kube-proxy", "coredns", "kubectl")
+    root = debian.unpacked(debian.NODE)["containerd"].parents[2]
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name in programs.TABLES:
+        (commands / name).symlink_to(root / "usr/sbin/xtables-nft-multi")
+    libraries = root / "usr/lib" / f"{os.uname().machine}-linux-gnu"
+    found = carico_command.Shell(tmp_path)
+    found.environ |= {
+        "PATH": f"{commands}:{root}/usr/bin:{root}/usr/sbin:{root}/bin:{found.environ['PATH']}",
+        "LD_LIBRARY_PATH": str(libraries), "XTABLES_LIBDIR": str(libraries / "xtables"),
+        "CNI_PATH": f"{root}/usr/lib/cni", "DOCKER_HOST": f"unix://{tmp_path}/none.sock",
+    }  # fmt: skip
+    return found
+
+
+def left_of(shell: carico_command.Shell) -> list[str]:
+    """What is left on the machine: processes, cgroups in any tree, interfaces, mounts, state."""
+    found = shell.left(NAME)
+    found += [each for each in cgroups.trees() if (pathlib.Path(each) / f"carico-{NAME}").exists()]
+    links = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout
+    found += [line for line in links.splitlines() if line.startswith(("crc-", "crn-"))]
+    mounts = pathlib.Path("/proc/self/mounts").read_text(encoding="utf-8")
+    return found + [line for line in mounts.splitlines() if str(shell.directory) in line]
+
+
+def settings_of_the_machine() -> dict[str, str]:
+    """What the machine's kernel is told, by name."""
+    return {name: pathlib.Path("/proc/sys", name).read_text(encoding="ascii") for name in MACHINE}
+
+
+async def test_a_job_runs_and_down_leaves_nothing_even_after_a_kill(shell: carico_command.Shell) -> None:
+    before = settings_of_the_machine()
+    code, out, err = await shell.run("up", "--name", NAME, *FLAGS, within_s=UP_WITHIN_S)
+    assert code == 0, out + err
+    assert "kubelets run in namespaces of this machine" in out
+    try:
+        job = ("--pods", "8", "--seconds", "0.5", "--job", "eight", "--wait")
+        code, out, err = await shell.run("submit", "pi", "--name", NAME, *job, within_s=JOB_WITHIN_S)
+        assert code == 0, out + err
+        _look(shell)
+        # Pods are running when all that could end them is killed.
+        code, out, err = await shell.run("submit", "server", "--name", NAME, "--pods", "2", "--seconds", "600")
+        assert code == 0, out + err
+        await carico_command.until(lambda: _running(shell) >= 2, within_s=JOB_WITHIN_S)
+        found = state.read(shell.paths(NAME))
+        assert found is not None
+        os.kill(found.supervisor.pid, signal.SIGKILL)
+    finally:
+        code, out, err = await shell.run("down", "--name", NAME)
+    assert code == 0, out + err
+    await carico_command.until(lambda: not left_of(shell), within_s=30.0)
+    assert settings_of_the_machine() == before
+
+
+async def test_a_node_that_is_killed_comes_back(shell: carico_command.Shell) -> None:
+    async with carico_command.cluster(shell, NAME, *FLAGS) as paths:
+        found = _node_process(paths)
+        os.kill(found.pid, signal.SIGKILL)
+        await carico_command.until(lambda: _came_back(paths, found), within_s=60.0)
+        job = ("--pods", "4", "--seconds", "0.2", "--job", "four", "--wait")
+        code, out, err = await shell.run("submit", "pi", "--name", NAME, *job, within_s=JOB_WITHIN_S)
+        assert code == 0, out + err
+    await carico_command.until(lambda: not left_of(shell), within_s=30.0)
+
+
+async def test_what_is_missing_is_named_with_the_nearest_kind_that_works(tmp_path: pathlib.Path) -> None:
+    shell = carico_command.Shell(tmp_path)
+    shell.environ |= {"DOCKER_HOST": f"unix://{tmp_path}/none.sock", "PATH": str(tmp_path), "CNI_PATH": ""}
+    code, _, err = await shell.run("up", "--name", NAME, *FLAGS)
+    assert code == 2
+    assert "containerd, containerd-shim-runc-v2" in err
+    assert "--nodes process" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def _look(shell: carico_command.Shell) -> None:
+    """Both nodes took Pods, each with addresses of its own, and none shows more than its share of the machine."""
+    shown = json.loads(_kubectl(shell, "get", "nodes,pods", "--output", "json"))["items"]
+    pods = [each for each in shown if each["kind"] == "Pod"]
+    assert {pod["spec"]["nodeName"] for pod in pods} == {"node-1", "node-2"}
+    assert len({pod["status"]["podIP"] for pod in pods}) == len(pods)
+    for node in (each for each in shown if each["kind"] == "Node"):
+        assert float(node["status"]["allocatable"]["cpu"].removesuffix("m")) <= 1000
+        assert "containerd" in node["status"]["nodeInfo"]["containerRuntimeVersion"]
+    # Logs come by the API server, through the relay's other side: it asks the kubelet at its own address.
+    assert '"workload": "pi"' in _kubectl(shell, "logs", pods[0]["metadata"]["name"])
+
+
+def _running(shell: carico_command.Shell) -> int:
+    return _kubectl(shell, "get", "pods", "--output", "jsonpath={.items[*].status.phase}").split().count("Running")
+
+
+def _kubectl(shell: carico_command.Shell, *arguments: str) -> str:
+    command = str(kubernetes.programs("kubectl")["kubectl"].path)
+    environ = {**shell.environ, "KUBECONFIG": str(shell.paths(NAME).kubeconfig)}
+    done = subprocess.run([command, *arguments], env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _node_process(paths: state.Paths) -> processes.ProcessId:
+    found = state.read(paths)
+    assert found is not None
+    process = next(each.process for each in found.services if each.name == "node/node-1")
+    assert process is not None
+    return process
+
+
+def _came_back(paths: state.Paths, before: processes.ProcessId) -> bool:
+    found = state.read(paths)
+    assert found is not None
+    node = next(each for each in found.services if each.name == "node/node-1")
+    return node.process is not None and node.process != before and node.ready
