@@ -6,7 +6,7 @@ import msgpack
 import pytest
 
 from carico_core.domain import errors
-from carico_core.wire import codec, subspace
+from carico_core.wire import capacity, capacity_quick, codec, subspace
 from carico_core.wire import messages as wire
 from tests.unit.wire import kinds, mutations
 
@@ -51,6 +51,24 @@ def test_both_ways_through_a_subspace_agree() -> None:
             found = (error.reason, error.path)
         assert found == expected
         verdicts[isinstance(expected, dict)] += 1
+    assert min(verdicts.values()) > 100
+
+
+@pytest.mark.parametrize("name", ["advertisement", "advertisement-full"])
+def test_both_ways_through_an_advertisement_agree(name: str) -> None:
+    kind = next(kind for kind in kinds.ALL if kind.name == name)
+    good = kind.encode(kind.record)
+    assert capacity_quick.read(good, kind.subject) == kind.record, "the short way takes what agents send"
+    verdicts = {True: 0, False: 0}
+    for bad in mutations.mutated(good, is_json=True, count=COUNT, seed=11):
+        found = capacity_quick.read(bad, kind.subject)
+        try:
+            expected = capacity.read_carefully(bad, subject=kind.subject)
+        except errors.MessageError:
+            assert found is None
+        else:
+            assert found is None or found == expected
+        verdicts[found is None] += 1
     assert min(verdicts.values()) > 100
 
 

@@ -3,17 +3,10 @@
 from collections.abc import Mapping
 
 from carico_core.domain import messages
+from carico_core.wire import capacity_quick as quick
 from carico_core.wire import codec, fields, header
 
-# Kubernetes UIDs are UUIDs (36 characters); those of static Pods are hashes (32).
-_UID_MAX = 64
-# What fits into 64 KiB is about 1,680; a Pod limit plus 256 is far below (messages.md).
-_COVERS_MAX = 4096
 _MODES = frozenset(mode.value for mode in messages.Mode)
-# Usage is a share, 0 to 1: rounding of a filter may overshoot by this much, and is clipped.
-_SHARE_ROUNDING = 1e-6
-# Signals and directions are in full nodes; this is a bound of plausibility.
-_SIGNAL_MAX = 1e9
 
 
 def encode_advertisement(advertisement: messages.Advertisement) -> bytes:
@@ -48,6 +41,12 @@ def encode_advertisement(advertisement: messages.Advertisement) -> bytes:
 
 def decode_advertisement(payload: bytes, *, subject: str) -> messages.Advertisement:
     """The advertisement in `payload`. Raises `MessageError` for whatever is wrong with it."""
+    found = quick.read(payload, subject) if len(payload) <= codec.PAYLOAD_MAX_BYTES else None
+    return read_carefully(payload, subject=subject) if found is None else found
+
+
+def read_carefully(payload: bytes, *, subject: str) -> messages.Advertisement:
+    """The advertisement in `payload`, field by field. Raises `MessageError` for whatever is wrong with it."""
     message = codec.parse_json(payload)
     origin = header.parse_header(message)
     return messages.Advertisement(
@@ -57,17 +56,17 @@ def decode_advertisement(payload: bytes, *, subject: str) -> messages.Advertisem
         ts_ns=origin.ts_ns,
         sampled_at_ns=message.integer("sampled_at", maximum=fields.INT64_MAX),
         capacity=message.number("capacity", maximum=fields.PODS_MAX),
-        capacity_sd=message.number("capacity_sd", maximum=_SIGNAL_MAX),
+        capacity_sd=message.number("capacity_sd", maximum=quick.SIGNAL_MAX),
         bottleneck=message.text("bottleneck", maximum=fields.NAME_MAX) if message.has("bottleneck") else None,
-        signal=message.number("signal", minimum=-_SIGNAL_MAX, maximum=_SIGNAL_MAX),
+        signal=message.number("signal", minimum=-quick.SIGNAL_MAX, maximum=quick.SIGNAL_MAX),
         baseline=message.estimates("baseline"),
         cost=message.estimates("cost"),
         pods=message.integer("pods", maximum=int(fields.PODS_MAX)),
-        covers=frozenset(message.texts("covers", maximum=_UID_MAX, count=_COVERS_MAX)),
+        covers=frozenset(message.texts("covers", maximum=quick.UID_MAX, count=quick.COVERS_MAX)),
         mode=messages.Mode(message.choice("mode", _MODES)),
         usage=_parse_shares(message, "usage"),
         parts=_parse_shares(message, "parts"),
-        direction=message.number_map("direction", minimum=-_SIGNAL_MAX, maximum=_SIGNAL_MAX),
+        direction=message.number_map("direction", minimum=-quick.SIGNAL_MAX, maximum=quick.SIGNAL_MAX),
         headroom=_parse_headroom(message),
         classes=message.members("classes", _parse_class) if message.has("classes") else None,
         limit=message.integer("limit", maximum=int(fields.PODS_MAX)) if message.has("limit") else None,
@@ -79,7 +78,7 @@ def _format_estimates(estimates: Mapping[str, messages.Estimate]) -> dict[str, o
 
 
 def _parse_shares(message: fields.Fields, name: str) -> dict[str, float]:
-    shares = message.number_map(name, minimum=-_SHARE_ROUNDING, maximum=1.0 + _SHARE_ROUNDING)
+    shares = message.number_map(name, minimum=-quick.SHARE_ROUNDING, maximum=1.0 + quick.SHARE_ROUNDING)
     return {key: min(max(share, 0.0), 1.0) for key, share in shares.items()}
 
 

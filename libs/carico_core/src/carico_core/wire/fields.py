@@ -249,6 +249,17 @@ def is_name(name: str, maximum: int) -> bool:
     return 0 < len(name) <= maximum and name.isprintable()
 
 
+# Nodes name the same dimensions every second: what was looked at once is remembered, within bounds.
+@functools.lru_cache(maxsize=1024)
+def are_names(found: tuple[Any, ...]) -> bool:
+    """True where these are texts that name dimensions, each once; none at all is true as well."""
+    return (
+        len(found) <= DIMS_MAX
+        and all(type(name) is str and is_name(name, NAME_MAX) for name in found)
+        and len(set(found)) == len(found)
+    )
+
+
 @functools.lru_cache(maxsize=256)
 def are_dims(dims: tuple[str, ...]) -> bool:
     """True where these are names of dimensions, each once, at least one."""

@@ -1,6 +1,7 @@
 """What every message starts with: the version, who wrote it, since when, its number and its time."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable
 
@@ -36,10 +37,17 @@ def parse_header(message: fields.Fields) -> Header:
 def parse_origin(message: fields.Fields) -> Header:
     """boot, seq and ts of a message or of an entry in one. Raises `MessageError`."""
     boot = message.text("boot", maximum=16)
-    if _BOOT.fullmatch(boot) is None:
+    if not is_boot(boot):
         raise message.fail(errors.Drop.OUT_OF_RANGE, "boot", f"got {boot!r}, expected 16 hex digits")
     seq = message.integer("seq", maximum=fields.INT64_MAX)
     return Header(boot, seq, message.integer("ts", maximum=fields.INT64_MAX))
+
+
+# A node states the same boot every second: what was looked at once is remembered, within bounds.
+@functools.lru_cache(maxsize=65_536)
+def is_boot(boot: str) -> bool:
+    """True where this is the start of a writer: 16 hex digits."""
+    return _BOOT.fullmatch(boot) is not None
 
 
 def parse_writer(message: fields.Fields, name: str, subject: str) -> str:

@@ -5,8 +5,6 @@ by field and says what is wrong with it. A test holds both to the same verdict a
 The numbers of messages of one shape are looked at together, a row each.
 """
 
-import functools
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from carico_core.domain import errors, messages
-from carico_core.wire import fields, subjects
+from carico_core.wire import fields, header, subjects
 
 # The smallest number above 0: a scale is positive.
 _POSITIVE = 5e-324
-_BOOT = re.compile(r"[0-9a-f]{16}")
 
 # What is left to look at and to make: the record's fields without arrays, and the bytes of u, sigma and scale.
 _Draft = tuple[dict[str, Any], bytes, bytes, bytes]
@@ -55,7 +52,7 @@ def _draft(subject: str, values: dict[Any, Any], cores_max: float) -> tuple[_Sha
     weight, peak, listed = values["weight"], values["peak_pods_per_core"], values["dims"]
     if values["node"] != node or type(version) is not int or version != messages.SCHEMA_VERSION:
         raise _Unusual
-    if type(boot) is not str or not _is_boot(boot):
+    if type(boot) is not str or not header.is_boot(boot):
         raise _Unusual
     for count in (seq, ts_ns, sampled_ns, samples):
         if type(count) is not int or not 0 <= count <= fields.INT64_MAX:
@@ -63,7 +60,7 @@ def _draft(subject: str, values: dict[Any, Any], cores_max: float) -> tuple[_Sha
     if type(weight) is not float or type(peak) is not float or type(listed) is not list:
         raise _Unusual
     dims = tuple(listed)
-    if not (0.0 <= weight <= cores_max and 0.0 <= peak <= fields.PODS_MAX) or not dims or not _are_names(dims):
+    if not (0.0 <= weight <= cores_max and 0.0 <= peak <= fields.PODS_MAX) or not dims or not fields.are_names(dims):
         raise _Unusual
     shape, u = _bytes(values["u"], 2)
     sigma_shape, sigma = _bytes(values["sigma"], 1)
@@ -97,22 +94,6 @@ def _finish(
         for row, ((index, draft), is_within) in enumerate(zip(drafts, within.tolist(), strict=True))
         if is_within
     ]
-
-
-# A node states the same boot, dimensions and names every second: what was looked at once is remembered, within bounds.
-@functools.lru_cache(maxsize=65_536)
-def _is_boot(boot: str) -> bool:
-    return _BOOT.fullmatch(boot) is not None
-
-
-@functools.lru_cache(maxsize=1024)
-def _are_names(names: tuple[Any, ...]) -> bool:
-    """True where these are texts that name dimensions, each once."""
-    return (
-        len(names) <= fields.DIMS_MAX
-        and all(type(name) is str and fields.is_name(name, fields.NAME_MAX) for name in names)
-        and len(set(names)) == len(names)
-    )
 
 
 def _bytes(value: Any, rank: int) -> tuple[list[int], bytes]:
@@ -149,7 +130,7 @@ def _evidence(value: Any) -> dict[str, messages.ClassEvidence]:
 
 
 def _estimates(value: Any) -> dict[str, messages.Estimate]:
-    if type(value) is not dict or not _are_names(tuple(value)):
+    if type(value) is not dict or not fields.are_names(tuple(value)):
         raise _Unusual
     found = {}
     for name, item in value.items():
