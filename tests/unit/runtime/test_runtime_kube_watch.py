@@ -119,6 +119,23 @@ async def test_pages_then_changes(waits: list[float]) -> None:
     assert script.asked[3]["resourceVersion"] == "7"
 
 
+async def test_objects_of_a_list_are_read_page_by_page() -> None:
+    read: list[str] = []
+
+    class Paged(Script):
+        async def request(self, *arguments: Any, **more: Any) -> Any:
+            read.append("page")
+            return await super().request(*arguments, **more)
+
+    def name(found: dict[str, Any]) -> str:
+        read.append(found["metadata"]["name"])
+        return str(found["metadata"]["name"])
+
+    script = Paged(lists=[page(5, obj("a", 1), obj("b", 1), following="next"), page(5, obj("c", 2))], watches=[])
+    listed = await kube_watch.list_all(script, "/x", params={}, read=name)
+    assert (listed.objects, read) == (["a", "b", "c"], ["page", "a", "b", "page", "c"])
+
+
 async def test_a_page_that_expires_is_read_in_one_piece(waits: list[float]) -> None:
     script = Script(lists=[page(5, obj("a", 1), following="next"), GONE, page(6, obj("a", 1), obj("b", 6))], watches=[])
     assert await run(script) == ["list a,b"]

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
+import functools
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from carico_core.domain import errors
@@ -19,8 +20,10 @@ _NOT_LISTED = "not listed yet"
 class Kube(Protocol):
     """What is needed of the Kubernetes API."""
 
-    def mirror(self, path: str, *, params: Mapping[str, str] | None = None) -> AsyncGenerator[kubes.MirrorEvent, None]:
-        """List and watch for ever."""
+    def mirror(
+        self, path: str, *, params: Mapping[str, str] | None = None, read: Callable[[Any], Any] | None = None
+    ) -> AsyncGenerator[kubes.MirrorEvent, None]:
+        """List and watch for ever; `read` is applied to each object of a list."""
 
 
 class Mirrors:
@@ -53,7 +56,8 @@ class Mirrors:
     async def _follow(self, collection: collections.Collection) -> None:
         """Never; keeps the state in step with one collection."""
         while True:
-            async with contextlib.aclosing(self._kube.mirror(collection.path)) as mirror:
+            read = functools.partial(self._parsed, collection)
+            async with contextlib.aclosing(self._kube.mirror(collection.path, read=read)) as mirror:
                 async for event in mirror:
                     self._take(collection, event)
                     if collection.lacks is not None and _is_not_served(event):
@@ -63,28 +67,27 @@ class Mirrors:
     def _take(self, collection: collections.Collection, event: kubes.MirrorEvent) -> None:
         match event:
             case kubes.Listed():
-                collection.put_all(self._parsed(collection, event.objects))
+                collection.put_all([each for each in event.objects if each is not None])
                 self._note_listed(collection, len(event.objects))
             case kubes.Changed(type="DELETED"):
                 collection.remove(event.object["metadata"])
             case kubes.Changed():
-                for parsed in self._parsed(collection, [event.object]):
+                parsed = self._parsed(collection, event.object)
+                if parsed is not None:
                     collection.put(parsed)
             case kubes.Away():
                 self._note_away(collection, event.error)
         self._wake()
 
-    def _parsed(self, collection: collections.Collection, objects: Iterable[collections.Object]) -> Iterable[Any]:
-        """The objects as records, without those that cannot be read: one odd object must not stop the scheduler."""
-        for obj in objects:
-            try:
-                parsed = collection.parse(obj)
-            except ValueError as error:
-                kind = collection.kind
-                self._metrics.bad_objects.labels(kind).inc()
-                self._odd_line.warning((kind, str(error)), "object cannot be read", kind=kind, error=str(error))
-            else:
-                yield parsed
+    def _parsed(self, collection: collections.Collection, obj: collections.Object) -> Any:
+        """The object as a record; None where it cannot be read: one odd object must not stop the scheduler."""
+        try:
+            return collection.parse(obj)
+        except ValueError as error:
+            kind = collection.kind
+            self._metrics.bad_objects.labels(kind).inc()
+            self._odd_line.warning((kind, str(error)), "object cannot be read", kind=kind, error=str(error))
+            return None
 
     def _note_listed(self, collection: collections.Collection, count: int) -> None:
         if collection.lacks is not None:

@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import random
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 import aiohttp
@@ -16,7 +16,7 @@ import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_config, kube_watch, settings
+from carico_core.runtime import kube_config, kube_http, kube_http_answer, kube_watch, settings
 
 # A dead peer is noticed after KEEPALIVE_IDLE_S + 3 probes, also on a watch that says nothing for minutes.
 KEEPALIVE_IDLE_S = 15
@@ -82,6 +82,12 @@ class KubeClient:
         self._rng = random.Random(clock.wall_ns())
         self._in_flight = asyncio.Semaphore(wanted.in_flight)
         self._pace = Pace(wanted.rate_per_s, clock=clock)
+        # The short way to the server itself; a proxy is aiohttp's to talk to.
+        self._server = kube_http.Server(
+            access.server, tls=access.tls, server_hostname=access.server_hostname,
+            headers={"User-Agent": user_agent, "Accept": "application/json"},
+            connect_timeout_s=CONNECT_TIMEOUT_S, configure=_keep_alive,
+        ) if access.proxy is None else None  # fmt: skip
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=access.tls or True, socket_factory=_keepalive_socket),
             headers={"User-Agent": user_agent, "Accept": "application/json"},
@@ -105,19 +111,20 @@ class KubeClient:
 
         `permit` is called at the last moment, after every wait for a turn: what it raises is raised, nothing was sent.
         """
-        data = None if body is None else orjson.dumps(body)
-        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
-        name = f"{method} {path}"
+        call = _Call(
+            method=method, path=path, params=params, data=None if body is None else orjson.dumps(body),
+            content_type=content_type, permit=permit,
+        )  # fmt: skip
         async with self._in_flight:
             await self._pace.wait()
-            async with self._open(
-                name, timeout, params=params, data=data, content_type=content_type, permit=permit
-            ) as response:
-                payload = await _read(response, name)
+            if self._server is None:
+                payload = await self._by_proxy(call, timeout_s)
+            else:
+                payload = await self._directly(self._server, call, timeout_s)
         try:
             return orjson.loads(payload)
         except orjson.JSONDecodeError as error:
-            raise errors.ApiUnavailable(f"{name}: the answer is not JSON: {payload[:80]!r}") from error
+            raise errors.ApiUnavailable(f"{call.name}: the answer is not JSON: {payload[:80]!r}") from error
 
     async def stream(
         self,
@@ -132,7 +139,7 @@ class KubeClient:
         Raises `ApiUnavailable` where it breaks off, or says nothing for `idle_timeout_s`.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)
-        async with self._open(f"{method} {path}", timeout, params=params) as response:
+        async with self._open(_Call(method=method, path=path, params=params), timeout) as response:
             async for chunk in response.content.iter_any():
                 yield chunk
 
@@ -142,63 +149,62 @@ class KubeClient:
         *,
         params: Mapping[str, str] | None = None,
         options: kube_watch.Options = kube_watch.DEFAULT_OPTIONS,
+        read: kube_watch.Read | None = None,
     ) -> AsyncGenerator[kube_watch.MirrorEvent, None]:
         """List and watch of one collection for ever: see `kube_watch.mirror`."""
-        return kube_watch.mirror(self, path, params=params or {}, clock=self._clock, rng=self._rng, options=options)
+        return kube_watch.mirror(
+            self, path, params=params or {}, clock=self._clock, rng=self._rng, options=options, read=read
+        )
 
     async def close(self) -> None:
         """Nothing; all connections are closed."""
+        if self._server is not None:
+            self._server.close()
         await self._session.close()
 
+    async def _directly(self, server: kube_http.Server, call: "_Call", timeout_s: float) -> bytes:
+        """The body of a 2xx answer, by the short way; every other outcome is one of our errors."""
+        with self._translated(call.name):
+            async with asyncio.timeout(timeout_s):
+                for attempt in (1, 2):
+                    answer = await server.request(
+                        call.method, call.path, params=call.params, headers=await self._headers(call),
+                        body=call.data or b"", limit_bytes=BODY_LIMIT_BYTES, permit=call.permit,
+                    )  # fmt: skip
+                    if answer.status != 401 or attempt == 2:
+                        break
+                    # A token that was rotated meanwhile: read or make it again, once.
+                    self._access.credentials.expire()
+        if answer.status >= 300:
+            raise to_error(answer.status, answer.body, call.name)
+        return answer.body
+
+    async def _by_proxy(self, call: "_Call", timeout_s: float) -> bytes:
+        """The same by aiohttp."""
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
+        async with self._open(call, timeout) as response:
+            return await _read(response, call.name)
+
     @contextlib.asynccontextmanager
-    async def _open(
-        self,
-        name: str,
-        timeout: aiohttp.ClientTimeout,
-        *,
-        params: Mapping[str, str] | None = None,
-        data: bytes | None = None,
-        content_type: str = "application/json",
-        permit: Callable[[], None] | None = None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _open(self, call: "_Call", timeout: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
         """A response of status 2xx; every other outcome is one of our errors."""
-        try:
-            response = await self._send(
-                name, timeout, params=params, data=data, content_type=content_type, permit=permit
-            )
+        with self._translated(call.name):
+            response = await self._send(call, timeout)
             async with response:
                 if response.status >= 300:
-                    raise to_error(response.status, await _read(response, name), name)
+                    raise to_error(response.status, await _read(response, call.name), call.name)
                 yield response
-        except TimeoutError as error:
-            raise errors.ApiUnavailable(f"{name}: no answer in time from {self._access.server}") from error
-        except (aiohttp.ClientError, OSError) as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise errors.ApiUnavailable(f"{name}: {self._access.server} cannot be reached: {reason}") from error
 
-    async def _send(
-        self,
-        name: str,
-        timeout: aiohttp.ClientTimeout,
-        *,
-        params: Mapping[str, str] | None,
-        data: bytes | None,
-        content_type: str,
-        permit: Callable[[], None] | None,
-    ) -> aiohttp.ClientResponse:
-        method, path = name.split(" ", 1)
+    async def _send(self, call: "_Call", timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         for attempt in (1, 2):
-            headers = {} if data is None else {"Content-Type": content_type}
-            authorization = await self._access.credentials.authorization()
-            if authorization is not None:
-                headers["Authorization"] = authorization
-            if permit is not None:
-                permit()
+            headers = await self._headers(call)
+            if call.permit is not None:
+                call.permit()
             response = await self._session.request(
-                method,
-                self._access.server + path,
-                params=params,
-                data=data,
+                call.method,
+                self._access.server + call.path,
+                params=call.params,
+                data=call.data,
                 headers=headers,
                 timeout=timeout,
                 allow_redirects=False,
@@ -207,10 +213,46 @@ class KubeClient:
             )
             if response.status != 401 or attempt == 2:
                 break
-            # A token that was rotated meanwhile: read or make it again, once.
             response.release()
             self._access.credentials.expire()
         return response
+
+    async def _headers(self, call: "_Call") -> dict[str, str]:
+        headers = {} if call.data is None else {"Content-Type": call.content_type}
+        authorization = await self._access.credentials.authorization()
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        return headers
+
+    @contextlib.contextmanager
+    def _translated(self, name: str) -> Iterator[None]:
+        """Every error of a connection leaves as `ApiUnavailable`."""
+        try:
+            yield
+        except TimeoutError as error:
+            raise errors.ApiUnavailable(f"{name}: no answer in time from {self._access.server}") from error
+        except kube_http_answer.TooLong as error:
+            raise errors.ApiUnavailable(f"{name}: {error}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise errors.ApiUnavailable(f"{name}: {self._access.server} cannot be reached: {reason}") from error
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """One request, apart from what is true of all."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] | None
+    data: bytes | None = None
+    content_type: str = "application/json"
+    permit: Callable[[], None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The request in words."""
+        return f"{self.method} {self.path}"
 
 
 class Pace:
@@ -274,8 +316,12 @@ async def _read(response: aiohttp.ClientResponse, name: str) -> bytes:
 def _keepalive_socket(address: Any) -> socket.socket:
     family, kind, protocol, _, _ = address
     connection = socket.socket(family=family, type=kind, proto=protocol)
+    _keep_alive(connection)
+    return connection
+
+
+def _keep_alive(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
-    return connection

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import dataclasses
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any, Literal, Protocol, cast
 
 import orjson
@@ -16,6 +16,7 @@ from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 
 Object = dict[str, Any]
+Read = Callable[[Object], Any]
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 PAGE_LIMIT = 500
 # One line of a watch is one object, and etcd takes none above 1.5 MiB.
@@ -24,9 +25,12 @@ LINE_LIMIT_BYTES = 16 * 2**20
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """All objects there are: what is not among them is gone. Comes first, and after each gap."""
+    """All objects there are: what is not among them is gone. Comes first, and after each gap.
 
-    objects: list[Object]
+    Each is as the mirror's `read` has made it.
+    """
+
+    objects: list[Any]
     resource_version: str
 
 
@@ -105,15 +109,19 @@ class Backoff:
 
 
 async def mirror(
-    api: Api, path: str, *, params: Mapping[str, str], clock: clocks.Clock, rng: random.Random, options: Options
-) -> AsyncGenerator[MirrorEvent, None]:
+    api: Api, path: str, *, params: Mapping[str, str], clock: clocks.Clock, rng: random.Random, options: Options,
+    read: Read | None = None,
+) -> AsyncGenerator[MirrorEvent, None]:  # fmt: skip
     """`Listed`, then `Changed` for each change; never ends by itself.
 
     A watch that ends, or breaks once, is resumed where it stood and the reader sees nothing of it. Where the API
     stays away, `Away` is said once, and a new list follows when it is back: a server that restarted may have another
     past, so nothing of the old one is relied on. 410 lists again. Events that the reader has seen are not repeated.
+
+    `read` is applied to each object of a list as its page comes: as the API shows them, 30,000 Pods at a time take
+    half a gigabyte.
     """
-    follower = _Follower(api, path, params=params, clock=clock, rng=rng, options=options)
+    follower = _Follower(api, path, params=params, clock=clock, rng=rng, options=options, read=read)
     while True:
         if follower.position is None:
             async for event in follower.list_until_listed():
@@ -135,8 +143,10 @@ class _Follower:
         clock: clocks.Clock,
         rng: random.Random,
         options: Options,
+        read: Read | None,
     ) -> None:
         self.position: str | None = None
+        self._read = read
         self._api = api
         self._path = path
         self._params = dict(params)
@@ -151,7 +161,9 @@ class _Follower:
         """One `Listed`, after one `Away` where the API does not answer."""
         while True:
             try:
-                listed = await list_all(self._api, self._path, params=self._params, options=self._options)
+                listed = await list_all(
+                    self._api, self._path, params=self._params, options=self._options, read=self._read
+                )
             except (errors.ApiError, errors.ApiUnavailable) as error:
                 if not self._away:
                     self._away = True
@@ -220,26 +232,29 @@ class _Follower:
         return Changed(type=kind, object=subject)
 
 
-async def list_all(api: Lister, path: str, *, params: Mapping[str, str], options: Options = DEFAULT_OPTIONS) -> Listed:
+async def list_all(
+    api: Lister, path: str, *, params: Mapping[str, str], options: Options = DEFAULT_OPTIONS, read: Read | None = None
+) -> Listed:
     """All objects of a collection, read in pages; where the pages' snapshot expires, in one piece."""
     try:
-        return await _list_pages(api, path, {**params, "limit": str(PAGE_LIMIT)}, options)
+        return await _list_pages(api, path, {**params, "limit": str(PAGE_LIMIT)}, options, read)
     except errors.Gone:
-        return await _list_pages(api, path, dict(params), options)
+        return await _list_pages(api, path, dict(params), options, read)
 
 
-async def _list_pages(api: Lister, path: str, params: dict[str, str], options: Options) -> Listed:
-    objects: list[Object] = []
+async def _list_pages(api: Lister, path: str, params: dict[str, str], options: Options, read: Read | None) -> Listed:
+    objects: list[Any] = []
     while True:
         page = await api.request("GET", path, params=params, timeout_s=options.list_timeout_s)
         try:
             items, metadata = page["items"] or [], page["metadata"]
             version = str(metadata["resourceVersion"])
             # A collection that is empty may be null: Go's nil slice.
-            objects.extend(_checked(item) for item in items)
+            checked = [_checked(item) for item in items]
             following = metadata.get("continue")
         except (KeyError, TypeError, AttributeError) as error:
             raise errors.ApiUnavailable(f"GET {path}: the answer is not a list of objects") from error
+        objects.extend(checked if read is None else map(read, checked))
         if not following:
             return Listed(objects=objects, resource_version=version)
         params = params | {"continue": following}

@@ -142,9 +142,12 @@ class MemoryKube:
         *,
         params: Mapping[str, str] | None = None,
         options: kube_watch.Options = OPTIONS,
+        read: kube_watch.Read | None = None,
     ) -> AsyncGenerator[kube_watch.MirrorEvent, None]:
         """List and watch for ever, by the same code as the real client's."""
-        return kube_watch.mirror(self, path, params=params or {}, clock=self._clock, rng=self._rng, options=options)
+        return kube_watch.mirror(
+            self, path, params=params or {}, clock=self._clock, rng=self._rng, options=options, read=read
+        )
 
     async def close(self) -> None:
         """Nothing; running watches end."""
