@@ -19,6 +19,8 @@ COMMANDS = {
     "up": "lifecycle:up",
     "status": "status:command",
     "submit": "submit:command",
+    "explain": "explain.command:command",
+    "capacity": "capacity:command",
     "logs": "logs:command",
     "web": "web:command",
     "env": "env:command",

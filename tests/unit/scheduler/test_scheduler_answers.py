@@ -1,74 +1,25 @@
 """What the scheduler says when it is asked why, and what would fit: the same as it would do."""
 
-import collections
 import random
 from typing import Any
 
 import hypothesis
-import orjson
 import pytest
 from hypothesis import strategies as st
 
 from carico_core.domain import cluster, decision, errors, messages
-from carico_core.runtime import clock as clocks
 from carico_core.wire import kubernetes
-from carico_scheduler import cycle, decisions, explain, headroom, policy, queries, state
-from carico_scheduler.answers import known, questions
-from tests.unit.scheduler import objects
+from carico_scheduler import explain, headroom
+from carico_scheduler.answers import questions
+from tests.unit.scheduler import answering, objects
 
-NOW_S = 1000.0
+NOW_S = answering.NOW_S
 HOSTNAME = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-class Desk:
-    """A scheduler's state, and its answers."""
-
-    def __init__(self, *nodes: cluster.Node) -> None:
-        self.clock = clocks.FakeClock(monotonic_s=NOW_S)
-        self.policy = policy.Policy()
-        self.state = state.State(self.policy, random.Random(0))
-        self.state.put_nodes(nodes or [objects.make_node()])
-        self.log = decisions.Log(
-            boot=objects.BOOT, threshold=1.0, clock=self.clock, on_record=lambda _: None, on_drop=lambda: None
-        )
-        self.leader: str | None = None
-        self.away: dict[str, str] = {}
-        self.cycle = cycle.Cycle(self.policy)
-        self.answers = queries.Answers(
-            known=known.Known(state=self.state, log=self.log, cycle=cycle.Cycle(self.policy), lease_s=10.0),
-            clock=self.clock, led_by=lambda: self.leader, away=lambda: self.away,
-        )  # fmt: skip
-
-    def hear(self, node: str = "node-0", capacity: float = 4.0, age_s: float = 0.0, **changes: Any) -> None:
-        """An advertisement of a node arrives."""
-        made = objects.make_advertisement(node, capacity, **changes)
-        self.state.put_advertisement(state.Heard(advertisement=made, sampled_s=NOW_S - age_s), NOW_S)
-
-    def hear_cost(self, node: str, room: dict[str, float], classes: dict[str, dict[str, float]], **more: Any) -> None:
-        """The same of our own modes: headroom, and costs by class."""
-        costs = {name: messages.ClassCapacity(cost_plus=cost, pods=0) for name, cost in classes.items()}
-        self.hear(node, headroom=room, classes=costs, **more)
-
-    def decide(self, most: int = 10_000) -> collections.Counter[str]:
-        """Runs a cycle as the engine does, with records; Pods placed by node."""
-        view = self.state.fleet.snapshot(NOW_S)
-        outcome = self.cycle.run(view, self.state.queue, most=most)
-        facts = [explain.facts_of(each, 1.0) for each in outcome.placed]
-        for placed, each in zip(outcome.placed, facts, strict=True):
-            placed.waiting.attempts += 1
-            self.state.assume(placed.waiting, placed.row.node.name, NOW_S)
-            self.log.record(placed.waiting, each)
-        return collections.Counter(each.row.node.name for each in outcome.placed)
-
-    async def ask(self, verb: str, **question: Any) -> dict[str, Any]:
-        """The answer to a question."""
-        answer: dict[str, Any] = orjson.loads(await self.answers.endpoints()[verb](orjson.dumps(question)))
-        return answer
-
-
 async def test_a_bound_pod_is_explained_by_its_record_and_the_advertisement_it_acted_on() -> None:
-    desk = Desk(objects.make_node("node-0"), objects.make_node("node-1"))
+    desk = answering.Desk(objects.make_node("node-0"), objects.make_node("node-1"))
     desk.hear("node-0", 2.0, seq=7)
     desk.hear("node-1", 5.0, seq=9, age_s=0.5)
     desk.state.put_pod(objects.make_pod(), NOW_S)
@@ -94,7 +45,9 @@ async def test_a_bound_pod_is_explained_by_its_record_and_the_advertisement_it_a
 
 async def test_a_waiting_pod_names_every_node_with_its_stage_and_detail() -> None:
     tainted = objects.make_node("node-1", taints=(cluster.Taint(key="gpu", value="", effect="NoSchedule"),))
-    desk = Desk(objects.make_node("node-0"), tainted, objects.make_node("node-2"), objects.make_node("node-3"))
+    desk = answering.Desk(
+        objects.make_node("node-0"), tainted, objects.make_node("node-2"), objects.make_node("node-3")
+    )
     desk.hear("node-0", 0.4)
     desk.hear("node-1", 9.0)
     desk.hear("node-3", 3.0, age_s=6.0)
@@ -117,7 +70,7 @@ async def test_a_waiting_pod_names_every_node_with_its_stage_and_detail() -> Non
 
 
 async def test_a_pod_that_rests_says_when_it_is_tried_next() -> None:
-    desk = Desk()
+    desk = answering.Desk()
     desk.hear()
     desk.state.put_pod(objects.make_pod(), NOW_S)
     desk.decide()
@@ -129,7 +82,7 @@ async def test_a_pod_that_rests_says_when_it_is_tried_next() -> None:
 
 
 async def test_pods_that_are_not_to_be_placed_say_why() -> None:
-    desk = Desk()
+    desk = answering.Desk()
     desk.hear()
     desk.state.put_pod(objects.make_pod("gated", scheduling_gates=("quota", "review")), NOW_S)
     desk.state.put_pod(objects.make_pod("theirs", scheduler_name="default-scheduler"), NOW_S)
@@ -143,7 +96,7 @@ async def test_pods_that_are_not_to_be_placed_say_why() -> None:
 
 
 async def test_an_unknown_pod_gets_the_nearest_names_and_other_namespaces() -> None:
-    desk = Desk()
+    desk = answering.Desk()
     for index in range(300):
         desk.state.put_pod(objects.make_pod(f"hello-{index}"), NOW_S)
     desk.state.put_pod(objects.make_pod("web", namespace="shop", uid="u-web"), NOW_S)
@@ -153,7 +106,7 @@ async def test_an_unknown_pod_gets_the_nearest_names_and_other_namespaces() -> N
 
 
 async def test_a_record_of_an_earlier_pod_of_the_name_is_not_this_pods() -> None:
-    desk = Desk()
+    desk = answering.Desk()
     desk.hear()
     desk.state.put_pod(objects.make_pod(), NOW_S)
     desk.decide()
@@ -165,7 +118,7 @@ async def test_a_record_of_an_earlier_pod_of_the_name_is_not_this_pods() -> None
 
 async def test_score_parts_say_what_wishes_took_off() -> None:
     disliked = objects.make_node("node-1", taints=(cluster.Taint(key="old", value="", effect="PreferNoSchedule"),))
-    desk = Desk(objects.make_node("node-0"), disliked)
+    desk = answering.Desk(objects.make_node("node-0"), disliked)
     desk.hear("node-0", 4.0)
     desk.hear("node-1", 6.0)
     desk.state.put_pod(objects.make_pod(), NOW_S)
@@ -175,10 +128,10 @@ async def test_score_parts_say_what_wishes_took_off() -> None:
 
 
 async def test_a_node_says_who_holds_room_and_what_bounds_it() -> None:
-    desk = Desk(objects.make_node("node-0", pod_limit=20))
+    desk = answering.Desk(objects.make_node("node-0", pod_limit=20))
     desk.hear_cost(
         "node-0", {"cpu": 4.0, "memory": 8e9}, {"*": {"cpu": 1.0, "memory": 1e9}, "Job/default/big": {"cpu": 2.0}},
-        pods=1, covers=frozenset({"uid-old"}), limit=9, cost={"cpu": messages.Estimate(mean=0.9, sd=0.1)},
+        pods=1, covers=frozenset({"uid-old"}), limit=9,
     )  # fmt: skip
     desk.state.put_pod(objects.make_pod("old", node_name="node-0", phase="Running"), NOW_S)
     desk.state.put_pod(objects.make_pod("new", node_name="node-0"), NOW_S - 3.0)
@@ -195,11 +148,12 @@ async def test_a_node_says_who_holds_room_and_what_bounds_it() -> None:
     assert cpu["cost"] == {"mean": 0.9, "sd": 0.1}
     big = next(each for each in said["classes"] if each["class"] == "Job/default/big")
     assert (big["free"], big["bottleneck"]) == (1.5, "cpu")
+    assert [each["detail"] for each in said["bounds"]][1] == "8 GB free, 1 GB of it reserved, 1 GB a Pod"
     assert said["refused_by"] is None and said["trust"]["is_suspect"] is False
 
 
 async def test_a_node_that_is_not_there_is_said_to_be_so() -> None:
-    desk = Desk(objects.make_node("worker-1"))
+    desk = answering.Desk(objects.make_node("worker-1"))
     desk.hear("worker-9")
     assert (await desk.ask("node.explain", node="worker-2"))["nearest"] == ["worker-1"]
     assert "advertises, but" in (await desk.ask("node.explain", node="worker-9"))["why"]
@@ -209,7 +163,7 @@ async def test_a_node_that_is_not_there_is_said_to_be_so() -> None:
 
 
 async def test_fit_names_the_dimension_that_stops_the_next_pod() -> None:
-    desk = Desk(*(objects.make_node(f"node-{index}") for index in range(4)))
+    desk = answering.Desk(*(objects.make_node(f"node-{index}") for index in range(4)))
     costs = {"*": {"cpu": 1.0, "memory": 1e9}, "Job/default/fat": {"cpu": 0.1, "memory": 4e9}}
     desk.hear_cost("node-0", {"cpu": 5.5, "memory": 64e9}, costs, pods=1)
     desk.hear_cost("node-1", {"cpu": 50.0, "memory": 9.5e9}, costs, pods=1)
@@ -220,12 +174,35 @@ async def test_fit_names_the_dimension_that_stops_the_next_pod() -> None:
     assert [(each["node"], each["fits"], each["stopped_by"]) for each in said["per_node"]] == [
         ("node-1", 9, "memory"), ("node-0", 5, "cpu"), ("node-2", 2, "limit"), ("node-3", 0, "no_advertisement"),
     ]  # fmt: skip
+    assert [(each["class"], each["total"]) for each in said["kinds"]] == [("Job/default/fat", 20), ("*", 16)]
     fat = await desk.ask("capacity.fit", **{"class": "fat"})
     assert (fat["class"], fat["is_measured"], fat["total"]) == ("Job/default/fat", True, 16 + 2 + 2)
 
 
+async def test_a_full_node_says_which_dimension_is_full_of_what() -> None:
+    desk = answering.Desk()
+    desk.hear_cost("node-0", {"cpu": 0.5, "memory": 8e9}, {"*": {"cpu": 1.0, "memory": 1e9}}, capacity=0.5, pods=3)
+    said = await desk.ask("node.explain", node="node-0")
+    assert said["refused_by"] == {"stage": "capacity", "means": "at capacity", "detail": "cpu: 0.5 free, 1 a Pod"}
+    assert (await desk.ask("capacity.fit"))["per_node"][0]["detail"] == "0.5 free, 1 a Pod"
+
+
+async def test_what_fits_of_a_class_that_nobody_has_measured_is_said_apart() -> None:
+    desk = answering.Desk()
+    costs = {"Job/default/a": {"cpu": 0.5}, "?": {"cpu": 3.0}, "*": {"cpu": 0.5}}
+    desk.hear_cost("node-0", {"cpu": 6.0}, costs, pods=1)
+    del costs["*"]
+    made = {name: messages.ClassCapacity(cost_plus=cost, pods=1) for name, cost in costs.items()}
+    desk.hear(headroom={"cpu": 6.0}, classes=made, pods=1, seq=2, cost={"cpu": messages.Estimate(mean=0.4, sd=0.1)})
+    said = await desk.ask("capacity.fit")
+    assert said["total"] == 12
+    assert [(each["class"], each["pods"], each["total"]) for each in said["kinds"]] == [
+        ("Job/default/a", 1, 12), ("?", 0, 2),
+    ]  # fmt: skip
+
+
 async def test_fit_of_a_described_pod_looks_at_its_requests_and_constraints() -> None:
-    desk = Desk(objects.make_node("node-0", labels={"disk": "ssd"}), objects.make_node("node-1"))
+    desk = answering.Desk(objects.make_node("node-0", labels={"disk": "ssd"}), objects.make_node("node-1"))
     desk.hear("node-0", 20.0)
     desk.hear("node-1", 20.0)
     spec = {
@@ -241,7 +218,7 @@ async def test_fit_of_a_described_pod_looks_at_its_requests_and_constraints() ->
 
 
 async def test_fit_does_not_keep_made_up_classes() -> None:
-    desk = Desk()
+    desk = answering.Desk()
     desk.hear_cost("node-0", {"cpu": 4.0}, {"*": {"cpu": 1.0}})
     for index in range(20):
         await desk.ask("capacity.fit", pod={"containers": [{"name": "main", "image": f"image-{index}"}]})
@@ -267,7 +244,7 @@ async def test_fit_does_not_keep_made_up_classes() -> None:
 async def test_bad_questions_are_answered_with_what_is_wrong(
     verb: str, question: dict[str, Any], expected: str
 ) -> None:  # fmt: skip
-    desk = Desk()
+    desk = answering.Desk()
     desk.state.put_pod(objects.make_pod(), NOW_S)
     with pytest.raises(questions.BadQuestion, match=expected.replace("(", r"\(")):
         await desk.ask(verb, **question)
@@ -275,13 +252,13 @@ async def test_bad_questions_are_answered_with_what_is_wrong(
 
 @pytest.mark.parametrize("payload", [b"{", b"[]", b"3"])
 async def test_what_is_no_question_is_refused(payload: bytes) -> None:
-    for handler in list(Desk().answers.endpoints().values())[3:]:
+    for handler in list(answering.Desk().answers.endpoints().values())[3:]:
         with pytest.raises(questions.BadQuestion):
             await handler(payload)
 
 
 async def test_a_standby_does_not_answer() -> None:
-    desk = Desk()
+    desk = answering.Desk()
     desk.leader = "another-1"
     for handler in desk.answers.endpoints().values():
         with pytest.raises(errors.CaricoError, match="another-1 leads"):
@@ -289,7 +266,7 @@ async def test_a_standby_does_not_answer() -> None:
 
 
 async def test_what_is_lacking_of_the_api_is_said() -> None:
-    desk = Desk()
+    desk = answering.Desk()
     desk.away = {"pods": "no answer"}
     assert (await desk.ask("capacity.fit"))["away"] == {"pods": "no answer"}
 
@@ -330,7 +307,7 @@ def described(name: str, kind: str) -> dict[str, Any]:
 async def test_what_is_said_to_fit_is_what_a_cycle_places(seed: int, kind: str) -> None:
     rng = random.Random(seed)
     names = [f"node-{index}" for index in range(rng.randint(1, 6))]
-    desk = Desk(*(_node(name, rng) for name in names))
+    desk = answering.Desk(*(_node(name, rng) for name in names))
     for name in names:
         room = {"cpu": rng.uniform(0.0, 6.0), "memory": rng.uniform(0.0, 6e9)}
         costs = {"*": {"cpu": rng.uniform(0.2, 2.0), "memory": rng.uniform(1e8, 1e9)}}

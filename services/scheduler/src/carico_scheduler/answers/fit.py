@@ -26,7 +26,8 @@ _NODES_AT_ONCE = 200
 _WORK_MOST = 200_000
 _PLACED_LEAST, _PLACED_MOST = 16, 512
 _UID = "what-if"
-TYPICAL = "typical"
+# Classes named in an overview, and that times nodes.
+_KINDS_MOST, _NODES_TIMES_KINDS_MOST = 8, 20_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,8 @@ class Kind:
     of: str
     pod_class: str
     is_measured: bool
+    # The Pod that advertised capacities are in, in place of one of a class.
+    is_typical: bool = False
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -61,7 +64,37 @@ async def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Cl
     if _is_by_peers(board):
         found, is_capped = _placed(known, kind, board)
     else:
-        found = await _counted(known, board, clock)
+        found = await _counted(known, kind, board, clock)
+    return {
+        **_summary(kind, found, limit),
+        # True: counting was given up there; more may fit.
+        "at_least": is_capped,
+        "threshold": board.view.policy.threshold,
+        "kinds": await kinds(known, clock) if kind.is_typical else None,
+    }
+
+
+async def kinds(known: knowns.Known, clock: clocks.Clock) -> list[dict[str, Any]]:
+    """How many fit of each class that runs most, and of one that nobody has measured; what stops most nodes."""
+    running: collections.Counter[str] = collections.Counter()
+    for each in known.state.heard.values():
+        for name, said in (each.advertisement.classes or {}).items():
+            running[name] += said.pods
+    for general in (messages.ANY_CLASS, messages.NEW_CLASS):
+        running.pop(general, None)
+    most = min(_KINDS_MOST, _NODES_TIMES_KINDS_MOST // max(len(known.state.fleet), 1))
+    found = []
+    for name in [*(name for name, _ in running.most_common(most)), messages.ANY_CLASS]:
+        kind = _kind(known, _typical(name), name, name)
+        board = known.cycle.explain(known.view(clock.monotonic_s()), kind.demand)
+        summary = _summary(kind, await _counted(known, kind, board, clock), 0)
+        shown = name if known.is_named(name) else messages.NEW_CLASS
+        of_it = {key: summary[key] for key in ("total", "stopped_by")}
+        found.append({"class": shown, "pods": running.get(name, 0), **of_it})
+    return found
+
+
+def _summary(kind: Kind, found: list[_Found], limit: int) -> dict[str, Any]:
     stops: collections.Counter[str] = collections.Counter(each.stopped_by for each in found)
     rows = sorted(found, key=lambda each: (-each.fits, -each.free, each.node))
     return {
@@ -69,9 +102,6 @@ async def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Cl
         "class": kind.pod_class,
         "is_measured": kind.is_measured,
         "total": sum(each.fits for each in found),
-        # True: counting was given up there; more may fit.
-        "at_least": is_capped,
-        "threshold": board.view.policy.threshold,
         "nodes": len(found),
         "stopped_by": dict(stops.most_common()),
         "per_node": [_row(each) for each in rows[:limit]],
@@ -85,7 +115,8 @@ def kind_of(known: knowns.Known, asked: Mapping[str, Any]) -> Kind:
     if len(given) > 1:
         raise questions.BadQuestion(f"got {' and '.join(given)}, expected one of them at most")
     if not given:
-        return _kind(known, _typical(messages.ANY_CLASS), "a typical Pod", messages.ANY_CLASS)
+        kind = _kind(known, _typical(messages.ANY_CLASS), "a typical Pod", messages.ANY_CLASS)
+        return dataclasses.replace(kind, is_typical=True)
     if given == ["class"]:
         name = _class(known, questions.text_of(asked, "class"))
         return _kind(known, _typical(name), f"a Pod of class {name}", name)
@@ -153,7 +184,7 @@ def _is_by_peers(board: cycles.Board) -> bool:
     return any(each.look(board.view, board.demand) is not None for each in board.stages.by_peers)
 
 
-async def _counted(known: knowns.Known, board: cycles.Board, clock: clocks.Clock) -> list[_Found]:
+async def _counted(known: knowns.Known, kind: Kind, board: cycles.Board, clock: clocks.Clock) -> list[_Found]:
     """Every node by itself. Decisions are made between groups of them, so each is as it stands when looked at."""
     found: list[_Found] = []
     names = known.state.fleet.names()
@@ -162,20 +193,28 @@ async def _counted(known: knowns.Known, board: cycles.Board, clock: clocks.Clock
             await asyncio.sleep(0)
             board = known.cycle.explain(known.view(clock.monotonic_s()), board.demand)
         slots = [known.state.fleet.slot_of(name) for name in names[begin : begin + _NODES_AT_ONCE]]
-        found += [_count(known, board, board.view.row(slot)) for slot in slots if slot is not None]
+        found += [_count(known, kind, board, board.view.row(slot)) for slot in slots if slot is not None]
     return found
 
 
-def _count(known: knowns.Known, board: cycles.Board, row: snapshot.NodeRow) -> _Found:
+def _count(known: knowns.Known, kind: Kind, board: cycles.Board, row: snapshot.NodeRow) -> _Found:
     """One node: the tightest of its bounds, or why it is refused."""
-    threshold = board.view.policy.threshold
-    bounds = room.bounds(row, board.demand, known.advertisement(row.node.name))
-    tightest = min(bounds, key=lambda each: (each.count(threshold), each.pods))
+    threshold, said = board.view.policy.threshold, known.advertisement(row.node.name)
     rejection = board.rejection(row)
-    if rejection is not None:
-        return _found(known, board, row, 0, rejection, tightest)
-    # An empty node takes one, whatever its cautious costs say (`headroom.believed`).
-    return _found(known, board, row, max(tightest.count(threshold), 1), None, tightest)
+    if not kind.is_typical:
+        tightest = _tightest(room.bounds(row, board.demand, said), threshold)
+        # An empty node takes one, whatever its cautious costs say (`headroom.believed`).
+        fits = 0 if rejection is not None else max(tightest.count(threshold), 1)
+        return _found(known, board, row, fits, rejection, tightest)
+    bounds = room.typical_bounds(row, said)
+    if rejection is not None and rejection.reason is not decision.Reason.CAPACITY:
+        return _found(known, board, row, 0, rejection, _tightest(bounds, threshold))
+    fits = room.typical_count(row, bounds, threshold)
+    return _found(known, board, row, fits, None, _tightest(bounds, threshold))
+
+
+def _tightest(bounds: list[room.Bound], threshold: float) -> room.Bound:
+    return min(bounds, key=lambda each: (each.count(threshold), each.pods))
 
 
 def _found(
@@ -230,7 +269,7 @@ def _placed(known: knowns.Known, kind: Kind, board: cycles.Board) -> tuple[list[
         assert slot is not None
         row = _after(view.row(slot), kind.demand, counts[name])
         bounds = room.bounds(row, kind.demand, known.advertisement(name))
-        tightest = min(bounds, key=lambda each: (each.count(view.policy.threshold), each.pods))
+        tightest = _tightest(bounds, view.policy.threshold)
         found.append(_found(known, board, row, counts[name], board.rejection(row), tightest))
     return found, not outcome.unplaced
 

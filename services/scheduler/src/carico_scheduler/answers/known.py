@@ -28,9 +28,11 @@ class Known:
         What is free for a class is kept between cycles, and followed at each change: questions about made-up classes
         must not add to that.
         """
-        if any(pod_class in each for each in self._named()):
-            return pod_class
-        return messages.ANY_CLASS
+        return pod_class if self.is_named(pod_class) else messages.ANY_CLASS
+
+    def is_named(self, pod_class: str) -> bool:
+        """True where some node names the class."""
+        return any(pod_class in each for each in self._named())
 
     def classes(self) -> set[str]:
         """Every class that some node names."""

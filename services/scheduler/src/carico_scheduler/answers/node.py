@@ -5,13 +5,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from carico_core.domain import messages, pod_class
+from carico_core.domain import decision, messages, pod_class
 from carico_scheduler import cycle as cycles
 from carico_scheduler import demand as demands
 from carico_scheduler import headroom, snapshot
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions, room, standing
 
+# Asked about for all but what is free: constraints and requests it has none.
 _TYPICAL = demands.Demand(pod_class=messages.ANY_CLASS)
 
 
@@ -26,7 +27,7 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
         return {"node": name, "known": False, "why": why, "nearest": near}
     view = known.view(now_s)
     row, advertisement = view.row(slot), known.advertisement(name)
-    bounds = room.bounds(row, _TYPICAL, advertisement)
+    bounds = room.typical_bounds(row, advertisement)
     return {
         "node": name,
         "known": True,
@@ -74,13 +75,21 @@ def _of_advertisement(said: messages.Advertisement | None) -> dict[str, Any]:
 
 def _of_room(board: cycles.Board, row: snapshot.NodeRow, bounds: list[room.Bound]) -> dict[str, Any]:
     """What is free for the typical Pod, what bounds it, and why the node takes none, where it does not."""
+    tightest, threshold = bounds[0], board.view.policy.threshold
+    rejection = board.rejection(row)
+    if rejection is not None and rejection.reason is decision.Reason.CAPACITY:
+        # By the cost of a class that nobody has measured; what is asked here is the typical Pod.
+        rejection = None
+    if rejection is None and room.typical_count(row, bounds, threshold) == 0:
+        detail = f"{tightest.what}: {tightest.detail}"
+        rejection = decision.Rejection(reason=decision.Reason.CAPACITY, detail=detail)
     return {
-        "free": questions.finite(row.free_for(messages.ANY_CLASS)),
+        "free": questions.finite(tightest.pods) if row.is_advertised else None,
         "reserved": row.reserved,
-        "threshold": board.view.policy.threshold,
-        "refused_by": standing.refused(board.rejection(row)),
+        "threshold": threshold,
+        "refused_by": standing.refused(rejection),
         "bounds": [each.row() for each in bounds],
-        "bottleneck": bounds[0].what if bounds else None,
+        "bottleneck": tightest.what,
     }
 
 
@@ -129,7 +138,7 @@ def _dimensions(row: snapshot.NodeRow, said: messages.Advertisement | None) -> l
     offered = {
         name: (free, taken, cost)
         for name, free, taken, cost in zip(
-            names, row.offer.headroom, row.taken, row.offer.cost(messages.ANY_CLASS), strict=True
+            names, row.offer.headroom, row.taken, room.typical_cost(row, said), strict=True
         )
     }
     found = []
@@ -164,11 +173,12 @@ def _classes(
         bounds = room.bounds(row, demands.Demand(pod_class=name), said)
         found.append(
             {
+                # "?": any class that nobody has measured; "*": all classes, where the agent keeps one cost for all.
                 "class": name,
                 "pods": each.pods,
                 "cost_plus": dict(each.cost_plus),
                 "free": questions.finite(row.free_for(name)),
-                "bottleneck": bounds[0].what if bounds else None,
+                "bottleneck": bounds[0].what,
             }
         )
     return found

@@ -9,6 +9,8 @@ from carico_scheduler import headroom, snapshot
 
 # Sums of floats: a node with room for exactly one more must not be found to have room for none.
 _SLACK = 1e-9
+# Dimensions in bytes.
+_BYTES = frozenset({"memory", "gpu_memory"})
 # What a bound is called besides a dimension ("cpu") or a requested resource ("requests.cpu").
 LIMIT, POD_LIMIT, PODS_PER_CORE = "limit", "pod_limit", "pods_per_core"
 
@@ -36,24 +38,62 @@ class Bound:
         return {"what": self.what, "pods": round(self.pods, 4), "detail": self.detail}
 
 
-def bounds(row: snapshot.NodeRow, demand: demands.Demand, advertisement: messages.Advertisement | None) -> list[Bound]:
+def bounds(row: snapshot.NodeRow, demand: demands.Demand, said: messages.Advertisement | None) -> list[Bound]:
     """Every bound on the Pods of this demand that a node takes, by what it advertises, caps and requests."""
-    found = [*_dimensions(row, demand.pod_class, advertisement), *_caps(row), *_requests(row, demand)]
+    cost = () if row.offer is None else row.offer.cost(demand.pod_class)
+    return _sorted([*_dimensions(row, cost, said), *_caps(row), *_requests(row, demand)])
+
+
+def typical_bounds(row: snapshot.NodeRow, said: messages.Advertisement | None) -> list[Bound]:
+    """The same for the Pod that the advertised capacity is in: of the classes that run there, by their numbers."""
+    return _sorted([*_dimensions(row, typical_cost(row, said), said), *_caps(row)])
+
+
+def typical_cost(row: snapshot.NodeRow, said: messages.Advertisement | None) -> headroom.Vector:
+    """c+ of that Pod per dimension of the offer: mean plus one standard deviation, as the agent reckons."""
+    if said is None or row.offer is None:
+        return ()
+    names = headroom.dimensions_of(said)
+    if names == [headroom.PODS]:
+        return row.offer.other
+    found = [said.cost.get(name) for name in names]
+    return tuple(0.0 if each is None else each.mean + each.sd for each in found)
+
+
+def typical_count(row: snapshot.NodeRow, bounds: list[Bound], threshold: float) -> int:
+    """Whole typical Pods that fit; an empty node takes one as far as its own capacity says so (`headroom.believed`)."""
+    is_empty = row.pods == 0 and row.reserved == 0
+    least = int(is_empty and row.typical_free() >= threshold)
+    return max(min(each.count(threshold) for each in bounds), least)
+
+
+def _sorted(found: list[Bound]) -> list[Bound]:
     return sorted(found, key=lambda each: each.pods)
 
 
-def _dimensions(row: snapshot.NodeRow, pod_class: str, advertisement: messages.Advertisement | None) -> list[Bound]:
+def _dimensions(row: snapshot.NodeRow, costs: headroom.Vector, said: messages.Advertisement | None) -> list[Bound]:
     """What is free per dimension over what one Pod costs there."""
-    if row.offer is None or advertisement is None:
+    if row.offer is None or said is None:
         return []
-    names = headroom.dimensions_of(advertisement)
-    parts = zip(names, row.offer.headroom, row.taken, row.offer.cost(pod_class), strict=True)
     found = []
+    parts = zip(headroom.dimensions_of(said), row.offer.headroom, row.taken, costs, strict=True)
     for name, free, reserved, cost in parts:
         if cost > 0.0:
-            detail = f"{free:.4g} free, {reserved:.4g} of it reserved, {cost:.4g} a Pod"
-            found.append(Bound(what=name, pods=(free - reserved) / cost, detail=detail))
+            words = [f"{_amount(name, free)} free", f"{_amount(name, cost)} a Pod"]
+            words[1:1] = [f"{_amount(name, reserved)} of it reserved"] if reserved else []
+            found.append(Bound(what=name, pods=(free - reserved) / cost, detail=", ".join(words)))
     return found
+
+
+def _amount(name: str, value: float) -> str:
+    """With its unit, where it has one.
+
+    >>> _amount("memory", 9.5e9), _amount("cpu", 1.25)
+    ('9.5 GB', '1.25')
+    """
+    if name not in _BYTES:
+        return f"{value:.3g}"
+    return f"{value / 1e9:.3g} GB" if abs(value) >= 1e9 else f"{value / 1e6:.3g} MB"
 
 
 def _caps(row: snapshot.NodeRow) -> list[Bound]:
@@ -88,8 +128,8 @@ def _requests(row: snapshot.NodeRow, demand: demands.Demand) -> list[Bound]:
     ]
     return [
         Bound(
-            what=f"requests.{name}", pods=left / amount, detail=f"{left:g} not requested yet, {amount:g} a Pod",
-            is_believed=False,
+            what=f"requests.{name}", pods=left / amount, is_believed=False,
+            detail=f"{_amount(name, left)} not requested yet, {_amount(name, amount)} a Pod",
         )
         for name, amount, left in asked
         if amount > 0.0

@@ -1,0 +1,1 @@
+"""`carico explain` and `carico capacity`: what the scheduler answers, in words."""

@@ -1,0 +1,170 @@
+"""Asks the scheduler that leads, and where it knows no more, the stream of records and the Kubernetes API."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+import click
+import orjson
+
+from carico_cli import options, settings
+from carico_cli.live import where as places
+from carico_core.domain import decision, errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube, nats_bus
+from carico_core.wire import messages as wire
+from carico_core.wire import roles, subjects
+
+USER_AGENT = "carico-explain"
+CONNECT_MOST_S = 5.0
+ANSWER_MOST_S = 5.0
+# A change of leader takes about this long where the old one gave up its Lease; one that died is waited out by others.
+LEADER_MOST_S = 4.0
+LEADER_EVERY_S = 0.5
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+class NobodyAnswers(errors.CaricoError):
+    """No scheduler answers on the bus."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"no scheduler answers at {where}: none runs, or none leads at the moment "
+            "(`carico status` for a local cluster; `nats service ls` shows who is there)"
+        )
+
+
+class Refused(errors.UserError):
+    """The scheduler says what is wrong with the question."""
+
+
+class Bus(Protocol):
+    """What is needed of the bus."""
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes: ...
+
+    async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]: ...
+
+
+class Api(Protocol):
+    """What is needed of the Kubernetes API."""
+
+    async def request(self, method: str, path: str) -> Any: ...
+
+
+def places_of(function: F) -> F:
+    """--name, --nats-url, --kubeconfig, --context."""
+    for option in (
+        click.option(
+            "--name", help=f"A local cluster of `carico up` (default: $NATS_URL, else {options.DEFAULT_NAME})."
+        ),
+        click.option("--nats-url", help="Address of NATS of any cluster (default: $NATS_URL)."),
+        click.option("--kubeconfig", default="", help="Path (default: $KUBECONFIG, else ~/.kube/config)."),
+        click.option("--context", "kube_context", default="", help="Context of the kubeconfig."),
+    ):
+        function = option(function)
+    return function
+
+
+def address(
+    context: settings.Context, *, name: str | None, nats_url: str | None, kubeconfig: str, kube_context: str
+) -> places.Address:
+    """Where the cluster is that is meant. Raises `SettingsError`."""
+    if name is not None and nats_url is not None:
+        raise errors.SettingsError("--name and --nats-url: got both, expected one of them")
+    nats_url = nats_url or context.environ.get("NATS_URL")
+    if name is not None or not nats_url:
+        return places.local(context.home, name or options.DEFAULT_NAME)()
+    wanted = kube.KubeSettings(kubeconfig=kubeconfig, context=kube_context)
+    return places.remote(nats_url, wanted, context.environ)()
+
+
+def run(asking: Callable[["Asker"], Awaitable[T]], at: places.Address, environ: Mapping[str, str]) -> T:
+    """What `asking` returns, given a way to ask."""
+
+    async def main() -> T:
+        clock = clocks.SystemClock()
+        async with _bus(at, clock) as bus:
+            return await asking(Asker(bus, at, lambda: _api(at, clock, environ), clock))
+
+    return asyncio.run(main())
+
+
+class Asker:
+    """Questions to one cluster."""
+
+    def __init__(
+        self, bus: Bus, at: places.Address, api: Callable[[], contextlib.AbstractAsyncContextManager[Api]],
+        clock: clocks.Clock,
+    ) -> None:  # fmt: skip
+        self._bus = bus
+        self._at = at
+        self._api = api
+        self.clock = clock
+
+    async def ask(self, verb: str, question: Mapping[str, object]) -> dict[str, Any]:
+        """The answer of the scheduler that leads. Raises `NobodyAnswers`, `Refused`."""
+        subject = subjects.query("scheduler", verb)
+        until_s = self.clock.monotonic_s() + LEADER_MOST_S
+        while True:
+            try:
+                payload = await self._bus.request(subject, orjson.dumps(question), timeout_s=ANSWER_MOST_S)
+            except errors.BusUnavailable:
+                if self.clock.monotonic_s() >= until_s:
+                    raise NobodyAnswers(self._at.name) from None
+                await asyncio.sleep(LEADER_EVERY_S)
+                continue
+            except errors.BusError as error:
+                raise Refused(str(error).removeprefix(f"{subject}: ")) from None
+            answer: dict[str, Any] = orjson.loads(payload)
+            return answer
+
+    async def record(self, namespace: str, pod: str) -> decision.Decision | None:
+        """The newest decision about a Pod that the bus has kept."""
+        try:
+            found = await self._bus.recent_decisions(namespace, pod, 1)
+            return wire.decode_decision(found[-1][1], subject=found[-1][0]) if found else None
+        except (errors.BusError, errors.MessageError):
+            return None
+
+    async def pod(self, namespace: str, pod: str) -> Mapping[str, Any] | str | None:
+        """The Pod as the API has it; None where it has none; in words why it cannot be asked."""
+        try:
+            async with asyncio.timeout(ANSWER_MOST_S), self._api() as api:
+                found: Mapping[str, Any] = await api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}")
+                return found
+        except errors.NotFound:
+            return None
+        except TimeoutError:
+            return "the Kubernetes API does not answer"
+        except errors.CaricoError as error:
+            return f"the Kubernetes API cannot be asked: {error}"
+
+
+@contextlib.asynccontextmanager
+async def _bus(at: places.Address, clock: clocks.Clock) -> AsyncIterator[nats_bus.NatsBus]:
+    try:
+        async with asyncio.timeout(CONNECT_MOST_S):
+            bus = await nats_bus.connect(
+                at.bus, name=USER_AGENT, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI)
+            )
+    except TimeoutError:
+        raise errors.SettingsError(
+            f"NATS at {at.bus.url.rpartition('@')[2]}: nothing that lets us in within {CONNECT_MOST_S:.0f} s; "
+            "give --nats-url (or NATS_URL), or --name for a local cluster"
+        ) from None
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+@contextlib.asynccontextmanager
+async def _api(at: places.Address, clock: clocks.Clock, environ: Mapping[str, str]) -> AsyncIterator[Api]:
+    api = await kube.connect(at.kube, clock=clock, user_agent=USER_AGENT, environ=environ)
+    try:
+        yield api
+    finally:
+        await api.close()

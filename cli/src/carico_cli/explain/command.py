@@ -1,0 +1,134 @@
+"""`carico explain POD` and `carico explain node NODE`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import orjson
+
+from carico_cli import settings
+from carico_cli.explain import asking, node_text, pod_text
+from carico_core.domain import errors, names
+from carico_core.wire import messages as wire
+
+NODE, POD = "node", "pod"
+_LIMIT_MOST = 1000
+
+
+@click.command("explain")
+@click.argument("what", nargs=-1, metavar="POD | node NODE")
+@click.option("--namespace", "-n", default="default", show_default=True, help="Namespace of the Pod.")
+@asking.places_of
+@click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
+@click.pass_obj
+def command(context: settings.Context, /, what: tuple[str, ...], namespace: str, as_json: bool, **place: Any) -> None:
+    """Says why a Pod is where it is or why it waits, or why a node's capacity is what it is."""
+    kind, name = _meant(what)
+    if kind == POD:
+        namespace, name = _key(namespace, name)
+    at = asking.address(context, **place)
+    limit = _LIMIT_MOST if as_json else pod_text.SHOWN
+
+    async def ask(asker: asking.Asker) -> str:
+        if kind == NODE:
+            answer = await explain_node(asker, name)
+            return _dump(answer) if as_json else node_text.text(answer)
+        answer = await explain_pod(asker, namespace, name, limit)
+        return _dump(answer) if as_json else pod_text.text(answer, now_ns=asker.clock.wall_ns())
+
+    click.echo(asking.run(ask, at, context.environ))
+
+
+async def explain_node(asker: asking.Asker, name: str) -> dict[str, Any]:
+    """What bears on a node's capacity. Raises `SettingsError` for a node that is not there."""
+    answer = await asker.ask("node.explain", {"node": name})
+    if not answer["known"]:
+        near = answer.get("nearest") or []
+        hint = f" (nearest: {', '.join(near)})" if near else ""
+        raise errors.SettingsError(f"node {name!r}{hint}: {answer['why']}")
+    return answer
+
+
+async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int) -> dict[str, Any]:
+    """What bears on a Pod, by the scheduler, the records on the bus and the API. Raises `SettingsError`."""
+    question = {"namespace": namespace, "pod": name, "limit": limit}
+    nobody: asking.NobodyAnswers | None = None
+    try:
+        answer = await asker.ask("pod.explain", question)
+    except asking.NobodyAnswers as error:
+        nobody = error
+        answer = {"namespace": namespace, "pod": name, "state": "unknown", "why": "", "decision": None}
+    answer["note"] = None if nobody is None else str(nobody)
+    if answer["decision"] is None and answer["state"] != "waiting":
+        await _add_record(asker, answer)
+    if answer["state"] in ("unknown", "ended"):
+        await _add_api(asker, answer)
+    if answer["state"] == "unknown":
+        raise nobody if nobody is not None else errors.SettingsError(_unknown(answer))
+    return answer
+
+
+async def _add_record(asker: asking.Asker, answer: dict[str, Any]) -> None:
+    """The record that the bus has kept, where it is of this Pod: a scheduler remembers those of its own term."""
+    found = await asker.record(answer["namespace"], answer["pod"])
+    if found is None or answer.get("uid", found.uid) != found.uid:
+        return
+    answer["decision"] = orjson.loads(wire.encode_decision(found))
+    chosen = next((each for each in answer["decision"]["candidates"] if each["node"] == found.node), None)
+    if chosen is not None:
+        answer["acted_on"] = {**chosen, "free": found.free, "threshold": found.threshold}
+    if answer["state"] == "bound":
+        answer["why"] = found.message
+
+
+async def _add_api(asker: asking.Asker, answer: dict[str, Any]) -> None:
+    """What the API has of a Pod that the scheduler no longer follows: one that has ended, or has just come."""
+    found = await asker.pod(answer["namespace"], answer["pod"])
+    if isinstance(found, str):
+        answer["note"] = "; ".join(filter(None, (answer["note"], found)))
+    made = answer["decision"]
+    if isinstance(found, Mapping):
+        metadata, spec, status = found["metadata"], found.get("spec", {}), found.get("status", {})
+        if made is not None and made["uid"] != metadata["uid"]:
+            made = answer["decision"] = answer["acted_on"] = None
+        answer |= {"uid": metadata["uid"], "node": spec.get("nodeName"), "phase": status.get("phase", "Pending")}
+        ended = answer["phase"] in ("Succeeded", "Failed")
+        answer["state"] = "ended" if ended else "bound" if answer["node"] else "waiting"
+        nothing = "no decision about it is kept" + ("" if answer["node"] is None else " any more: they are, for a day")
+        answer["why"] = made["message"] if made else nothing
+    elif made is not None and answer["state"] == "unknown":
+        answer |= {"state": "ended", "node": made["node"], "why": "the API has no such Pod; its last record is kept"}
+
+
+def _unknown(answer: Mapping[str, Any]) -> str:
+    hint = f"nearest: {', '.join(answer['nearest'])}" if answer.get("nearest") else ""
+    if answer.get("namespaces"):
+        hint = f"there is one in namespace {', '.join(answer['namespaces'])}: -n"
+    note = f"; {answer['note']}" if answer.get("note") else ""
+    return f"Pod {answer['namespace']}/{answer['pod']}: there is none" + (f" ({hint})" if hint else "") + note
+
+
+def _meant(what: tuple[str, ...]) -> tuple[str, str]:
+    """Kind and name. Raises `SettingsError`."""
+    match what:
+        case (name,) if name not in (NODE, POD):
+            return POD, name.removeprefix("pod/")
+        case (kind, name) if kind in (NODE, POD, "pods", "nodes"):
+            return kind.removesuffix("s"), name
+    got = " ".join(what) or "nothing"
+    raise errors.SettingsError(f"got {got!r}, expected a Pod's name, or: node NODE")
+
+
+def _key(namespace: str, name: str) -> tuple[str, str]:
+    """Namespace and name, of "namespace/name" too. Raises `SettingsError`."""
+    if "/" in name:
+        namespace, _, name = name.partition("/")
+    if not names.is_label(namespace):
+        raise errors.SettingsError(f"namespace: got {namespace!r}, which is no name of Kubernetes")
+    if not names.is_subdomain(name):
+        raise errors.SettingsError(f"Pod: got {name!r}, which is no name of Kubernetes")
+    return namespace, name
+
+
+def _dump(answer: Mapping[str, Any]) -> str:
+    return orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode()

@@ -1,0 +1,68 @@
+"""How many more Pods of a kind fit, in words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from carico_cli.explain import words
+
+Row = Mapping[str, Any]
+SHOWN = 30
+# Where names are so long that reasons stand in lines of their own.
+_HEAD_MOST = 68
+_CLASSES = {"?": "(one that nobody has measured)", "*": "(any: one cost for all)"}
+
+
+def text(answer: Row) -> str:
+    """The sum, what stops the next one, and each node, in lines of at most 80 columns."""
+    total = f"{'at least ' if answer['at_least'] else ''}{answer['total']}"
+    rows = answer["per_node"]
+    room = sum(1 for each in rows if each["fits"])
+    lines = words.paragraph(f"{total} more fit of {answer['of']}, on {_of(room, answer)}", "")
+    if not answer["is_measured"]:
+        lines += words.paragraph("no node has measured its class yet: a cautious guess stands for its cost")
+    stops = ", ".join(f"{what} on {count}" for what, count in answer["stopped_by"].items())
+    if stops:
+        lines += words.paragraph(f"the next one is stopped by: {stops}")
+    if rows:
+        lines.append("")
+        head, *rest = words.table(("NODE", "FITS", "STATE"), [_row(each) for each in rows[:SHOWN]])
+        lines.append(f"{head}  STOPPED BY" if len(head) <= _HEAD_MOST else head)
+        for each, line in zip(rows[:SHOWN], rest, strict=True):
+            lines += _with_reason(line, each, len(head))
+    left = answer["nodes"] - min(len(rows), SHOWN)
+    if left:
+        lines.append(f"... and {words.plural(left, 'node')} more (--json names up to 1000)")
+    return "\n".join(lines + _kinds(answer.get("kinds") or []))
+
+
+def _kinds(kinds: Sequence[Row]) -> list[str]:
+    """How many fit by class, where no kind was asked for."""
+    rows = [
+        (
+            _CLASSES.get(each["class"]) or str(each["class"]),
+            str(each["pods"]),
+            str(each["total"]),
+            _first(each["stopped_by"]),
+        )
+        for each in kinds
+    ]
+    return ["", *words.table(("CLASS", "RUNNING", "MORE FIT", "STOPPED MOSTLY BY"), rows)] if rows else []
+
+
+def _first(stopped_by: Mapping[str, int]) -> str:
+    return next(iter(stopped_by), "-")
+
+
+def _of(room: int, answer: Row) -> str:
+    at_least = "at least " if answer["left_off"] and room == len(answer["per_node"]) else ""
+    return f"{at_least}{room} of {words.plural(answer['nodes'], 'node')}"
+
+
+def _row(each: Row) -> tuple[str, str, str]:
+    return (each["node"], str(each["fits"]), each["freshness"])
+
+
+def _with_reason(line: str, each: Row, width: int) -> list[str]:
+    reason = f"{each['stopped_by']}: {each['detail']}"
+    first = f"{line.ljust(width)}  {reason}"
+    return [first] if len(first) <= words.WIDTH else [line, *words.paragraph(reason, "    ")]

@@ -1,0 +1,121 @@
+"""Why a node's capacity is what it is, in words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from carico_cli.explain import words
+
+Row = Mapping[str, Any]
+SHOWN = 12
+_GENERAL = {"?": "(one that nobody has measured)", "*": "(any: one cost for all)"}
+_CAPS = {"limit": "most for now", "pod_limit": "kubelet's Pod limit", "pods_per_core": "Pods a core believed"}
+
+
+def text(answer: Row) -> str:
+    """Everything that is known, in lines of at most 80 columns."""
+    lines = [_headline(answer), *_of_api(answer), *_of_advertisement(answer), *_of_trust(answer)]
+    lines += [*_of_dimensions(answer), *_of_caps(answer), *_of_classes(answer), *_of_pods(answer)]
+    return "\n".join(lines)
+
+
+def _headline(answer: Row) -> str:
+    refused = answer["refused_by"]
+    if refused is not None:
+        return "\n".join(
+            words.paragraph(f"{answer['node']} takes no Pod: {refused['means']} ({refused['detail']})", "")
+        )
+    return (
+        f"{answer['node']} takes {answer['free']:.1f} more typical Pods; "
+        f"{_CAPS.get(answer['bottleneck'], answer['bottleneck'])} stops it there"
+    )
+
+
+def _of_api(answer: Row) -> list[str]:
+    has = answer["allocatable"]
+    state = "ready" if answer["ready"] else "not ready"
+    taints = ", ".join(f"{each['key']}:{each['effect']}" for each in answer["taints"]) or "none"
+    return words.paragraph(
+        f"{state}{'' if answer['schedulable'] else ', cordoned'}; allocatable {has['cores']:g} cores, "
+        f"{words.amount('memory', has['bytes'])}, {has['pods']} Pods; taints: {taints}"
+    )
+
+
+def _of_advertisement(answer: Row) -> list[str]:
+    said = answer["advertisement"]
+    if said is None:
+        return words.paragraph("its agent has advertised nothing")
+    most = "" if said["limit"] is None else f", at most {said['limit']} for now"
+    return words.paragraph(
+        f"advertised {answer['age_s']:.1f} s ago ({answer['freshness']}): capacity {said['capacity']:.1f} "
+        f"± {said['capacity_sd']:.1f}, {said['mode']}; it counts {words.plural(said['pods'], 'Pod')}{most}"
+    )
+
+
+def _of_trust(answer: Row) -> list[str]:
+    held = answer["reserved_by"]
+    names = ", ".join(f"{each['pod']} ({each['age_s']:.1f} s)" for each in held[:SHOWN])
+    more = answer["reserved"] - min(len(held), SHOWN)
+    names += f" and {more} more" if more > 0 else ""
+    lines = words.paragraph(f"reserved: {words.plural(answer['reserved'], 'Pod')}" + (f": {names}" if held else ""))
+    trust = answer["trust"]
+    if trust["is_suspect"]:
+        lines += words.paragraph(
+            f"suspect: a Pod given {trust['uncovered_s']:.0f} s ago is in none of its advertisements; "
+            f"{trust['suspect_after_s']:g} s are allowed"
+        )
+    return lines
+
+
+def _of_dimensions(answer: Row) -> list[str]:
+    rows = []
+    fits = {each["what"]: each["pods"] for each in answer["bounds"]}
+    for each in answer["dimensions"]:
+        name, cost, usage = each["name"], each["cost"], each["usage"]
+        learnt = "-" if cost is None else f"{words.amount(name, cost['mean'])} ± {words.amount(name, cost['sd'])}"
+        rows.append(
+            (
+                name,
+                "-" if usage is None else f"{usage:.0%}",
+                words.amount(name, each["headroom"]),
+                words.amount(name, each["reserved"]),
+                learnt,
+                words.amount(name, each["cost_plus"]),
+                _fits(fits.get(name)),
+            )
+        )
+    headings = ("DIMENSION", "USED", "HEADROOM", "RESERVED", "A POD COSTS", "AT MOST", "FITS")
+    return ["", *words.table(headings, rows)] if rows else []
+
+
+def _fits(pods: float | None) -> str:
+    """Pods that fit: none where a dimension is overdrawn.
+
+    >>> _fits(-1.4), _fits(2.25)
+    ('0.0', '2.2')
+    """
+    return words.number(None if pods is None else max(pods, 0.0))
+
+
+def _of_caps(answer: Row) -> list[str]:
+    rows = [each for each in answer["bounds"] if each["what"] in _CAPS]
+    return ["", *(f"{_CAPS[each['what']]}: {each['pods']:.1f} more ({each['detail']})" for each in rows)]
+
+
+def _of_classes(answer: Row) -> list[str]:
+    rows = [
+        (
+            _GENERAL.get(each["class"], each["class"]),
+            str(each["pods"]),
+            words.number(each["free"]),
+            each["bottleneck"] or "-",
+        )
+        for each in sorted(answer["classes"], key=lambda each: -each["pods"])[:SHOWN]
+    ]
+    return ["", *words.table(("CLASS", "RUNNING", "FITS", "STOPPED BY"), rows)] if rows else []
+
+
+def _of_pods(answer: Row) -> list[str]:
+    said = [f"{count} of {name}" for name, count in list(answer["pods_by_class"].items())[:SHOWN]]
+    if answer["baseline_pods"]:
+        said.append(f"{answer['baseline_pods']} of the node's own (DaemonSets, static Pods)")
+    return ["", *words.paragraph(f"on it: {', '.join(said)}", "")] if said else []

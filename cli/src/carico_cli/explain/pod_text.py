@@ -1,0 +1,138 @@
+"""Why a Pod is where it is, or why it waits, in words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from carico_cli.explain import words
+
+Row = Mapping[str, Any]
+# Nodes named one by one in a text; --json has more.
+SHOWN = 20
+_HEADINGS = ("NODE", "CAPACITY", "RESERVED", "FREE", "AGE", "STATE", "SCORE")
+
+
+def text(answer: Row, *, now_ns: int) -> str:
+    """Everything that is known, in lines of at most 80 columns."""
+    lines = [_headline(answer), *words.paragraph(answer["why"])]
+    if answer.get("class"):
+        lines += words.paragraph(f"class {answer['class']}, priority {answer['priority']}")
+    lines += _of_record(answer, now_ns)
+    lines += _of_wait(answer)
+    if answer["state"] in ("waiting", "binding", "bound", "elsewhere") and "candidates" in answer:
+        lines += _of_nodes(answer)
+    for what, why in answer.get("away", {}).items():
+        lines += words.paragraph(f"behind the API as the scheduler sees it: {what}: {why}", "")
+    lines += words.paragraph(answer["note"], "") if answer.get("note") else []
+    return "\n".join(lines)
+
+
+def _headline(answer: Row) -> str:
+    key, node = f"Pod {answer['namespace']}/{answer['pod']}", answer.get("node")
+    phase = answer.get("phase")
+    match answer["state"]:
+        case "bound":
+            return f"{key} is on {node} ({phase})"
+        case "binding":
+            return f"{key} is being bound to {node}"
+        case "waiting":
+            return f"{key} waits"
+        case "gated":
+            return f"{key} is gated"
+        case "elsewhere":
+            return f"{key} is not CARICO's" + (f"; it is on {node} ({phase})" if node else "")
+        case "ended":
+            return f"{key} has ended" + (f" on {node}" if node else "") + (f" ({phase})" if phase else "")
+    return f"{key}: {answer['state']}"
+
+
+def _of_record(answer: Row, now_ns: int) -> list[str]:
+    """The decision, and what it acted on."""
+    made, acted_on = answer.get("decision"), answer.get("acted_on")
+    if made is None or made["outcome"] == "unschedulable":
+        # What the scheduler finds now stands above and below, and is newer.
+        return []
+    ago_s = max(now_ns - made["ts"], 0) / 1e9
+    said = f"decided {_ago(ago_s)} ago, attempt {made['attempt']}, after waiting {made['waited_s']:.2f} s: "
+    lines = words.paragraph(said + made["outcome"].replace("_", " "))
+    if made["message"] != answer["why"]:
+        lines += words.paragraph(made["message"])
+    if acted_on is not None and acted_on["capacity"] is not None:
+        lines += words.paragraph(
+            f"it acted on advertisement {acted_on['seq']} of {acted_on['node']}: {acted_on['age_s']:.2f} s old, "
+            f"capacity {acted_on['capacity']:.1f}, reserved {acted_on['reserved']:.0f}"
+        )
+    if answer.get("covered") is not None:
+        covers = "its node accounts for it: no reservation stands"
+        lines += words.paragraph(covers if answer["covered"] else "its node does not account for it yet: reserved")
+    if answer["state"] != "waiting" and made["candidates"]:
+        lines += ["", f"As it was decided: {_counts(made['refused']) or 'no node was refused'}"]
+        lines += _table(made["candidates"], made["refused"])
+    return lines
+
+
+def _of_wait(answer: Row) -> list[str]:
+    if answer["state"] != "waiting" or answer.get("waited_s") is None:
+        return []
+    tried = words.plural(answer["attempts"], "bind") + " tried"
+    due_s = answer["next_try_s"]
+    then = "next try as soon as something changes that could help" if due_s is None else f"next try in {due_s:.1f} s"
+    return words.paragraph(f"for {_ago(answer['waited_s'])}, {tried}; {then}")
+
+
+def _of_nodes(answer: Row) -> list[str]:
+    """All nodes as they stand now."""
+    of = "it" if answer["state"] == "waiting" else "one more Pod like it"
+    said = f"Now, for {of}: {answer['feasible']} of {words.plural(answer['nodes'], 'node')} would do"
+    refused = _counts(answer["refused"])
+    lines = ["", *words.paragraph(said + (f"; refused: {refused}" if refused else ""), "")]
+    lines += _table(answer["candidates"][:SHOWN], answer["refused"])
+    left = answer["nodes"] - min(len(answer["candidates"]), SHOWN)
+    return lines + ([f"... and {words.plural(left, 'node')} more (--json names up to 1000)"] if left else [])
+
+
+def _counts(refused: Mapping[str, int]) -> str:
+    ordered = sorted(refused.items(), key=lambda item: -item[1])
+    return ", ".join(f"{count} by {stage}" for stage, count in ordered)
+
+
+def _table(candidates: Sequence[Row], refused: Mapping[str, int]) -> list[str]:
+    """A line a node, and below it why it is refused."""
+    if not candidates:
+        return []
+    rows = [_row(each) for each in candidates]
+    head, *lines = words.table(_HEADINGS, rows)
+    found = [head]
+    for each, line in zip(candidates, lines, strict=True):
+        found.append(line)
+        why = each.get("rejected_by") or each.get("rejection")
+        if why is not None:
+            found += words.paragraph(f"{why.get('stage') or why['reason']}: {why['detail']}", "    ")
+        found += _wishes(each)
+    return found
+
+
+def _row(each: Row) -> tuple[str, ...]:
+    capacity, reserved = each["capacity"], each["reserved"]
+    free = each["free"] if "free" in each else None if capacity is None else max(capacity - reserved, 0.0)
+    age = "-" if each["age_s"] is None else f"{each['age_s']:.1f} s"
+    shown = (words.number(capacity), f"{reserved:.0f}", words.number(free), age, each.get("freshness", ""))
+    return (each["node"], *shown, words.number(each["score"], 2))
+
+
+def _wishes(each: Row) -> list[str]:
+    parts = each.get("parts")
+    if not parts or not parts["wishes"]:
+        return []
+    met = ", ".join(f"{kind} met to {share:.0%}" for kind, share in parts["wishes"].items())
+    return words.paragraph(f"score: {parts['room']:.2f} for room, less for wishes ({met})", "    ")
+
+
+def _ago(seconds: float) -> str:
+    """A length of time.
+
+    >>> _ago(4.25), _ago(125.0), _ago(7300.0)
+    ('4.2 s', '2 min', '2.0 h')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"

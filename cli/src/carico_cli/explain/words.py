@@ -1,0 +1,72 @@
+"""Numbers, tables and paragraphs for a terminal of 80 columns."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+WIDTH = 80
+# Dimensions that are measured in bytes.
+_BYTES = frozenset({"memory", "gpu_memory"})
+
+
+def amount(dimension: str, value: float | None) -> str:
+    """An amount of a dimension with its unit.
+
+    >>> amount("memory", 9.8e6), amount("cpu", 1.224), amount("cpu", None)
+    ('9.8 MB', '1.22', '-')
+    """
+    if value is None:
+        return "-"
+    if dimension not in _BYTES or value == 0:
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    scale, unit = (1e9, "GB") if abs(value) >= 1e9 else (1e6, "MB")
+    return f"{value / scale:.3g} {unit}"
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """A number, or a dash.
+
+    >>> number(2.04), number(None)
+    ('2.0', '-')
+    """
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def plural(count: int, what: str) -> str:
+    """A count and its noun.
+
+    >>> plural(1, "Pod"), plural(2, "Pod")
+    ('1 Pod', '2 Pods')
+    """
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def paragraph(text: str, indent: str = "  ") -> list[str]:
+    """The text in lines of at most 80 columns."""
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ") or [indent]
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> list[str]:
+    """Aligned columns: the first `left` to the left, the others to the right; a name too long for the line is cut."""
+    filled = [list(row) for row in rows]
+    widths = [max(len(row[index]) for row in [list(headings), *filled]) for index in range(len(headings))]
+    over = sum(widths) + 2 * (len(widths) - 1) - WIDTH
+    widths[0] = max(widths[0] - max(over, 0), 12)
+    return [_line(row, widths, left) for row in [list(headings), *filled]]
+
+
+def _line(row: Sequence[str], widths: Sequence[int], left: int) -> str:
+    cells = [cut(cell, width).ljust(width) if index < left else cell.rjust(width)
+             for index, (cell, width) in enumerate(zip(row, widths, strict=True))]  # fmt: skip
+    return "  ".join(cells).rstrip()
+
+
+def cut(text: str, width: int) -> str:
+    """The text, its middle left out where it is longer.
+
+    >>> cut("Job/default/a-very-long-name", 12)
+    'Job/de~-name'
+    """
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}~{text[len(text) - tail :]}"

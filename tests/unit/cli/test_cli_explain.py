@@ -1,0 +1,258 @@
+"""`carico explain` and `carico capacity`: what people read, in 80 columns, from what the scheduler really answers."""
+
+import contextlib
+import pathlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from carico_cli import capacity
+from carico_cli.explain import asking, command, fit_text, node_text, pod_text, words
+from carico_cli.live import where
+from carico_core.domain import cluster, errors, pod_class
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube
+from carico_core.wire import kubernetes
+from tests.tools import carico_cli
+from tests.unit.scheduler import answering, objects
+
+NOW_S = answering.NOW_S
+
+
+class Api:
+    """An API with these Pods, by path."""
+
+    def __init__(self, pods: Mapping[str, Any] | Exception) -> None:
+        self.pods = pods
+
+    async def request(self, method: str, path: str) -> Any:
+        if isinstance(self.pods, Exception):
+            raise self.pods
+        name = path.rpartition("/")[2]
+        if name not in self.pods:
+            raise errors.NotFound(status=404, reason="NotFound", message="no such Pod", request=path)
+        return self.pods[name]
+
+
+def asker(bus: answering.DeskBus, pods: Mapping[str, Any] | Exception | None = None) -> asking.Asker:
+    """Asks on this bus; a clock that runs on by itself ends each wait at once."""
+
+    @contextlib.asynccontextmanager
+    async def api() -> AsyncIterator[Api]:
+        yield Api({} if pods is None else pods)
+
+    at = where.Address(name="here", bus=buses.BusSettings(), kube=kube.KubeSettings())
+    return asking.Asker(bus, at, api, Hasty())
+
+
+class Hasty(clocks.FakeClock):
+    """Time flies: nobody is waited for."""
+
+    def monotonic_s(self) -> float:
+        self.advance(asking.LEADER_MOST_S)
+        return super().monotonic_s()
+
+
+def desk_with_pods() -> answering.Desk:
+    """Two nodes, of which one is tainted; one Pod placed, one that waits for another's taint."""
+    taint = cluster.Taint(key="gpu", value="", effect="NoSchedule")
+    desk = answering.Desk(objects.make_node("node-0"), objects.make_node("node-1", taints=(taint,)))
+    costs = {"*": {"cpu": 1.0, "memory": 50e6}, "image/pi": {"cpu": 1.5, "memory": 10e6}}
+    desk.hear_cost("node-0", {"cpu": 2.0, "memory": 8e9}, costs, capacity=2.0, pods=2, limit=9)
+    desk.hear_cost("node-1", {"cpu": 8.0, "memory": 8e9}, costs, capacity=8.0)
+    desk.state.put_pod(objects.make_pod("placed"), NOW_S)
+    desk.decide()
+    desk.state.put_pod(objects.make_pod("placed", node_name="node-0", phase="Running"), NOW_S)
+    desk.state.put_pod(objects.make_pod("waits"), NOW_S - 4.0)
+    return desk
+
+
+async def told(desk: answering.Desk, name: str, **changes: Any) -> str:
+    """What `carico explain` says of a Pod."""
+    bus = answering.DeskBus(desk)
+    answer = await command.explain_pod(asker(bus, **changes), "default", name, 20)
+    return pod_text.text(answer, now_ns=desk.clock.wall_ns() + 10**9)
+
+
+def assert_fits_a_terminal(text: str) -> None:
+    too_long = [line for line in text.splitlines() if len(line) > words.WIDTH]
+    assert not too_long, too_long
+
+
+async def test_a_placed_pod_is_told_with_what_it_acted_on() -> None:
+    text = await told(desk_with_pods(), "placed")
+    assert text.startswith("Pod default/placed is on node-0 (Running)\n")
+    assert "attempt 1" in text and "it acted on advertisement 1 of node-0" in text
+    assert "its node does not account for it yet" in text
+    assert "As it was decided: 1 by taint" in text
+    assert "for one more Pod like it: 0 of 2 nodes would do" in text
+    assert_fits_a_terminal(text)
+
+
+async def test_a_waiting_pod_is_told_every_node_and_why() -> None:
+    text = await told(desk_with_pods(), "waits")
+    assert text.startswith("Pod default/waits waits\n")
+    assert "for 4.0 s, 0 binds tried; next try as soon as something changes" in " ".join(text.split())
+    assert "    capacity: 0.33 free of threshold 1, 1 reserved" in text
+    assert "    taint: " in text
+    assert_fits_a_terminal(text)
+
+
+async def test_long_names_do_not_leave_the_terminal() -> None:
+    name = "ip-10-0-0-1.a-region-of-the-world.compute.internal-and-more-of-a-name-than-anybody-needs"
+    desk = answering.Desk(
+        objects.make_node(name, taints=(cluster.Taint(key="k" * 200, value="", effect="NoSchedule"),))
+    )
+    desk.hear(name)
+    desk.state.put_pod(objects.make_pod(), NOW_S)
+    assert_fits_a_terminal(await told(desk, "pod-0"))
+    answer = await asker(answering.DeskBus(desk)).ask("capacity.fit", {})
+    assert_fits_a_terminal(fit_text.text(answer))
+
+
+async def test_a_record_of_an_earlier_leader_is_read_from_the_stream() -> None:
+    desk = desk_with_pods()
+    bus = answering.DeskBus(desk)
+    bus.keep("default", "placed")
+    desk.log._latest.clear()
+    answer = await command.explain_pod(asker(bus), "default", "placed", 20)
+    assert (answer["state"], answer["why"]) == ("bound", "node-0 had room for 1.3 Pods (threshold 1)")
+    assert answer["acted_on"]["node"] == "node-0"
+
+
+async def test_a_pod_whose_record_has_gone_is_still_told_of() -> None:
+    desk = desk_with_pods()
+    desk.log._latest.clear()
+    text = await told(desk, "placed")
+    assert "the record of it is not kept here any more" in text
+    ended = {"metadata": {"uid": "u"}, "spec": {"nodeName": "node-7"}, "status": {"phase": "Succeeded"}}
+    text = await told(desk, "ended", pods={"ended": ended})
+    assert text.startswith("Pod default/ended has ended on node-7 (Succeeded)")
+    assert "no decision about it is kept" in text
+
+
+async def test_with_no_scheduler_the_stream_and_the_api_answer() -> None:
+    bus = answering.DeskBus(desk_with_pods())
+    bus.keep("default", "placed")
+    bus.is_answered = False
+    running = {"metadata": {"uid": "uid-placed"}, "spec": {"nodeName": "node-0"}, "status": {"phase": "Running"}}
+    answer = await command.explain_pod(asker(bus, {"placed": running}), "default", "placed", 20)
+    text = pod_text.text(answer, now_ns=0)
+    assert text.startswith("Pod default/placed is on node-0 (Running)")
+    assert "no scheduler answers at here" in " ".join(text.split())
+    assert_fits_a_terminal(text)
+    with pytest.raises(asking.NobodyAnswers):
+        await command.explain_pod(asker(bus), "default", "nothing", 20)
+    with pytest.raises(asking.NobodyAnswers):
+        await command.explain_node(asker(bus), "node-0")
+
+
+async def test_a_record_of_another_pod_of_the_name_is_not_shown() -> None:
+    bus = answering.DeskBus(desk_with_pods())
+    bus.keep("default", "placed")
+    bus.is_answered = False
+    later = {"metadata": {"uid": "another"}, "spec": {}, "status": {}}
+    answer = await command.explain_pod(asker(bus, {"placed": later}), "default", "placed", 20)
+    assert (answer["state"], answer["decision"]) == ("waiting", None)
+
+
+async def test_an_unknown_pod_is_a_mistake_with_the_nearest_names() -> None:
+    bus = answering.DeskBus(desk_with_pods())
+    with pytest.raises(errors.SettingsError, match=r"Pod default/place: there is none \(nearest: placed\)"):
+        await command.explain_pod(asker(bus), "default", "place", 20)
+    with pytest.raises(errors.SettingsError, match="cannot be asked: no kubeconfig"):
+        await command.explain_pod(asker(bus, errors.KubeconfigError("no kubeconfig")), "default", "place", 20)
+    with pytest.raises(errors.SettingsError, match="namespace default: -n"):
+        await command.explain_pod(asker(bus), "shop", "placed", 20)
+    with pytest.raises(errors.SettingsError, match=r"node 'node-5' \(nearest: node-1, node-0\)"):
+        await command.explain_node(asker(bus), "node-5")
+
+
+async def test_a_node_is_told_by_dimension_cap_and_class() -> None:
+    bus = answering.DeskBus(desk_with_pods())
+    text = node_text.text(await command.explain_node(asker(bus), "node-0"))
+    assert text.startswith("node-0 takes no Pod: at capacity (cpu: 2 free, 1.5 of it reserved, 1 a Pod)")
+    assert "reserved: 1 Pod: default/placed" in text
+    for word in ("DIMENSION", "8 GB", "50 MB", "most for now: 6.0 more", "image/pi", "on it: 1 of image/pi"):
+        assert word in text, text
+    assert_fits_a_terminal(text)
+    assert "takes no Pod: tainted" in node_text.text(await command.explain_node(asker(bus), "node-1"))
+
+
+async def test_what_fits_is_told_with_what_stops_it() -> None:
+    desk = desk_with_pods()
+    desk.hear_cost("node-0", {"cpu": 9.5, "memory": 8e9}, {"*": {"cpu": 1.0}}, capacity=9.5, pods=2, seq=2)
+    ask = asker(answering.DeskBus(desk))
+    text = fit_text.text(await ask.ask("capacity.fit", {}))
+    assert text.startswith("8 more fit of a typical Pod, on 1 of 2 nodes\n")
+    assert "cpu: 9.5 free, 1 of it reserved, 1 a Pod" in text
+    assert "stopped by: cpu on 1, taint on 1" in text and "(any: one cost for all)" in text
+    assert_fits_a_terminal(text)
+    unknown = fit_text.text(await ask.ask("capacity.fit", {"pod": {"containers": [{"image": "new"}]}}))
+    assert "no node has measured its class yet" in unknown
+    with pytest.raises(asking.Refused, match="no Pod default/nobody"):
+        await ask.ask("capacity.fit", {"like": "nobody"})
+
+
+async def test_a_silent_node_is_told_to_be_so() -> None:
+    bus = answering.DeskBus(answering.Desk(objects.make_node("node-0")))
+    text = node_text.text(await command.explain_node(asker(bus), "node-0"))
+    assert "its agent has advertised nothing" in text
+    assert_fits_a_terminal(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("Deployment", "ReplicaSet/shop/web"), ("Job", "Job/shop/web"), ("StatefulSet", "StatefulSet/shop/web")],
+)
+def test_a_manifest_is_the_pod_that_it_makes(kind: str, expected: str) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+    made = capacity.pod_of(
+        {"kind": kind, "metadata": {"name": "web", "namespace": "shop"}, "spec": {"template": template}}
+    )
+    assert made is not None
+    made["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    pod = kubernetes.parse_pod(made)
+    assert (pod_class.class_of(pod), pod.labels, pod.image) == (expected, {"a": "b"}, "x")
+
+
+def test_what_makes_no_pods_is_none() -> None:
+    assert capacity.pod_of({"kind": "Service", "spec": {}}) is None
+    assert capacity.pod_of({"kind": "Deployment", "spec": {}}) is None
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["explain"], "expected a Pod's name, or: node NODE"),
+        (["explain", "a", "b"], "expected a Pod's name, or: node NODE"),
+        (["explain", "node"], "expected a Pod's name, or: node NODE"),
+        (["explain", "UPPER"], "no name of Kubernetes"),
+        (["explain", "a", "-n", "b.c"], "no name of Kubernetes"),
+        (["explain", "a", "--name", "x", "--nats-url", "nats://127.0.0.1:1"], "got both"),
+        (["explain", "a", "--name", "gone"], "no cluster named 'gone'"),
+        (["capacity", "--like", "a", "--class", "b"], "--like and --class"),
+        (["capacity", "--file", "nowhere.yaml"], "--file nowhere.yaml: No such file"),
+        (["capacity", "--lik", "a"], "--like"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str],
+    argv: list[str], expected: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    code, err = carico_cli.run(monkeypatch, *argv), capsys.readouterr().err
+    assert code == 2 and expected in err, err
+    assert len(err.strip().splitlines()) == 1 and "Traceback" not in err
+
+
+@pytest.mark.parametrize(("text", "expected"), [("a: [", "no YAML"), ("kind: Service", "got Service, expected a Pod")])
+def test_manifests_that_cannot_be_used_are_told_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str],
+    text: str, expected: str,
+) -> None:  # fmt: skip
+    (tmp_path / "m.yaml").write_text(text)
+    assert carico_cli.run(monkeypatch, "capacity", "--file", str(tmp_path / "m.yaml")) == 2
+    assert expected in capsys.readouterr().err
