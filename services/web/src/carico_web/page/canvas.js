@@ -1,0 +1,44 @@
+// A canvas in CSS pixels, sharp on every screen.
+
+export class Sheet {
+  // `resized` is called when its width changed.
+  constructor(canvas, resized) {
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d");
+    this.width = canvas.clientWidth;
+    new ResizeObserver(() => {
+      if (canvas.clientWidth === this.width) return;
+      this.width = canvas.clientWidth;
+      resized();
+    }).observe(canvas);
+  }
+
+  // The context, cleared, for a picture of this height.
+  begin(height) {
+    const ratio = globalThis.devicePixelRatio || 1;
+    const [w, h] = [Math.round(this.width * ratio), Math.round(height * ratio)];
+    if (this.canvas.width !== w || this.canvas.height !== h) {
+      this.canvas.width = w;
+      this.canvas.height = h;
+      this.canvas.style.height = `${height}px`;
+    }
+    this.height = height;
+    this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.context.clearRect(0, 0, this.width, height);
+    return this.context;
+  }
+}
+
+export function font(size, weight = 400) {
+  return `${weight} ${size}px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif`;
+}
+
+// Text that fits into `width`, its middle left out: the ends of names tell them apart.
+export function fitted(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  for (let keep = text.length - 1; keep > 2; keep -= 1) {
+    const short = `${text.slice(0, Math.floor(keep / 3))}…${text.slice(text.length - Math.ceil((2 * keep) / 3))}`;
+    if (context.measureText(short).width <= width) return short;
+  }
+  return "";
+}

@@ -1,0 +1,117 @@
+// A chart over the last minutes: areas, bands and lines on one canvas.
+
+import { font, Sheet } from "./canvas.js";
+import { HISTORY_S } from "./fleet.js";
+
+const HEIGHT = 150;
+const PAD = { left: 38, right: 8, top: 8, bottom: 18 };
+// A hole in the data longer than this is drawn as one.
+const GAP_MS = 5000;
+
+export class Chart {
+  constructor(theme, label) {
+    this.theme = theme;
+    this.canvas = document.createElement("canvas");
+    this.canvas.className = "chart";
+    this.canvas.setAttribute("role", "img");
+    this.canvas.setAttribute("aria-label", label);
+    this.label = label;
+    this.sheet = new Sheet(this.canvas, () => this.again?.());
+  }
+
+  // `layers`: {kind: area|line|band, colour, dash, low, value} with functions index -> number over `ring`'s rows.
+  draw(ring, layers, { nowMs, top, tick, words }) {
+    this.again = () => this.draw(ring, layers, { nowMs, top, tick, words });
+    this.sheet.width = this.canvas.clientWidth;
+    if (this.sheet.width === 0) return;
+    const context = this.sheet.begin(HEIGHT);
+    const scale = this.scale(nowMs, top);
+    this.axes(context, scale, tick);
+    for (const layer of layers) this.layer(context, ring, layer, scale);
+    if (words) this.canvas.setAttribute("aria-label", `${this.label}: ${words}`);
+  }
+
+  scale(nowMs, top) {
+    const width = this.sheet.width - PAD.left - PAD.right;
+    const height = HEIGHT - PAD.top - PAD.bottom;
+    return {
+      top,
+      x: (ms) => PAD.left + width * (1 - (nowMs - ms) / (HISTORY_S * 1000)),
+      y: (value) => PAD.top + height * (1 - Math.min(1.02, Math.max(0, value / top))),
+      oldest: nowMs - HISTORY_S * 1000,
+    };
+  }
+
+  axes(context, scale, tick) {
+    context.font = font(10.5);
+    context.textBaseline = "middle";
+    context.textAlign = "right";
+    for (const share of [0, 0.5, 1]) {
+      const y = Math.round(scale.y(share * scale.top)) + 0.5;
+      context.strokeStyle = this.theme.faint;
+      context.globalAlpha = share === 0 ? 0.9 : 0.35;
+      context.lineWidth = 1;
+      context.beginPath();
+      context.moveTo(PAD.left, y);
+      context.lineTo(this.sheet.width - PAD.right, y);
+      context.stroke();
+      context.globalAlpha = 1;
+      context.fillStyle = this.theme.soft;
+      context.fillText(tick(share * scale.top), PAD.left - 6, y);
+    }
+    context.textBaseline = "alphabetic";
+    for (const [minutes, align, x] of [[5, "left", PAD.left], [0, "right", this.sheet.width - PAD.right]]) {
+      context.textAlign = align;
+      context.fillText(minutes ? "−5 min" : "now", x, HEIGHT - 4);
+    }
+  }
+
+  layer(context, ring, layer, scale) {
+    const upper = [];
+    const lower = [];
+    let last = -Infinity;
+    const close = () => {
+      this.stroke(context, layer, upper, lower);
+      upper.length = 0;
+      lower.length = 0;
+    };
+    ring.forEach((ms, at) => {
+      const value = layer.value(at);
+      if (ms < scale.oldest || Number.isNaN(value)) return;
+      if (ms - last > GAP_MS) close();
+      last = ms;
+      const x = scale.x(ms);
+      upper.push([x, scale.y(value)]);
+      lower.push([x, scale.y(layer.low ? layer.low(at) : 0)]);
+    });
+    close();
+  }
+
+  stroke(context, layer, upper, lower) {
+    if (upper.length === 0) return;
+    context.beginPath();
+    context.setLineDash(layer.dash || []);
+    upper.forEach(([x, y], i) => (i ? context.lineTo(x, y) : context.moveTo(x, y)));
+    if (layer.kind === "line") {
+      context.strokeStyle = layer.colour;
+      context.lineWidth = 1.6;
+      context.lineJoin = "round";
+      context.stroke();
+    } else {
+      for (const [x, y] of lower.reverse()) context.lineTo(x, y);
+      context.closePath();
+      context.globalAlpha = layer.kind === "band" ? 0.16 : 0.42;
+      context.fillStyle = layer.colour;
+      context.fill();
+      context.globalAlpha = 1;
+    }
+    context.setLineDash([]);
+  }
+}
+
+// A round number at or above the largest value.
+export function roundTop(value) {
+  if (!(value > 0)) return 1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 4, 5, 10].find((step) => step * power >= value) * power;
+}

@@ -1,0 +1,30 @@
+// Elements made of plain text: nothing that comes off the bus is ever read as HTML.
+
+export function el(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== false && value != null) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child != null));
+  return made;
+}
+
+// A table with a head; cells are texts or elements.
+export function table(caption, head, rows) {
+  return el(
+    "div", { class: "scroll" },
+    el(
+      "table", {},
+      el("caption", { class: "unseen" }, caption),
+      el("thead", {}, el("tr", {}, ...head.map((text) => el("th", { scope: "col" }, text)))),
+      el("tbody", {}, ...rows.map((cells) => el("tr", {}, el("th", { scope: "row" }, cells[0]), ...cells.slice(1).map((cell) => el("td", {}, cell))))),
+    ),
+  );
+}
+
+export function say(id, text) {
+  const found = document.getElementById(id);
+  // Untouched where nothing changed: no layout, and nothing read out again.
+  if (found.textContent !== text) found.textContent = text;
+}

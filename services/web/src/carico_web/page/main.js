@@ -1,0 +1,300 @@
+// The page: settings, bus, state, and who draws what.
+
+import * as ask from "./ask.js";
+import { Bus } from "./bus.js";
+import { ClusterPanel } from "./cluster_panel.js";
+import { el, say } from "./dom.js";
+import { Fleet } from "./fleet.js";
+import { Flow, PLACED } from "./flow.js";
+import * as format from "./format.js";
+import { Frames } from "./frames.js";
+import { HeatMap } from "./heatmap.js";
+import { ModelView } from "./model_view.js";
+import { NodePanel } from "./node_panel.js";
+import { PodPanel } from "./pod_panel.js";
+import * as signals from "./signals.js";
+import { Theme } from "./theme.js";
+
+const AGAIN_MS = 3000;
+const FOUND_MOST = 200;
+const byId = (id) => document.getElementById(id);
+
+class Page {
+  constructor(settings) {
+    this.settings = settings;
+    this.theme = new Theme(() => this.themed());
+    this.frames = new Frames();
+    this.fleet = new Fleet(settings.lease_s);
+    this.map = new HeatMap(byId("map"), {
+      fleet: this.fleet, theme: this.theme, frames: this.frames, tip: byId("map-tip"),
+      open: (name) => this.openNode(name), said: (text) => say("map-said", text),
+    });
+    this.flow = new Flow(byId("flow"), byId("flow-list"), { theme: this.theme, frames: this.frames, open: (decision) => this.openDecision(decision) });
+    this.model = new ModelView(byId("fan"), byId("strips"), this);
+    this.bus = new Bus({ address: address(settings), identify: (nonce) => identify(settings, nonce), tell: (state) => this.told(state) });
+    this.decided = new Map();
+    this.drawn();
+    this.listen();
+    this.route();
+    this.themed();
+    this.bus.start();
+    setInterval(() => this.tick(), 1000);
+    addEventListener("hashchange", () => this.route());
+    if (settings.cluster) {
+      say("cluster-name", settings.cluster);
+      document.title = `${settings.cluster} · CARICO`;
+    }
+  }
+
+  // ---- what is drawn, and how often at most
+
+  drawn() {
+    this.frames.add("map", 66, (now) => this.map.draw(now));
+    this.frames.add("flow", 150, () => this.flow.draw());
+    this.frames.add("list", 250, () => this.flow.drawList());
+    this.frames.add("panel", 500, () => this.panel?.draw());
+    this.frames.add("fan", 1000, () => this.model.drawFan());
+    this.frames.add("strips", 1000, () => this.model.drawStrips());
+    this.frames.add("summary", 250, () => this.drawSummary());
+  }
+
+  // ---- what comes off the bus
+
+  listen() {
+    this.bus.subscribe(signals.CAPACITY_ALL, (m) => this.advertised(signals.decodeAdvertisement(m.subject, m.payload)));
+    this.bus.subscribe(signals.DECISION_ALL, (m) => this.decide(signals.decodeDecision(m.payload)));
+    this.bus.subscribe(signals.MODEL, (m) => this.modelled(signals.decodeModel(m.payload)));
+  }
+
+  advertised(advertisement) {
+    const before = this.fleet.dims;
+    const node = this.fleet.take(advertisement, Date.now());
+    if (!node) return;
+    if (this.fleet.dims !== before) this.offerMetrics();
+    this.frames.touch("map");
+    if (this.panel?.name === node.name) this.frames.touch("panel");
+  }
+
+  decide(decision) {
+    if (!this.flow.take(decision)) return;
+    const node = decision.outcome === PLACED ? this.fleet.nodes.get(decision.node) : null;
+    if (node && Date.now() - decision.atMs < 5000) {
+      node.placedMs = performance.now();
+      this.frames.touch("map");
+    }
+    for (const part of ["flow", "list", "summary"]) this.frames.touch(part);
+  }
+
+  modelled(model) {
+    this.model.take(model);
+    this.heardModelMs = Date.now();
+    this.frames.touch("fan");
+    this.frames.touch("strips");
+  }
+
+  told(state) {
+    const words = { live: "live", connecting: "connecting", away: "away" };
+    byId("bus-state").dataset.kind = state.kind;
+    byId("bus-state").lastElementChild.textContent = words[state.kind];
+    if (state.kind === "live") {
+      banner("");
+      this.catchUp();
+    } else if (state.kind === "away") {
+      const since = this.fleet.nodes.size > 0 ? " What is shown is the last that was heard." : "";
+      banner(`The bus does not answer at ${this.bus.address}${state.why ? ` (${state.why})` : ""}: tried again by itself.${since}`);
+    }
+  }
+
+  // What was said before this page listened, or while the bus was away.
+  async catchUp() {
+    try {
+      for (const decision of await ask.recentDecisions(this.bus)) this.decide(decision);
+      const model = await ask.model(this.bus);
+      if (model && !this.model.model) this.modelled(model);
+    } catch (error) {
+      console.warn(`what was said before is not known: ${error.message}`);
+    }
+    this.panel?.ask?.(...(this.asked || []));
+  }
+
+  tick() {
+    if (this.fleet.tick(Date.now())) this.frames.touch("map");
+    for (const part of ["map", "flow", "panel", "summary", "fan", "strips"]) this.frames.touch(part);
+  }
+
+  // ---- words
+
+  drawSummary() {
+    const { fleet } = this;
+    if (!fleet.now) return;
+    const states = { fresh: 0, ageing: 0, stale: 0, absent: 0 };
+    for (const node of fleet.nodes.values()) states[node.state] += 1;
+    const odd = ["ageing", "stale", "absent"].filter((state) => states[state]).map((state) => `${states[state]} ${state}`);
+    say("sum-nodes", String(fleet.now.present));
+    say("sum-nodes-sub", odd.length ? odd.join(", ") : fleet.now.present ? "all fresh" : "none heard yet");
+    say("sum-pods", String(fleet.now.pods));
+    say("sum-pods-sub", fleet.now.present ? `${(fleet.now.pods / fleet.now.present).toFixed(1)} a node` : " ");
+    say("sum-room", format.pods(fleet.now.capacity));
+    say("sum-room-sub", `± ${format.pods(fleet.now.sd)} Pods`);
+    const { rate, waiting } = this.flow.figures(Date.now());
+    say("sum-placed", `${format.pods(rate)}/s`);
+    say("sum-placed-sub", waiting ? `${waiting} waiting` : "none waiting");
+    const { model } = this.model;
+    if (model) say("model-note", `of ${format.count(model.contributors, "node")}, ${model.merge} merge, heard ${format.seconds((Date.now() - this.heardModelMs) / 1000)} ago`);
+  }
+
+  themed() {
+    const isDark = this.theme?.name === "dark";
+    byId("theme").textContent = isDark ? "Light" : "Dark";
+    byId("theme").setAttribute("aria-label", isDark ? "Change to light" : "Change to dark");
+    if (!this.map) return;
+    this.map.drawLegend(byId("map-legend"));
+    this.frames.touchAll();
+  }
+
+  offerMetrics() {
+    const place = byId("map-metric");
+    place.replaceChildren(...this.map.metrics().map(([metric, text]) => el(
+      "button", { type: "button", role: "radio", "aria-checked": String(metric === this.map.metric), onclick: () => this.measure(metric) }, text,
+    )));
+  }
+
+  measure(metric) {
+    this.map.metric = metric;
+    this.map.drawLegend(byId("map-legend"));
+    this.offerMetrics();
+    this.frames.touch("map");
+  }
+
+  nextMeasure() {
+    const all = this.map.metrics().map(([metric]) => metric);
+    this.measure(all[(all.indexOf(this.map.metric) + 1) % all.length]);
+  }
+
+  // ---- what is opened: in the address, so that it can be passed on and gone back from
+
+  openNode(name) {
+    location.hash = `node/${name}`;
+  }
+
+  openDecision(decision) {
+    this.decided.set(decision.key, decision);
+    if (location.hash === `#pod/${decision.key}`) this.route();
+    else location.hash = `pod/${decision.key}`;
+  }
+
+  close() {
+    location.hash = "";
+  }
+
+  closeButton() {
+    return el("button", { type: "button", class: "small", onclick: () => this.close(), "aria-label": "Back to the cluster" }, "Close");
+  }
+
+  nodeButton(name) {
+    return el("button", { type: "button", class: "link", onclick: () => this.openNode(name) }, name);
+  }
+
+  route() {
+    const [kind, ...rest] = decodeURIComponent(location.hash.slice(1)).split("/");
+    const isNode = kind === "node" && rest.length === 1;
+    const isPod = kind === "pod" && rest.length === 2;
+    this.asked = isPod ? rest : [];
+    if (isNode) this.panel = new NodePanel(this, rest[0]);
+    else if (isPod) this.panel = new PodPanel(this, ...rest, this.decided.get(rest.join("/")) || this.flow.byPod.get(rest.join("/")) || null);
+    else this.panel = new ClusterPanel(this);
+    this.map.selected = isNode ? rest[0] : null;
+    this.model.selected = this.map.selected;
+    byId("panel").replaceChildren(this.panel.root);
+    // Also while the picture is held: who opens something wants to see it.
+    this.panel.draw();
+    if (isNode || isPod) byId("panel").focus({ preventScroll: matchMedia("(min-width: 1000px)").matches });
+    for (const part of ["map", "panel", "fan", "strips"]) this.frames.touch(part);
+  }
+
+  find(text) {
+    const wanted = text.trim();
+    if (!wanted) return;
+    if (this.fleet.nodes.has(wanted)) this.openNode(wanted);
+    else {
+      const key = wanted.includes("/") ? wanted : [...this.flow.byPod.keys()].find((each) => each.endsWith(`/${wanted}`)) || `default/${wanted}`;
+      location.hash = `pod/${key}`;
+    }
+  }
+
+  suggest(text) {
+    const names = [...this.fleet.nodes.keys(), ...this.flow.byPod.keys()].filter((name) => name.includes(text)).slice(0, FOUND_MOST);
+    byId("find-names").replaceChildren(...names.map((name) => el("option", { value: name })));
+  }
+
+  hold() {
+    const isHeld = !this.frames.isHeld;
+    byId("pause").setAttribute("aria-pressed", String(isHeld));
+    byId("pause").textContent = isHeld ? "Go on" : "Pause";
+    this.frames.hold(isHeld);
+  }
+}
+
+function banner(text) {
+  say("banner", text);
+  byId("banner").hidden = !text;
+}
+
+function address(settings) {
+  return settings.bus || `${location.protocol === "https:" ? "wss:" : "ws:"}//${location.host}/bus`;
+}
+
+// What CONNECT says of who we are: our server signs the bus' nonce, or gives a token; nothing where nothing is asked.
+async function identify(settings, nonce) {
+  if (!settings.identity) return {};
+  const answer = await fetch("/identity", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ nonce }) });
+  if (!answer.ok) throw new Error((await answer.text()).trim());
+  return answer.json();
+}
+
+function keys(page) {
+  const actions = { "/": () => byId("find-text").focus(), "?": () => byId("help").showModal(), m: () => page.nextMeasure(), p: () => page.hold(), t: () => page.theme.toggle() };
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
+    const isTyping = event.target.matches("input");
+    if (event.key === "Escape") {
+      if (isTyping) event.target.blur();
+      else page.close();
+    } else if (!isTyping && actions[event.key]) {
+      event.preventDefault();
+      actions[event.key]();
+    }
+  });
+  byId("find").addEventListener("submit", (event) => {
+    event.preventDefault();
+    page.find(byId("find-text").value);
+  });
+  byId("find-text").addEventListener("input", (event) => page.suggest(event.target.value));
+  byId("find-text").addEventListener("focus", (event) => page.suggest(event.target.value));
+  byId("theme").addEventListener("click", () => page.theme.toggle());
+  byId("pause").addEventListener("click", () => page.hold());
+  byId("help-open").addEventListener("click", () => byId("help").showModal());
+}
+
+async function start() {
+  if (!globalThis.WebSocket) {
+    banner("This browser has no WebSocket, by which the page hears the cluster: open it in another one, or use `carico top`.");
+    byId("bus-state").dataset.kind = "away";
+    byId("bus-state").lastElementChild.textContent = "no WebSocket";
+    return;
+  }
+  let settings;
+  try {
+    const answer = await fetch("/settings.json");
+    if (!answer.ok) throw new Error(`it answers ${answer.status}`);
+    settings = await answer.json();
+  } catch (error) {
+    banner(`This page's server does not answer (${error.message}): tried again by itself.`);
+    setTimeout(start, AGAIN_MS);
+    return;
+  }
+  banner("");
+  keys(new Page(settings));
+}
+
+start();

@@ -1,0 +1,129 @@
+// The details of one node: its history, what a Pod costs on it, and why its capacity is what it is.
+
+import * as ask from "./ask.js";
+import { Chart } from "./chart.js";
+import { drawTruth, keyline, set, truthLegend } from "./cluster_panel.js";
+import { el, table } from "./dom.js";
+import { CAPACITY, PODS, SD, USAGE } from "./fleet.js";
+import * as format from "./format.js";
+
+const RECENT = 6;
+const MODES = {
+  measured: "from what it measures",
+  predicted: "from what it predicts, as nothing of ours runs there",
+  warming: "careful still, as it has measured little",
+  saturated: "none, as it is full",
+};
+
+export class NodePanel {
+  constructor(page, name) {
+    this.page = page;
+    this.name = name;
+    this.line = el("p", { class: "lead" });
+    this.state = el("span", { class: "chip" });
+    this.against = el("p", { class: "soft" });
+    this.truth = new Chart(page.theme, `Capacity of ${name} against what runs, in Pods`);
+    this.usage = new Chart(page.theme, `Usage of ${name}`);
+    this.usageLegend = el("p", { class: "keyline" });
+    this.costs = el("div");
+    this.why = el("div", { class: "asked", "aria-live": "polite" }, el("p", { class: "soft" }, "asking the scheduler ..."));
+    this.recent = el("ul", { class: "plain" });
+    this.root = el(
+      "div", {},
+      el("div", { class: "head" }, el("h2", {}, name, " ", this.state), page.closeButton()),
+      this.line,
+      el("h3", {}, "Capacity against what runs"), truthLegend(), this.truth.canvas,
+      el("h3", {}, "Usage"), this.usageLegend, this.usage.canvas,
+      el("h3", {}, "What a Pod costs here"), this.costs,
+      el("div", { class: "head" }, el("h3", {}, "What the scheduler makes of it"), el("button", { type: "button", class: "small", onclick: () => this.ask() }, "Ask again")),
+      this.why,
+      el("h3", {}, "Against the cluster's model"), this.against,
+      el("h3", {}, "Newest decisions for it"), this.recent,
+    );
+    this.ask();
+  }
+
+  draw() {
+    const { fleet, theme } = this.page;
+    const node = fleet.nodes.get(this.name);
+    if (!node) {
+      set(this.line, "This node has not been heard of since the page was opened.");
+      return;
+    }
+    const { ad } = node;
+    set(this.state, node.state);
+    this.state.dataset.state = node.state;
+    set(this.line, sentence(node, fleet.age(node, Date.now())));
+    const nowMs = Date.now();
+    drawTruth(this.truth, node.history, [PODS, CAPACITY, SD], { nowMs, theme, words: sentence(node, 0) });
+    const layers = ad.dims.map((dim, i) => ({ kind: "line", colour: theme.lines[fleet.dims.indexOf(dim) % theme.lines.length], value: (at) => node.history.columns[USAGE + i][at] }));
+    this.usage.draw(node.history, layers, { nowMs, top: 1, tick: (v) => `${Math.round(100 * v)} %` });
+    keyline(this.usageLegend, fleet.dims, theme);
+    this.drawCosts(ad);
+    this.drawAgainst(node);
+    this.drawRecent();
+  }
+
+  drawCosts(ad) {
+    const rows = ad.dims.map((dim, i) => [
+      format.dimension(dim), format.percent(ad.usage[i]), format.estimate(dim, ad.baseline[i]), format.estimate(dim, ad.cost[i]),
+      ad.headroom ? format.quantity(dim, ad.headroom[i]) : "–",
+    ]);
+    const wanted = JSON.stringify(rows);
+    if (this.costs.dataset.shown === wanted) return;
+    this.costs.dataset.shown = wanted;
+    this.costs.replaceChildren(table(`What a Pod costs on ${this.name}`, ["", "usage", "idle", "one Pod", "left"], rows));
+  }
+
+  drawAgainst(node) {
+    const found = this.page.model.against(node);
+    set(this.against, found
+      ? `Its work points ${found.angle.toFixed(1)}° away from the cluster's, and is ${found.strength.toFixed(2)} times as strong.`
+      : "Not known yet: the node or the cluster has no direction.");
+  }
+
+  drawRecent() {
+    const found = this.page.flow.decisions.filter((decision) => decision.node === this.name).slice(-RECENT).reverse();
+    const wanted = found.map((decision) => decision.id).join();
+    if (this.recent.dataset.shown === wanted) return;
+    this.recent.dataset.shown = wanted;
+    this.recent.replaceChildren(...found.map((decision) => el("li", {}, el(
+      "button", { type: "button", onclick: () => this.page.openDecision(decision) },
+      el("span", {}, decision.key), el("span", { class: "soft" }, `${format.clock(decision.atMs)}, after ${format.seconds(decision.waited)}`),
+    ))));
+    if (found.length === 0) this.recent.append(el("li", { class: "soft" }, "none since the page was opened"));
+  }
+
+  async ask() {
+    try {
+      const answer = await ask.node(this.page.bus, this.name);
+      this.why.replaceChildren(...explained(answer));
+    } catch (error) {
+      this.why.replaceChildren(el("p", { class: "soft" }, `The scheduler does not say: ${error.message}.`));
+    }
+  }
+}
+
+function sentence({ ad, state }, age) {
+  const room = `Room for ${format.pods(ad.capacity)} ± ${format.pods(ad.sd)} more ${ad.capacity === 1 ? "Pod" : "Pods"}`;
+  const by = ad.bottleneck ? `; ${format.dimension(ad.bottleneck)} sets it` : "";
+  const limit = ad.limit === null ? "" : `, ${ad.limit} at most for now`;
+  const old = state === "fresh" ? "" : ` It said so ${format.seconds(age)} ago.`;
+  return `${format.count(ad.pods, "Pod")} of the scheduler's run here. ${room}${by}${limit}: ${MODES[ad.mode] || ad.mode}.${old}`;
+}
+
+function explained(answer) {
+  if (!answer.known) return [el("p", {}, `${answer.why}.`)];
+  const facts = [
+    ["free by its rules", answer.free === null ? "nothing advertised" : `${format.pods(answer.free)} Pods`],
+    ["reserved", answer.reserved_by.length ? `${answer.reserved}: ${answer.reserved_by.map((each) => each.pod).slice(0, 5).join(", ")}` : String(answer.reserved)],
+    ["placed there", `${answer.placed}, ${answer.baseline_pods} of them part of the node`],
+    ["refused by", answer.refused_by ? `${answer.refused_by.means}: ${answer.refused_by.detail}` : "nothing"],
+    ["trusted", answer.trust.is_suspect ? "no: its Pods stay out of its numbers" : "yes"],
+  ];
+  const bounds = answer.bounds.slice(0, 6).map((each) => [format.dimension(each.what), format.pods(each.pods), each.detail]);
+  return [
+    el("dl", { class: "facts" }, ...facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)))),
+    ...(bounds.length ? [table("What bounds the Pods of this node", ["bound", "Pods", "because"], bounds)] : []),
+  ];
+}

@@ -1,0 +1,79 @@
+// Why a Pod is where it is, or why it waits: the decision's own record first, then what the scheduler says now.
+
+import * as ask from "./ask.js";
+import { el, table } from "./dom.js";
+import { outcome } from "./flow.js";
+import * as format from "./format.js";
+
+export class PodPanel {
+  // `decision`: the record that was clicked, or null where only the name is known.
+  constructor(page, namespace, name, decision) {
+    this.page = page;
+    this.now = el("div", { class: "asked", "aria-live": "polite" }, el("p", { class: "soft" }, "asking the scheduler ..."));
+    this.record = el("div");
+    this.root = el(
+      "div", {},
+      el("div", { class: "head" }, el("h2", {}, `${namespace}/${name}`), page.closeButton()),
+      this.record,
+      el("div", { class: "head" }, el("h3", {}, "The Pod now"), el("button", { type: "button", class: "small", onclick: () => this.ask(namespace, name) }, "Ask again")),
+      this.now,
+    );
+    this.show(decision);
+    this.ask(namespace, name);
+  }
+
+  draw() {}
+
+  show(decision) {
+    this.shown = decision;
+    this.record.replaceChildren(...(decision ? recorded(this.page, decision) : []));
+  }
+
+  async ask(namespace, name) {
+    try {
+      const { explained, decision } = await ask.pod(this.page.bus, namespace, name);
+      if (decision && !this.shown) this.show(decision);
+      this.now.replaceChildren(...standing(this.page, explained));
+    } catch (error) {
+      this.now.replaceChildren(el("p", { class: "soft" }, `The scheduler does not say: ${error.message}.`));
+    }
+  }
+}
+
+function recorded(page, decision) {
+  const facts = [
+    ["decided", `${format.clock(decision.atMs)}, in ${format.seconds(decision.decidedUs / 1e6)}`],
+    ["waited", `${format.seconds(decision.waited)}, ${format.count(decision.attempt, "attempt")}`],
+    ["free there", decision.free === null ? "–" : `${format.pods(decision.free)} Pods, ${format.pods(decision.threshold)} needed`],
+  ];
+  const rows = decision.candidates.map((each) => [
+    page.nodeButton(each.node),
+    each.capacity === null ? "–" : format.pods(each.capacity),
+    format.pods(each.reserved),
+    each.age === null ? "–" : format.seconds(each.age),
+    each.rejection ? `${each.rejection.reason.replaceAll("_", " ")}: ${each.rejection.detail}` : each.node === decision.node ? "chosen" : `score ${each.score === null ? "–" : each.score.toFixed(2)}`,
+  ]);
+  return [
+    el("p", { class: "lead" }, el("span", { class: "chip", "data-outcome": decision.outcome }, outcome(decision)), " ", `${decision.message}.`),
+    el("dl", { class: "facts" }, ...facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)))),
+    ...(decision.refused.length ? [el("p", { class: "soft" }, `Refused: ${decision.refused.map(([reason, count]) => `${count} by ${reason.replaceAll("_", " ")}`).join(", ")}.`)] : []),
+    el("h3", {}, "Candidates as it was decided"),
+    table("Candidates as it was decided", ["node", "capacity", "reserved", "age", "verdict"], rows),
+  ];
+}
+
+function standing(page, answer) {
+  const place = answer.node ? [" on ", page.nodeButton(answer.node)] : [];
+  const found = [el("p", {}, el("b", {}, answer.state), ...place, `: ${answer.why}.`)];
+  if (answer.nearest?.length) found.push(el("p", { class: "soft" }, `Near: ${answer.nearest.join(", ")}.`));
+  if (answer.next_try_s != null) found.push(el("p", { class: "soft" }, `Next try in ${format.seconds(answer.next_try_s)}.`));
+  const waits = answer.state === "waiting" || answer.state === "gated";
+  if (waits && answer.candidates?.length) {
+    const rows = answer.candidates.map((each) => [
+      page.nodeButton(each.node), each.free === null ? "–" : format.pods(each.free), each.freshness,
+      each.rejected_by ? `${each.rejected_by.means}: ${each.rejected_by.detail}` : "has room",
+    ]);
+    found.push(table("Nodes as they stand now", ["node", "free", "state", "why"], rows));
+  }
+  return found;
+}

@@ -1,0 +1,70 @@
+// Dark or light: the system's choice until one is made here. Colours of what is drawn come from style.css.
+
+const KEY = "carico-theme";
+const HEAT = {
+  dark: ["#1a2531", "#1d5068", "#2c8a88", "#d2b566", "#ff9160"],
+  light: ["#e4ecee", "#aed4d8", "#55a3a6", "#b8862b", "#ab3a1f"],
+};
+const STOPS = [0, 0.3, 0.58, 0.82, 1];
+const STEPS = 64;
+
+export class Theme {
+  constructor(changed) {
+    this.changed = changed;
+    this.system = matchMedia("(prefers-color-scheme: light)");
+    this.system.addEventListener("change", () => this.read());
+    this.read();
+  }
+
+  toggle() {
+    const next = this.name === "dark" ? "light" : "dark";
+    document.documentElement.dataset.theme = next;
+    try {
+      localStorage.setItem(KEY, next);
+    } catch {
+      // Storage is refused: chosen for this visit only.
+    }
+    this.read();
+  }
+
+  read() {
+    this.name = document.documentElement.dataset.theme || (this.system.matches ? "light" : "dark");
+    const style = getComputedStyle(document.documentElement);
+    const pick = (variable) => style.getPropertyValue(variable).trim();
+    this.ink = pick("--ink");
+    this.soft = pick("--soft");
+    this.faint = pick("--faint");
+    this.card = pick("--card");
+    this.accent = pick("--accent");
+    this.warm = pick("--warm");
+    this.hot = pick("--hot");
+    this.lines = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--line-6"].map(pick);
+    this.heat = Array.from({ length: STEPS + 1 }, (_, i) => mix(HEAT[this.name], i / STEPS));
+    this.heatInk = this.heat.map((colour) => (luminance(colour) > 0.36 ? "#0d1519" : "#f2f5f4"));
+    this.changed?.(this.name);
+  }
+
+  step(share) {
+    return Math.round(Math.min(1, Math.max(0, share)) * STEPS);
+  }
+}
+
+function mix(colours, share) {
+  const at = Math.max(1, STOPS.findIndex((stop) => share <= stop));
+  const part = (share - STOPS[at - 1]) / (STOPS[at] - STOPS[at - 1]);
+  const [a, b] = [rgb(colours[at - 1]), rgb(colours[at])];
+  return `rgb(${a.map((x, i) => Math.round(x + part * (b[i] - x))).join(",")})`;
+}
+
+function rgb(hex) {
+  return [1, 3, 5].map((i) => Number.parseInt(hex.slice(i, i + 2), 16));
+}
+
+// Relative luminance: https://www.w3.org/TR/WCAG22/#dfn-relative-luminance
+function luminance(colour) {
+  const [r, g, b] = colour.match(/\d+/g).map((x) => {
+    const c = Number(x) / 255;
+    return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
