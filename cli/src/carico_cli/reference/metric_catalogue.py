@@ -1,0 +1,85 @@
+"""Every metric that a service of CARICO exports, as its own code declares it."""
+
+from collections.abc import Mapping
+
+from carico_agent import instruments as agent
+from carico_aggregator import instruments as aggregator
+from carico_auth import instruments as auth
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import health, metrics_bus
+from carico_core.runtime import metrics as metric
+from carico_scheduler import instruments as scheduler
+
+SHARED = "carico_"
+TITLES = {
+    "every": "Every service",
+    "agent": "Agent",
+    "aggregator": "Aggregator",
+    "scheduler": "Scheduler",
+    "auth": "Auth callout",
+}
+# Of the process itself, by prometheus_client, where Linux tells.
+PROCESS = (
+    ("process_cpu_seconds_total", "CPU time used"),
+    ("process_resident_memory_bytes", "memory in RAM"),
+    ("process_virtual_memory_bytes", "memory mapped"),
+    ("process_open_fds", "open files and sockets"),
+    ("process_max_fds", "most of those"),
+    ("process_start_time_seconds", "when it started, Unix time"),
+)
+
+
+def catalogue() -> Mapping[str, tuple[metric.Declared, ...]]:
+    """What is exported by service; under `every` what all of them have."""
+    found = {name: metric.Metrics(name) for name in ("agent", "aggregator", "scheduler", "auth")}
+    clock = clocks.FakeClock()
+    agent.Instruments(found["agent"]).ask(_Ages())
+    aggregator.Instruments(found["aggregator"], clock=clock)
+    scheduler.Instruments(found["scheduler"])
+    auth.Instruments(found["auth"], clock=clock)
+    every = metric.Metrics("every")
+    metrics_bus.BusMetrics(every)
+    health.watched(health.Health({}), every)
+    return {"every": every.declared, **{name: each.declared for name, each in found.items()}}
+
+
+def names() -> frozenset[str]:
+    """Every name that a query may use, a histogram's three endings included."""
+    found = {name for name, _ in PROCESS}
+    for each in (declared for group in catalogue().values() for declared in group):
+        if each.kind is metric.Kind.HISTOGRAM:
+            found |= {f"{each.name}_{ending}" for ending in ("bucket", "sum", "count")}
+        else:
+            found.add(each.name)
+    return frozenset(found)
+
+
+def tables() -> str:
+    """The catalogue as Markdown, one table a service."""
+    parts = []
+    for name, group in catalogue().items():
+        rows = [_row(each) for each in group]
+        if name == "every":
+            rows += [f"| `{process}` | | | {meaning} |" for process, meaning in PROCESS]
+        parts.append(
+            "\n".join((f"## {TITLES[name]}", "| metric | kind | labels | meaning |", "|---|---|---|---|", *rows))
+        )
+    return "\n\n".join(parts)
+
+
+def _row(found: metric.Declared) -> str:
+    labels = ", ".join(f"`{label}`" for label in found.labels)
+    bounds = f"; buckets {', '.join(f'{bound:g}' for bound in found.buckets)}" if found.buckets else ""
+    return f"| `{found.name}` | {found.kind.value} | {labels} | {found.meaning}{bounds} |"
+
+
+class _Ages:
+    """Nobody's."""
+
+    def sample_age_s(self) -> float | None:
+        """Not known."""
+        return None
+
+    def model_age_s(self) -> float | None:
+        """Not known."""
+        return None

@@ -1,0 +1,51 @@
+"""The pages of docs/ that hold tables written from the code, and how those are put into them."""
+
+import dataclasses
+import pathlib
+import re
+from collections.abc import Callable
+
+from carico_cli.reference import metric_catalogue, setting_catalogue
+from carico_core.domain import errors
+
+_PART = re.compile(r"(<!-- begin (?P<name>[a-z]+): [^\n]*-->\n).*?(<!-- end (?P=name) -->)", re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page, and what writes each of its parts by the name that its marks give."""
+
+    path: str
+    parts: dict[str, Callable[[], str]]
+
+
+PAGES = (
+    Page(path="docs/metrics.md", parts={"metrics": metric_catalogue.tables}),
+    Page(
+        path="docs/settings.md",
+        parts={"services": setting_catalogue.services, "commands": setting_catalogue.commands},
+    ),
+)
+
+
+def written(page: Page, text: str) -> str:
+    """The text of the page with its parts anew. Raises `SettingsError` where the marks are not there."""
+    found = {match["name"] for match in _PART.finditer(text)}
+    if found != set(page.parts):
+        raise errors.SettingsError(f"{page.path}: got the parts {sorted(found)}, expected {sorted(page.parts)}")
+    return _PART.sub(lambda match: f"{match[1]}{page.parts[match['name']]()}\n{match[3]}", text)
+
+
+def write(root: pathlib.Path) -> list[str]:
+    """The pages that have changed, below the project's folder. Raises `SettingsError` where it is none."""
+    changed = []
+    for page in PAGES:
+        path = root / page.path
+        if not path.is_file():
+            raise errors.SettingsError(f"{path} is not there: run this in the project's folder, or name it")
+        before = path.read_text(encoding="utf-8")
+        after = written(page, before)
+        if after != before:
+            path.write_text(after, encoding="utf-8")
+            changed.append(page.path)
+    return changed

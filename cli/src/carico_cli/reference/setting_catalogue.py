@@ -1,0 +1,144 @@
+"""Every setting of every program and every flag of the `carico` command, as the code declares them."""
+
+import dataclasses
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from carico_cli import application
+from carico_core.runtime import settings
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A program with settings of its own, and where they are declared."""
+
+    name: str
+    what: str
+    module: str
+    cls: str
+    prefix: str
+
+
+PROGRAMS = (
+    Program(
+        name="carico-agent", what="One node's agent", module="carico_agent.settings", cls="AgentSettings",
+        prefix="agent",
+    ),
+    Program(
+        name="carico-aggregator", what="The model of the cluster", module="carico_aggregator.settings",
+        cls="AggregatorSettings", prefix="aggregator",
+    ),
+    Program(
+        name="carico-scheduler", what="Places Pods", module="carico_scheduler.settings", cls="SchedulerSettings",
+        prefix="scheduler",
+    ),
+    Program(
+        name="carico-auth", what="Who may do what on the bus, by the identities of Kubernetes",
+        module="carico_auth.settings", cls="AuthSettings", prefix="auth",
+    ),
+    Program(
+        name="carico-web", what="The live page", module="carico_web.settings", cls="WebSettings", prefix="web",
+    ),
+)  # fmt: skip
+# Settings that belong to a group of several programs are shown once.
+GROUPS = {
+    "BUS": "How a service reaches NATS (`CARICO_BUS_...`), the same for all",
+    "KUBE": "How a service reaches the Kubernetes API (`CARICO_KUBE_...`)",
+    "LEADER": "Which of several schedulers leads (`CARICO_LEADER_...`)",
+    "EXTENDER": "Beside kube-scheduler (`CARICO_EXTENDER_...`)",
+}
+
+
+def services() -> str:
+    """The settings as Markdown, one table a program and one a group that programs share."""
+    parts, shared = [], dict[str, dict[str, settings.Setting]]()
+    for program in PROGRAMS:
+        own = []
+        for each in described(program):
+            group = each.variable.split("_")[1]
+            if group == program.prefix.upper():
+                own.append(each)
+            else:
+                shared.setdefault(group, {}).setdefault(each.variable, each)
+        parts.append(f"## {program.name}\n{program.what}; and {_named(program)}.\n\n{_table(own)}")
+    for group, found in shared.items():
+        parts.append(f"## {GROUPS[group]}\n{_table(list(found.values()))}")
+    return "\n\n".join(parts)
+
+
+def described(program: Program) -> tuple[settings.Setting, ...]:
+    """Every setting of a program."""
+    cls: type[Any] = getattr(importlib.import_module(program.module), program.cls)
+    return settings.describe(cls, prefix=program.prefix)
+
+
+def commands() -> str:
+    """Every command of `carico` with its arguments and flags, as Markdown."""
+    parts = []
+    context = click.Context(application.cli, info_name=application.PROGRAM)
+    for path, command in _walk(application.cli, context, (application.PROGRAM,)):
+        said = (command.help or "").split("\n\n")[0].replace("\n", " ").strip()
+        rows = [_flag(each) for each in command.params if isinstance(each, click.Option) and not each.hidden]
+        usage = " ".join((*path, *(each.human_readable_name for each in command.params if _is_argument(each))))
+        table = "\n".join(("| flag | default | meaning |", "|---|---|---|", *rows)) if rows else ""
+        parts.append("\n".join(part for part in (f"### `{usage}`", said, "", table) if part or table).rstrip())
+    return "\n\n".join(parts)
+
+
+def _walk(
+    command: click.Command, context: click.Context, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        if found is not None and not found.hidden:
+            yield from _walk(found, context, (*path, name))
+
+
+def _is_argument(parameter: click.Parameter) -> bool:
+    return isinstance(parameter, click.Argument)
+
+
+def _named(program: Program) -> str:
+    groups = sorted({each.variable.split("_")[1] for each in described(program)} - {program.prefix.upper()})
+    return ", ".join(f"`CARICO_{group}_...`" for group in groups)
+
+
+def _table(found: list[settings.Setting]) -> str:
+    lines = ["| variable | flag | default | expected | meaning |", "|---|---|---|---|---|"]
+    for each in found:
+        why = f" ({each.why})" if each.why else ""
+        expected = each.value.expected(each.unit)
+        lines.append(
+            f"| `{each.variable}` | `{each.flag}` | {_cell(each.default_text)} | {_cell(expected)} "
+            f"| {_cell(each.help + why)} |"
+        )
+    return "\n".join(lines)
+
+
+def _flag(option: click.Option) -> str:
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    expected = "" if option.is_flag else f" {_cell(_expected(option.type))}"
+    default = option.default
+    is_said = default is not None and not callable(default) and not _is_unset(default) and default is not False
+    return f"| {names}{expected} | {_cell(str(default)) if is_said else ''} | {_cell(option.help or '')} |"
+
+
+def _expected(kind: click.ParamType[Any]) -> str:
+    if isinstance(kind, click.Choice):
+        return " or ".join(str(choice) for choice in kind.choices)
+    return kind.name.upper()
+
+
+def _is_unset(default: object) -> bool:
+    # click's own mark of an option without a default, and what stands for "none given" of one that is repeated.
+    return default == () or type(default).__name__ == "Sentinel"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
