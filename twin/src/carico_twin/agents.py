@@ -1,8 +1,8 @@
 """The agent of a node of the twin: the project's own pipeline, messages and rules of publishing, in virtual time."""
 
 import dataclasses
-import functools
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from carico_agent import advertisement, pipeline
 from carico_agent.churn import ledger
 from carico_core.domain import messages
 from carico_core.numerics.estimators import base, registry
-from carico_core.wire import messages as wire
 from carico_twin import api_objects, events, kubelet, records, telemetry
 
 SAMPLE_EVERY_S = 0.1
@@ -18,6 +17,8 @@ BATCH = 10
 STAMPS_KEPT = 256
 # Wall-clock time at the start of every run: any instant serves, a fixed one makes runs repeat.
 EPOCH_NS = 1_700_000_000 * 10**9
+# What an agent says.
+Said: TypeAlias = messages.Advertisement | messages.LocalSubspace
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +34,11 @@ class AgentOptions:
 
 
 class TwinAgent:
-    """Samples, learns and publishes. `send` takes (kind, payload)."""
+    """Samples, learns and publishes. `send` takes each message."""
 
     def __init__(
         self, node: kubelet.TwinNode, options: AgentOptions, timeline: events.Timeline, rng: np.random.Generator,
-        send: Callable[["TwinAgent", str, bytes], None], clock_offset_s: float,
+        send: Callable[["TwinAgent", Said], None], clock_offset_s: float,
     ) -> None:  # fmt: skip
         self.name = api_objects.node_name(node.index)
         self.node = node
@@ -92,10 +93,10 @@ class TwinAgent:
         """Nothing of the Pod is left on the node."""
         self._ledger.removed(record.uid, self._timeline.now_s)
 
-    def hear_model(self, payload: bytes) -> None:
+    def hear_model(self, model: messages.GlobalModel) -> None:
         """Follows the model of the cluster."""
         if self._begun and self.alive and self._options.merge_global:
-            self.pipeline.follow(_decode_model(payload), now_s=self._timeline.now_s)
+            self.pipeline.follow(model, now_s=self._timeline.now_s)
 
     def _tick(self) -> None:
         if not self.alive:
@@ -123,7 +124,7 @@ class TwinAgent:
         self._publish_capacity()
         record = advertisement.local_subspace(self._stamp("subspace"), state, self.pipeline, node=self._config)
         if record is not None:
-            self._send(self, "subspace", wire.encode_subspace(record))
+            self._send(self, record)
 
     def _pods_changed(self) -> None:
         if not self.alive:
@@ -147,7 +148,7 @@ class TwinAgent:
         if len(self._published_s) > STAMPS_KEPT:
             del self._published_s[next(iter(self._published_s))]
         message = advertisement.capacity(self._stamp("capacity"), self.state, dims=telemetry.DIMS, covers=self._covers)
-        self._send(self, "capacity", wire.encode_advertisement(message))
+        self._send(self, message)
 
     def _stamp(self, kind: str) -> advertisement.Stamp:
         self._seqs[kind] += 1
@@ -155,12 +156,6 @@ class TwinAgent:
 
     def _wall_ns(self) -> int:
         return EPOCH_NS + self._offset_ns + round(self._timeline.now_s * 1e9)
-
-
-@functools.lru_cache(maxsize=8)
-def _decode_model(payload: bytes) -> messages.GlobalModel:
-    """The model in a message that every agent is sent: decoded once for all, to the same end."""
-    return wire.decode_model(payload)
 
 
 def node_config(node: kubelet.TwinNode, options: AgentOptions) -> base.EstimatorConfig:

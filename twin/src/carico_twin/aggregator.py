@@ -5,7 +5,6 @@ from collections.abc import Callable
 from carico_aggregator import fleet, model
 from carico_core.domain import messages
 from carico_core.wire import messages as wire
-from carico_core.wire import subjects
 from carico_twin import agents, events
 
 LEASE_S = 10.0
@@ -14,9 +13,11 @@ BROADCAST_EVERY_S = 1.0
 
 
 class TwinAggregator:
-    """Takes in subspaces, broadcasts the model. `broadcast` takes the bytes of a model."""
+    """Takes in subspaces, broadcasts the model. `broadcast` takes a model as its readers have it."""
 
-    def __init__(self, merge: str, timeline: events.Timeline, broadcast: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, merge: str, timeline: events.Timeline, broadcast: Callable[[messages.GlobalModel], None]
+    ) -> None:
         is_round = merge == "round"
         self._merger: model.Merger = model.Round() if is_round else model.Sequential()
         self._fleet = fleet.Fleet(lease_s=LEASE_S, horizon_s=HORIZON_S if is_round else None)
@@ -27,9 +28,9 @@ class TwinAggregator:
         self.last: messages.GlobalModel | None = None
         timeline.after(BROADCAST_EVERY_S, self._beat)
 
-    def hear(self, node: str, payload: bytes) -> None:
+    def hear(self, said: messages.LocalSubspace) -> None:
         """A node's local subspace."""
-        self._arrived.append(wire.decode_subspace(payload, subject=subjects.subspace(node)))
+        self._arrived.append(said)
 
     def _beat(self) -> None:
         now_s = self._timeline.now_s
@@ -47,4 +48,5 @@ class TwinAggregator:
             dims=content.dims, gram=content.gram, evidence=content.evidence,
             peak_pods_per_core=content.peak_pods_per_core,
         )  # fmt: skip
-        self._broadcast(model.encode(self.last))
+        # Its bytes are bounded, and classes left out where they are too many: readers have what is in the bytes.
+        self._broadcast(wire.decode_model(model.encode(self.last)))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from carico_core.domain import messages
 from carico_scheduler import policy as policies
 from carico_twin import agents, aggregator, api_objects, bus, events, kubelet, lies, machine, records, scenario
 from carico_twin.schedulers import carico, load_aware, oracle, port, slots
@@ -77,6 +78,8 @@ class World:
         self.pods: list[records.PodRecord] = []
         # Told of each bind as it is decided, before anything else happens.
         self.on_bind: list[Callable[[records.PodRecord], None]] = []
+        # Told of each message of an agent as it is sent.
+        self.on_message: list[Callable[[agents.Said], None]] = []
         self._liars = {api_objects.node_name(each.node): each for each in plan.lying_agents}
         self._left = 0
         self._overruns = 0
@@ -219,21 +222,23 @@ class World:
         after_s = min(RETRY_FIRST_S * 2.0 ** (self._failures[job.name] - 1), RETRY_MOST_S)
         self._timeline.after(after_s, functools.partial(self._create, job, job.pods + len(self.pods)))
 
-    def _on_message(self, agent: agents.TwinAgent, kind: str, payload: bytes) -> None:
-        if kind == "capacity":
+    def _on_message(self, agent: agents.TwinAgent, said: agents.Said) -> None:
+        """Messages go as records: a test holds that each comes out of its bytes as it went in."""
+        for told in self.on_message:
+            told(said)
+        if isinstance(said, messages.Advertisement):
             scheduler = self.scheduler
             assert isinstance(scheduler, carico.Carico)
             liar = self._liars.get(agent.name)
-            if liar is not None:
-                payload = lies.boast(payload, node=agent.name, covers=liar.covers)
-            self._bus.send(lambda: self._wake_after(lambda: scheduler.hear(agent.name, payload)))
+            heard = said if liar is None else lies.boast(said, covers=liar.covers)
+            self._bus.send(lambda: self._wake_after(lambda: scheduler.hear(heard)))
         elif self.aggregator is not None:
             found = self.aggregator
-            self._bus.send(lambda: found.hear(agent.name, payload))
+            self._bus.send(lambda: found.hear(said))
 
-    def _broadcast(self, payload: bytes) -> None:
+    def _broadcast(self, model: messages.GlobalModel) -> None:
         for agent in self.agents:
-            self._bus.send(functools.partial(agent.hear_model, payload))
+            self._bus.send(functools.partial(agent.hear_model, model))
 
     def _told(self, tell: "events.Action", *, delay_s: float = API_S) -> None:
         self._timeline.after(delay_s, lambda: self._wake_after(tell))

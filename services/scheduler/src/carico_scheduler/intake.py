@@ -4,6 +4,7 @@ The bus's callback stores bytes and nothing else: a burst of a thousand advertis
 """
 
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from carico_core.domain import errors, messages
 from carico_core.wire import freshness
@@ -13,23 +14,32 @@ from carico_scheduler import state
 # Subjects held between two drains: more than the largest cluster has nodes (Kubernetes supports 5,000).
 _PENDING_MAX = 50_000
 TOO_MANY = "too_many"
+# A message as it arrives.
+_P = TypeVar("_P")
 
 
-class Intake:
-    """Bytes in, decoded advertisements out; what is dropped is counted by reason."""
+class Newest(Generic[_P]):
+    """Messages in, advertisements out; what is dropped is counted by reason."""
 
-    def __init__(self, *, lease_s: float, on_drop: Callable[[str, str, str], None]) -> None:
-        """`on_drop(subject, reason, detail)` is told of every message dropped."""
+    def __init__(
+        self, *, lease_s: float, on_drop: Callable[[str, str, str], None],
+        parse: Callable[[str, _P], messages.Advertisement],
+    ) -> None:  # fmt: skip
+        """`on_drop(subject, reason, detail)` is told of every message dropped.
+
+        `parse(subject, payload)`: the advertisement in a message; raises `MessageError`.
+        """
         self._lease_s = lease_s
+        self._read = parse
         self._on_drop = on_drop
         self._guard = freshness.SequenceGuard(lease_s)
         self._ages = freshness.AgeTracker()
-        self._pending: dict[str, tuple[bytes, float]] = {}
+        self._pending: dict[str, tuple[_P, float]] = {}
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    def store(self, subject: str, payload: bytes, arrival_s: float) -> None:
+    def store(self, subject: str, payload: _P, arrival_s: float) -> None:
         """Keeps the newest message of a subject; `arrival_s` is monotonic."""
         if len(self._pending) >= _PENDING_MAX and subject not in self._pending:
             self._on_drop(subject, TOO_MANY, f"more than {_PENDING_MAX} subjects")
@@ -47,7 +57,7 @@ class Intake:
                 heard.append(one)
         return heard
 
-    def recall(self, subject: str, payload: bytes, *, now_s: float, wall_ns: int) -> state.Heard | None:
+    def recall(self, subject: str, payload: _P, *, now_s: float, wall_ns: int) -> state.Heard | None:
         """An advertisement that the bus had stored, aged by the wall clock: how long it lay there is not known.
 
         None where the node has been heard since, which is no loss and not counted as one.
@@ -58,7 +68,7 @@ class Intake:
         age_s = max(0, wall_ns - advertisement.sampled_at_ns) / 1e9
         return self._young(subject, advertisement, now_s - age_s, age_s)
 
-    def _decode(self, subject: str, payload: bytes, arrival_s: float) -> state.Heard | None:
+    def _decode(self, subject: str, payload: _P, arrival_s: float) -> state.Heard | None:
         advertisement = self._parse(subject, payload)
         if advertisement is None:
             return None
@@ -75,9 +85,9 @@ class Intake:
         )
         return self._young(subject, advertisement, arrival_s - age_s, age_s)
 
-    def _parse(self, subject: str, payload: bytes) -> messages.Advertisement | None:
+    def _parse(self, subject: str, payload: _P) -> messages.Advertisement | None:
         try:
-            return wire.decode_advertisement(payload, subject=subject)
+            return self._read(subject, payload)
         except errors.MessageError as error:
             self._on_drop(subject, error.reason.value, str(error))
             return None
@@ -93,3 +103,15 @@ class Intake:
             self._on_drop(subject, errors.Drop.TOO_OLD.value, f"{age_s:.1f} s old, lease {self._lease_s:g} s")
             return None
         return state.Heard(advertisement=advertisement, sampled_s=sampled_s)
+
+
+class Intake(Newest[bytes]):
+    """Bytes in, decoded advertisements out."""
+
+    def __init__(self, *, lease_s: float, on_drop: Callable[[str, str, str], None]) -> None:
+        """As of `Newest`."""
+        super().__init__(lease_s=lease_s, on_drop=on_drop, parse=_from_bytes)
+
+
+def _from_bytes(subject: str, payload: bytes) -> messages.Advertisement:
+    return wire.decode_advertisement(payload, subject=subject)

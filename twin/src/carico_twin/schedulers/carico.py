@@ -2,7 +2,7 @@
 
 import random
 
-from carico_core.wire import subjects
+from carico_core.domain import messages
 from carico_scheduler import cycle, intake, policy, state
 from carico_twin import api_objects, records
 from carico_twin.schedulers import port
@@ -11,13 +11,15 @@ BINDS_A_CYCLE = 32
 
 
 class Carico:
-    """Takes advertisements in as bytes; `advertised` is called with each."""
+    """Takes advertisements in as they arrive."""
 
     def __init__(self, cluster: port.Cluster, rules: policy.Policy, seed: int) -> None:
         self._cluster = cluster
         self._rules = rules
         self.state = state.State(rules, random.Random(seed))
-        self.intake = intake.Intake(lease_s=rules.lease_s, on_drop=self._dropped)
+        self.intake = intake.Newest[messages.Advertisement](
+            lease_s=rules.lease_s, on_drop=self._dropped, parse=lambda _, said: said
+        )
         self.dropped: dict[str, int] = {}
         self._cycle = cycle.Cycle(rules)
         self._records: dict[str, records.PodRecord] = {}
@@ -46,9 +48,9 @@ class Carico:
         hardware = self._cluster.nodes[node].machine.hardware
         self.state.put_node(api_objects.node(node, cores=hardware.cores, size=hardware.memory_bytes))
 
-    def hear(self, node: str, payload: bytes) -> None:
+    def hear(self, said: messages.Advertisement) -> None:
         """An advertisement has come."""
-        self.intake.store(subjects.capacity(node), payload, self._cluster.now_s)
+        self.intake.store(said.node, said, self._cluster.now_s)
 
     def step(self) -> None:
         """Takes in what has come, and runs cycles until nothing more can be placed."""

@@ -20,9 +20,10 @@ class FullShare:
 
     def tick(self, samples: list[float], gains: list[float]) -> None:
         """Move on by one sample with the filter's gains; a sample that is no number counts as full."""
+        shares = self._shares
         for index, (sample, gain) in enumerate(zip(samples, gains, strict=True)):
             full = 0.0 if sample < self._full_from else 1.0
-            self._shares[index] += min(max(gain, 0.0), 1.0) * (full - self._shares[index])
+            shares[index] += (gain if 0.0 <= gain <= 1.0 else min(max(gain, 0.0), 1.0)) * (full - shares[index])
 
     def full(self, usages: list[float]) -> list[bool]:
         """Whether each filtered usage may have ended short of the truth (d,)."""
@@ -60,6 +61,10 @@ class FilteredCount:
         """x (d,); a copy."""
         return list(self._values)
 
+    def value(self, index: int) -> float:
+        """x of one dimension."""
+        return self._values[index]
+
     @property
     def known(self) -> bool:
         """Whether a count has been seen."""
@@ -67,15 +72,20 @@ class FilteredCount:
 
     def tick(self, gains: list[float], pods: float, dt_s: float) -> None:
         """Move on by one sample with the filter's gains; the first count is taken as it is."""
-        if not self.known:
+        before = self._pods
+        if before < 0.0:
             self._pods = pods
             self._values = [pods] * len(self._values)
             return
-        self.steady_s = 0.0 if pods != self._pods else min(self.steady_s + dt_s, STEADY_LIMIT_S)
-        visible = self._visible(pods, dt_s)
+        if pods != before:
+            self.steady_s = 0.0
+        elif self.steady_s < STEADY_LIMIT_S:
+            self.steady_s = min(self.steady_s + dt_s, STEADY_LIMIT_S)
+        visible = self._visible(pods, dt_s) if self._waiting or pods != before else pods
+        values = self._values
         for index, gain in enumerate(gains):
             # x_i <- x_i + alpha_i (n - x_i), alpha_i as the usage of dimension i used it
-            self._values[index] += min(max(gain, 0.0), 1.0) * (visible - self._values[index])
+            values[index] += (gain if 0.0 <= gain <= 1.0 else min(max(gain, 0.0), 1.0)) * (visible - values[index])
 
     def _visible(self, pods: float, dt_s: float) -> float:
         if self._waiting:
@@ -87,7 +97,9 @@ class FilteredCount:
         return max(0.0, pods - sum(self._started)) if self._waiting else pods
 
     def _arrive(self, dt_s: float) -> None:
-        for slot in range(SLOTS):
+        for slot, count in enumerate(self._started):
+            if not count:
+                continue
             self._due_s[slot] -= dt_s
             if self._due_s[slot] <= DUE_EPSILON_S:
                 self._due_s[slot] = 0.0

@@ -222,7 +222,7 @@ class Footprint:
         tightest = 0 if found.bottleneck is None else found.bottleneck
         spreads = [self._mean_cost(each) for each in self._costs]
         noise = self._costs[tightest].noise
-        shown = sum(count.values[0] for count in self._classes.values())
+        shown = sum(count.value(0) for count in self._classes.values())
         return base.CapacityEstimate(
             capacity=found.capacity,
             # To first order: sd(H / c+)^2 = (sd_H^2 + (H / c+)^2 sd_c^2) / c+^2
@@ -263,9 +263,11 @@ class Footprint:
             for count in self._classes.values():
                 count.start_lag_s = lag_s
         for index, (each, usage, end) in enumerate(zip(self._costs, usages, full, strict=True)):
-            each.learn(usage, self._shown(index), censored=end and self._constants.censored, dt_s=dt_s)
+            shown = self._shown_by_part(index) if each.grows else {}
+            counted = {name: float(parts[0]) for name, parts in shown.items()} if each.grows else self._shown(index)
+            each.learn(usage, counted, shown, censored=end and self._constants.censored, dt_s=dt_s)
         keep = 0.5 ** (dt_s / self._config.peak_half_life_s)
-        shown_pods = sum(count.values[0] for count in self._classes.values())
+        shown_pods = sum(count.value(0) for count in self._classes.values())
         self._peak_pods = max(self._peak_pods * keep, shown_pods)
 
     def _age(self, gains: list[float]) -> None:
@@ -285,26 +287,23 @@ class Footprint:
         lag_s = self._constants.start_lag_s
         return profile.reached([age_s - lag_s for age_s in self._lives.ages_s(name)])
 
-    def _shown(self, index: int) -> dict[str, arrays.Array]:
-        """Pods of each class as the usage of a dimension shows them, by part."""
-        if self._costs[index].grows:
-            shown = {name: parts.copy() for name, parts in self._profiles[index].items() if name in self._classes}
-            for name, parts in shown.items():
-                parts[0] = self._classes[name].values[index]
-            return shown
-        found = {name: np.array([count.values[index]]) for name, count in self._classes.items()}
+    def _shown(self, index: int) -> dict[str, float]:
+        """Pods of each class as the usage of a dimension shows them."""
+        found = {name: count.value(index) for name, count in self._classes.items()}
         if index == 0:
-            found |= {kind: np.array([pulses.shown]) for kind, pulses in self._containers.items()}
+            for kind, pulses in self._containers.items():
+                found[kind] = pulses.shown
         return found
 
-    def _now(self, index: int, counted: Mapping[str, int]) -> dict[str, arrays.Array]:
+    def _shown_by_part(self, index: int) -> dict[str, arrays.Array]:
+        """The same by part, for a dimension in which Pods grow."""
+        shown = {name: parts.copy() for name, parts in self._profiles[index].items() if name in self._classes}
+        for name, parts in shown.items():
+            parts[0] = self._classes[name].value(index)
+        return shown
+
+    def _now_by_part(self, counted: Mapping[str, int]) -> dict[str, arrays.Array]:
         """Pods of each class as they are, by part."""
-        if not self._costs[index].grows:
-            found = {name: np.array([float(count)]) for name, count in counted.items()}
-            if index == 0:
-                # What of a burst of the runtime still shows is over soon; what is usual comes again.
-                found |= {kind: np.array([pulses.usual]) for kind, pulses in self._containers.items()}
-            return found
         found = {}
         for name, count in counted.items():
             found[name] = self._reached(name)
@@ -315,20 +314,29 @@ class Footprint:
         """H = ceiling S - now + borrow - growth."""
         each = self._costs[index]
         level = usage * each.scale
-        pods, shown = self._now(index, counted), self._shown(index)
+        by_part = self._now_by_part(counted) if each.grows else {}
+        if each.grows:
+            expected, shown = each.expected_by_part(by_part), each.expected_by_part(self._shown_by_part(index))
+        else:
+            pods = {name: float(count) for name, count in counted.items()}
+            if index == 0:
+                # What of a burst of the runtime still shows is over soon; what is usual comes again.
+                for kind, pulses in self._containers.items():
+                    pods[kind] = pulses.usual
+            expected, shown = each.expected(pods), each.expected(self._shown(index))
         # now = Y + sum c (n - x): Pods not shown yet are added, those that have left but still show are taken out.
-        now = level + each.expected(pods) - each.expected(shown)
+        now = level + expected - shown
         if full or each.grows:
             # A full node reads the same whatever is on it, and memory that Pods are still filling is as good as
             # taken: the model knows better where it says more.
-            now = max(now, each.floor + each.expected(pods))
+            now = max(now, each.floor + expected)
         now = max(now, min(level, each.floor))
         ceiling = float(self._config.ceiling[index]) if index else self._ceiling.value
         headroom = ceiling * each.scale - now
         if index == 0:
             headroom += self._borrow(usage)
-        for name, count in counted.items():
-            headroom -= each.left_to_grow(name, pods[name], float(count), self._lives.longest_s(name))
+        for name, parts in by_part.items():
+            headroom -= each.left_to_grow(name, parts, float(counted[name]), self._lives.longest_s(name))
         return headroom
 
     def _borrow(self, usage: float) -> float:
@@ -336,8 +344,11 @@ class Footprint:
         ceiling = float(self._config.ceiling[0])
         # h = l x min(r, .5 / ceiling), in CPU share
         span = self._constants.look_ahead * self._lead_s * min(lives.speed(usage), 0.5 / ceiling)
-        ending = {name: np.array([self._lives.ending_within(name, span)]) for name in self._counts}
-        return self._costs[0].expected(ending)
+        ending = {name: self._lives.ending_within(name, span) for name in self._counts}
+        costs = self._costs[0]
+        if costs.grows:
+            return costs.expected_by_part({name: _in_all(count) for name, count in ending.items()})
+        return costs.expected(ending)
 
     def _cost_plus(self, headroom: Sequence[float]) -> dict[str, list[float]]:
         """c+ per class and dimension: of the classes held, of those that peers measured, and of a new one."""
@@ -376,7 +387,7 @@ class Footprint:
 
     def _mean_cost(self, each: class_costs.ClassCosts) -> base.Spread:
         """(mean, sd) of the cost of a Pod of those that show on this node; of a new one where none does."""
-        shown = {name: count.values[0] for name, count in self._classes.items()}
+        shown = {name: count.value(0) for name, count in self._classes.items()}
         total = sum(shown.values())
         if total <= 0.0:
             return each.cost(messages.NEW_CLASS, lives.UNKNOWN_LIFE_S)
@@ -421,3 +432,10 @@ class Footprint:
             for filtered in self._profiles:
                 filtered.pop(name, None)
             self._lives.forget(name)
+
+
+def _in_all(count: float) -> arrays.Array:
+    """So many Pods, of which no part is looked at."""
+    found = np.zeros(profile.PARTS)
+    found[0] = count
+    return found

@@ -21,6 +21,7 @@ PARTS = 1 + len(EDGES_S)
 _FEW = 8
 _EDGES = np.array(EDGES_S)
 _WIDTHS = np.array(WIDTHS_S)
+_SEGMENTS = tuple(zip(range(1, PARTS), EDGES_S, WIDTHS_S, strict=True))
 
 
 def reached(ages_s: Sequence[float]) -> arrays.Array:
@@ -46,11 +47,11 @@ def _few_reached(ages_s: Sequence[float]) -> list[float]:
     found[0] = float(len(ages_s))
     last = PARTS - 1
     for age_s in ages_s:
-        for part in range(1, PARTS):
-            behind = (age_s - EDGES_S[part - 1]) / WIDTHS_S[part - 1]
+        for part, edge_s, width_s in _SEGMENTS:
+            behind = (age_s - edge_s) / width_s
             if behind <= 0.0:
                 break
-            found[part] += behind if part == last else min(behind, 1.0)
+            found[part] += behind if behind < 1.0 or part == last else 1.0
     return found
 
 

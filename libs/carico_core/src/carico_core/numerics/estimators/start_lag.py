@@ -36,12 +36,13 @@ class StartLag:
 
     def tick(self, gain: float, pods: float, dt_s: float) -> None:
         """Move every candidate on by one sample of the filter."""
+        gains = [gain]
         for count in self._counts:
-            count.tick([gain], pods, dt_s)
+            count.tick(gains, pods, dt_s)
 
     def judge(self, level: float, *, informative: bool, dt_s: float) -> float:
         """The lag to use (s), after one more usage reading; a full node's readings say nothing."""
-        shown = [count.values[0] for count in self._counts]
+        shown = [count.value(0) for count in self._counts]
         if informative and self._level >= 0.0:
             self._compare(level - self._level, shown, math.exp(-dt_s / MEMORY_S))
         self._level = level if informative else -1.0
