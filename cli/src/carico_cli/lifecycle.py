@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from carico_cli import interrupts, options, settings, starting
+from carico_cli import interrupts, nats_context, options, settings, starting
 from carico_local.cluster import client, state
 from carico_local.cluster import plan as plans
 
@@ -54,4 +54,5 @@ def down(context: settings.Context, name: str, keep_logs: bool) -> None:
     """Ends a cluster and removes everything it left."""
     paths = state.find(context.home, name)
     asyncio.run(client.down(paths, keep_logs=keep_logs))
+    nats_context.remove(context.environ, name)
     click.echo(f"cluster {name} is down" + (f"; logs are in {paths.logs}" if keep_logs else ""))

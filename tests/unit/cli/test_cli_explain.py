@@ -173,7 +173,7 @@ async def test_an_unknown_pod_is_a_mistake_with_the_nearest_names() -> None:
 async def test_a_node_is_told_by_dimension_cap_and_class() -> None:
     bus = answering.DeskBus(desk_with_pods())
     text = node_text.text(await command.explain_node(asker(bus), "node-0"))
-    assert text.startswith("node-0 takes no Pod: at capacity (cpu: 2 free, 1.5 of it reserved, 1 a Pod)")
+    assert text.startswith("node-0 takes 1.0 more typical Pods; cpu stops it there")
     assert "reserved: 1 Pod: default/placed" in text
     for word in ("DIMENSION", "8 GB", "50 MB", "most for now: 6.0 more", "image/pi", "on it: 1 of image/pi"):
         assert word in text, text
@@ -187,7 +187,7 @@ async def test_what_fits_is_told_with_what_stops_it() -> None:
     ask = asker(answering.DeskBus(desk))
     text = fit_text.text(await ask.ask("capacity.fit", {}))
     assert text.startswith("8 more fit of a typical Pod, on 1 of 2 nodes\n")
-    assert "cpu: 9.5 free, 1 of it reserved, 1 a Pod" in text
+    assert "cpu: capacity 9.5 advertised, 1 reserved" in text
     assert "stopped by: cpu on 1, taint on 1" in text and "(any: one cost for all)" in text
     assert_fits_a_terminal(text)
     unknown = fit_text.text(await ask.ask("capacity.fit", {"pod": {"containers": [{"image": "new"}]}}))

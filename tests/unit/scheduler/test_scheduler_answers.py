@@ -131,24 +131,24 @@ async def test_a_node_says_who_holds_room_and_what_bounds_it() -> None:
     desk = answering.Desk(objects.make_node("node-0", pod_limit=20))
     desk.hear_cost(
         "node-0", {"cpu": 4.0, "memory": 8e9}, {"*": {"cpu": 1.0, "memory": 1e9}, "Job/default/big": {"cpu": 2.0}},
-        pods=1, covers=frozenset({"uid-old"}), limit=9,
+        capacity=4.0, pods=1, covers=frozenset({"uid-old"}), limit=9,
     )  # fmt: skip
     desk.state.put_pod(objects.make_pod("old", node_name="node-0", phase="Running"), NOW_S)
     desk.state.put_pod(objects.make_pod("new", node_name="node-0"), NOW_S - 3.0)
     said = await desk.ask("node.explain", node="node-0")
     assert (said["known"], said["ready"], said["free"], said["reserved"]) == (True, True, 3.0, 1)
     assert said["bottleneck"] == "cpu"
-    assert [each["what"] for each in said["bounds"]] == ["cpu", "memory", "limit", "pod_limit", "pods_per_core"]
-    assert [round(each["pods"], 1) for each in said["bounds"]] == [3.0, 7.0, 7.0, 18.0, 62.0]
+    assert [each["what"] for each in said["bounds"]] == ["cpu", "limit", "pod_limit", "pods_per_core"]
+    assert [round(each["pods"], 1) for each in said["bounds"]] == [3.0, 7.0, 18.0, 62.0]
     assert [each["pod"] for each in said["reserved_by"]] == ["default/new"]
     assert said["reserved_by"][0]["age_s"] == 3.0
     assert said["pods_by_class"] == {"image/pi": 2}
     cpu = said["dimensions"][0]
-    assert (cpu["name"], cpu["headroom"], cpu["reserved"], cpu["cost_plus"]) == ("cpu", 4.0, 1.0, 1.0)
+    assert (cpu["name"], cpu["headroom"], cpu["reserved"]) == ("cpu", 4.0, 1.0)
     assert cpu["cost"] == {"mean": 0.9, "sd": 0.1}
     big = next(each for each in said["classes"] if each["class"] == "Job/default/big")
     assert (big["free"], big["bottleneck"]) == (1.5, "cpu")
-    assert [each["detail"] for each in said["bounds"]][1] == "8 GB free, 1 GB of it reserved, 1 GB a Pod"
+    assert said["bounds"][0]["detail"] == "capacity 4 advertised, 1 reserved"
     assert said["refused_by"] is None and said["trust"]["is_suspect"] is False
 
 
@@ -165,9 +165,9 @@ async def test_a_node_that_is_not_there_is_said_to_be_so() -> None:
 async def test_fit_names_the_dimension_that_stops_the_next_pod() -> None:
     desk = answering.Desk(*(objects.make_node(f"node-{index}") for index in range(4)))
     costs = {"*": {"cpu": 1.0, "memory": 1e9}, "Job/default/fat": {"cpu": 0.1, "memory": 4e9}}
-    desk.hear_cost("node-0", {"cpu": 5.5, "memory": 64e9}, costs, pods=1)
-    desk.hear_cost("node-1", {"cpu": 50.0, "memory": 9.5e9}, costs, pods=1)
-    desk.hear_cost("node-2", {"cpu": 50.0, "memory": 90e9}, costs, pods=2, limit=4)
+    desk.hear_cost("node-0", {"cpu": 5.5, "memory": 64e9}, costs, capacity=5.5, pods=1)
+    desk.hear_cost("node-1", {"cpu": 50.0, "memory": 9.5e9}, costs, capacity=9.5, bottleneck="memory", pods=1)
+    desk.hear_cost("node-2", {"cpu": 50.0, "memory": 90e9}, costs, capacity=50.0, pods=2, limit=4)
     said = await desk.ask("capacity.fit")
     assert (said["total"], said["nodes"], said["at_least"]) == (5 + 9 + 2, 4, False)
     assert said["stopped_by"] == {"cpu": 1, "memory": 1, "limit": 1, "no_advertisement": 1}
@@ -183,8 +183,8 @@ async def test_a_full_node_says_which_dimension_is_full_of_what() -> None:
     desk = answering.Desk()
     desk.hear_cost("node-0", {"cpu": 0.5, "memory": 8e9}, {"*": {"cpu": 1.0, "memory": 1e9}}, capacity=0.5, pods=3)
     said = await desk.ask("node.explain", node="node-0")
-    assert said["refused_by"] == {"stage": "capacity", "means": "at capacity", "detail": "cpu: 0.5 free, 1 a Pod"}
-    assert (await desk.ask("capacity.fit"))["per_node"][0]["detail"] == "0.5 free, 1 a Pod"
+    assert said["refused_by"] == {"stage": "capacity", "means": "at capacity", "detail": "cpu: capacity 0.5 advertised"}
+    assert (await desk.ask("capacity.fit"))["per_node"][0]["detail"] == "capacity 0.5 advertised"
 
 
 async def test_what_fits_of_a_class_that_nobody_has_measured_is_said_apart() -> None:
@@ -193,7 +193,7 @@ async def test_what_fits_of_a_class_that_nobody_has_measured_is_said_apart() -> 
     desk.hear_cost("node-0", {"cpu": 6.0}, costs, pods=1)
     del costs["*"]
     made = {name: messages.ClassCapacity(cost_plus=cost, pods=1) for name, cost in costs.items()}
-    desk.hear(headroom={"cpu": 6.0}, classes=made, pods=1, seq=2, cost={"cpu": messages.Estimate(mean=0.4, sd=0.1)})
+    desk.hear(headroom={"cpu": 6.0}, classes=made, pods=1, seq=2, capacity=12.0)
     said = await desk.ask("capacity.fit")
     assert said["total"] == 12
     assert [(each["class"], each["pods"], each["total"]) for each in said["kinds"]] == [

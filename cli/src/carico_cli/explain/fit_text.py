@@ -9,7 +9,7 @@ Row = Mapping[str, Any]
 SHOWN = 30
 # Where names are so long that reasons stand in lines of their own.
 _HEAD_MOST = 68
-_CLASSES = {"?": "(one that nobody has measured)", "*": "(any: one cost for all)"}
+_CLASSES = {"?": "(not measured yet)", "*": "(any: one cost for all)"}
 
 
 def text(answer: Row) -> str:

@@ -7,7 +7,7 @@ from carico_cli.explain import words
 
 Row = Mapping[str, Any]
 SHOWN = 12
-_GENERAL = {"?": "(one that nobody has measured)", "*": "(any: one cost for all)"}
+_GENERAL = {"?": "(not measured yet)", "*": "(any: one cost for all)"}
 _CAPS = {"limit": "most for now", "pod_limit": "kubelet's Pod limit", "pods_per_core": "Pods a core believed"}
 
 
@@ -68,22 +68,18 @@ def _of_trust(answer: Row) -> list[str]:
 
 def _of_dimensions(answer: Row) -> list[str]:
     rows = []
-    fits = {each["what"]: each["pods"] for each in answer["bounds"]}
     for each in answer["dimensions"]:
         name, cost, usage = each["name"], each["cost"], each["usage"]
-        learnt = "-" if cost is None else f"{words.amount(name, cost['mean'])} ± {words.amount(name, cost['sd'])}"
         rows.append(
             (
                 name,
                 "-" if usage is None else f"{usage:.0%}",
                 words.amount(name, each["headroom"]),
                 words.amount(name, each["reserved"]),
-                learnt,
-                words.amount(name, each["cost_plus"]),
-                _fits(fits.get(name)),
+                "-" if cost is None else f"{words.amount(name, cost['mean'])} ± {words.amount(name, cost['sd'])}",
             )
         )
-    headings = ("DIMENSION", "USED", "HEADROOM", "RESERVED", "A POD COSTS", "AT MOST", "FITS")
+    headings = ("DIMENSION", "USED", "HEADROOM", "RESERVED", "A POD COSTS")
     return ["", *words.table(headings, rows)] if rows else []
 
 
@@ -104,14 +100,15 @@ def _of_caps(answer: Row) -> list[str]:
 def _of_classes(answer: Row) -> list[str]:
     rows = [
         (
-            _GENERAL.get(each["class"], each["class"]),
+            _GENERAL.get(each["class"]) or str(each["class"]),
             str(each["pods"]),
-            words.number(each["free"]),
+            _fits(each["free"]),
             each["bottleneck"] or "-",
+            ", ".join(f"{name} {words.amount(name, cost)}" for name, cost in each["cost_plus"].items()),
         )
         for each in sorted(answer["classes"], key=lambda each: -each["pods"])[:SHOWN]
     ]
-    return ["", *words.table(("CLASS", "RUNNING", "FITS", "STOPPED BY"), rows)] if rows else []
+    return ["", *words.table(("CLASS", "RUNNING", "FITS", "BY", "COSTS AT MOST"), rows)] if rows else []
 
 
 def _of_pods(answer: Row) -> list[str]:

@@ -135,15 +135,10 @@ def _dimensions(row: snapshot.NodeRow, said: messages.Advertisement | None) -> l
     if said is None or row.offer is None:
         return []
     names = headroom.dimensions_of(said)
-    offered = {
-        name: (free, taken, cost)
-        for name, free, taken, cost in zip(
-            names, row.offer.headroom, row.taken, room.typical_cost(row, said), strict=True
-        )
-    }
+    offered = dict(zip(names, zip(row.offer.headroom, row.taken, strict=True), strict=True))
     found = []
     for name in dict.fromkeys([*said.usage, *names]):
-        free, taken, cost = offered.get(name, (None, None, None))
+        free, taken = offered.get(name, (None, None))
         found.append(
             {
                 "name": name,
@@ -152,7 +147,6 @@ def _dimensions(row: snapshot.NodeRow, said: messages.Advertisement | None) -> l
                 "cost": _estimate(said.cost.get(name)),
                 "headroom": free,
                 "reserved": taken,
-                "cost_plus": cost,
             }
         )
     return found

@@ -12,7 +12,7 @@ _SLACK = 1e-9
 # Dimensions in bytes.
 _BYTES = frozenset({"memory", "gpu_memory"})
 # What a bound is called besides a dimension ("cpu") or a requested resource ("requests.cpu").
-LIMIT, POD_LIMIT, PODS_PER_CORE = "limit", "pod_limit", "pods_per_core"
+CAPACITY, LIMIT, POD_LIMIT, PODS_PER_CORE = "capacity", "limit", "pod_limit", "pods_per_core"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,19 +45,12 @@ def bounds(row: snapshot.NodeRow, demand: demands.Demand, said: messages.Adverti
 
 
 def typical_bounds(row: snapshot.NodeRow, said: messages.Advertisement | None) -> list[Bound]:
-    """The same for the Pod that the advertised capacity is in: of the classes that run there, by their numbers."""
-    return _sorted([*_dimensions(row, typical_cost(row, said), said), *_caps(row)])
-
-
-def typical_cost(row: snapshot.NodeRow, said: messages.Advertisement | None) -> headroom.Vector:
-    """c+ of that Pod per dimension of the offer: mean plus one standard deviation, as the agent reckons."""
-    if said is None or row.offer is None:
-        return ()
-    names = headroom.dimensions_of(said)
-    if names == [headroom.PODS]:
-        return row.offer.other
-    found = [said.cost.get(name) for name in names]
-    return tuple(0.0 if each is None else each.mean + each.sd for each in found)
+    """The same for the Pod that the advertised capacity is in: the agent's mixture of what runs in the cluster."""
+    found = _caps(row)
+    if said is not None and row.is_advertised:
+        detail = f"capacity {row.capacity:.3g} advertised" + (f", {row.reserved} reserved" if row.reserved else "")
+        found.append(Bound(what=said.bottleneck or CAPACITY, pods=row.capacity - row.reserved, detail=detail))
+    return _sorted(found)
 
 
 def typical_count(row: snapshot.NodeRow, bounds: list[Bound], threshold: float) -> int:
