@@ -1,12 +1,15 @@
 """The nats CLI's saved context of a cluster, and the model's bytes as JSON."""
 
+import io
 import pathlib
+import sys
 
 import orjson
 import pytest
 
 from carico_cli import nats_context
 from carico_core.domain import errors
+from tests.tools import carico_cli
 
 
 def test_a_context_is_saved_and_removed(tmp_path: pathlib.Path) -> None:
