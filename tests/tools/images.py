@@ -13,10 +13,14 @@ from carico_local.binaries import cache
 from tests.tools import docker_engine
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-LOCKS = ("image", "build", "nats")
+LOCKS = ("image", "compose", "build", "nats")
 # What deploy/k8s names.
 SERVICES, NATS = "carico:0.1.0", "nats:2.12.14"
 TARGETS = {"carico": SERVICES, "nats": NATS}
+# Where a build finds packages without a network.
+WITHOUT_NETWORK = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "requirements/wheels"}
+# What a build takes of the project.
+_FOLDERS = ("libs", "services", "local", "cli", "compose/image")
 BASE_PACKAGES = ("python3", "python3-venv", "ca-certificates")
 NODE_PACKAGES = (
     "containerd", "runc", "containernetworking-plugins", "iptables", "conntrack", "iproute2", "mount", "procps",
@@ -28,21 +32,26 @@ def build(found: docker_engine.Running, *, base: str, target: str) -> str:
     """The tag of one target of the Dockerfile, built on `base`. Raises `EnvironmentUnfit`."""
     with tempfile.TemporaryDirectory(prefix="carico-image-") as made:
         context = pathlib.Path(made)
-        for name in ("Dockerfile", ".dockerignore"):
-            shutil.copy2(ROOT / name, context / name)
-        for folder in ("libs", "services"):
-            shutil.copytree(ROOT / folder, context / folder, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-        requirements = context / "requirements"
-        requirements.mkdir()
-        for name in LOCKS:
-            shutil.copy2(ROOT / "requirements" / f"{name}.txt", requirements)
-        shutil.copytree(wheels(), requirements / "wheels")
-        arguments = {"BASE": base, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "requirements/wheels"}
+        write_context(context)
+        arguments = {"BASE": base, **WITHOUT_NETWORK}
         found.engine.build(
             "--network", "none", "--target", target, "--tag", TARGETS[target],
             *(word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")), str(context),
         )  # fmt: skip
     return TARGETS[target]
+
+
+def write_context(folder: pathlib.Path) -> None:
+    """Nothing; `folder` holds what an image is built from, with the wheels of every lock."""
+    for name in ("Dockerfile", ".dockerignore"):
+        shutil.copy2(ROOT / name, folder / name)
+    for name in _FOLDERS:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    requirements = folder / "requirements"
+    requirements.mkdir()
+    for name in LOCKS:
+        shutil.copy2(ROOT / "requirements" / f"{name}.txt", requirements)
+    shutil.copytree(wheels(), requirements / "wheels")
 
 
 def wheels() -> pathlib.Path:

@@ -35,6 +35,8 @@ COMMANDS = {
     "bus-config": "bus_config:command",
     "down": "lifecycle:down",
 }
+# What an image that needs them not leaves out; the commands that do are not there either.
+LEFT_OUT = ("carico_twin", "matplotlib")
 
 
 class Commands(click.Group):
@@ -49,7 +51,12 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, attribute = COMMANDS[cmd_name].split(":")
-        command: click.Command = getattr(importlib.import_module(f"carico_cli.{module}"), attribute)
+        try:
+            command: click.Command = getattr(importlib.import_module(f"carico_cli.{module}"), attribute)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] in LEFT_OUT:
+                return None
+            raise
         return command
 
     def resolve_command(

@@ -11,7 +11,6 @@ from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube
 from carico_local import job as jobs
-from carico_local.cluster import state
 from carico_local.report import facts
 
 _PROGRESS_EVERY_S = 2.0
@@ -41,10 +40,13 @@ def command(
 
 
 def _address(context: settings.Context, name: str) -> where.Address:
-    nats_url, kubeconfig = context.environ.get("NATS_URL"), context.environ.get("KUBECONFIG")
-    if nats_url and kubeconfig and not state.is_running(state.find(context.home, name)):
+    try:
+        return where.local(context.home, name)()
+    except errors.SettingsError:
+        nats_url, kubeconfig = context.environ.get("NATS_URL"), context.environ.get("KUBECONFIG")
+        if not nats_url or not kubeconfig:
+            raise
         return where.remote(nats_url, kube.KubeSettings(kubeconfig=kubeconfig), context.environ)()
-    return where.local(context.home, name)()
 
 
 async def _submit(address: where.Address, job: jobs.Job, *, wait: bool) -> int:

@@ -1,9 +1,9 @@
 """One process of a cluster: its name, how it is started, how one knows that it is ready."""
 
 import dataclasses
-import sys
 from collections.abc import Mapping
 
+from carico_local import arguments
 from carico_local.cluster import processes, readiness, state
 
 
@@ -31,15 +31,12 @@ def logged(paths: state.Paths) -> list[str]:
 
 def flags(options: Mapping[str, object]) -> list[str]:
     """Settings as a program takes them: `--memory-bytes 1000`; True as a flag alone."""
-    found: list[str] = []
-    for name, value in options.items():
-        found += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
-    return found
+    return arguments.flags(options)
 
 
 def python(module: str, **options: object) -> tuple[str, ...]:
     """How a module of ours is started."""
-    return (sys.executable, "-m", module, *flags(options))
+    return arguments.python(module, **options)
 
 
 def command(

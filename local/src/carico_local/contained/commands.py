@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import sys
 
-from carico_local.cluster import service
+from carico_local import arguments
 from carico_local.contained import settings, size
 
 # Named in logs and files of the node alone.
@@ -36,7 +36,7 @@ class Node:
 
 def kubelet(node: Node) -> tuple[str, ...]:
     """The emulated kubelet. Its Pods are bounded by the container itself: no right to make cgroups is needed."""
-    return service.python(
+    return arguments.python(
         "carico_local.node",
         name=node.name,
         cluster=CLUSTER,
@@ -71,4 +71,4 @@ def agent(node: Node) -> tuple[str, ...]:
         "http_host": "0.0.0.0",
         "http_port": node.chosen.http_port,
     }
-    return (str(pathlib.Path(sys.prefix) / "bin/carico-agent"), *service.flags(options))
+    return (str(pathlib.Path(sys.prefix) / "bin/carico-agent"), *arguments.flags(options))

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Puts Kubernetes' own programs where compose/kube/Dockerfile takes them from: found on this machine where their minor
+# version is the pinned one, else built once (minutes). CARICO_PYTHON: a Python with carico installed.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+python=${CARICO_PYTHON:-$here/../../.venv/bin/python}
+mkdir -p "$here/bin"
+for program in $("$python" -m carico_local.binaries \
+    etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy coredns); do
+    cp -f "$program" "$here/bin/"
+done
