@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from carico_cli.live import detail, jobs, services, signals
+from carico_cli.live import detail, jobs, services, signals, standing
 from carico_cli.live import picture as pictures
 from carico_cli.live import where as places
 from carico_core.domain import errors
@@ -28,6 +28,7 @@ SERVICES_EVERY_S = 2.0
 SERVICES_ANSWER_S = 0.3
 DECISIONS_AT_FIRST = 50
 CAPACITY_LIST = subjects.query("scheduler", "capacity.list")
+NODE_EXPLAIN = subjects.query("scheduler", "node.explain")
 # https://docs.nats.io/reference/reference-protocols/nats_api_reference
 BACKLOG = f"$JS.API.STREAM.INFO.{streams.SUBSPACES}"
 
@@ -110,6 +111,16 @@ class Reader:
         except (errors.BusError, errors.MessageError, errors.BadName):
             return None
 
+    async def standing(self, node: str) -> standing.Standing | None:
+        """A node by the scheduler; None where none answers, or knows it."""
+        if self._bus is None:
+            return None
+        try:
+            asked = orjson.dumps({"node": node})
+            return standing.parse(await self._bus.request(NODE_EXPLAIN, asked, timeout_s=ANSWER_S))
+        except (errors.BusError, errors.MessageError):
+            return None
+
     async def run(self) -> None:
         """Never returns. What is wrong with the cluster stands in the picture, and is over when it is back."""
         while True:
@@ -121,7 +132,7 @@ class Reader:
                         bus, api = await stack.enter_async_context(self._connect(address))
                     await self._follow(bus, api, address)
             except TimeoutError:
-                self._bus_trouble = f"{self._url} does not answer; asked again until it does"
+                self._bus_trouble = f"{self._url} does not answer"
             except errors.CaricoError as error:
                 self._bus_trouble = str(error)
             finally:
@@ -140,7 +151,12 @@ class Reader:
         now_s = self._clock.monotonic_s()
         self._away_since_s = now_s if self._away_since_s is None else self._away_since_s
         what = self._bus_trouble or f"{self._url} is away"
-        return f"{what} ({now_s - self._away_since_s:.0f} s)"
+        return f"{what}; asked again until it answers ({now_s - self._away_since_s:.0f} s)"
+
+    @property
+    def bus_trouble(self) -> str | None:
+        """Why there is no bus, as far as that is known; None where there is one, or it is only away."""
+        return self._bus_trouble
 
     async def _follow(self, bus: Bus, api: Api | str, address: places.Address) -> None:
         """Never returns. Raises `CaricoError` where the cluster is to be connected to anew."""

@@ -1,0 +1,1 @@
+"""`carico top`: the screen of live signals."""

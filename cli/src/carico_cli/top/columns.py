@@ -1,0 +1,158 @@
+"""The columns of the nodes' table: how each is titled, sorted and drawn. All that are asked for fit into 80 cells."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+from carico_cli.live import picture as pictures
+from carico_cli.top import spans
+
+BAR_CELLS = 4
+_BAR_WIDTH = BAR_CELLS + 5
+NAME_WIDTH = 14
+STATE_STYLE = {"fresh": "green", "ageing": "yellow", "stale": "red", "absent": "red"}
+NOTHING = "-"
+
+Key: TypeAlias = float | str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column. `key`: by what it is sorted; None comes last either way. `numeric`: the largest first."""
+
+    title: str
+    width: int
+    key: Callable[[pictures.Node], Key | None]
+    draw: Callable[[pictures.Node], spans.Line]
+    numeric: bool = True
+    # Shown from this width of the terminal on.
+    from_width: int = 0
+
+
+def _used(node: pictures.Node) -> float | None:
+    said = node.advertisement
+    return None if said is None else said.parts.get("cpu.utilisation", said.usage.get("cpu"))
+
+
+def _pressure(node: pictures.Node) -> float | None:
+    return None if node.advertisement is None else node.advertisement.parts.get("cpu.pressure")
+
+
+def _memory(node: pictures.Node) -> float | None:
+    return None if node.advertisement is None else node.advertisement.usage.get("memory")
+
+
+def _pods(node: pictures.Node) -> float | None:
+    return None if node.advertisement is None else float(node.advertisement.pods)
+
+
+def _capacity(node: pictures.Node) -> float | None:
+    return None if node.advertisement is None else node.advertisement.capacity
+
+
+def _mode(node: pictures.Node) -> str | None:
+    return None if node.advertisement is None else node.advertisement.mode.value
+
+
+def _bottleneck(node: pictures.Node) -> str | None:
+    return None if node.advertisement is None else node.advertisement.bottleneck
+
+
+def _state(node: pictures.Node) -> float:
+    """The older, the larger."""
+    return math.inf if node.age_s is None else node.age_s
+
+
+def capacity_text(node: pictures.Node) -> str:
+    """Capacity with its standard deviation, in Pods.
+
+    One decimal as long as there is room for it.
+    """
+    said = node.advertisement
+    if said is None:
+        return NOTHING
+    digits = 1 if max(said.capacity, said.capacity_sd) < 100.0 else 0
+    return f"{said.capacity:.{digits}f} ±{said.capacity_sd:.{digits}f}"
+
+
+def _text(value: str, style: str = "") -> spans.Line:
+    return ((value, style),)
+
+
+def _whole(value: float | int | None) -> spans.Line:
+    return _text(NOTHING, "dim") if value is None else _text(str(int(value)))
+
+
+def _draw_capacity(node: pictures.Node) -> spans.Line:
+    full = node.advertisement is not None and node.advertisement.capacity < 1.0
+    return _text(capacity_text(node), "yellow" if full else "")
+
+
+def _draw_state(node: pictures.Node) -> spans.Line:
+    return _text(node.freshness.value, STATE_STYLE[node.freshness.value])
+
+
+COLUMNS = (
+    Column(
+        title="node", width=NAME_WIDTH, key=lambda node: node.name, draw=lambda node: _text(node.name), numeric=False
+    ),
+    Column(title="CPU used", width=_BAR_WIDTH, key=_used, draw=lambda node: spans.bar(_used(node), BAR_CELLS)),
+    Column(title="pressure", width=_BAR_WIDTH, key=_pressure, draw=lambda node: spans.bar(_pressure(node), BAR_CELLS)),
+    Column(title="memory", width=_BAR_WIDTH, key=_memory, draw=lambda node: spans.bar(_memory(node), BAR_CELLS)),
+    Column(title="Pods", width=5, key=_pods, draw=lambda node: _whole(_pods(node))),
+    Column(title="capacity", width=11, key=_capacity, draw=_draw_capacity),
+    Column(title="reserved", width=9, key=lambda node: node.reserved, draw=lambda node: _whole(node.reserved)),
+    Column(title="state", width=7, key=_state, draw=_draw_state),
+    Column(
+        title="mode", width=10, key=_mode,
+        draw=lambda node: _text(_mode(node) or NOTHING),
+        numeric=False, from_width=92,
+    ),
+    Column(
+        title="bottleneck", width=11, key=_bottleneck,
+        draw=lambda node: _text(spans.clean(_bottleneck(node) or NOTHING)),
+        numeric=False, from_width=104,
+    ),
+    Column(
+        title="free", width=7, key=lambda node: node.free,
+        draw=lambda node: _text(NOTHING if node.free is None else f"{node.free:.1f}"), from_width=112,
+    ),
+    Column(
+        title="age", width=7, key=_state,
+        draw=lambda node: _text(NOTHING if node.age_s is None else f"{node.age_s:.1f} s"), from_width=120,
+    ),
+)  # fmt: skip
+_RIGHT = frozenset({"Pods", "capacity", "reserved", "free", "age"})
+
+
+def shown(width: int) -> tuple[Column, ...]:
+    """The columns that fit into a terminal of this width; the name takes what is left."""
+    found = [column for column in COLUMNS if column.from_width <= width]
+    spare = width - sum(column.width + 1 for column in found) + 1
+    return (dataclasses.replace(found[0], width=max(4, found[0].width + spare)), *found[1:])
+
+
+def header(columns: tuple[Column, ...], *, sorted_by: str, descending: bool) -> spans.Line:
+    """The titles; the one that is sorted by shows which way."""
+    found: list[spans.Span] = []
+    for column in columns:
+        is_key = column.title == sorted_by
+        title = column.title + (("▼" if descending else "▲") if is_key else "")
+        text = spans.fitted(title, column.width, right=column.title in _RIGHT)
+        found += [(text, "bold" if is_key else ""), (" ", "")]
+    return tuple(found[:-1])
+
+
+def row(node: pictures.Node, columns: tuple[Column, ...]) -> spans.Line:
+    """One node, each column in its width."""
+    found: list[spans.Span] = []
+    for column in columns:
+        cell = column.draw(node)
+        text = spans.plain(cell)
+        if len(cell) == 1:
+            cell = ((spans.fitted(text, column.width, right=column.title in _RIGHT), cell[0][1]),)
+        elif len(text) < column.width:
+            cell = (*cell, (" " * (column.width - len(text)), ""))
+        found += [*cell, (" ", "")]
+    return tuple(found[:-1])

@@ -1,0 +1,214 @@
+"""One node in full: its last minutes, what a Pod costs there, and why its capacity is what it is, in words."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from carico_cli.live import detail as details
+from carico_cli.live import picture as pictures
+from carico_cli.live import standing as standings
+from carico_cli.top import columns, spans
+from carico_core.domain import messages
+
+_TITLE_CELLS = 10
+_RESERVED_NAMED = 3
+_BOUNDS_SHOWN = 3
+_MODES = {
+    messages.Mode.MEASURED: "from what was measured of Pods like those that run",
+    messages.Mode.PREDICTED: "ahead of telemetry: Pods have started or ended that it does not show yet",
+    messages.Mode.WARMING: "nothing measured yet: what the cluster knows, or a cautious guess",
+    messages.Mode.SATURATED: "the node is full: readings only say `at least`",
+}
+# What 1.0 of the dimension is counted in; memory in bytes.
+_UNITS = {"cpu": "tasks"}
+_BYTES = frozenset({"memory", "gpu_memory"})
+_SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """All that is known of a node. None: nobody has answered (yet)."""
+
+    node: pictures.Node
+    detail: details.Detail | None = None
+    standing: standings.Standing | None = None
+
+
+def lines(known: Known, *, width: int) -> list[spans.Line]:
+    """The whole view."""
+    found = [_head(known.node), ()]
+    if known.detail is not None:
+        found += _history(known.detail.history, width)
+    said = known.node.advertisement
+    if said is not None:
+        found += [*_dimensions(said, known.detail), (), *_why(said)]
+    if known.standing is not None:
+        found += _standing(known.standing)
+    if known.detail is not None:
+        found += [(), *_agent(known.detail)]
+    elif said is not None:
+        found += [
+            (),
+            (("its agent does not answer, so there is no history (played nodes have no agent)", "dim"),),
+        ]
+    return [spans.cut(line, width) for line in found]
+
+
+def amount(value: float, dim: str) -> str:
+    """A physical quantity with its unit.
+
+    >>> amount(1.224, "cpu"), amount(9.8e6, "memory"), amount(0.5, "disk")
+    ('1.22 tasks', '9.8 MB', '0.5')
+    """
+    size, unit = _unit(value, dim)
+    return f"{_number(value / size, dim)} {unit}".rstrip()
+
+
+def _unit(value: float, dim: str) -> tuple[float, str]:
+    """What a quantity is shown in: its size and its name."""
+    if dim not in _BYTES:
+        return 1.0, _UNITS.get(dim, "")
+    return next(((size, unit) for size, unit in _SIZES if abs(value) >= size), (1.0, "B"))
+
+
+def _number(value: float, dim: str) -> str:
+    return f"{value:.1f}" if dim in _BYTES else f"{value:.3g}"
+
+
+def _spread(found: messages.Estimate, dim: str) -> str:
+    """A mean and its standard deviation in one unit."""
+    size, unit = _unit(found.mean, dim)
+    return f"{_number(found.mean / size, dim)} ±{_number(found.sd / size, dim)} {unit}".rstrip()
+
+
+def _head(node: pictures.Node) -> spans.Line:
+    said = node.advertisement
+    state = node.freshness.value
+    found: list[spans.Span] = [(f" {node.name} ", "reverse"), (f"  {state}", columns.STATE_STYLE[state])]
+    if said is None:
+        return (*found, ("  nothing heard of it: does its agent run?", "red"))
+    found.append((f", {node.age_s:.1f} s old" if node.age_s is not None else "", ""))
+    found.append((f"   {said.pods} Pods   capacity {said.capacity:.1f} ±{said.capacity_sd:.1f}", "bold"))
+    reserved = columns.NOTHING if node.reserved is None else str(node.reserved)
+    free = columns.NOTHING if node.free is None else f"{node.free:.1f}"
+    found.append((f"   reserved {reserved}   free {free}", ""))
+    return tuple(found)
+
+
+def _history(history: Mapping[str, Sequence[float]], width: int) -> list[spans.Line]:
+    values = {name: each for name, each in history.items() if name not in ("sampled_at_ns", "sd", "signal")}
+    if not any(values.values()):
+        return [(("no history yet", "dim"),), ()]
+    seconds = len(next(iter(values.values())))
+    found: list[spans.Line] = [((f"the last {seconds} s", "bold"),)]
+    cells = max(10, width - _TITLE_CELLS - 22)
+    for name, each in values.items():
+        is_share = name not in ("capacity", "pods")
+        now, most = each[-1], max(each)
+        title = "Pods" if name == "pods" else spans.clean(name)
+        words = f" {now:.0%} now, most {most:.0%}" if is_share else f" {now:.3g} now, most {most:.3g}"
+        bars = spans.spark(each, cells, most=1.0 if is_share else None)
+        found.append(((spans.fitted(title, _TITLE_CELLS), ""), (bars.ljust(cells), "cyan"), (words, "")))
+    return [*found, ()]
+
+
+def _dimensions(said: messages.Advertisement, detail: details.Detail | None) -> list[spans.Line]:
+    """A line a dimension: the ceiling, what is free below it, the cost of a Pod with its uncertainty."""
+    titles = ("dimension", 10), ("usage", 6), ("ceiling", 8), ("headroom", 12), ("a Pod costs", 18), ("room", 9)
+    found: list[spans.Line] = [tuple((spans.fitted(title, cells), "bold") for title, cells in titles)]
+    for dim, share in said.usage.items():
+        cost = said.cost.get(dim)
+        headroom = None if said.headroom is None else said.headroom.get(dim)
+        ceiling = None if detail is None else detail.ceiling.get(dim)
+        is_least = dim == said.bottleneck
+        cells = (
+            spans.fitted(spans.clean(dim), 10),
+            spans.fitted(f"{share:.0%}", 6),
+            spans.fitted(columns.NOTHING if ceiling is None else f"{ceiling:.0%}", 8),
+            spans.fitted(columns.NOTHING if headroom is None else amount(headroom, dim), 12),
+            spans.fitted(columns.NOTHING if cost is None else _spread(cost, dim), 18),
+            _room(said, dim) + ("  stops here" if is_least else ""),
+        )
+        found.append(tuple((cell, "yellow" if is_least else "") for cell in cells))
+    return found
+
+
+def _room(said: messages.Advertisement, dim: str) -> str:
+    """Pods that fit by this dimension alone: at the cautious cost, of the classes that run there if any does."""
+    if dim == said.bottleneck:
+        return f"{said.capacity:.1f} Pods"
+    cautious = _cautious(said, dim)
+    if said.headroom is None or dim not in said.headroom or cautious is None:
+        return columns.NOTHING
+    return f"{max(0.0, said.headroom[dim]) / cautious:.0f} Pods"
+
+
+def _cautious(said: messages.Advertisement, dim: str) -> float | None:
+    classes = list((said.classes or {}).values())
+    running = [each for each in classes if each.pods] or classes
+    weight = sum(max(each.pods, 1) for each in running)
+    total = sum(max(each.pods, 1) * each.cost_plus.get(dim, 0.0) for each in running)
+    return total / weight if weight and total > 0.0 else None
+
+
+def _why(said: messages.Advertisement) -> list[spans.Line]:
+    """The formula in words, with this node's numbers."""
+    found: list[spans.Line] = [(("why", "bold"),)]
+    dim = said.bottleneck
+    if dim is not None and said.headroom is not None and dim in said.headroom and said.capacity > 0.0:
+        free = said.headroom[dim]
+        words = (
+            "capacity = headroom / cautious cost of a Pod = "
+            f"{amount(free, dim)} / {amount(free / said.capacity, dim)} = {said.capacity:.1f}"
+        )
+        if free <= 0.0:
+            words = f"{dim} is above its ceiling; an empty node takes one Pod all the same"
+    elif dim is not None and said.headroom is None:
+        words = f"{dim} stops it: typical work fits {said.signal:.1f} more times below the ceiling"
+    elif dim is not None:
+        words = f"{dim} leaves no room: what is used or promised reaches its ceiling"
+    elif said.limit is not None and said.pods + said.capacity >= said.limit - 1e-6:
+        words = f"capacity = limit - Pods = {said.limit} - {said.pods}: an unmeasured load may only double for now"
+    else:
+        words = "no dimension stops it: a cap on what is believed of a node does"
+    found.append(((words, ""),))
+    if said.limit is not None and dim is not None:
+        found.append(((f"limit: at most {said.limit} Pods for now", ""),))
+    found.append(((f"{said.mode.value}: {_MODES[said.mode]}", ""),))
+    for name, each in sorted((said.classes or {}).items(), key=lambda item: -item[1].pods)[:4]:
+        costs = ", ".join(f"{amount(value, dim)} {dim}" for dim, value in each.cost_plus.items())
+        found.append(((f"class {_class(name)}: {each.pods} Pods; one more is taken to cost {costs}", "dim"),))
+    return found
+
+
+def _class(name: str) -> str:
+    known = {messages.ANY_CLASS: "any", messages.NEW_CLASS: "new"}
+    return known.get(name, spans.clean(name))
+
+
+def _standing(standing: standings.Standing) -> list[spans.Line]:
+    """What the scheduler makes of it."""
+    found: list[spans.Line] = []
+    if standing.refused is not None:
+        found.append(((f"takes none now: {spans.clean(standing.refused)}", "yellow"),))
+    if standing.suspect:
+        found.append((("suspect: reservations have stayed uncovered for too long", "red"),))
+    found += [
+        ((f"scheduler: {spans.clean(each.what)} allows {each.pods:.1f} more: {spans.clean(each.detail)}", ""),)
+        for each in standing.bounds[:_BOUNDS_SHOWN]
+    ]
+    if standing.reserved_by:
+        names = ", ".join(map(spans.clean, standing.reserved_by[:_RESERVED_NAMED]))
+        more = len(standing.reserved_by) - _RESERVED_NAMED
+        found.append(((f"reserved by {names}" + (f" and {more} more" if more > 0 else ""), ""),))
+    return found
+
+
+def _agent(detail: details.Detail) -> list[spans.Line]:
+    share = "with" if detail.federated else "without"
+    surprise = ", ".join(f"{spans.clean(dim)} {value:+.1%}" for dim, value in detail.innovation.items())
+    found: list[spans.Line] = [
+        ((f"agent: {detail.estimator} on {detail.cores:g} cores, {share} the model of the cluster", "dim"),),
+        ((f"innovation: {surprise}", "dim"),) if surprise else (),
+    ]
+    found += [((f"note: {spans.clean(note)}", "yellow"),) for note in detail.notes]
+    return [line for line in found if line]

@@ -1,0 +1,158 @@
+"""The picture once: as plain ASCII text for people without a terminal, or as JSON for scripts (docs/top.md)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from carico_cli.live import picture as pictures
+from carico_core.domain import decision, messages
+
+SCHEMA_VERSION = 1
+DECISIONS_SHOWN = 10
+
+
+def as_json(picture: pictures.Picture, *, name: str) -> dict[str, Any]:
+    """The documented schema: units in the names, null where something is not known."""
+    return {
+        "v": SCHEMA_VERSION,
+        "cluster": name,
+        "taken_at_ns": picture.taken_ns,
+        "links": [{"name": link.name, "trouble": link.trouble} for link in picture.links],
+        "nodes": [_node(node) for node in picture.nodes],
+        "jobs": [_job(job) for job in picture.jobs],
+        "decisions": [_decision(found) for found in picture.decisions],
+        "services": [_service(each) for each in picture.services],
+        "model": None if picture.model is None else _model(picture.model),
+        "bus": {
+            "messages_per_s": round(picture.heard_per_s, 3),
+            "backlog_messages": picture.backlog,
+            "dropped": dict(picture.dropped),
+        },
+    }
+
+
+def as_text(picture: pictures.Picture, *, name: str) -> str:
+    """Tables."""
+    seen = as_json(picture, name=name)
+    lines = [f"cluster {name}"]
+    lines += [f"{link['name']}: {link['trouble']}" for link in seen["links"] if link["trouble"]]
+    nodes = [
+        {**node, "CPU used": _percent(node["parts"], "cpu.utilisation"), "memory": _percent(node["usage"], "memory"),
+         "pressure": _percent(node["parts"], "cpu.pressure"), "state": node["freshness"]}
+        for node in seen["nodes"]
+    ]  # fmt: skip
+    titles = ("name", "CPU used", "pressure", "memory", "pods", "capacity", "capacity_sd", "reserved", "state", "mode")
+    lines += ["", *_table(nodes, titles, "NODE")]
+    if seen["jobs"]:
+        counted = ("name", "pods", "pending", "starting", "running", "succeeded", "failed")
+        lines += ["", *_table(seen["jobs"], counted, "JOB")]
+    if seen["services"]:
+        answered = [
+            {**each, "ms": round(each["answered_s"] * 1e3, 1), "name": each["name"].removeprefix("carico-")}
+            for each in seen["services"]
+        ]
+        lines += ["", *_table(answered, ("name", "instance", "ms", "requests", "errors"), "SERVICE")]
+    if picture.decisions:
+        lines += ["", "LAST DECISIONS"]
+        lines += [_words(found) for found in picture.decisions[:DECISIONS_SHOWN]]
+    return "\n".join(lines)
+
+
+def _node(node: pictures.Node) -> dict[str, Any]:
+    said = node.advertisement
+    found: dict[str, Any] = {
+        "name": node.name,
+        "freshness": node.freshness.value,
+        "age_s": _rounded(node.age_s),
+        "reserved": node.reserved,
+        "free": _rounded(node.free),
+    }
+    if said is None:
+        # The same keys for every node: a script need not look which there are.
+        nothing = dict.fromkeys(
+            ("pods", "capacity", "capacity_sd", "limit", "bottleneck", "mode", "signal", "headroom", "classes")
+        )
+        return {**found, **nothing, "usage": {}, "parts": {}, "baseline": {}, "cost": {}}
+    return {
+        **found,
+        "pods": said.pods,
+        "capacity": _rounded(said.capacity),
+        "capacity_sd": _rounded(said.capacity_sd),
+        "limit": said.limit,
+        "bottleneck": said.bottleneck,
+        "mode": said.mode.value,
+        "signal": _rounded(said.signal),
+        "headroom": None if said.headroom is None else dict(said.headroom),
+        "classes": None if said.classes is None else _classes(said.classes),
+        "usage": dict(said.usage),
+        "parts": dict(said.parts),
+        "baseline": _estimates(said.baseline),
+        "cost": _estimates(said.cost),
+    }
+
+
+def _estimates(found: Mapping[str, messages.Estimate]) -> dict[str, Any]:
+    return {dim: {"mean": each.mean, "sd": each.sd} for dim, each in found.items()}
+
+
+def _classes(found: Mapping[str, messages.ClassCapacity]) -> dict[str, Any]:
+    return {name: {"pods": each.pods, "cost_plus": dict(each.cost_plus)} for name, each in found.items()}
+
+
+def _job(job: pictures.Job) -> dict[str, Any]:
+    return {
+        "name": job.name, "created": job.created, "pods": job.pods, "pending": job.pending, "starting": job.starting,
+        "running": job.running, "succeeded": job.succeeded, "failed": job.failed,
+    }  # fmt: skip
+
+
+def _decision(found: decision.Decision) -> dict[str, Any]:
+    return {
+        "id": found.id, "ts_ns": found.ts_ns, "namespace": found.namespace, "pod": found.pod, "uid": found.uid,
+        "outcome": found.outcome.value, "node": found.node, "free": _rounded(found.free),
+        "threshold": found.threshold, "attempt": found.attempt, "waited_s": _rounded(found.waited_s),
+        "decided_us": found.decided_us, "refused": dict(found.refused), "message": found.message,
+    }  # fmt: skip
+
+
+def _service(each: pictures.Service) -> dict[str, Any]:
+    return {
+        "name": each.name, "instance": each.instance, "version": each.version, "requests": each.requests,
+        "errors": each.errors, "last_error": each.last_error, "answered_s": round(each.answered_s, 6),
+        "processing_s": None if each.processing_s is None else round(each.processing_s, 6),
+    }  # fmt: skip
+
+
+def _model(model: pictures.Model) -> dict[str, Any]:
+    return {
+        "replica": model.replica, "contributors": model.contributors, "age_s": _rounded(model.age_s),
+        "magnitude": dict(model.magnitude),
+    }  # fmt: skip
+
+
+def _words(found: decision.Decision) -> str:
+    pod = f"{found.namespace}/{found.pod}"
+    if found.outcome is decision.Outcome.BOUND and found.node is not None:
+        return f"{pod} -> {found.node}, waited {found.waited_s:.1f} s"
+    return _ascii(f"{pod} {found.outcome.value}: {found.message}")
+
+
+def _ascii(text: str) -> str:
+    return "".join(char if char.isascii() and char.isprintable() else "?" for char in text)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def _percent(shares: Mapping[str, float], name: str) -> str | None:
+    return f"{shares[name]:.0%}" if name in shares else None
+
+
+def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], title: str) -> list[str]:
+    head = [title, *(column.upper() for column in columns[1:])]
+    body = [["-" if row[column] is None else _ascii(str(row[column])) for column in columns] for row in rows]
+    widths = [max(len(line[index]) for line in [head, *body]) for index in range(len(columns))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in [head, *body]
+    ]

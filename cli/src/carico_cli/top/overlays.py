@@ -1,0 +1,160 @@
+"""What is laid over the cluster's screen: one node, and the help."""
+
+import asyncio
+from typing import ClassVar, Protocol
+
+from textual import app, binding, events, screen, widgets
+
+from carico_cli.live import detail as details
+from carico_cli.live import picture as pictures
+from carico_cli.live import standing as standings
+from carico_cli.top import node_words
+from carico_cli.top import widgets as own
+
+# An agent's and the scheduler's answer about one node; both cost them well below a millisecond.
+DETAIL_EVERY_S = 2.0
+
+HELP = """\
+ carico top: the live signals of a cluster
+
+ up down pgup pgdn home end  choose a node     enter  look into it
+ s  S     sort by the next, previous column    r      the other way around
+ /        filter, by words for a node's name, state, mode or bottleneck
+ p space  hold the picture still, and go on    tab    decisions, jobs, services
+ [  ]     scroll that panel                    q      quit; so does Ctrl-C
+
+ CPU used  share of the cores that work
+ pressure  share of the time in which work waited for a CPU
+ memory    share that cannot be had without reclaim
+ Pods      workload Pods that the node counts
+ capacity  how many more Pods it can take, ± a standard deviation; yellow: none
+ reserved  Pods given to it that its advertisement does not cover yet
+ state     by the age of its advertisement: fresh to 2.5 s, ageing to 5 s,
+           stale to 10 s, then absent
+ mode      which rule made the capacity: measured, predicted (ahead of
+           telemetry), warming (nothing learnt yet), saturated (full)
+
+ More columns from 92 cells on. Words: docs/glossary.md. Any key goes back.
+"""
+
+
+class Reader(Protocol):
+    """What is needed of the reader of signals."""
+
+    def picture(self) -> pictures.Picture: ...
+
+    async def detail(self, node: str) -> details.Detail | None: ...
+
+    async def standing(self, node: str) -> standings.Standing | None: ...
+
+
+class Owner(Protocol):
+    """What is needed of the screen below."""
+
+    @property
+    def reader(self) -> Reader: ...
+
+    @property
+    def shown(self) -> pictures.Picture: ...
+
+    @property
+    def is_paused(self) -> bool: ...
+
+    def neighbour(self, name: str, by: int) -> str: ...
+
+
+class Help(screen.ModalScreen[None]):
+    """The keys and the words."""
+
+    DEFAULT_CSS = "Help Lines { height: 1fr; }"
+
+    def compose(self) -> app.ComposeResult:
+        """The text."""
+        yield own.Lines(id="help")
+
+    def on_mount(self) -> None:
+        """Draws it."""
+        self.query_one(own.Lines).show([((line, ""),) for line in HELP.splitlines()])
+
+    def on_key(self, event: events.Key) -> None:
+        """Any key goes back."""
+        event.stop()
+        self.dismiss()
+
+
+class NodeScreen(screen.Screen[None]):
+    """One node, for as long as a person looks at it."""
+
+    DEFAULT_CSS = "NodeScreen Lines { height: 1fr; }"
+    BINDINGS: ClassVar[list[binding.BindingType]] = [
+        binding.Binding("escape,enter,backspace", "back", "Back", key_display="esc"),
+        binding.Binding("left", "step(-1)", "Previous", key_display="←"),
+        binding.Binding("right", "step(1)", "Next", key_display="→"),
+        binding.Binding("down,j", "scroll(1)", show=False),
+        binding.Binding("up,k", "scroll(-1)", show=False),
+        binding.Binding("pagedown", "page(1)", show=False),
+        binding.Binding("pageup", "page(-1)", show=False),
+    ]
+
+    def __init__(self, top: Owner, name: str) -> None:
+        super().__init__()
+        self._top = top
+        self._node = name
+        self._detail: details.Detail | None = None
+        self._standing: standings.Standing | None = None
+        self._text = own.Lines(id="node")
+
+    def compose(self) -> app.ComposeResult:
+        """The lines and the keys."""
+        yield self._text
+        yield widgets.Footer(show_command_palette=False, compact=True)
+
+    def on_mount(self) -> None:
+        """Asks now and from now on."""
+        self._ask()
+        self.set_interval(DETAIL_EVERY_S, self._ask)
+        self.draw()
+
+    def draw(self) -> None:
+        """Draws what is known now."""
+        node = self._top.shown.node(self._node)
+        lines = self._text
+        if node is None:
+            lines.show([((f"{self._node} is not heard any more, and the scheduler does not list it", "red"),)])
+            return
+        known = node_words.Known(node=node, detail=self._detail, standing=self._standing)
+        trouble = [((line, "red"),) for line in self._top.shown.trouble]
+        lines.show([*trouble, *node_words.lines(known, width=self.size.width)])
+
+    def on_resize(self) -> None:
+        """Lines are cut to the width."""
+        self.draw()
+
+    def action_back(self) -> None:
+        """To the cluster."""
+        self.dismiss()
+
+    def action_step(self, by: int) -> None:
+        """To the node beside it in the table."""
+        name = self._top.neighbour(self._node, by)
+        self._node, self._detail, self._standing = name, None, None
+        self._ask()
+        self.draw()
+
+    def action_scroll(self, by: int) -> None:
+        """Down or up by a line."""
+        self._text.scroll_by(by)
+
+    def action_page(self, by: int) -> None:
+        """Down or up by a screen."""
+        self._text.scroll_by(by * self._text.page)
+
+    def _ask(self) -> None:
+        if not self._top.is_paused:
+            self.run_worker(self._take(self._node), exclusive=True)
+
+    async def _take(self, name: str) -> None:
+        detail, standing = await asyncio.gather(self._top.reader.detail(name), self._top.reader.standing(name))
+        if name == self._node and self.is_attached:
+            self._detail, self._standing = detail, standing
+            self.draw()

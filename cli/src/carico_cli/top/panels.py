@@ -1,0 +1,127 @@
+"""What stands around the nodes: the line on top, jobs, decisions, services. Each a list of lines."""
+
+import statistics
+import time
+from collections.abc import Iterable
+
+from carico_cli.live import picture as pictures
+from carico_cli.live import services as asked
+from carico_cli.top import spans
+from carico_core.domain import decision
+from carico_core.wire import freshness
+
+JOB_BAR_CELLS = 12
+# An instance's id is as long as that of NATS; its first characters tell two apart.
+INSTANCE_CELLS = 22
+
+
+def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, shown: int) -> spans.Line:
+    """The cluster in a line: 80 cells suffice up to thousands of nodes and Pods."""
+    said = [node.advertisement for node in picture.nodes if node.advertisement is not None]
+    fresh = sum(node.freshness is freshness.Freshness.FRESH for node in picture.nodes)
+    believed = [
+        node.advertisement.capacity
+        for node in picture.nodes
+        if node.advertisement is not None and node.freshness is not freshness.Freshness.ABSENT
+    ]
+    reserved = [node.reserved for node in picture.nodes if node.reserved is not None]
+    all_fresh = fresh == len(picture.nodes)
+    found: list[spans.Span] = [
+        (f" {spans.fitted(name, min(len(name), 16))} ", "reverse"),
+        (f" {fresh}/{len(picture.nodes)} nodes fresh", "" if all_fresh and fresh else "yellow"),
+        (f"  {sum(each.pods for each in said)} Pods", ""),
+        (f"  capacity {sum(believed):.0f}", ""),
+        (f"  reserved {sum(reserved) if reserved else '-'}", ""),
+    ]
+    if shown != len(picture.nodes):
+        found.append((f"  {shown} shown", "bold"))
+    if paused_s is not None:
+        found.append((f"  paused {paused_s:.0f} s", "bold yellow"))
+    return tuple(found)
+
+
+def jobs(picture: pictures.Picture) -> list[spans.Line]:
+    """A line a job: how far it is, and where its Pods are."""
+    return [_job(job) for job in picture.jobs] or [(("no Pods that CARICO places", "dim"),)]
+
+
+def decisions(picture: pictures.Picture) -> list[spans.Line]:
+    """A line a decision, newest first."""
+    return [_decision(found) for found in picture.decisions] or [(("none yet", "dim"),)]
+
+
+def services(picture: pictures.Picture) -> list[spans.Line]:
+    """Who answers how fast, how old what they say is, and what waits."""
+    found = [_service(each) for each in picture.services]
+    answering = {each.name for each in picture.services}
+    found += [
+        ((f"{name.removeprefix('carico-')}: none answers", "red"),) for name in asked.ASKED if name not in answering
+    ]
+    found.append(_agents(picture.nodes))
+    found.append(_model(picture.model))
+    backlog = "" if picture.backlog is None else f"; {picture.backlog} wait for the aggregators"
+    found.append(((f"bus: {picture.heard_per_s:.0f} messages/s{backlog}", ""),))
+    if picture.dropped:
+        counts = ", ".join(f"{count} {reason}" for reason, count in sorted(picture.dropped.items()))
+        found.append(((f"bus: could not be used: {counts}", "yellow"),))
+    return found
+
+
+def _job(job: pictures.Job) -> spans.Line:
+    bar = spans.bar(job.ended / job.pods, JOB_BAR_CELLS)
+    # How far a job is has no good or bad.
+    found: list[spans.Span] = [(spans.fitted(spans.clean(job.name), 16) + " ", ""), (bar[0][0], "cyan"), *bar[1:]]
+    found.append((f"  {job.ended}/{job.pods}", ""))
+    found.append((f"  pending {job.pending}  starting {job.starting}  running {job.running}", ""))
+    if job.failed:
+        found.append((f"  failed {job.failed}", "red"))
+    return tuple(found)
+
+
+def _decision(found: decision.Decision) -> spans.Line:
+    pod = found.pod if found.namespace == "default" else f"{found.namespace}/{found.pod}"
+    clock: spans.Span = (time.strftime("%H:%M:%S ", time.localtime(found.ts_ns / 1e9)), "dim")
+    if found.outcome is decision.Outcome.BOUND and found.node is not None:
+        room = "" if found.free is None else f", room for {found.free:.1f}"
+        return (
+            clock,
+            (spans.clean(pod), "bold"),
+            (" → ", "dim"),
+            (spans.clean(found.node), "green"),
+            (f"{room}, waited {found.waited_s:.1f} s", ""),
+        )
+    outcome = "waits" if found.outcome is decision.Outcome.UNSCHEDULABLE else found.outcome.value.replace("_", " ")
+    return (clock, (spans.clean(pod), "bold"), (f" {outcome}", "yellow"), (f": {spans.clean(found.message)}", ""))
+
+
+def _service(each: pictures.Service) -> spans.Line:
+    average = "" if each.processing_s is None else f", {each.processing_s * 1e3:.1f} ms each"
+    found: list[spans.Span] = [
+        (spans.fitted(each.name.removeprefix("carico-"), 11), "bold"),
+        (spans.fitted(spans.clean(each.instance), INSTANCE_CELLS + 1), "dim"),
+        (f" answers in {each.answered_s * 1e3:.0f} ms; {each.requests} answers{average}", ""),
+    ]
+    if each.errors:
+        found.append((f"; {each.errors} errors, last: {spans.clean(each.last_error)}", "red"))
+    return tuple(found)
+
+
+def _agents(nodes: Iterable[pictures.Node]) -> spans.Line:
+    ages = [node.age_s for node in nodes if node.age_s is not None]
+    if not ages:
+        return (("agents: none heard", "red"),)
+    late = sum(age_s > freshness.FRESH_S for age_s in ages)
+    words = f"what they say is {statistics.median(ages):.1f} s old (median), at most {max(ages):.1f} s"
+    return (
+        (spans.fitted("agents", 11), "bold"),
+        (f"{len(ages)} heard; {words}", ""),
+        (f"; {late} not fresh" if late else "", "yellow"),
+    )
+
+
+def _model(model: pictures.Model | None) -> spans.Line:
+    if model is None:
+        return ((spans.fitted("model", 11), "bold"), ("none heard yet", "yellow"))
+    use = ", ".join(f"{spans.clean(dim)} {share:.0%}" for dim, share in model.magnitude.items())
+    nodes = "1 node" if model.contributors == 1 else f"{model.contributors} nodes"
+    return ((spans.fitted("model", 11), "bold"), (f"of {nodes}, said {model.age_s:.1f} s ago; typical use {use}", ""))

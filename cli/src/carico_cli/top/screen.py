@@ -1,0 +1,218 @@
+"""The screen of `carico top`: the cluster."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import app, binding, containers, events, widgets
+
+from carico_cli.top import overlays, panels, spans
+from carico_cli.top import view as views
+from carico_cli.top import widgets as own
+from carico_core.runtime import clock as clocks
+
+# From this height on all panels are shown at once; below, one of them, chosen with tab.
+ALL_PANELS_FROM = 40
+PANEL_LINES = 7
+PANEL_LINES_SMALL = 4
+SMALL_BELOW = 20
+# Less than this cannot be read.
+LEAST_WIDTH, LEAST_HEIGHT = 60, 12
+EXIT_INTERRUPTED = 130
+
+
+class Top(app.App[int]):
+    """The cluster. Ends with the exit code."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #trouble { color: ansi_red; height: auto; max-height: 3; }
+    #panels { height: auto; }
+    #filter { height: 1; border: none; padding: 0; display: none; }
+    """
+    BINDINGS: ClassVar[list[binding.BindingType]] = [
+        binding.Binding("s", "sort(1)", "Sort"),
+        binding.Binding("S", "sort(-1)", show=False),
+        binding.Binding("r", "reverse", "Reverse"),
+        binding.Binding("slash", "filter", "Filter", key_display="/"),
+        binding.Binding("p,space", "pause", "Pause", key_display="p"),
+        binding.Binding("enter", "open", "Node", key_display="⏎"),
+        binding.Binding("tab", "panel", "Panel", key_display="tab", priority=True),
+        binding.Binding("question_mark,h", "help", "Help", key_display="?"),
+        binding.Binding("q", "leave(0)", "Quit"),
+        binding.Binding("ctrl+c,ctrl+q", f"leave({EXIT_INTERRUPTED})", show=False, priority=True),
+        binding.Binding("down,j", "move(1)", show=False),
+        binding.Binding("up,k", "move(-1)", show=False),
+        binding.Binding("pagedown", "page(1)", show=False),
+        binding.Binding("pageup", "page(-1)", show=False),
+        binding.Binding("home", "move(-1000000)", show=False),
+        binding.Binding("end", "move(1000000)", show=False),
+        binding.Binding("left_square_bracket", "panel_scroll(-1)", show=False),
+        binding.Binding("right_square_bracket", "panel_scroll(1)", show=False),
+    ]
+
+    def __init__(self, reader: overlays.Reader, *, name: str, clock: clocks.Clock, every_s: float) -> None:
+        super().__init__()
+        self.reader = reader
+        self._cluster = name
+        self._clock = clock
+        self._every_s = every_s
+        self._view = views.View()
+        self._panel = 0
+        self._paused_at_s: float | None = None
+        # What is drawn: it stands still while paused.
+        self.shown = reader.picture()
+        # Held here and not looked for: a picture may still be drawn when the screen is being taken apart.
+        self._summary, self._trouble = own.Lines(id="summary"), own.Lines(id="trouble")
+        self._nodes_table = own.Nodes(self._open, id="nodes")
+        self._panels = [own.Lines(title, id=title) for title in _PANELS]
+        self._filter = widgets.Input(placeholder="words for name, state, mode, bottleneck", id="filter", compact=True)
+        # What was said on stderr meanwhile, which must not be written across the screen.
+        self.said: Callable[[], str] = lambda: ""
+
+    @property
+    def is_paused(self) -> bool:
+        """True while the picture is held still."""
+        return self._paused_at_s is not None
+
+    def compose(self) -> app.ComposeResult:
+        """A line on top, troubles, nodes, panels, keys."""
+        yield self._summary
+        yield self._trouble
+        yield self._nodes_table
+        with containers.Vertical(id="panels"):
+            yield from self._panels
+        yield self._filter
+        yield widgets.Footer(show_command_palette=False, compact=True)
+
+    def on_mount(self) -> None:
+        """Draws now, and from now on."""
+        self._nodes_table.focus()
+        self._arrange()
+        self._draw()
+        self.set_interval(self._every_s, self._tick)
+
+    def on_resize(self) -> None:
+        """What fits is another thing now."""
+        self._arrange()
+        self._draw()
+
+    def neighbour(self, name: str, by: int) -> str:
+        """The node so many rows below another; the same where there is none."""
+        rows = [node.name for node in self._view.rows(self.shown.nodes)]
+        place = rows.index(name) + by if name in rows else 0
+        return rows[place] if 0 <= place < len(rows) else name
+
+    def action_sort(self, step: int) -> None:
+        """By the next column."""
+        self._view = self._view.sorted_by_next(self._nodes_table.titles, step)
+        self._draw()
+
+    def action_reverse(self) -> None:
+        """The other way around."""
+        self._view = self._view.reversed()
+        self._draw()
+
+    def action_pause(self) -> None:
+        """Holds still, or goes on."""
+        self._paused_at_s = None if self.is_paused else self._clock.monotonic_s()
+        self._tick()
+
+    def action_filter(self) -> None:
+        """Asks for words."""
+        self._filter.display = True
+        self._filter.focus()
+
+    def action_panel(self) -> None:
+        """The next panel."""
+        self._panel = (self._panel + 1) % len(_PANELS)
+        self._arrange()
+
+    def action_panel_scroll(self, by: int) -> None:
+        """The panel that is shown, or the chosen one of all."""
+        self._panels[self._panel].scroll_by(by)
+
+    def action_move(self, by: int) -> None:
+        """The cursor."""
+        self._nodes_table.move(by)
+
+    def action_page(self, by: int) -> None:
+        """The cursor, by a screen."""
+        nodes = self._nodes_table
+        nodes.move(by * nodes.page)
+
+    def action_open(self) -> None:
+        """The node under the cursor."""
+        chosen = self._nodes_table.chosen
+        if chosen is not None:
+            self._open(chosen)
+
+    def action_help(self) -> None:
+        """The keys and the words."""
+        self.push_screen(overlays.Help())
+
+    def action_leave(self, code: int) -> None:
+        """Ends it."""
+        self.exit(code)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys of the cluster's screen are nobody's while another is on top."""
+        return action == "leave" or action.startswith("app.") or len(self.screen_stack) <= 1
+
+    def on_input_changed(self, event: widgets.Input.Changed) -> None:
+        """Filters while it is typed."""
+        self._view = self._view.filtered(event.value)
+        self._draw()
+
+    def on_input_submitted(self) -> None:
+        """Keeps the filter."""
+        self._close_filter()
+
+    def on_key(self, event: events.Key) -> None:
+        """Escape leaves the filter, and clears it."""
+        if event.key == "escape" and len(self.screen_stack) == 1:
+            self._filter.value = ""
+            self._close_filter()
+
+    def _close_filter(self) -> None:
+        self._filter.display = bool(self._filter.value)
+        self._nodes_table.focus()
+
+    def _open(self, name: str) -> None:
+        self.push_screen(overlays.NodeScreen(self, name))
+
+    def _tick(self) -> None:
+        if not self.is_paused:
+            self.shown = self.reader.picture()
+        self._draw()
+        if self.screen_stack and isinstance(self.screen, overlays.NodeScreen):
+            self.screen.draw()
+
+    def _arrange(self) -> None:
+        """Which panels are shown, in how many lines."""
+        height = self.size.height
+        at_once = height >= ALL_PANELS_FROM
+        lines = PANEL_LINES if height >= SMALL_BELOW else PANEL_LINES_SMALL
+        for index, panel in enumerate(self._panels):
+            panel.display = at_once or index == self._panel
+            panel.styles.height = max(lines, height // 6) if at_once else lines
+
+    def _draw(self) -> None:
+        if self.size.width < LEAST_WIDTH or self.size.height < LEAST_HEIGHT:
+            text = f"{self.size.width}x{self.size.height}: too small, at least {LEAST_WIDTH}x{LEAST_HEIGHT}"
+            self._summary.show([((text, "bold red"),)])
+            return
+        self._nodes_table.show(self.shown, self._view)
+        paused_s = None if self._paused_at_s is None else self._clock.monotonic_s() - self._paused_at_s
+        self._summary.show(
+            [panels.summary(self.shown, name=self._cluster, paused_s=paused_s, shown=len(self._nodes_table.rows))]
+        )
+        said = self.said()
+        lines = [*self.shown.trouble, *([said] if said else [])]
+        self._trouble.display = bool(lines)
+        self._trouble.styles.height = min(max(len(lines), 1), 3)
+        self._trouble.show([((spans.clean(line), "red"),) for line in lines])
+        for panel, draw in zip(self._panels, _PANELS.values(), strict=True):
+            panel.show(draw(self.shown))
+
+
+_PANELS = {"decisions": panels.decisions, "jobs": panels.jobs, "services": panels.services}

@@ -1,0 +1,86 @@
+"""Lines of styled text, without a library: what is drawn can be tested, printed and measured as plain text."""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+# (text, style): "" is the terminal's own style, others are colours and "dim", "bold".
+Span: TypeAlias = tuple[str, str]
+Line: TypeAlias = tuple[Span, ...]
+
+_SPARKS = "▁▂▃▄▅▆▇█"
+FULL, EMPTY = "█", "░"
+# From these shares on a bar is drawn in another colour.
+WARN_FROM, HOT_FROM = 0.7, 0.9
+
+
+def plain(line: Iterable[Span]) -> str:
+    """The text of a line."""
+    return "".join(text for text, _ in line)
+
+
+def clean(text: str) -> str:
+    """The text with nothing in it that moves a terminal's cursor.
+
+    >>> clean("a\\x1b[2Jb\\nc")
+    'a [2Jb c'
+    """
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def fitted(text: str, width: int, *, right: bool = False) -> str:
+    """The text in exactly `width` cells; a longer one loses its middle, since names differ at both ends.
+
+    >>> fitted("ip-10-0-0-17.ec2.internal", 12), fitted("7", 3, right=True), fitted("ab", 1)
+    ('ip-10-…ernal', '  7', '…')
+    """
+    if len(text) > width:
+        if width <= 1:
+            return "…"[:width]
+        tail = (width - 1) // 2
+        text = text[: width - 1 - tail] + "…" + (text[-tail:] if tail else "")
+    return text.rjust(width) if right else text.ljust(width)
+
+
+def cut(line: Iterable[Span], width: int) -> Line:
+    """The line in at most `width` cells; what is cut off is marked."""
+    found: list[Span] = []
+    left = width
+    spans = list(line)
+    for text, style in spans:
+        if len(text) > left:
+            found.append((text[: max(left - 1, 0)] + "…"[:left], style))
+            break
+        found.append((text, style))
+        left -= len(text)
+    return tuple(found)
+
+
+def bar(share: float | None, cells: int) -> Line:
+    """A share from 0 to 1 as a bar of `cells` and five more for the number.
+
+    >>> plain(bar(0.5, 4)), plain(bar(None, 4))
+    ('██░░  50%', '        -')
+    """
+    if share is None:
+        return ((" " * (cells + 4) + "-", "dim"),)
+    within = min(max(share, 0.0), 1.0)
+    filled = round(within * cells)
+    style = "green" if share < WARN_FROM else "yellow" if share < HOT_FROM else "red"
+    return ((FULL * filled, style), (EMPTY * (cells - filled), "dim"), (f" {within:4.0%}", ""))
+
+
+def spark(values: Sequence[float], width: int, *, most: float | None = None) -> str:
+    """The last values as small bars between 0 and `most` (their largest), at most `width`; each stands for the largest
+    of the values that share a cell.
+
+    >>> spark([0.0, 1.0, 2.0, 4.0], 4), spark([], 4), spark([0.0, 0.0], 4)
+    ('▁▃▅█', '', '▁▁')
+    """
+    if not values:
+        return ""
+    top = max(values) if most is None else most
+    per_cell = -(-len(values) // width)
+    # Counted from the newest, so that a cell's values stay together from one drawing to the next.
+    groups = [values[max(0, end - per_cell) : end] for end in range(len(values), 0, -per_cell)]
+    shares = [max(group) / top if top > 0.0 else 0.0 for group in reversed(groups)]
+    return "".join(_SPARKS[min(max(int(share * len(_SPARKS)), 0), len(_SPARKS) - 1)] for share in shares)

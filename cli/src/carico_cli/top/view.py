@@ -1,0 +1,54 @@
+"""What a person has chosen to see: the order, the filter, whether it stands still. Pure."""
+
+import dataclasses
+from collections.abc import Iterable
+
+from carico_cli.live import picture as pictures
+from carico_cli.top import columns
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Choices. `sorted_by`: a column's title. `filter`: words, all of which a node must match."""
+
+    sorted_by: str = "node"
+    descending: bool = False
+    filter: str = ""
+
+    def sorted_by_next(self, titles: list[str], step: int = 1) -> "View":
+        """By the next of the columns that are shown; numbers start with the largest."""
+        here = titles.index(self.sorted_by) if self.sorted_by in titles else -1
+        title = titles[(here + step) % len(titles)]
+        return dataclasses.replace(self, sorted_by=title, descending=_column(title).numeric)
+
+    def reversed(self) -> "View":
+        """The other way around."""
+        return dataclasses.replace(self, descending=not self.descending)
+
+    def filtered(self, text: str) -> "View":
+        """With another filter."""
+        return dataclasses.replace(self, filter=text)
+
+    def rows(self, nodes: Iterable[pictures.Node]) -> list[pictures.Node]:
+        """The nodes that match, in order; those without a value last."""
+        words = self.filter.lower().split()
+        found = [node for node in nodes if all(word in _text(node) for word in words)] if words else list(nodes)
+        if self.sorted_by == "node":
+            # A picture's nodes are in the order of their names already, node-2 before node-10.
+            return found[::-1] if self.descending else found
+        key = _column(self.sorted_by).key
+        valued = [(value, node) for node in found if (value := key(node)) is not None]
+        # Stable: equal ones stay in the order of their names.
+        valued.sort(key=lambda pair: pair[0], reverse=self.descending)
+        return [node for _, node in valued] + [node for node in found if key(node) is None]
+
+
+def _column(title: str) -> columns.Column:
+    return next(column for column in columns.COLUMNS if column.title == title)
+
+
+def _text(node: pictures.Node) -> str:
+    """What the words of a filter are looked for in."""
+    said = node.advertisement
+    more = "" if said is None else f"{said.mode.value} {said.bottleneck or ''}"
+    return f"{node.name} {node.freshness.value} {more}".lower()

@@ -1,0 +1,160 @@
+"""Widgets that draw lines of spans: only what is seen is drawn, so that 1,000 nodes cost what 20 do."""
+
+from collections.abc import Callable, Sequence
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.strip import Strip
+from textual.widget import Widget
+
+from carico_cli.live import picture as pictures
+from carico_cli.top import columns, spans
+from carico_cli.top import view as views
+
+_CURSOR = Style(reverse=True)
+
+
+def strip(line: spans.Line, width: int, *, marked: bool = False) -> Strip:
+    """A line as textual draws it, in exactly `width` cells."""
+    segments = [Segment(text, Style.parse(style) if style else Style.null()) for text, style in spans.cut(line, width)]
+    found = Strip(segments).adjust_cell_length(width)
+    return found.apply_style(_CURSOR) if marked else found
+
+
+class Lines(Widget):
+    """Lines under a title, scrolled by whoever asks; the title says where there are more."""
+
+    DEFAULT_CSS = "Lines { height: 1; }"
+
+    def __init__(self, title: str = "", *, id: str | None = None) -> None:  # noqa: A002  # textual's own name
+        super().__init__(id=id)
+        self._title = title
+        self._lines: Sequence[spans.Line] = ()
+        self._first = 0
+
+    def show(self, lines: Sequence[spans.Line]) -> None:
+        """Draws these from now on."""
+        self._lines = lines
+        self._keep_within(self._first)
+        self.refresh()
+
+    def scroll_by(self, by: int) -> None:
+        """Down by so many lines, up where negative."""
+        self._keep_within(self._first + by)
+        self.refresh()
+
+    @property
+    def text(self) -> str:
+        """All lines as plain text."""
+        return "\n".join(spans.plain(line) for line in self._lines)
+
+    @property
+    def page(self) -> int:
+        """Lines that are seen at once."""
+        return max(1, self.size.height - bool(self._title))
+
+    def _keep_within(self, first: int) -> None:
+        self._first = max(0, min(first, len(self._lines) - self.page))
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the screen."""
+        if self._title:
+            if y == 0:
+                return strip(self._title_line(), self.size.width)
+            y -= 1
+        index = self._first + y
+        line = self._lines[index] if index < len(self._lines) else ()
+        return strip(line, self.size.width)
+
+    def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
+        """A wheel moves it."""
+        self.scroll_by(1)
+
+    def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
+        """A wheel moves it."""
+        self.scroll_by(-1)
+
+    def _title_line(self) -> spans.Line:
+        more = len(self._lines) - self._first - self.page
+        text = f"{self._title}{f' ({more} more below)' if more > 0 else ''} "
+        return ((text, "bold"), ("─" * max(0, self.size.width - len(text)), "dim"))
+
+
+class Nodes(Widget, can_focus=True):
+    """The table of nodes with a cursor, which stays with its node however they are sorted."""
+
+    DEFAULT_CSS = "Nodes { height: 1fr; min-height: 3; }"
+
+    def __init__(self, on_choose: Callable[[str], None], *, id: str | None = None) -> None:  # noqa: A002  # as above
+        super().__init__(id=id)
+        self._on_choose = on_choose
+        self._view = views.View()
+        self.rows: list[pictures.Node] = []
+        self._cursor = 0
+        self._first = 0
+
+    def show(self, picture: pictures.Picture, view: views.View) -> None:
+        """Draws these from now on."""
+        at = self.chosen
+        self._view = view
+        self.rows = view.rows(picture.nodes)
+        if at is not None:
+            place = next((index for index, node in enumerate(self.rows) if node.name == at), self._cursor)
+            self._cursor = place
+        self.move(0)
+
+    @property
+    def chosen(self) -> str | None:
+        """The node under the cursor."""
+        return self.rows[self._cursor].name if self._cursor < len(self.rows) else None
+
+    @property
+    def titles(self) -> list[str]:
+        """The columns that are shown."""
+        return [column.title for column in columns.shown(self.size.width)]
+
+    @property
+    def page(self) -> int:
+        """Nodes that are seen at once."""
+        return max(1, self.size.height - 1)
+
+    def move(self, by: int) -> None:
+        """The cursor, down by so many nodes, up where negative."""
+        self._cursor = max(0, min(self._cursor + by, len(self.rows) - 1))
+        self._first = max(min(self._first, self._cursor), self._cursor - self.page + 1, 0)
+        self._first = max(0, min(self._first, len(self.rows) - self.page))
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the screen."""
+        width = self.size.width
+        shown = columns.shown(width)
+        if y == 0:
+            line = columns.header(shown, sorted_by=self._view.sorted_by, descending=self._view.descending)
+            return strip(line, width)
+        index = self._first + y - 1
+        if index >= len(self.rows):
+            return strip((("no node matches" if y == 1 else "", "dim"),), width)
+        return strip(columns.row(self.rows[index], shown), width, marked=index == self._cursor)
+
+    def on_resize(self, _: events.Resize) -> None:
+        """The cursor stays in sight."""
+        self.move(0)
+
+    def on_click(self, event: events.Click) -> None:
+        """Chooses the node; a second click opens it."""
+        index = self._first + event.y - 1
+        if event.y == 0 or index >= len(self.rows):
+            return
+        if index == self._cursor and event.chain > 1:
+            self._on_choose(self.rows[index].name)
+        self.move(index - self._cursor)
+
+    def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
+        """A wheel moves the cursor."""
+        self.move(1)
+
+    def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
+        """A wheel moves the cursor."""
+        self.move(-1)

@@ -1,0 +1,218 @@
+"""What `carico top` says without a screen: columns, orders, the words about a node, the picture once."""
+
+import dataclasses
+import json
+from typing import Any
+
+import orjson
+import pytest
+
+from carico_cli.live import detail, signals, standing
+from carico_cli.live import picture as pictures
+from carico_cli.top import columns, command, node_words, once, panels, spans, view
+from carico_core.domain import decision, errors, messages
+from carico_core.runtime import clock as clocks
+from carico_core.wire import freshness, subjects
+from carico_core.wire import messages as wire
+from tests.tools import carico_cli
+from tests.unit.cli import live_cluster
+
+
+def node(name: str = "node-1", **changed: Any) -> pictures.Node:
+    said = live_cluster.advertisement(name, at_ns=1, **changed)
+    return pictures.Node(
+        name=name, advertisement=said, age_s=0.4, freshness=freshness.Freshness.FRESH, reserved=1, free=1.1
+    )
+
+
+SILENT = pictures.Node(
+    name="silent", advertisement=None, age_s=None, freshness=freshness.Freshness.ABSENT, reserved=None, free=None
+)
+
+
+def picture(*nodes: pictures.Node, **changed: Any) -> pictures.Picture:
+    found = pictures.Picture(
+        taken_ns=1, nodes=nodes, jobs=(), decisions=(), services=(), model=None, links=(), backlog=None,
+        heard_per_s=3.0, dropped={},
+    )  # fmt: skip
+    return dataclasses.replace(found, **changed)
+
+
+@pytest.mark.parametrize("width", [60, 80, 92, 104, 112, 120, 200])
+@pytest.mark.parametrize(
+    "shown",
+    [
+        node(), SILENT, node("ip-10-0-0-17.eu-central-1.compute.internal"),
+        node(pods=110, capacity=1000.0, capacity_sd=123.4, parts={}, usage={}),
+    ],
+    ids=["usual", "silent", "long-name", "large"],
+)  # fmt: skip
+def test_a_row_is_as_wide_as_its_titles_whatever_is_in_it(width: int, shown: pictures.Node) -> None:
+    chosen = columns.shown(width)
+    header = spans.plain(columns.header(chosen, sorted_by="capacity", descending=True))
+    row = spans.plain(columns.row(shown, chosen))
+    assert len(row) == len(header)
+    assert len(row) == max(width, 80) if width >= 80 else len(row) >= width
+    for column in chosen[1:]:
+        assert "…" not in spans.plain(column.draw(shown))
+        assert len(spans.plain(column.draw(shown))) <= column.width
+
+
+def test_numbers_are_sorted_from_the_largest_and_what_is_not_known_comes_last() -> None:
+    nodes = [node("a", pods=1), SILENT, node("b", pods=5), node("c", pods=5)]
+    order = view.View().sorted_by_next(["node", "Pods"])
+    assert [each.name for each in order.rows(nodes)] == ["b", "c", "a", "silent"]
+    assert [each.name for each in order.reversed().rows(nodes)] == ["a", "b", "c", "silent"]
+    assert order.sorted_by_next(["node", "Pods"]) == view.View(sorted_by="node", descending=False)
+    # A column that a narrower terminal no longer shows.
+    assert order.sorted_by_next(["node", "state"]).sorted_by == "node"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("", 3), ("NODE", 2), ("absent", 1), ("cpu", 1), ("node saturated", 1), ("measured cpu", 1), ("nothing", 0)],
+)
+def test_a_filter_looks_into_name_state_mode_and_bottleneck(words: str, expected: int) -> None:
+    nodes = [node("node-1"), node("node-2", mode=messages.Mode.SATURATED, bottleneck="memory"), SILENT]
+    assert len(view.View().filtered(words).rows(nodes)) == expected
+
+
+DETAIL = detail.parse(orjson.dumps(live_cluster.STATE))
+
+
+def words(shown: pictures.Node, **known: Any) -> str:
+    found = node_words.lines(node_words.Known(node=shown, **known), width=100)
+    return "\n".join(map(spans.plain, found))
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, "capacity = headroom / cautious cost of a Pod = 2.75 tasks / 1.31 tasks = 2.1"),
+        ({"capacity": 0.0, "headroom": {"cpu": -0.5, "memory": 1e9}}, "cpu leaves no room"),
+        ({"capacity": 1.0, "pods": 0, "headroom": {"cpu": -0.5, "memory": 1e9}}, "an empty node takes one Pod"),
+        ({"bottleneck": None, "capacity": 5.0, "limit": 8}, "capacity = limit - Pods = 8 - 3: an unmeasured load"),
+        ({"bottleneck": None, "capacity": 5.0, "limit": None}, "a cap on what is believed of a node does"),
+        ({"mode": messages.Mode.WARMING}, "warming: nothing measured yet"),
+        ({"headroom": None, "classes": None, "bottleneck": "signal", "cost": {}}, "signal stops it"),
+        ({"classes": {"?": messages.ClassCapacity(cost_plus={"cpu": 2.0}, pods=0)}}, "class new: 0 Pods"),
+    ],
+)
+def test_why_a_capacity_is_what_it_is(changed: dict[str, Any], expected: str) -> None:
+    assert expected in words(node(**changed), detail=DETAIL)
+
+
+def test_every_dimension_has_its_cost_with_its_uncertainty() -> None:
+    (cpu,) = [line for line in words(node(), detail=DETAIL).splitlines() if line.startswith("cpu  ") and "%   " in line]
+    assert cpu.split() == [
+        "cpu",
+        "52%",
+        "74%",
+        "2.75",
+        "tasks",
+        "1.22",
+        "±0.09",
+        "tasks",
+        "2.1",
+        "Pods",
+        "stops",
+        "here",
+    ]
+    (memory,) = [line for line in words(node(), detail=DETAIL).splitlines() if "80 Pods" in line]
+    assert memory.split() == ["memory", "11%", "95%", "900.0", "MB", "9.8", "±1.5", "MB", "80", "Pods"]
+
+
+def test_a_node_that_nobody_has_heard_is_said_to_be_so() -> None:
+    assert "nothing heard of it: does its agent run?" in words(SILENT)
+    assert "its agent does not answer" in words(node())
+
+
+def test_what_the_scheduler_makes_of_a_node() -> None:
+    answer = {
+        "known": True, "refused_by": {"stage": "suspect", "means": "suspect", "detail": "40 s uncovered"},
+        "bounds": [{"what": "cpu", "pods": 1.05, "detail": "2.75 free, 1.31 of it reserved, 1.31 a Pod"}],
+        "trust": {"is_suspect": True}, "reserved_by": [{"pod": f"default/p{number}"} for number in range(5)],
+    }  # fmt: skip
+    said = words(node(), standing=standing.parse(orjson.dumps(answer)))
+    for line in (
+        "takes none now: suspect: 40 s uncovered", "suspect: reservations have stayed uncovered",
+        "scheduler: cpu allows 1.1 more: 2.75 free", "reserved by default/p0, default/p1, default/p2 and 2 more",
+    ):  # fmt: skip
+        assert line in said or line.replace("1.1", "1.0") in said
+    assert standing.parse(b'{"known": false, "node": "x"}') is None
+    with pytest.raises(errors.MessageError):
+        standing.parse(b'{"known": true}')
+
+
+def test_services_that_are_silent_or_late_are_named() -> None:
+    late = dataclasses.replace(node(), age_s=4.0, freshness=freshness.Freshness.AGEING)
+    said = "\n".join(map(spans.plain, panels.services(picture(late, SILENT, backlog=3, dropped={"replayed": 2}))))
+    for line in (
+        "scheduler: none answers", "aggregator: none answers", "1 heard; what they say is 4.0 s old", "1 not fresh",
+        "none heard yet", "3 messages/s; 3 wait for the aggregators", "could not be used: 2 replayed",
+    ):  # fmt: skip
+        assert line in said
+
+
+def test_the_json_is_complete_and_the_same_for_every_node() -> None:
+    heard = signals.Signals(clock=clocks.FakeClock(wall_ns=10**18), lease_s=10.0)
+    found = live_cluster.placed()
+    heard.on_decision(subjects.decision("default", found.pod), wire.encode_decision(found))
+    heard.on_model(subjects.MODEL, wire.encode_model(live_cluster.model(at_ns=10**18)))
+    seen = heard.picture(jobs=(), links=(pictures.Link(name="NATS", trouble="away"),))
+    seen = dataclasses.replace(seen, nodes=(node(), SILENT))
+    shown = json.loads(orjson.dumps(once.as_json(seen, name="test")))
+    first, second = shown["nodes"]
+    assert first.keys() == second.keys()
+    assert first["cost"]["cpu"] == {"mean": 1.22, "sd": 0.09}
+    assert second["capacity"] is None
+    assert shown["decisions"][0]["node"] == "node-1"
+    assert shown["model"]["contributors"] == 2
+    assert shown["links"] == [{"name": "NATS", "trouble": "away"}]
+    assert shown["v"] == once.SCHEMA_VERSION
+
+
+def test_the_table_is_plain_text() -> None:
+    waits = live_cluster.placed(
+        outcome=decision.Outcome.UNSCHEDULABLE, node=None, free=None, message="no\x1b[2J → room"
+    )
+    text = once.as_text(picture(node(), SILENT, decisions=(waits,)), name="test")
+    assert text.isascii()
+    assert "\x1b" not in text
+    (row,) = [line for line in text.splitlines() if line.startswith("node-1")]
+    assert row.split() == ["node-1", "95%", "9%", "11%", "3", "2.1", "0.4", "1", "fresh", "measured"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["--json"], "--json goes with --once"),
+        (["--every", "0"], "--every: got 0, expected 0.2 to 60 seconds"),
+        (["--every", "x"], "'x' is not a valid float"),
+        (["--nmae", "x"], "No such option '--nmae'"),
+        (["--name", "nobody"], "no cluster named 'nobody'"),
+    ],
+)
+def test_wrong_words_are_one_line_and_exit_code_2(
+    argv: list[str], expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert carico_cli.run(monkeypatch, "top", *argv) == 2
+    said = capsys.readouterr().err
+    assert expected in said
+    assert said.count("\n") == 1
+
+
+def test_a_bus_that_is_not_there_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("carico_cli.live.reader.CONNECT_S", 0.3)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert carico_cli.run(monkeypatch, "top", "--once", "--nats-url", "nats://127.0.0.1:1") == 1
+    said = capsys.readouterr().err
+    assert "NATS: nats://127.0.0.1:1 does not answer" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb", ""])
+def test_without_a_terminal_nothing_is_drawn(term: str) -> None:
+    assert command.undrawable(term) == ""
