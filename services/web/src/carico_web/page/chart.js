@@ -7,6 +7,8 @@ const HEIGHT = 150;
 const PAD = { left: 38, right: 8, top: 8, bottom: 18 };
 // A hole in the data longer than this is drawn as one.
 const GAP_MS = 5000;
+// A page just opened shows its first minute wide, and no empty past.
+const SHORTEST_MS = 60_000;
 
 export class Chart {
   constructor(theme, label) {
@@ -25,20 +27,22 @@ export class Chart {
     this.sheet.width = this.canvas.clientWidth;
     if (this.sheet.width === 0) return;
     const context = this.sheet.begin(HEIGHT);
-    const scale = this.scale(nowMs, top);
+    const scale = this.scale(nowMs, top, ring.oldestMs());
     this.axes(context, scale, tick);
     for (const layer of layers) this.layer(context, ring, layer, scale);
     if (words) this.canvas.setAttribute("aria-label", `${this.label}: ${words}`);
   }
 
-  scale(nowMs, top) {
+  scale(nowMs, top, oldestMs) {
     const width = this.sheet.width - PAD.left - PAD.right;
     const height = HEIGHT - PAD.top - PAD.bottom;
+    const span = Math.min(HISTORY_S * 1000, Math.max(SHORTEST_MS, nowMs - Math.min(nowMs, oldestMs)));
     return {
       top,
-      x: (ms) => PAD.left + width * (1 - (nowMs - ms) / (HISTORY_S * 1000)),
+      span,
+      x: (ms) => PAD.left + width * (1 - (nowMs - ms) / span),
       y: (value) => PAD.top + height * (1 - Math.min(1.02, Math.max(0, value / top))),
-      oldest: nowMs - HISTORY_S * 1000,
+      oldest: nowMs - span,
     };
   }
 
@@ -60,9 +64,10 @@ export class Chart {
       context.fillText(tick(share * scale.top), PAD.left - 6, y);
     }
     context.textBaseline = "alphabetic";
-    for (const [minutes, align, x] of [[5, "left", PAD.left], [0, "right", this.sheet.width - PAD.right]]) {
+    const since = scale.span < 119_500 ? `−${Math.round(scale.span / 1000)} s` : `−${(scale.span / 60_000).toFixed(1).replace(".0", "")} min`;
+    for (const [text, align, x] of [[since, "left", PAD.left], ["now", "right", this.sheet.width - PAD.right]]) {
       context.textAlign = align;
-      context.fillText(minutes ? "−5 min" : "now", x, HEIGHT - 4);
+      context.fillText(text, x, HEIGHT - 4);
     }
   }
 

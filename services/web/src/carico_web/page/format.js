@@ -7,7 +7,8 @@ export function percent(share) {
 }
 
 export function pods(count) {
-  return count >= 100 || Number.isInteger(count) ? String(Math.round(count)) : count.toFixed(1);
+  const size = Math.abs(count);
+  return `${count < 0 ? "−" : ""}${size >= 100 || Number.isInteger(size) ? Math.round(size) : size.toFixed(1)}`;
 }
 
 export function seconds(s) {

@@ -5,7 +5,7 @@ import { fullest } from "./fleet.js";
 import * as format from "./format.js";
 
 const WORDS_MOST = 30;
-const WORD_CELL = { width: 132, widest: 236, height: 86, gap: 8 };
+const WORD_CELL = { width: 132, widest: 300, height: 86, gap: 8 };
 const PULSE_MS = 900;
 const FULLEST = "fullest";
 const ROOM = "room";
@@ -43,7 +43,8 @@ export class HeatMap {
   }
 
   layout(count) {
-    const width = Math.max(40, this.sheet.width);
+    // The rings of cells at the edges need their own pixels.
+    const width = Math.max(40, this.sheet.width - 4);
     if (count <= WORDS_MOST) {
       const { gap, height } = WORD_CELL;
       const columns = Math.max(1, Math.min(count, Math.floor((width + gap) / (WORD_CELL.width + gap))));

@@ -140,7 +140,7 @@ class Page {
     say("sum-placed", `${format.pods(rate)}/s`);
     say("sum-placed-sub", waiting ? `${waiting} waiting` : "none waiting");
     const { model } = this.model;
-    if (model) say("model-note", `of ${format.count(model.contributors, "node")}, ${model.merge} merge, heard ${format.seconds((Date.now() - this.heardModelMs) / 1000)} ago`);
+    if (model) say("model-note", `of ${format.count(model.contributors, "node")}, ${model.merge} merge, heard ${ago(Date.now() - this.heardModelMs)}`);
   }
 
   themed() {
@@ -233,6 +233,10 @@ class Page {
     byId("pause").textContent = isHeld ? "Go on" : "Pause";
     this.frames.hold(isHeld);
   }
+}
+
+function ago(ms) {
+  return ms < 2000 ? "just now" : `${format.seconds(ms / 1000)} ago`;
 }
 
 function banner(text) {

@@ -9,10 +9,10 @@ import * as format from "./format.js";
 
 const RECENT = 6;
 const MODES = {
-  measured: "from what it measures",
-  predicted: "from what it predicts, as nothing of ours runs there",
-  warming: "careful still, as it has measured little",
-  saturated: "none, as it is full",
+  measured: "as it measures",
+  predicted: "as it predicts, since nothing of the scheduler's runs there",
+  warming: "with care, since it has measured little yet",
+  saturated: "it is full",
 };
 
 export class NodePanel {
@@ -109,7 +109,7 @@ function sentence({ ad, state }, age) {
   const by = ad.bottleneck ? `; ${format.dimension(ad.bottleneck)} sets it` : "";
   const limit = ad.limit === null ? "" : `, ${ad.limit} at most for now`;
   const old = state === "fresh" ? "" : ` It said so ${format.seconds(age)} ago.`;
-  return `${format.count(ad.pods, "Pod")} of the scheduler's run here. ${room}${by}${limit}: ${MODES[ad.mode] || ad.mode}.${old}`;
+  return `${format.count(ad.pods, "Pod")} ${ad.pods === 1 ? "runs" : "run"} here. ${room}${by}${limit}; ${MODES[ad.mode] || ad.mode}.${old}`;
 }
 
 function explained(answer) {
@@ -117,7 +117,7 @@ function explained(answer) {
   const facts = [
     ["free by its rules", answer.free === null ? "nothing advertised" : `${format.pods(answer.free)} Pods`],
     ["reserved", answer.reserved_by.length ? `${answer.reserved}: ${answer.reserved_by.map((each) => each.pod).slice(0, 5).join(", ")}` : String(answer.reserved)],
-    ["placed there", `${answer.placed}, ${answer.baseline_pods} of them part of the node`],
+    ["placed there", `${format.count(answer.placed, "Pod")}${answer.baseline_pods ? `, ${answer.baseline_pods} of them the node's own` : ""}`],
     ["refused by", answer.refused_by ? `${answer.refused_by.means}: ${answer.refused_by.detail}` : "nothing"],
     ["trusted", answer.trust.is_suspect ? "no: its Pods stay out of its numbers" : "yes"],
   ];

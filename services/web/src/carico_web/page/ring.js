@@ -22,6 +22,10 @@ export class Ring {
     for (let i = 0; i < this.columns.length; i += 1) this.columns[i][at] = values[i];
   }
 
+  oldestMs() {
+    return this.size === 0 ? Infinity : this.times[(this.next + this.length - this.size) % this.length];
+  }
+
   // Calls back with (time, index) from the oldest on; `columns[i][index]` are the values.
   forEach(visit) {
     const first = (this.next + this.length - this.size) % this.length;

@@ -7,6 +7,8 @@ const HEAT = {
 };
 const STOPS = [0, 0.3, 0.58, 0.82, 1];
 const STEPS = 64;
+// A ground on which dark and light words are read equally well.
+const EVEN = 0.18;
 
 export class Theme {
   constructor(changed) {
@@ -40,7 +42,7 @@ export class Theme {
     this.hot = pick("--hot");
     this.lines = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--line-6"].map(pick);
     this.heat = Array.from({ length: STEPS + 1 }, (_, i) => mix(HEAT[this.name], i / STEPS));
-    this.heatInk = this.heat.map((colour) => (luminance(colour) > 0.36 ? "#0d1519" : "#f2f5f4"));
+    this.heatInk = this.heat.map((colour) => (luminance(colour) > EVEN ? "#0d1519" : "#f6f8f7"));
     this.changed?.(this.name);
   }
 

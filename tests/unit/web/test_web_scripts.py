@@ -1,0 +1,184 @@
+"""The page's pure modules, run by the JavaScript engine that Playwright brings, against what Python writes and reckons.
+
+The encoders of `carico_core.wire` and numpy are the oracles: what services say is what the page reads.
+"""
+
+import base64
+import json
+import subprocess
+from typing import Any
+
+import numpy as np
+import playwright._impl._driver as driver  # where Playwright keeps its Node; it says so nowhere else
+import pytest
+
+from carico_core.domain import messages
+from carico_core.wire import freshness, subjects
+from carico_core.wire import messages as wire
+from carico_web import page_files
+
+BOOT = "18e9f814b6bb5a96"
+SHOW = "const show = (value) => console.log(JSON.stringify(value));\n"
+
+
+def run(script: str, *modules: str) -> Any:
+    """What the script showed. Modules are imported under their own names."""
+    imports = "".join(f'import * as {name} from "{(page_files.FOLDER / name).as_uri()}.js";\n' for name in modules)
+    node = driver.compute_driver_executable()[0]
+    done = subprocess.run(
+        [node, "--input-type=module", "-"], input=imports + SHOW + script, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def bytes_of(payload: bytes) -> str:
+    return f'Uint8Array.from(atob("{base64.b64encode(payload).decode()}"), (c) => c.charCodeAt(0))'
+
+
+def advertisement(node: str = "node-1.example", **given: Any) -> messages.Advertisement:
+    cost = {"memory": messages.Estimate(mean=9.8e6, sd=1.5e6), "cpu": messages.Estimate(mean=1.22, sd=0.09)}
+    return messages.Advertisement(**{
+        "node": node, "boot": BOOT, "seq": 7, "ts_ns": 1_795_238_703_500_000_000,
+        "sampled_at_ns": 1_795_238_703_250_000_000, "capacity": 3.5, "capacity_sd": 0.4, "bottleneck": "cpu",
+        "signal": 8.2, "baseline": {}, "cost": cost, "pods": 2, "covers": frozenset({"uid"}),
+        "mode": messages.Mode.MEASURED, "usage": {"memory": 0.1, "cpu": 0.6}, "parts": {"cpu.pressure": 0.2},
+        "direction": {"cpu": 0.5, "memory": 0.05}, "headroom": {"cpu": 1.5, "memory": 2e9}, "limit": 8, **given,
+    })  # fmt: skip
+
+
+def test_an_advertisement_is_read_as_it_was_written() -> None:
+    said = advertisement()
+    payload = bytes_of(wire.encode_advertisement(said))
+    read = run(f"show(signals.decodeAdvertisement('{subjects.capacity(said.node)}', {payload}))", "signals")
+    assert read["node"] == said.node
+    assert (read["capacity"], read["sd"], read["pods"], read["limit"]) == (3.5, 0.4, 2, 8)
+    assert read["dims"] == ["cpu", "memory"]
+    assert read["usage"] == [0.6, 0.1]
+    assert read["direction"] == [0.5, 0.05]
+    assert read["cost"][0] == {"mean": 1.22, "sd": 0.09}
+    assert read["baseline"] == [None, None]
+    # Nanoseconds do not fit into a number of JavaScript; what is left is exact to a microsecond.
+    assert read["ageAtSending"] == pytest.approx(0.25, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("subject", "payload"),
+    [
+        ("carico.v1.capacity.node-2", b'{"node":"node-1"}'),
+        ("carico.v1.capacity.node-1", b"not JSON"),
+        ("carico.v1.capacity.node-1", b"[]"),
+        ("carico.v1.capacity.node-1", b'{"node":"<b>","usage":{}}'),
+        ("carico.v1.capacity.node-1", b'{"node":"node-1","usage":{"cpu":null},"ts":1,"sampled_at":1}'),
+        ("carico.v1.capacity.node-1", b'{"node":"node-1","usage":{"cpu":0.5},"ts":1,"sampled_at":1,"capacity":"3"}'),
+    ],
+)
+def test_what_is_malformed_is_refused(subject: str, payload: bytes) -> None:
+    said = run(
+        f"try {{ signals.decodeAdvertisement('{subject}', {bytes_of(payload)}); show('read'); }}"
+        "catch (error) { show('refused'); }",
+        "signals",
+    )
+    assert said == "refused"
+
+
+def test_the_model_is_read_and_its_main_direction_is_numpys() -> None:
+    rng = np.random.default_rng(5)
+    factor = rng.random((4, 9))
+    gram = factor @ factor.T / 9
+    model = messages.GlobalModel(
+        replica="aggregator", boot=BOOT, seq=1, ts_ns=1, epoch=1_795_238_703_373, merge="round", contributors=3,
+        weight=12.0, dims=("cpu", "memory", "disk", "gpu"), gram=gram, evidence={}, peak_pods_per_core=1.0,
+    )  # fmt: skip
+    read = run(
+        f"const m = signals.decodeModel({bytes_of(wire.encode_model(model))});"
+        "show({ ...m, main: linear.mainDirection(m.gram), values: linear.eigen(m.gram).map((e) => e.value) })",
+        "signals", "linear",
+    )  # fmt: skip
+    values, vectors = np.linalg.eigh(gram)
+    assert read["dims"] == list(model.dims)
+    assert (read["contributors"], read["epochMs"]) == (3, model.epoch)
+    np.testing.assert_array_equal(read["gram"], gram)
+    np.testing.assert_allclose(read["values"], values[::-1], rtol=1e-10, atol=1e-14)
+    main = np.sqrt(values[-1]) * vectors[:, -1] * np.sign(vectors[:, -1].sum())
+    np.testing.assert_allclose(read["main"], main, rtol=1e-10)
+
+
+def test_the_parser_reads_the_same_however_the_bytes_are_cut() -> None:
+    stream = (
+        b'INFO {"nonce":"abc"}\r\nPONG\r\nMSG a.b 1 5\r\nhello\r\nMSG a.b 2 _INBOX.x 0\r\n\r\n'
+        b"HMSG _INBOX.y 3 16 16\r\nNATS/1.0 503\r\n\r\n\r\n"
+        b"HMSG c 4 31 35\r\nNATS/1.0\r\nNats-Sequence: 12\r\n\r\nbody\r\nPING\r\n-ERR 'Slow'\r\n+OK\r\n"
+    )
+    script = """
+    const text = (bytes) => new TextDecoder().decode(bytes);
+    const read = (size) => {
+      const heard = [];
+      const parser = new protocol.Parser({
+        info: (found) => heard.push(["info", found.nonce]), ping: () => heard.push(["ping"]),
+        pong: () => heard.push(["pong"]), failed: (why) => heard.push(["failed", why]),
+        message: (m) => heard.push([m.subject, m.sid, m.reply, m.status, [...m.headers], text(m.payload)]),
+      });
+      for (let at = 0; at < stream.length; at += size) parser.push(stream.subarray(at, at + size));
+      return heard;
+    };
+    show([1, 2, 3, 7, 1000].map(read));
+    """
+    cuts = run(f"const stream = {bytes_of(stream)};{script}", "protocol")
+    assert all(cut == cuts[0] for cut in cuts)
+    assert cuts[0] == [
+        ["info", "abc"], ["pong"], ["a.b", "1", "", 0, [], "hello"], ["a.b", "2", "_INBOX.x", 0, [], ""],
+        ["_INBOX.y", "3", "", 503, [], ""], ["c", "4", "", 0, [["Nats-Sequence", "12"]], "body"],
+        ["ping"], ["failed", "Slow"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [b"HELLO\r\n", b"MSG a\r\n", b"MSG a 1 x\r\n", b"HMSG a 1 9 2\r\n", b"INFO {\r\n"])
+def test_what_is_not_nats_is_refused(stream: bytes) -> None:
+    script = f"try {{ new protocol.Parser({{}}).push({bytes_of(stream)}); show('read') }} catch {{ show('refused') }}"
+    assert run(script, "protocol") == "refused"
+
+
+def test_a_node_ages_as_the_services_have_it() -> None:
+    ages = [0.0, 2.5, 2.51, 5.0, 5.01, 10.0, 10.01, 1e6]
+    found = run(f"show({ages}.map((age) => fleet.stateOf(age, 10)))", "fleet")
+    assert found == [freshness.classify(age, lease_s=10.0).value for age in ages]
+
+
+def test_the_fleet_takes_only_what_is_newer() -> None:
+    script = """
+    const same = { node: "n", capacity: 1, sd: 0, dims: ["cpu"], usage: [0.5], ageAtSending: 0 };
+    const ad = (boot, seq, pods) => ({ ...same, boot, seq, pods });
+    const found = new fleet.Fleet(10);
+    const took = [
+      found.take(ad("b", 5, 1), 0), found.take(ad("b", 5, 2), 10), found.take(ad("b", 4, 2), 20),
+      found.take(ad("a", 9, 2), 30), found.take(ad("c", 1, 3), 40), found.take(ad("a", 9, 4), 40 + 10_001),
+    ].map(Boolean);
+    found.tick(40 + 10_001);
+    show({ took, pods: found.now.pods, rows: found.nodes.get("n").history.size });
+    """
+    assert run(script, "fleet") == {"took": [True, False, False, False, True, True], "pods": 4, "rows": 2}
+
+
+def test_the_ring_keeps_the_newest_and_their_order() -> None:
+    script = """
+    const found = new ring.Ring(3, 1);
+    [0, 100, 1000, 2000, 3000, 3100].forEach((ms, i) => found.push(ms, [i], 900));
+    const rows = [];
+    found.forEach((ms, at) => rows.push([ms, found.columns[0][at]]));
+    show({ rows, oldest: found.oldestMs() });
+    """
+    # What comes before its time takes the place of the newest.
+    assert run(script, "ring") == {"rows": [[1000, 2], [2000, 3], [3000, 5]], "oldest": 1000}
+
+
+def test_numbers_as_people_read_them() -> None:
+    script = """show([
+      format.percent(0.5), format.percent(0.0123), format.pods(3), format.pods(2.54), format.pods(-0.56),
+      format.seconds(0.00004), format.seconds(0.25), format.seconds(75), format.seconds(7200), format.bytes(23.2e6),
+      format.quantity("cpu", -2.1), format.count(1, "Pod"), format.dimension("gpu_memory")])"""
+    assert run(script, "format") == [
+        "50 %", "1.2 %", "3", "2.5", "−0.6", "40 µs", "250 ms", "75 s", "2 h", "23.2 MB", "−2.10 tasks", "1 Pod",
+        "GPU memory",
+    ]  # fmt: skip

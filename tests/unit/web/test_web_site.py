@@ -1,0 +1,205 @@
+"""What the page's server answers, to whom, and with which headers."""
+
+import asyncio
+import base64
+import pathlib
+import re
+from typing import Any
+
+import orjson
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime import bus_keys, health, metrics
+from carico_core.runtime import clock as clocks
+from carico_web import exchange, identity, page_files, service, site
+from carico_web import settings as setting
+
+SECRETS = ("SU", "SA")
+
+
+def make(who: identity.Identity | None = None, **given: Any) -> site.Site:
+    chosen = setting.WebSettings(**given)
+    who = who or identity.Anyone()
+    checks = health.Health({"identity": who.trouble})
+    return site.Site(chosen, page_files.read(), who, checks, metrics.Metrics("web"))
+
+
+def get(path: str, *, host: str = "localhost:8090", method: str = "GET", **headers: str) -> exchange.Request:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return exchange.Request(method=method, path=path, headers={"host": host, **named})
+
+
+def post(nonce: object, **headers: str) -> exchange.Request:
+    body = orjson.dumps({"nonce": nonce})
+    named = {"content-type": "application/json", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    request = get("/identity", method="POST")
+    return exchange.Request(method="POST", path="/identity", headers={**request.headers, **named}, body=body)
+
+
+def test_every_file_that_the_page_names_is_given_out() -> None:
+    answers, files = make(), page_files.read()
+    named = set()
+    for file in files.values():
+        text = file.body.decode()
+        named |= set(re.findall(r'(?:src|href)="(/[^"]*)"', text))
+        named |= {f"/{name}" for name in re.findall(r'from "\./([^"]+)"', text)}
+    assert len(named) > 15
+    for path in named:
+        assert answers.answer(get(path)).status == 200, path
+    assert named | {"/"} == set(files), "a file that nothing names"
+
+
+def test_the_page_reaches_for_nothing_elsewhere() -> None:
+    for path, file in page_files.read().items():
+        # Addresses in comments are for people; SVG names its own namespace.
+        code = re.sub(r"^\s*//.*$|/\*.*?\*/", "", file.body.decode(), flags=re.MULTILINE | re.DOTALL)
+        found = [each for each in re.findall(r"https?://[^\s\"'`)]+", code) if "w3.org/2000/svg" not in each]
+        assert not found, path
+        assert "innerHTML" not in code, path
+        assert "eval(" not in code, path
+
+
+def test_the_policy_lets_in_only_our_files_and_the_bus() -> None:
+    answer = make(bus_websocket="ws://{host}:9222").answer(get("/", host="127.0.0.1:8090"))
+    policy = dict(part.split(" ", 1) for part in answer.headers["Content-Security-Policy"].split("; "))
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == "'self'"
+    assert policy["connect-src"] == "'self' ws://127.0.0.1:9222"
+    assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_the_page_has_no_inline_code_that_the_policy_would_stop() -> None:
+    text = page_files.read()["/"].body.decode()
+    assert not re.search(r"<script(?![^>]*\ssrc=)", text)
+    assert not re.search(r"\s(on\w+|style)=", text)
+
+
+def test_a_file_is_sent_anew_only_when_it_differs() -> None:
+    answers = make()
+    first = answers.answer(get("/main.js"))
+    again = answers.answer(get("/main.js", if_none_match=first.headers["ETag"]))
+    assert (first.status, again.status, again.body) == (200, 304, b"")
+
+
+def test_settings_name_the_bus_as_the_browser_reaches_it() -> None:
+    answer = make(bus_websocket="ws://{host}:9222", cluster="demo").answer(get("/settings.json", host="[::1]:8090"))
+    assert orjson.loads(answer.body) == {
+        "cluster": "demo", "bus": "ws://[::1]:9222", "identity": False, "lease_s": 10.0,
+    }  # fmt: skip
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8090", "", "localhost.evil.example", 'a"b'])
+def test_another_name_is_refused(host: str) -> None:
+    answer = make().answer(get("/settings.json", host=host))
+    assert answer.status == 421
+    assert b"CARICO_WEB_HOSTS" in answer.body
+
+
+def test_any_name_is_taken_where_the_settings_say_so() -> None:
+    assert make(hosts="*").answer(get("/", host="page.example")).status == 200
+    assert make(hosts="Page.Example, other").answer(get("/", host="page.example:443")).status == 200
+
+
+def test_probes_are_answered_under_any_name() -> None:
+    for path in ("/healthz", "/readyz", "/metrics"):
+        assert make().answer(get(path, host="10.0.0.7:8080")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status"),
+    [("/nothing", "GET", 404), ("/../settings.py", "GET", 404), ("/", "POST", 405), ("/identity", "GET", 405)],
+)
+def test_what_is_not_there_is_refused(path: str, method: str, status: int) -> None:
+    assert make().answer(get(path, method=method)).status == status
+
+
+def seed_file(folder: pathlib.Path, kind: bus_keys.Kind = bus_keys.Kind.USER) -> pathlib.Path:
+    path = folder / "reader.nk"
+    path.write_text(bus_keys.generate(kind))
+    return path
+
+
+def test_the_nonce_is_signed_and_the_seed_stays(tmp_path: pathlib.Path) -> None:
+    path = seed_file(tmp_path)
+    answer = make(identity.Key(path)).answer(post("PXoWU7zWAMt75FY"))
+    shown = orjson.loads(answer.body)
+    signature = base64.urlsafe_b64decode(shown["sig"] + "==")
+    assert bus_keys.verify(shown["nkey"], bus_keys.Kind.USER, b"PXoWU7zWAMt75FY", signature)
+    assert path.read_text().encode() not in answer.body
+
+
+@pytest.mark.parametrize("nonce", ["", "short", "x" * 65, "with space here", None, 7, "CONNECT {}\r\n"])
+def test_what_is_no_nonce_is_not_signed(tmp_path: pathlib.Path, nonce: object) -> None:
+    assert make(identity.Key(seed_file(tmp_path))).answer(post(nonce)).status == 400
+
+
+def test_another_site_gets_no_signature(tmp_path: pathlib.Path) -> None:
+    answers = make(identity.Key(seed_file(tmp_path)))
+    assert answers.answer(post("PXoWU7zWAMt75FY", sec_fetch_site="cross-site")).status == 403
+    assert answers.answer(post("PXoWU7zWAMt75FY", content_type="text/plain")).status == 415
+
+
+def test_a_token_is_read_anew_each_time(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "token"
+    answers = make(identity.Token(path))
+    assert answers.answer(post("")).status == 503
+    path.write_text("a.b.c\n")
+    assert orjson.loads(answers.answer(post("")).body) == {"auth_token": "a.b.c"}
+
+
+def test_not_ready_without_the_identity_that_it_was_given(tmp_path: pathlib.Path) -> None:
+    missing = make(identity.Key(tmp_path / "none")).answer(get("/readyz"))
+    wrong = make(identity.Key(seed_file(tmp_path, bus_keys.Kind.ACCOUNT))).answer(get("/readyz"))
+    assert (missing.status, wrong.status) == (503, 503)
+    assert not any(mark in wrong.body.decode().split(": ", 2)[2][:3] for mark in SECRETS)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"bus_websocket": "http://nats:9222"}, "--bus-websocket: got 'http://nats:9222'"),
+        ({"bus_websocket": "ws://nats:port"}, "expected ws://HOST"),
+        ({"bus_websocket": "ws://nats:1; script-src *"}, "expected ws://HOST"),
+        ({"nkey": "a", "token_file": "b"}, "got both"),
+        ({"hosts": " , "}, "--hosts: got none"),
+    ],
+)
+def test_settings_without_sense_are_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(errors.SettingsError, match=re.escape(said)):
+        setting.WebSettings(**given)
+
+
+async def exchange_bytes(port: int, payload: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(payload)
+    try:
+        return await reader.read(-1)
+    finally:
+        writer.close()
+
+
+async def test_over_a_socket() -> None:
+    async with service.listening(setting.WebSettings(http_port=0), clock=clocks.SystemClock()) as server:
+        host = f"Host: localhost:{server.port}\r\n\r\n".encode()
+        page = await exchange_bytes(server.port, b"GET / HTTP/1.1\r\n" + host)
+        head = await exchange_bytes(server.port, b"HEAD / HTTP/1.1\r\n" + host)
+        bad = await exchange_bytes(server.port, b"hello\r\n\r\n")
+        long = await exchange_bytes(server.port, b"GET / HTTP/1.1\r\nX: " + b"x" * exchange.HEAD_LIMIT_BYTES * 2)
+        body = await exchange_bytes(server.port, b"POST /identity HTTP/1.1\r\nContent-Length: 99999\r\n\r\n")
+    assert page.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"<title>CARICO</title>" in page
+    assert head.endswith(b"\r\n\r\n")
+    assert bad.startswith(b"HTTP/1.1 400 ")
+    assert long.startswith(b"HTTP/1.1 413 ")
+    assert body.startswith(b"HTTP/1.1 413 ")
+
+
+async def test_a_port_that_is_taken_is_said() -> None:
+    async with service.listening(setting.WebSettings(http_port=0), clock=clocks.SystemClock()) as server:
+        second = setting.WebSettings(http_port=server.port)
+        with pytest.raises(errors.EnvironmentUnfit, match="give --http-port another port"):
+            async with service.listening(second, clock=clocks.SystemClock()):
+                pass
