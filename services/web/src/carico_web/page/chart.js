@@ -47,7 +47,7 @@ export class Chart {
   }
 
   axes(context, scale, tick) {
-    context.font = font(10.5);
+    context.font = font(11);
     context.textBaseline = "middle";
     context.textAlign = "right";
     for (const share of [0, 0.5, 1]) {

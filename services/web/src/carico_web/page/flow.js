@@ -89,7 +89,7 @@ export class Flow {
   }
 
   axes(context) {
-    context.font = font(10.5);
+    context.font = font(11);
     context.lineWidth = 1;
     for (const [waited, text] of TICKS) {
       const y = Math.round(this.y(waited)) + 0.5;

@@ -50,11 +50,11 @@ export class ModelView {
     const size = linear.norm(this.main);
     const shown = this.placed(size);
     const strongest = Math.max(size * 1.15, ...shown.map((each) => each.strength), 1e-9);
-    const spread = SPREADS.find((each) => shown.every(({ angle }) => Math.abs(angle) <= each)) || 180;
+    const spread = spreadOf(shown);
     this.grid(context, origin, reach, spread, strongest);
     if (!this.model || size < 1e-9) return this.nothing(context, width);
     const at = (angle, strength) => {
-      const turn = (angle / spread) * EDGE;
+      const turn = Math.min(1, Math.max(-1, angle / spread)) * EDGE;
       const far = (reach * strength) / strongest;
       return [origin[0] + far * Math.sin(turn), origin[1] - far * Math.cos(turn)];
     };
@@ -86,7 +86,7 @@ export class ModelView {
   grid(context, origin, reach, spread, strongest) {
     context.strokeStyle = this.theme.faint;
     context.fillStyle = this.theme.soft;
-    context.font = font(10.5);
+    context.font = font(11);
     context.lineWidth = 1;
     for (const share of [0.5, 1]) {
       context.globalAlpha = 0.5;
@@ -180,6 +180,13 @@ export class ModelView {
     context.fill();
     context.globalAlpha = 1;
   }
+}
+
+// What 95 % of the nodes keep within; the others stand at the edge.
+function spreadOf(shown) {
+  const angles = shown.map(({ angle }) => Math.abs(angle)).sort((a, b) => a - b);
+  const most = angles[Math.floor(0.95 * (angles.length - 1))] || 0;
+  return SPREADS.find((each) => most <= each) || SPREADS.at(-1);
 }
 
 function diamond(context, x, y, size, colour) {

@@ -1,0 +1,198 @@
+"""The live page in a real browser, before a cluster of words: what it shows, keys, faults, and that it asks nobody."""
+
+import json
+
+import playwright.async_api as browsers
+import pytest
+
+from tests.tools import web_stage
+
+pytestmark = [pytest.mark.system, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
+expect = browsers.expect
+WITHIN_MS = 60_000
+
+
+async def opened(page: browsers.Page, stage: web_stage.Stage, fragment: str = "") -> None:
+    """The page, live and with all nodes on it."""
+    await page.goto(stage.url + fragment)
+    await expect(page.locator("#bus-state")).to_have_text("live", timeout=WITHIN_MS)
+    await expect(page.locator("#sum-nodes")).to_have_text(str(len(stage.fleet.nodes)), timeout=WITHIN_MS)
+
+
+async def test_the_cluster_is_shown_live_and_nothing_is_polled(page: browsers.Page, stage: web_stage.Stage) -> None:
+    asked: list[str] = []
+    sockets: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("websocket", lambda socket: sockets.append(socket.url))
+    await opened(page, stage)
+    await expect(page.locator("#sum-nodes-sub")).to_have_text("all fresh", timeout=WITHIN_MS)
+    await expect(page.locator("#model-note")).to_contain_text("of 60 nodes, round merge", timeout=WITHIN_MS)
+    await expect(page.get_by_role("button", name="node-")).not_to_have_count(0, timeout=WITHIN_MS)
+    known = len(asked)
+    placed = await page.locator("#flow-list li").count()
+    await expect(page.locator("#flow-list li").nth(placed + 3)).to_be_attached(timeout=WITHIN_MS)
+    assert len(asked) == known, "it asks by HTTP again"
+    assert all(url.startswith(stage.url) for url in asked)
+    assert len(sockets) == 1
+
+
+async def test_the_keyboard_goes_everywhere(page: browsers.Page, stage: web_stage.Stage) -> None:
+    await opened(page, stage)
+    canvas, said = page.locator("#map"), page.locator("#map-said")
+    await canvas.focus()
+    await canvas.press("Home")
+    await expect(said).to_contain_text("node-1: CPU")
+    await canvas.press("ArrowRight")
+    await expect(said).to_contain_text("node-2: CPU")
+    await canvas.press("ArrowDown")
+    await expect(said).not_to_contain_text("node-2:")
+    await canvas.press("End")
+    await expect(said).to_contain_text("node-60: CPU")
+    await canvas.press("Enter")
+    panel = page.locator("#panel")
+    await expect(panel.get_by_role("heading", level=2)).to_contain_text("node-60")
+    await expect(panel).to_contain_text("1.20 tasks ± 0.10 tasks")
+    # No scheduler is on this stage: said in a line.
+    await expect(panel).to_contain_text("The scheduler does not say: nobody answers.", timeout=WITHIN_MS)
+    await page.keyboard.press("Escape")
+    await expect(panel.get_by_role("heading", level=2)).to_have_text("The cluster")
+    await page.go_back()
+    await expect(panel.get_by_role("heading", level=2)).to_contain_text("node-60")
+    await page.keyboard.press("/")
+    await page.keyboard.type("node-17")
+    await page.keyboard.press("Enter")
+    await expect(panel.get_by_role("heading", level=2)).to_contain_text("node-17")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#find-text")).not_to_be_focused()
+    await page.keyboard.press("m")
+    await expect(page.get_by_role("radio", name="CPU")).to_have_attribute("aria-checked", "true")
+    await page.keyboard.press("t")
+    await expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("dialog")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+async def test_a_decision_is_explained_by_a_click(page: browsers.Page, stage: web_stage.Stage) -> None:
+    await opened(page, stage)
+    await page.keyboard.press("p")
+    await page.locator('#flow-list [data-outcome="unschedulable"] button').first.click()
+    panel = page.locator("#panel")
+    await expect(panel).to_contain_text("0/60 nodes fit: 60 at capacity")
+    await expect(panel).to_contain_text("Refused: 60 by capacity.")
+    await expect(panel.get_by_role("row")).to_have_count(5)
+    await panel.get_by_role("row").nth(1).get_by_role("button").click()
+    await expect(panel.get_by_role("heading", level=2)).to_contain_text("node-")
+
+
+async def test_a_node_that_falls_silent_is_seen(page: browsers.Page, stage: web_stage.Stage) -> None:
+    await opened(page, stage, "#node/node-5")
+    chip = page.locator("#panel .chip").first
+    await expect(chip).to_have_text("fresh", timeout=WITHIN_MS)
+    node = stage.fleet.nodes[4]
+    try:
+        node.is_silent = True
+        await expect(chip).to_have_text("stale", timeout=WITHIN_MS)
+        await expect(page.locator("#sum-nodes-sub")).to_contain_text("1 stale", timeout=WITHIN_MS)
+    finally:
+        node.is_silent = False
+    await expect(chip).to_have_text("fresh", timeout=WITHIN_MS)
+
+
+async def test_words_off_the_bus_are_never_markup(page: browsers.Page, stage: web_stage.Stage) -> None:
+    await opened(page, stage)
+    trap = "<img src=x onerror=alert(1)>"
+    shown = await page.evaluate(
+        """async (trap) => {
+          const { el, table } = await import("/dom.js");
+          document.getElementById("panel").append(el("p", { id: "trap" }, trap), table(trap, [trap], [[trap]]));
+          return [document.getElementById("trap").textContent, document.querySelectorAll("#panel img").length];
+        }""",
+        trap,
+    )
+    assert shown == [trap, 0]
+
+
+async def test_a_bus_that_goes_and_comes_back(page: browsers.Page, stage: web_stage.Stage) -> None:
+    await opened(page, stage)
+    banner = page.get_by_role("alert")
+    stage.server.kill()
+    try:
+        await expect(banner).to_contain_text("The bus does not answer at ws://127.0.0.1:", timeout=WITHIN_MS)
+        await expect(banner).to_contain_text("tried again by itself")
+        await expect(page.locator("#bus-state")).to_have_text("away")
+    finally:
+        stage.server.start()
+    await expect(page.locator("#bus-state")).to_have_text("live", timeout=WITHIN_MS)
+    await expect(banner).to_be_hidden()
+    await expect(page.locator("#sum-nodes-sub")).to_have_text("all fresh", timeout=WITHIN_MS)
+
+
+async def test_a_browser_without_websocket_is_told_so(page: browsers.Page, stage: web_stage.Stage) -> None:
+    await page.add_init_script("delete globalThis.WebSocket")
+    await page.goto(stage.url)
+    await expect(page.get_by_role("alert")).to_contain_text("This browser has no WebSocket")
+
+
+async def test_a_page_server_that_is_away_at_first_is_tried_again(page: browsers.Page, stage: web_stage.Stage) -> None:
+    await page.route("**/settings.json", lambda route: route.abort(), times=1)
+    await page.goto(stage.url)
+    await expect(page.get_by_role("alert")).to_contain_text("This page's server does not answer")
+    await expect(page.locator("#bus-state")).to_have_text("live", timeout=WITHIN_MS)
+    await expect(page.get_by_role("alert")).to_be_hidden()
+
+
+@pytest.mark.parametrize("width", [360, 768, 1600])
+async def test_every_width_is_readable(page: browsers.Page, stage: web_stage.Stage, width: int) -> None:
+    await page.set_viewport_size({"width": width, "height": 800})
+    await opened(page, stage, "#node/node-3")
+    await expect(page.locator("#panel table")).to_be_attached(timeout=WITHIN_MS)
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    small = await page.evaluate(
+        "[...document.querySelectorAll('body *')].filter((e) => e.childElementCount === 0 && e.textContent.trim()"
+        " && parseFloat(getComputedStyle(e).fontSize) < 12).map((e) => e.textContent)"
+    )
+    assert small == []
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+async def test_words_stand_out_and_everything_has_a_name(
+    page: browsers.Page, stage: web_stage.Stage, scheme: str
+) -> None:
+    await page.emulate_media(color_scheme="light" if scheme == "light" else "dark")
+    await opened(page, stage)
+    contrasts = json.loads(await page.evaluate(CONTRASTS))
+    # https://www.w3.org/TR/WCAG22/#contrast-minimum ; what is only drawn needs 3.
+    assert {
+        name: ratio for name, ratio in contrasts.items() if ratio < (3.0 if name.startswith("--line") else 4.5)
+    } == {}
+    unnamed = await page.evaluate(
+        "[...document.querySelectorAll('button, input, canvas, [role]')].filter((e) => e.offsetParent"
+        " && !e.getAttribute('aria-label') && !e.getAttribute('aria-labelledby') && !e.labels?.length"
+        " && !e.textContent.trim()).map((e) => e.outerHTML)"
+    )
+    assert unnamed == []
+
+
+CONTRASTS = """(() => {
+  const style = getComputedStyle(document.documentElement);
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const light = (colour) => {
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map((x) => {
+      const c = x / 255;
+      return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const read = (name) => light(style.getPropertyValue(name));
+  const found = {};
+  const lines = [1, 2, 3, 4, 5, 6].map((i) => `--line-${i}`);
+  for (const name of ["--ink", "--soft", "--accent", "--warm", "--hot", ...lines]) {
+    const [a, b] = [read(name), read("--card")].sort((x, y) => y - x);
+    found[name] = (a + 0.05) / (b + 0.05);
+  }
+  return JSON.stringify(found);
+})()"""

@@ -1,0 +1,129 @@
+"""A cluster of words: what a thousand nodes, a scheduler and an aggregator would say, said by one process.
+
+For tests and the bench of the web page, which see nothing of a cluster but its messages. The numbers wander as those of
+a busy cluster do; the messages are made by the encoders that the services use.
+"""
+
+import asyncio
+import dataclasses
+import math
+
+import numpy as np
+
+from carico_core.domain import decision, messages
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock as clocks
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+
+BOOT = "18e9f814b6bb5a96"
+DIMS = ("cpu", "memory")
+# Messages of a second leave in so many portions, as those of nodes that do not know each other.
+PORTIONS = 50
+_TASKS, _BYTES = 8.0, 16e9
+_COST = {"cpu": messages.Estimate(mean=1.2, sd=0.1), "memory": messages.Estimate(mean=1.9e8, sd=2.5e7)}
+_BASELINE = {"cpu": messages.Estimate(mean=0.2, sd=0.05), "memory": messages.Estimate(mean=6e8, sd=4e7)}
+
+
+@dataclasses.dataclass(slots=True)
+class Node:
+    """One node as it is told of."""
+
+    name: str
+    pods: int
+    seq: int = 0
+    is_silent: bool = False
+
+
+class SpokenFleet:
+    """Says what `count` nodes would, once a second each, and what is decided and learnt beside."""
+
+    def __init__(self, bus: buses.Bus, *, count: int, clock: clocks.Clock, seed: int = 1) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._rng = np.random.default_rng(seed)
+        self.nodes = [Node(name=f"node-{i + 1}", pods=int(self._rng.integers(0, 6))) for i in range(count)]
+        self._decided = 0
+        self._modelled = 0
+
+    async def speak(self, *, decisions_each_s: float = 4.0) -> None:
+        """Speaks until it is cancelled."""
+        second = 0
+        while True:
+            started_s = self._clock.monotonic_s()
+            for portion in range(PORTIONS):
+                for node in self.nodes[portion::PORTIONS]:
+                    if not node.is_silent:
+                        await self._bus.publish(subjects.capacity(node.name), self.advertisement(node))
+                # 1 / PORTIONS of a second after the last one, however long the saying took.
+                due_s = started_s + (portion + 1) / PORTIONS
+                await asyncio.sleep(max(0.0, due_s - self._clock.monotonic_s()))
+                if (portion * decisions_each_s) % PORTIONS < decisions_each_s:
+                    await self.decide(second)
+            await self.say_model()
+            second += 1
+
+    def advertisement(self, node: Node) -> bytes:
+        """The next advertisement of a node."""
+        if self._rng.random() < 0.1:
+            node.pods = int(np.clip(node.pods + self._rng.choice((-1, 1)), 0, 6))
+        node.seq += 1
+        cpu = float(np.clip(0.03 + 0.15 * node.pods + self._rng.normal(0, 0.02), 0, 1))
+        memory = float(np.clip(0.05 + 0.06 * node.pods + self._rng.normal(0, 0.004), 0, 1))
+        capacity = max(0.0, (0.85 - cpu) / 0.15)
+        now_ns = self._clock.wall_ns()
+        return wire.encode_advertisement(
+            messages.Advertisement(
+                node=node.name, boot=BOOT, seq=node.seq, ts_ns=now_ns, sampled_at_ns=now_ns - 5_000_000,
+                capacity=capacity, capacity_sd=0.1 + 0.1 * capacity, bottleneck="cpu" if capacity < 4 else None,
+                signal=capacity, baseline=_BASELINE, cost=_COST, pods=node.pods, limit=2 * node.pods + 4,
+                covers=frozenset(f"{node.name}-{i:04d}-4000-8000-{node.seq // 60:012d}" for i in range(node.pods)),
+                mode=messages.Mode.MEASURED if node.pods else messages.Mode.PREDICTED,
+                usage={"cpu": cpu, "memory": memory}, parts={"cpu.utilisation": cpu, "cpu.pressure": cpu / 2},
+                direction={"cpu": 0.8 * cpu, "memory": 0.8 * memory},
+                headroom={"cpu": (0.85 - cpu) * _TASKS, "memory": (0.85 - memory) * _BYTES},
+            )
+        )  # fmt: skip
+
+    async def decide(self, second: int) -> str:
+        """The name of a Pod that was placed just now, or that waits: every fifth."""
+        self._decided += 1
+        pod = f"job-{second // 20}-{self._decided:05d}"
+        chosen = self.nodes[int(self._rng.integers(len(self.nodes)))]
+        is_placed = self._decided % 5 != 0
+        refusal = decision.Rejection(reason=decision.Reason.CAPACITY, detail="0.4 free of threshold 1, 1 reserved")
+        others = [self.nodes[int(i)] for i in self._rng.integers(len(self.nodes), size=3)]
+        candidates = [
+            decision.Candidate(
+                node=node.name, capacity=2.4 - i, reserved=float(i), age_s=0.3, seq=node.seq, score=2.0 - i,
+                rejection=None if is_placed and i == 0 else refusal,
+            )
+            for i, node in enumerate([chosen, *others])
+        ]  # fmt: skip
+        said = decision.Decision(
+            id=f"{BOOT}-{self._decided}", boot=BOOT, seq=self._decided, ts_ns=self._clock.wall_ns(),
+            namespace="default", pod=pod, uid=f"uid-{self._decided}",
+            outcome=decision.Outcome.BOUND if is_placed else decision.Outcome.UNSCHEDULABLE,
+            node=chosen.name if is_placed else None, free=2.4 if is_placed else None, threshold=1.0, attempt=1,
+            waited_s=float(math.exp(self._rng.normal(-3.5, 1.6))), decided_us=float(self._rng.uniform(20, 60)),
+            candidates=tuple(candidates), refused={} if is_placed else {"capacity": len(self.nodes)},
+            message=f"{chosen.name} had room for 2.4 Pods (threshold 1)" if is_placed
+            else f"0/{len(self.nodes)} nodes fit: {len(self.nodes)} at capacity",
+        )  # fmt: skip
+        await self._bus.publish(subjects.decision(said.namespace, said.pod), wire.encode_decision(said))
+        return f"{said.namespace}/{said.pod}"
+
+    async def say_model(self) -> None:
+        """Says the model of the cluster, and keeps it."""
+        self._modelled += 1
+        rows = np.array([[0.8 * (0.03 + 0.15 * n.pods), 0.8 * (0.05 + 0.06 * n.pods)] for n in self.nodes])
+        now_ns = self._clock.wall_ns()
+        payload = wire.encode_model(
+            messages.GlobalModel(
+                replica="aggregator", boot=BOOT, seq=self._modelled, ts_ns=now_ns, epoch=now_ns // 1_000_000,
+                merge="round", contributors=len(self.nodes), weight=4.0 * len(self.nodes), dims=DIMS,
+                gram=rows.T @ rows / len(rows), evidence={}, peak_pods_per_core=1.5,
+            )
+        )  # fmt: skip
+        await self._bus.publish(subjects.MODEL, payload)
+        await self._bus.put_model(payload)
