@@ -37,10 +37,26 @@ def command(
     at = asking.address(context, **place)
 
     async def ask(asker: asking.Asker) -> dict[str, Any]:
-        return await asker.ask("capacity.fit", {**question, "limit": _LIMIT_MOST if as_json else fit_text.SHOWN})
+        return await _fit(asker, {**question, "limit": _LIMIT_MOST if as_json else fit_text.SHOWN})
 
     answer = asking.run(ask, at, context.environ)
     click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() if as_json else fit_text.text(answer))
+
+
+async def _fit(asker: asking.Asker, question: Mapping[str, object]) -> dict[str, Any]:
+    """The answer. A Pod that has ended is described to the scheduler, which follows it no more."""
+    try:
+        return await asker.ask("capacity.fit", question)
+    except asking.Refused:
+        like = question.get("like")
+        if not isinstance(like, str):
+            raise
+        namespace, _, name = like.rpartition("/")
+        found = await asker.pod(namespace or "default", name)
+        if not isinstance(found, Mapping):
+            raise
+        more = {key: value for key, value in question.items() if key != "like"}
+        return await asker.ask("capacity.fit", {**more, "pod": {"metadata": found["metadata"], "spec": found["spec"]}})
 
 
 def _question(like: str | None, file: pathlib.Path | None, pod_class: str | None) -> dict[str, object]:

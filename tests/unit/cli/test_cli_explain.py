@@ -196,6 +196,15 @@ async def test_what_fits_is_told_with_what_stops_it() -> None:
         await ask.ask("capacity.fit", {"like": "nobody"})
 
 
+async def test_like_a_pod_that_has_ended_is_asked_by_what_the_api_has_of_it() -> None:
+    ended = objects.pod_object("ended", containers=[{"name": "main", "image": "pi"}], nodeName="node-7")
+    ask = asker(answering.DeskBus(desk_with_pods()), {"ended": ended})
+    answer = await capacity._fit(ask, {"like": "ended", "limit": 10})
+    assert (answer["class"], answer["is_measured"]) == ("image/pi", True)
+    with pytest.raises(asking.Refused, match="no Pod default/nobody"):
+        await capacity._fit(ask, {"like": "nobody"})
+
+
 async def test_a_silent_node_is_told_to_be_so() -> None:
     bus = answering.DeskBus(answering.Desk(objects.make_node("node-0")))
     text = node_text.text(await command.explain_node(asker(bus), "node-0"))
