@@ -1,6 +1,7 @@
 """The agent of a node of the twin: the project's own pipeline, messages and rules of publishing, in virtual time."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -59,9 +60,13 @@ class TwinAgent:
         self.state: pipeline.State | None = None
         self._covers: frozenset[str] = frozenset()
         self._ledger.on_change(self._pods_changed)
-        # Agents do not tick in phase.
+        # Agents do not sample in phase.
         self._phase_s = float(rng.random()) * SAMPLE_EVERY_S
         self._begun = False
+        self._next_s = math.inf
+        # Grows with each plan: an older one is void.
+        self._generation = 0
+        node.catch_up = self.catch_up
         if node.is_up:
             self.begin()
 
@@ -69,7 +74,8 @@ class TwinAgent:
         """The agent starts, with its node."""
         self._begun = True
         self._telemetry.begin(self._timeline.now_s)
-        self._timeline.after(self._phase_s, self._tick)
+        self._next_s = self._timeline.now_s + self._phase_s
+        self._plan()
 
     def created(self, record: records.PodRecord) -> None:
         """The runtime makes the Pod's container."""
@@ -96,24 +102,54 @@ class TwinAgent:
     def hear_model(self, model: messages.GlobalModel) -> None:
         """Follows the model of the cluster."""
         if self._begun and self.alive and self._options.merge_global:
+            self.catch_up(self._timeline.now_s)
             self.pipeline.follow(model, now_s=self._timeline.now_s)
 
-    def _tick(self) -> None:
-        if not self.alive:
+    def silence(self) -> None:
+        """The agent says nothing from now on."""
+        self.catch_up(self._timeline.now_s)
+        self.alive = False
+
+    def catch_up(self, until_s: float) -> bool:
+        """Takes the samples up to an instant, since which nothing on the node has changed; True where an update is due.
+
+        A sample concerns nobody else, so those between two changes on a node are taken one after the other, and not
+        each as an event among those of thousands of nodes.
+        """
+        is_due, taken = False, 0
+        while self._next_s <= until_s and self.alive:
+            is_due = self._sample(self._next_s)
+            self._next_s += SAMPLE_EVERY_S
+            taken += 1
+        self._timeline.account(taken)
+        return is_due
+
+    def _sample(self, at_s: float) -> bool:
+        self.node.settle_at(at_s)
+        values = self._telemetry.read(at_s)
+        return self.pipeline.sample(
+            pipeline.Sample(
+                values=values, parts=self._telemetry.parts, pods=len(self._running), dt_s=SAMPLE_EVERY_S,
+                at_ns=self._wall_ns(at_s), at_s=at_s,
+            )
+        )  # fmt: skip
+
+    def _plan(self) -> None:
+        """Plans the first sample that an update may follow."""
+        self._generation += 1
+        generation, due_s = self._generation, self._next_s
+        for _ in range(self.pipeline.samples_to_update - 1):
+            due_s += SAMPLE_EVERY_S
+        self._timeline.at(due_s, lambda: self._due(generation))
+
+    def _due(self, generation: int) -> None:
+        # Its samples are the events.
+        self._timeline.account(-1)
+        if generation != self._generation or not self.alive:
             return
-        now_s = self._timeline.now_s
-        self._timeline.after(SAMPLE_EVERY_S, self._tick)
-        self.node.settle()
-        sample = pipeline.Sample(
-            values=self._telemetry.read(now_s),
-            parts=self._telemetry.parts,
-            pods=len(self._running),
-            dt_s=SAMPLE_EVERY_S,
-            at_ns=self._wall_ns(),
-            at_s=now_s,
-        )
-        if self.pipeline.sample(sample):
+        if self.catch_up(self._timeline.now_s):
             self._update()
+        self._plan()
 
     def _update(self) -> None:
         now = self._ledger.current(self._timeline.now_s)
@@ -131,7 +167,10 @@ class TwinAgent:
             return
         now = self._ledger.current(self._timeline.now_s)
         self._running = now.running
+        before = self.pipeline.samples_to_update
         self.pipeline.pods_changed({uid: self._classes[uid] for uid in now.running})
+        if self.pipeline.samples_to_update != before:
+            self._plan()
         if self._options.publish_at_events:
             state = self.pipeline.estimate(pods=len(now.running), churning=now.holding)
             if state is not None:
@@ -152,10 +191,11 @@ class TwinAgent:
 
     def _stamp(self, kind: str) -> advertisement.Stamp:
         self._seqs[kind] += 1
-        return advertisement.Stamp(node=self.name, boot="0" * 16, seq=self._seqs[kind], ts_ns=self._wall_ns())
+        now_ns = self._wall_ns(self._timeline.now_s)
+        return advertisement.Stamp(node=self.name, boot="0" * 16, seq=self._seqs[kind], ts_ns=now_ns)
 
-    def _wall_ns(self) -> int:
-        return EPOCH_NS + self._offset_ns + round(self._timeline.now_s * 1e9)
+    def _wall_ns(self, at_s: float) -> int:
+        return EPOCH_NS + self._offset_ns + round(at_s * 1e9)
 
 
 def node_config(node: kubelet.TwinNode, options: AgentOptions) -> base.EstimatorConfig:

@@ -22,6 +22,10 @@ class Timeline:
         """Plans an action; an instant in the past counts as now."""
         heapq.heappush(self._queue, (max(when_s, self.now_s), next(self._order), action))
 
+    def account(self, events: int) -> None:
+        """Counts so many events that were worked off together with another."""
+        self.events += events
+
     def after(self, delay_s: float, action: Action) -> None:
         """Plans an action `delay_s` from now."""
         self.at(self.now_s + delay_s, action)

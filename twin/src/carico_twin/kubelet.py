@@ -59,6 +59,8 @@ class TwinNode:
         self._kills = kills
         self.machine = machine.Machine(hardware)
         self.record = records.NodeRecord(cores=hardware.cores)
+        # Works off what was to be done on the node up to an instant: called before anything on it changes.
+        self.catch_up: Callable[[float], object] = lambda _: None
         # Pods whose program has started, also in the 0.2 s before it uses anything.
         self.pods: dict[str, records.PodRecord] = {}
         self._runtime = runtime
@@ -73,6 +75,7 @@ class TwinNode:
     def bind(self, record: records.PodRecord) -> None:
         """The kubelet hears of a Pod bound to it: creates its container, starts it after the runtime's latency."""
         runtime = self._runtime
+        self.catch_up(self._timeline.now_s)
         if self.machine.tasks > self.machine.hardware.cores * 2.0:
             self.record.bound_when_full += 1
         latency_s = runtime.start_median_s * math.exp(runtime.start_sigma * self._rng.standard_normal())
@@ -87,10 +90,16 @@ class TwinNode:
 
     def settle(self) -> None:
         """Brings counters and record up to now."""
-        self._note()
-        self.machine.advance(self._timeline.now_s)
+        self.catch_up(self._timeline.now_s)
+        self.settle_at(self._timeline.now_s)
+
+    def settle_at(self, now_s: float) -> None:
+        """Brings counters and record up to an instant since which nothing on the node has changed."""
+        self._note(now_s)
+        self.machine.advance(now_s)
 
     def _start(self, record: records.PodRecord) -> None:
+        self.catch_up(self._timeline.now_s)
         record.started_s = self._timeline.now_s
         self.pods[record.uid] = record
         self._servers += record.work.lifetime_s is not None
@@ -113,6 +122,7 @@ class TwinNode:
         self._end(uid)
 
     def _end(self, uid: str) -> None:
+        self.catch_up(self._timeline.now_s)
         record = self.pods.pop(uid)
         self._servers -= record.work.lifetime_s is not None
         record.ended_s = self._timeline.now_s
@@ -137,10 +147,12 @@ class TwinNode:
 
     def _change(self, change: Callable[[float], object]) -> None:
         """Applies a change of tasks and plans the next end anew."""
-        self._note()
-        change(self._timeline.now_s)
+        now_s = self._timeline.now_s
+        self.catch_up(now_s)
+        self._note(now_s)
+        change(now_s)
         self._generation += 1
-        generation, now_s = self._generation, self._timeline.now_s
+        generation = self._generation
         upcoming = self.machine.next_end(now_s)
         if upcoming is not None:
             when_s, uid = upcoming
@@ -149,22 +161,27 @@ class TwinNode:
         if over_s is not None:
             self._timeline.at(over_s, lambda: self._kill() if generation == self._generation else None)
 
-    def _note(self) -> None:
+    def _note(self, now_s: float) -> None:
         """Adds the span since the last change to the node's record."""
-        now_s = self._timeline.now_s
         span_s, self._noted_s = now_s - self._noted_s, now_s
         if span_s <= 0.0:
             return
         record, hardware = self.record, self.machine.hardware
-        tasks = self.machine.tasks
-        record.pod_s += span_s * len(self.pods)
+        tasks, cores, pods = self.machine.tasks, hardware.cores, len(self.pods)
+        record.pod_s += span_s * pods
         record.tasks_s += span_s * tasks
-        record.contended_s += span_s * (tasks > hardware.cores)
-        record.doubled_s += span_s * (tasks > 2.0 * hardware.cores)
-        record.doubled_running_s += span_s * (len(self.pods) > 2.0 * hardware.cores)
+        if tasks > cores:
+            record.contended_s += span_s
+            if tasks > 2.0 * cores:
+                record.doubled_s += span_s
+        if pods > 2.0 * cores:
+            record.doubled_running_s += span_s
         if self._servers:
             record.server_s += span_s
-            record.server_contended_s += span_s * (tasks > hardware.cores)
+            if tasks > cores:
+                record.server_contended_s += span_s
         share = self.machine.memory_bytes(now_s) / hardware.memory_bytes
-        record.peak_memory_share = max(record.peak_memory_share, share)
-        record.memory_over_s += span_s * (share > 1.0 + ROUNDING)
+        if share > record.peak_memory_share:
+            record.peak_memory_share = share
+        if share > 1.0 + ROUNDING:
+            record.memory_over_s += span_s

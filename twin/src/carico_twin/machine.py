@@ -83,6 +83,8 @@ class Machine:
 
     def memory_bytes(self, now_s: float) -> float:
         """Memory asked for now; more than the hardware has is an overrun, not a clipped reading."""
+        if not self._holders:
+            return self.hardware.baseline_bytes
         return self.hardware.baseline_bytes + sum([pod.resident_bytes(now_s) for pod in self._holders.values()])
 
     def next_overrun(self, now_s: float) -> float | None:

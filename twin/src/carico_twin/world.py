@@ -128,6 +128,8 @@ class World:
     def run_until(self, when_s: float) -> None:
         """Runs on to this instant, for tests that look at the world on its way."""
         self._timeline.run(until_s=when_s, done=lambda: False)
+        for agent in self.agents:
+            agent.catch_up(self.now_s)
 
     def _make_nodes(self, plan: scenario.Scenario, rng: np.random.Generator) -> list[kubelet.TwinNode]:
         made = [
@@ -183,7 +185,7 @@ class World:
         self._told(lambda: self.scheduler.joined(index))
 
     def _silence(self, index: int) -> None:
-        self.agents[index].alive = False
+        self.agents[index].silence()
 
     def _plan_events(self) -> None:
         plan = self._plan

@@ -105,6 +105,16 @@ class Pipeline:
         """The node's own model (d, d); None before the first batch."""
         return self._local
 
+    @property
+    def samples_to_update(self) -> int:
+        """The fewest samples after which an update may be due, as long as no Pod starts or ends."""
+        left = self._config.batch - self._filled
+        if self._by_class is None:
+            return left
+        if self.samples == 0:
+            return 1
+        return max(1, min(left, EAGER_SAMPLES - self._filled)) if self._by_class.eager else left
+
     def sample(self, sample: Sample) -> bool:
         """True where an update is due: this sample fills a batch, or the estimator is eager."""
         self._usage = self._filter.update(sample.values)

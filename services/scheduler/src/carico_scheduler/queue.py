@@ -117,6 +117,10 @@ class Queue:
             self._count_dead(waiting.demand)
         return waiting is not None
 
+    def may_take(self, now_s: float) -> bool:
+        """False where `take` would return None: all wait for something."""
+        return bool(self._open) or (bool(self._resting) and self._resting[0][0] <= now_s)
+
     def take(self, now_s: float) -> Waiting | None:
         """The next Pod to decide on, taken out of the queue; None where all wait for something."""
         self._wake_rested(now_s)

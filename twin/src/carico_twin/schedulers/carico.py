@@ -57,7 +57,7 @@ class Carico:
         now_s = self._cluster.now_s
         for heard in self.intake.drain(most=100_000):
             self.state.put_advertisement(heard, now_s)
-        while len(self.state.queue):
+        while self.state.queue.may_take(now_s):
             outcome = self._cycle.run(self.state.fleet.snapshot(now_s), self.state.queue, most=BINDS_A_CYCLE)
             for placed in outcome.placed:
                 self._bind(placed, now_s)

@@ -4,6 +4,7 @@ Units: y is usage in [0, 1]; physical units are y times the full scale S of the 
 "memory"). Pods counted here are workload Pods: DaemonSet-owned and static ones are part of the baseline.
 """
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -174,6 +175,13 @@ def usage(y: arrays.Array) -> tuple[list[float], bool]:
     values: list[float] = y.tolist()
     whole = all(map(math.isfinite, values))
     return [min(max(value, 0.0), 1.0) if math.isfinite(value) else 1.0 for value in values], whole
+
+
+# Samples come at one interval, and an exponential costs more than all else that is done with it.
+@functools.lru_cache(maxsize=256)
+def approached(dt_s: float, time_constant_s: float) -> float:
+    """The share of the way that a first-order lag goes in `dt_s`: 1 - exp(-dt / T)."""
+    return 1.0 - math.exp(-dt_s / time_constant_s)
 
 
 def elapsed(dt_s: float) -> float:

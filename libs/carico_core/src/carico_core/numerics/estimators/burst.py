@@ -5,7 +5,7 @@ wait for a node to come free, or a short job finds a cluster at rest, a Pod more
 waiting. A node cannot see the queue, but a node that was not full lately stands for the second case.
 """
 
-import math
+from carico_core.numerics.estimators import base
 
 # Nothing is admitted above this: from .97 on a filtered reading says "at least" only.
 MOST = 0.9
@@ -26,7 +26,7 @@ class BurstCeiling:
 
     def tick(self, usage: float, dt_s: float) -> None:
         """Move on by one sample of usage in [0, 1]."""
-        self._used += (1.0 - math.exp(-dt_s / self._memory_s)) * (usage - self._used)
+        self._used += base.approached(dt_s, self._memory_s) * (usage - self._used)
 
     @property
     def value(self) -> float:

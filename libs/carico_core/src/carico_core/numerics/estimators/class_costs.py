@@ -345,8 +345,11 @@ class ClassCosts:
     def _clip(self, each: cost_filter.CostFilter) -> None:
         # The parts of a profile are left as they are: one that is held back would leave its opposite standing. Nor is a
         # small cost raised here to the least that is advertised: twenty idle servers would take a busy Pod's with them.
-        if not self.grows:
-            np.minimum(np.maximum(each.mean, 0.0), self._facts.scale, out=each.mean)
+        if self.grows:
+            return
+        means, scale = each.mean.tolist(), self._facts.scale
+        if min(means) < 0.0 or max(means) > scale:
+            each.mean = np.array([min(max(mean, 0.0), scale) for mean in means])
 
     def _prior(self, name: str) -> list[base.Evidence]:
         """(mean, variance) of each part of a class that begins here."""

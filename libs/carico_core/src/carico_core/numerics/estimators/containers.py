@@ -5,8 +5,6 @@ Creating a container takes about half a core-second, taking one down a fifth, wi
 node then took its next Pods a second late. So both count as classes of their own, whose cost is learnt beside theirs.
 """
 
-import math
-
 from carico_core.numerics.estimators import base
 
 # Names that no class of Pods has: those begin with a kind of owner, an image, or are `*` and `?`.
@@ -41,8 +39,10 @@ class Pulses:
         """Move on by one sample with the CPU filter's gain."""
         if dt_s <= 0.0:
             return
-        done_s = self._left_s * (1.0 - math.exp(-dt_s / _DONE_S))
-        self._left_s -= done_s
-        now = done_s / dt_s
-        self.usual += (1.0 - math.exp(-dt_s / _USUAL_S)) * (now - self.usual)
+        now = 0.0
+        if self._left_s:
+            done_s = self._left_s * base.approached(dt_s, _DONE_S)
+            self._left_s -= done_s
+            now = done_s / dt_s
+        self.usual += base.approached(dt_s, _USUAL_S) * (now - self.usual)
         self.shown += min(max(gain, 0.0), 1.0) * (now - self.shown)

@@ -87,6 +87,15 @@ class FilteredCount:
             # x_i <- x_i + alpha_i (n - x_i), alpha_i as the usage of dimension i used it
             values[index] += (gain if 0.0 <= gain <= 1.0 else min(max(gain, 0.0), 1.0)) * (visible - values[index])
 
+    def tick_first(self, gain: float, pods: float, dt_s: float) -> None:
+        """As `tick`, for a count of one dimension of which nobody asks how long it has stood still."""
+        before = self._pods
+        if before < 0.0:
+            self._pods = self._values[0] = pods
+            return
+        visible = self._visible(pods, dt_s) if self._waiting or pods != before else pods
+        self._values[0] += gain * (visible - self._values[0])
+
     def _visible(self, pods: float, dt_s: float) -> float:
         if self._waiting:
             self._arrive(dt_s)

@@ -36,9 +36,9 @@ class StartLag:
 
     def tick(self, gain: float, pods: float, dt_s: float) -> None:
         """Move every candidate on by one sample of the filter."""
-        gains = [gain]
+        held = min(max(gain, 0.0), 1.0)
         for count in self._counts:
-            count.tick(gains, pods, dt_s)
+            count.tick_first(held, pods, dt_s)
 
     def judge(self, level: float, *, informative: bool, dt_s: float) -> float:
         """The lag to use (s), after one more usage reading; a full node's readings say nothing."""
