@@ -5,7 +5,7 @@
 #
 # DIRECTORY is yours to keep (not in git, not in the cluster): seeds in keys/, the authority in tls/. A second run prints
 # the same. CARICO and KUBECTL name the commands, NAMESPACE the namespace. KIND=callout: for overlays with the callout
-# (docs/security.md), whose services need no seeds.
+# (docs/security.md), whose services need no seeds. WEB=1: for overlays with the live page (docs/web.md).
 set -eu
 directory=${1:?usage: secrets.sh DIRECTORY}
 carico=${CARICO:-carico}
@@ -35,7 +35,7 @@ if [ "$kind" = callout ]; then
         --from-file=issuer="$directory/keys/issuer.nk" --from-file=xkey="$directory/keys/xkey.nk"
     exit
 fi
-# The seeds of those who run here; those of people (reader, cli, owner) stay in DIRECTORY.
-for role in agent aggregator scheduler; do
+# The seeds of those who run here; those of people (cli, owner, and reader but for the page) stay in DIRECTORY.
+for role in agent aggregator scheduler ${WEB:+reader}; do
     object secret generic "carico-nats-$role" --from-file=seed="$directory/keys/$role.nk"
 done

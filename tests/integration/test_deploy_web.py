@@ -1,0 +1,99 @@
+"""deploy/k8s's live page: what kustomize makes of it with each other part, and NATS with its configuration."""
+
+import os
+import pathlib
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from carico_auth import settings as auth_settings
+from carico_core.runtime import bus_keys, settings
+from carico_local import nats_server
+from carico_web import settings as setting
+from tests.tools import kubernetes
+
+K8S = pathlib.Path(__file__).parents[2] / "deploy" / "k8s"
+TOKEN = [{"serviceAccountToken": {"audience": "carico-nats", "expirationSeconds": 3600, "path": "token"}}]
+pytestmark = [pytest.mark.real_programs]
+
+
+def rendered(folder: pathlib.Path, base: str, *components: str) -> list[dict[str, Any]]:
+    """The objects of an overlay of these parts, made in `folder`."""
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(K8S / "overlays" / base, folder)],
+        "components": [os.path.relpath(K8S / "components" / name, folder) for name in components],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization), encoding="utf-8")
+    kubectl = kubernetes.programs("kubectl")["kubectl"].path
+    done = subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def one(objects: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    """The one object of that kind whose name begins so: ConfigMaps have a hash at the end."""
+    (found,) = [each for each in objects if each["kind"] == kind and each["metadata"]["name"].startswith(name)]
+    return found
+
+
+def container(objects: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    """The container of a workload."""
+    found: dict[str, Any] = one(objects, kind, name)["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+@pytest.mark.parametrize("base", ["small", "ha"])
+def test_the_server_reads_its_configuration_with_websockets(tmp_path: pathlib.Path, base: str) -> None:
+    objects = rendered(tmp_path, base, "web")
+    nats = container(objects, "StatefulSet", "carico-nats")
+    assert nats["args"] == ["--config", "/etc/nats/web.conf"]
+    assert {"/etc/nats/nats.conf", "/etc/nats/web.conf"} <= {mount["mountPath"] for mount in nats["volumeMounts"]}
+    maps = [each["data"] for each in objects if each["kind"] == "ConfigMap"]
+    (configs,) = [data for data in maps if "web.conf" in data]
+    (tmp_path / "roles").mkdir()
+    (tmp_path / "roles" / "bus.conf").write_text("", encoding="utf-8")
+    for name, text in configs.items():
+        (tmp_path / name).write_text(text.replace("/etc/nats/tls", "/nowhere"), encoding="utf-8")
+    key = bus_keys.Signer(bus_keys.generate(bus_keys.Kind.USER)).public
+    environ = {**settings.environment(), "POD_NAME": "carico-nats-0", "CARICO_NATS_ROUTE": key}
+    done = subprocess.run(
+        [nats_server.binary(), "-t", "-c", str(tmp_path / "web.conf")], env=environ, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    # Certificates are not here; all before them has been read.
+    assert done.returncode == 0 or "/nowhere" in done.stderr, done.stderr
+
+
+def test_the_page_is_a_reader_by_its_seed(tmp_path: pathlib.Path) -> None:
+    objects = rendered(tmp_path, "small", "web")
+    environ = {each["name"]: each["value"] for each in container(objects, "Deployment", "carico-web")["env"]}
+    known = {each.variable for each in settings.describe(setting.WebSettings, prefix=setting.PREFIX)}
+    assert set(environ) <= known
+    spec = one(objects, "Deployment", "carico-web")["spec"]["template"]["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["volumes"][0]["projected"]["sources"] == [{"secret": {"name": "carico-nats-reader"}}]
+    (port,) = one(objects, "Service", "carico-web")["spec"]["ports"]
+    assert f"http://localhost:{port['port']}" in (K8S / "components/web/web.conf").read_text(encoding="utf-8")
+    assert environ["CARICO_WEB_HTTP_PORT"] == str(port["port"])
+
+
+def test_beside_the_callout_the_page_shows_a_token(tmp_path: pathlib.Path) -> None:
+    objects = rendered(tmp_path, "callout", "web", "web-callout")
+    page = container(objects, "Deployment", "carico-web")
+    named = {each["name"] for each in page["env"]}
+    assert "CARICO_WEB_TOKEN_FILE" in named
+    assert "CARICO_WEB_NKEY" not in named
+    spec = one(objects, "Deployment", "carico-web")["spec"]["template"]["spec"]
+    assert spec["volumes"][0]["projected"]["sources"] == TOKEN
+    environ = {each["name"]: each.get("value") for each in container(objects, "Deployment", "carico-auth")["env"]}
+    readers = auth_settings.AuthSettings(issuer="x", readers=environ["CARICO_AUTH_READERS"]).accounts()
+    assert [role.value for known, role in readers.items() if known.name == spec["serviceAccountName"]] == ["reader"]
+
+
+def test_secrets_has_the_readers_seed_only_when_asked() -> None:
+    script = (K8S / "secrets.sh").read_text(encoding="utf-8")
+    assert "agent aggregator scheduler ${WEB:+reader}" in script
