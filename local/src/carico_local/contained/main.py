@@ -10,6 +10,9 @@ from carico_core.runtime import logs, tasks
 from carico_core.runtime import settings as reading
 from carico_local.contained import commands, identity, pair, settings, size
 
+# Kubelet and agent take 110 MiB (measured).
+LEAST_MEMORY_BYTES = 192 * 2**20
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of the container."""
@@ -37,6 +40,12 @@ def _node(chosen: settings.ContainerSettings) -> commands.Node:
         raise errors.EnvironmentUnfit(
             f"this container has no address under its own name {socket.gethostname()} ({error}): give it a network"
         ) from error
+    found = size.read()
+    if found.memory_bytes < LEAST_MEMORY_BYTES:
+        raise errors.EnvironmentUnfit(
+            f"got a container of {found.memory_bytes / 2**20:.0f} MiB, expected {LEAST_MEMORY_BYTES / 2**20:.0f} for "
+            "kubelet, agent and a first Pod: raise its limit (CARICO_COMPOSE_NODE_MEMORY)"
+        )
     # Whatever differs from container to container; only a DNS query is numbered by it.
     name = chosen.name or identity.node_name(address, rng=random.Random(address))
-    return commands.Node(chosen=chosen, name=name, address=address, size=size.read())
+    return commands.Node(chosen=chosen, name=name, address=address, size=found)

@@ -1,0 +1,46 @@
+"""One cluster of docker-compose.yml for all tests of this folder."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from carico_core.domain import errors
+from tests.e2e.compose import compose_stack
+from tests.tools import debian
+
+
+@pytest.fixture(scope="session")
+def built_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[compose_stack.Stack]:
+    """Built images, nothing started; skips, saying why, where no engine can be had."""
+    why_not = debian.allowed()
+    if why_not is not None:
+        pytest.skip(why_not)
+    building = compose_stack.built(tmp_path_factory.mktemp("compose"))
+    try:
+        found = building.__enter__()
+    except errors.EnvironmentUnfit as error:
+        pytest.skip(f"not to be had here: {error}")
+    try:
+        yield found
+    finally:
+        building.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="session")
+def first_pod_s(built_stack: compose_stack.Stack) -> float:
+    """Seconds from `docker compose up` to the first Pod placed, as a person types it."""
+    began_s = time.monotonic()
+    built_stack.compose("up", "--detach", "--wait")
+    submitting = built_stack.submit("first", pods=1, seconds=0.2)
+    built_stack.until("a Pod is placed", lambda: any(pod["spec"].get("nodeName") for pod in built_stack.pods("first")))
+    elapsed_s = time.monotonic() - began_s
+    assert submitting.wait(compose_stack.PATIENCE_S) == 0
+    return elapsed_s
+
+
+@pytest.fixture
+def stack(built_stack: compose_stack.Stack, first_pod_s: float) -> compose_stack.Stack:
+    """A cluster that is up."""
+    assert first_pod_s > 0.0
+    return built_stack

@@ -1,0 +1,132 @@
+"""`docker compose up`, for real: an engine that the test starts, images built from this tree."""
+
+import json
+import re
+import subprocess
+import urllib.request
+
+import pytest
+
+from tests.e2e.compose import compose_stack
+from tests.tools import debian
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.timeout(compose_stack.COLD_TIMEOUT_S),
+    pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
+]
+COMPRESSED_MOST_BYTES = 150 * 2**20
+SERVICES = {"nats-server": 1, "api": 1, "aggregator": 2, "scheduler": 2, "node": compose_stack.NODES}
+
+
+def test_the_first_pod_is_placed_soon(first_pod_s: float) -> None:
+    print(f"docker compose up to first Pod placed: {first_pod_s:.1f} s")
+    assert first_pod_s < compose_stack.FIRST_POD_MOST_S
+
+
+def test_up_waits_until_everything_is_healthy(stack: compose_stack.Stack) -> None:
+    for service, count in SERVICES.items():
+        found = stack.inspected(service)
+        assert len(found) == count, service
+        assert {each["State"]["Health"]["Status"] for each in found} == {"healthy"}
+    assert set(stack.nodes()) == {f"node-{number}" for number in range(1, compose_stack.NODES + 1)}
+
+
+def test_one_of_two_schedulers_leads(stack: compose_stack.Stack) -> None:
+    assert len(stack.leader()) == 1
+
+
+def test_nothing_is_reachable_from_elsewhere_and_nothing_has_rights(stack: compose_stack.Stack) -> None:
+    for each in stack.inspected():
+        published = [at for bound in each["NetworkSettings"]["Ports"].values() for at in bound or ()]
+        assert {at["HostIp"] for at in published} <= {"127.0.0.1"}
+        assert each["Config"]["User"] == "65532:65532"
+        assert each["HostConfig"]["CapDrop"] == ["ALL"]
+        assert not each["HostConfig"]["Privileged"]
+        assert each["HostConfig"]["SecurityOpt"] == ["no-new-privileges:true"]
+
+
+def test_a_node_is_its_container(stack: compose_stack.Stack) -> None:
+    for each in stack.inspected("node"):
+        host = each["HostConfig"]
+        assert (host["CpuQuota"], host["CpuPeriod"], host["Memory"]) == (5000, 10000, 2**30)
+    status = stack.nodes()["node-1"]["status"]
+    assert status["capacity"] == {"cpu": "4", "memory": "8388608Ki", "pods": "110"}
+    assert status["addresses"][0]["address"].count(".") == 3
+    assert status["addresses"][0]["address"] != "127.0.0.1"
+
+
+def test_a_node_says_once_how_it_is_measured(stack: compose_stack.Stack) -> None:
+    name = stack.containers("node")[0]
+    lines = [line for line in stack.running.engine.run("logs", name).splitlines() if '"fallback"' in line]
+    sees = stack.running.engine.run("exec", name, "sh", "-c", "cat /sys/fs/cgroup/cpu.pressure 2>/dev/null || true")
+    of_container = [line for line in lines if "contained" in line]
+    assert len(of_container) == (0 if sees else 1)
+
+
+@pytest.mark.parametrize("image", ["carico-compose:0.1.0", "carico-compose-nats:0.1.0"])
+def test_an_image_is_small_and_of_nobody(built_stack: compose_stack.Stack, image: str) -> None:
+    engine = built_stack.running.engine
+    config = engine.inspect(image)[0]["Config"]
+    assert config["User"] == "65532:65532"
+    assert {"org.opencontainers.image.title", "org.opencontainers.image.version"} <= set(config["Labels"])
+    with engine.saved([image]) as saving:
+        packed = subprocess.run(["gzip", "--stdout", "-1"], stdin=saving.stdout, capture_output=True, check=True).stdout
+    assert len(packed) <= COMPRESSED_MOST_BYTES
+
+
+def test_the_agent_runs_without_docstrings(stack: compose_stack.Stack) -> None:
+    said = stack.compose("exec", "-T", "--index", "1", "node", "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    assert "python -OO /opt/carico/bin/carico-agent" in said
+
+
+def test_a_job_runs_and_tells_its_progress(stack: compose_stack.Stack) -> None:
+    said = stack.compose("run", "--rm", "-T", "submit", "pi", "--pods", "200", "--seconds", "0.3", "--job", "many")
+    told = [int(done) for done in re.findall(r"job many: (\d+) of 200 done", said)]
+    assert told == sorted(set(told))
+    assert len(told) >= 3
+    assert told[-1] == 200
+    pods = stack.pods("many")
+    assert compose_stack.phases(pods) == {"Succeeded": 200}
+    assert {pod["spec"]["nodeName"] for pod in pods} == set(stack.nodes())
+
+
+def test_logs_of_a_pod_come_from_its_node(stack: compose_stack.Stack) -> None:
+    stack.compose("run", "--rm", "-T", "submit", "pi", "--pods", "1", "--seconds", "0.1", "--job", "wordy")
+    with urllib.request.urlopen(f"{stack.api_url}/api/v1/namespaces/default/pods/wordy-0/log", timeout=10.0) as answer:
+        assert json.loads(answer.read())["workload"] == "pi"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["nats", "stream", "ls", "--names"], "CARICO_CAPACITY"),
+        (["nats", "context", "ls"], "carico"),
+        (["nats", "sub", "--count", "1", "carico.v1.capacity.*"], '"capacity"'),
+        (["nats", "service", "ls"], "carico-scheduler"),
+        (["sh", "-c", "nats kv ls --names"], "carico_model"),
+    ],
+)
+def test_the_nats_shell_knows_the_cluster(stack: compose_stack.Stack, words: list[str], expected: str) -> None:
+    assert expected in stack.compose("run", "--rm", "-T", "nats", *words)
+
+
+def test_a_wrong_flag_is_told_in_one_line(stack: compose_stack.Stack) -> None:
+    done = stack.attempt("run", "--rm", "-T", "submit", "pi", "--pods", "0")
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines()[-1] == "carico: --pods: got 0, expected 1 to 100000"
+
+
+def test_the_command_says_what_it_can_do(stack: compose_stack.Stack) -> None:
+    assert "submit" in stack.compose("run", "--rm", "-T", "carico", "--help")
+
+
+def test_a_node_that_is_too_small_says_so(built_stack: compose_stack.Stack) -> None:
+    done = subprocess.run(
+        [built_stack.running.engine.command, "run", "--rm", "--memory", "64m", "--network", "none", "--hostname", "x",
+         "--add-host", "x:127.0.0.1", "--env", "CARICO_CONTAINER_KUBECONFIG=/x", "carico-compose:0.1.0", "python", "-m",
+         "carico_local.contained"],
+        env=dict(built_stack.environ), capture_output=True, text=True, check=False, timeout=60.0,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "got a container of 64 MiB" in done.stderr
