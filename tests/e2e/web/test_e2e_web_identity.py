@@ -1,0 +1,73 @@
+"""The page on a bus that lets in nobody unnamed: it signs on by its server, which keeps the seed."""
+
+import pathlib
+
+import playwright.async_api as browsers
+import pytest
+
+from carico_auth import server_config
+from carico_core.runtime import bus as buses
+from carico_core.runtime import bus_keys, nats_bus
+from carico_core.runtime import clock as clocks
+from carico_core.wire import roles
+from carico_local import nats_server
+from carico_web import service
+from carico_web import settings as setting
+from tests.tools import spoken_fleet
+
+pytestmark = [pytest.mark.system, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
+expect = browsers.expect
+WITHIN_MS = 60_000
+
+
+class Site:
+    """A server with static identities, and the files of their seeds."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.port = nats_server.free_port()
+        self.websocket_port = nats_server.free_port()
+        self.reader, self.other, self.speaker = (folder / name for name in ("reader.nk", "other.nk", "speaker.nk"))
+        for path in (self.reader, self.other, self.speaker):
+            path.write_text(bus_keys.generate(bus_keys.Kind.USER), encoding="ascii")
+        users = server_config.static(
+            [server_config.User(role=roles.Role.READER, keys=[bus_keys.read(self.reader).public])]
+        )
+        # Who speaks for all services of this stage.
+        users["accounts"][server_config.ACCOUNT]["users"].append({"nkey": bus_keys.read(self.speaker).public})
+        websocket = {
+            "port": self.websocket_port, "host": "127.0.0.1", "no_tls": True,
+            "allowed_origins": [f"http://127.0.0.1:{self.port}"],
+        }  # fmt: skip
+        self.server = nats_server.NatsServer(folder / "nats", extra={**users, "websocket": websocket})
+
+    def settings(self, nkey: pathlib.Path) -> setting.WebSettings:
+        """The page's server with this seed."""
+        return setting.WebSettings(
+            bus_websocket=f"ws://{{host}}:{self.websocket_port}", nkey=str(nkey), http_port=self.port
+        )
+
+
+async def test_a_reader_is_let_in_and_another_is_not(page: browsers.Page, tmp_path: pathlib.Path) -> None:
+    clock = clocks.SystemClock()
+    site = Site(tmp_path)
+    site.server.start()
+    url = f"http://127.0.0.1:{site.port}"
+    try:
+        async with service.listening(site.settings(site.other), clock=clock):
+            await page.goto(url)
+            await expect(page.get_by_role("alert")).to_contain_text("Authorization Violation", timeout=WITHIN_MS)
+        speaker = buses.BusSettings(url=site.server.url, nkey=str(site.speaker))
+        bus = await nats_bus.connect(speaker, name="speaker", clock=clock)
+        try:
+            # The same page goes on by itself once its server shows who is let in.
+            async with service.listening(site.settings(site.reader), clock=clock):
+                await expect(page.locator("#bus-state")).to_have_text("live", timeout=WITHIN_MS)
+                await expect(page.get_by_role("alert")).to_be_hidden()
+                fleet = spoken_fleet.SpokenFleet(bus, count=1, clock=clock)
+                payload = fleet.advertisement(fleet.nodes[0])
+                await bus.publish("carico.v1.capacity.node-1", payload)
+                await expect(page.locator("#sum-nodes")).to_have_text("1", timeout=WITHIN_MS)
+        finally:
+            await bus.close()
+    finally:
+        site.server.stop()
