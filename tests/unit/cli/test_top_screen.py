@@ -167,8 +167,14 @@ async def test_a_node_is_looked_into_and_its_neighbours() -> None:
         await stage.shows("CPU used")
 
 
+async def test_a_small_cluster_leaves_room_for_all_panels_at_80x24() -> None:
+    async with staged(nodes=2) as stage:
+        for title in ("node-2", "decisions ─", "jobs ─", "services ─", "Quit"):
+            await stage.shows(title)
+
+
 async def test_panels_are_gone_through_and_show_what_happens() -> None:
-    async with staged() as stage:
+    async with staged(nodes=12) as stage:
         await stage.cluster.decide(live_cluster.placed())
         await stage.shows("hello-0 → node-1, room for 2.1, waited 0.0 s")
         pods = [live_cluster.pod("a"), live_cluster.pod("b", phase="Succeeded")]
@@ -177,7 +183,7 @@ async def test_panels_are_gone_through_and_show_what_happens() -> None:
         await stage.shows("hello            ██████░░░░░░  50%  1/2  pending 0  starting 0  running 1")
         await stage.keys.press("tab")
         await stage.shows("scheduler")
-        await stage.shows("3 heard; what they say is")
+        await stage.shows("12 heard; what they say is")
         await stage.keys.press("tab")
         await stage.shows("decisions ─")
 

@@ -151,7 +151,7 @@ class Reader:
         now_s = self._clock.monotonic_s()
         self._away_since_s = now_s if self._away_since_s is None else self._away_since_s
         what = self._bus_trouble or f"{self._url} is away"
-        return f"{what}; asked again until it answers ({now_s - self._away_since_s:.0f} s)"
+        return f"{what} ({now_s - self._away_since_s:.0f} s; goes on by itself)"
 
     @property
     def bus_trouble(self) -> str | None:

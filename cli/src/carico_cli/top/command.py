@@ -2,10 +2,13 @@
 
 import asyncio
 import codecs
+import dataclasses
 import importlib.util
 import io
+import pathlib
 import signal
 import sys
+from typing import Any
 
 import click
 import orjson
@@ -27,6 +30,16 @@ LEAST_EVERY_S = 0.2
 MOST_EVERY_S = 60.0
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """How the picture is wanted."""
+
+    every_s: float
+    as_json: bool
+    svg: str | None
+    node: str | None
+
+
 @click.command("top")
 @options.name()
 @click.option("--nats-url", help="A cluster elsewhere: address of its NATS; CARICO_BUS_... says who you are there.")
@@ -35,34 +48,46 @@ MOST_EVERY_S = 60.0
 @click.option("--every", "every_s", type=float, default=1.0, show_default=True, help="Seconds between two pictures.")
 @click.option("--once", "is_once", is_flag=True, help="Print the picture once; so it does without a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="With --once: JSON, as docs/top.md describes it.")
+@click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="With --once: the screen into this file.")
+@click.option("--node", help="Begin with a look into this node.")
 @click.pass_obj
 def command(
-    context: settings.Context, /, name: str, nats_url: str | None, every_s: float, is_once: bool, as_json: bool,
-    **more: str,
+    context: settings.Context, /, name: str, is_once: bool, nats_url: str | None, **more: Any
 ) -> int:  # fmt: skip
     """Shows nodes, jobs, decisions and services live: sort, filter, pause, look into a node; ? shows the keys."""
-    if as_json and not is_once:
-        raise click.UsageError("--json goes with --once: `carico top --once --json`")
-    if not LEAST_EVERY_S <= every_s <= MOST_EVERY_S:
-        raise click.UsageError(f"--every: got {every_s:g}, expected {LEAST_EVERY_S:g} to {MOST_EVERY_S:g} seconds")
+    wish = Wish(every_s=more["every_s"], as_json=more["as_json"], svg=more["svg"], node=more["node"])
+    _check(wish, is_once=is_once)
     where = places.local(context.home, name)
     if nats_url is not None:
         wanted = kube.KubeSettings(kubeconfig=more["kubeconfig"], context=more["kube_context"])
         where = places.remote(nats_url, wanted, context.environ)
     address = where()
     clock = clocks.SystemClock()
-    found = reader.Reader(
-        where, connection.connector(clock, context.environ, name=USER_AGENT), clock=clock, lease_s=address.bus.lease_s
-    )
+    connect = connection.connector(clock, context.environ, name=USER_AGENT)
+    found = reader.Reader(where, connect, clock=clock, lease_s=address.bus.lease_s)
     why_not = None if is_once else undrawable(context.environ.get("TERM", ""))
     if is_once or why_not is not None:
         if why_not:
             click.echo(f"carico: {why_not}: the picture is printed once", err=True)
-        return asyncio.run(_print(found, address.name, as_json=as_json))
-    code = asyncio.run(_watch(found, address.name, clock, every_s))
+        seen = asyncio.run(_once(found, address.name, wish, clock))
+        click.echo(seen) if wish.svg is None else _keep(seen, pathlib.Path(wish.svg))
+        return 0
+    code = asyncio.run(_watch(found, address.name, wish, clock))
     if code:
         raise KeyboardInterrupt
     return 0
+
+
+def _check(wish: Wish, *, is_once: bool) -> None:
+    """Nothing. Raises `UsageError` for flags that make no sense together."""
+    for flag, is_given in (("--json", wish.as_json), ("--svg", wish.svg)):
+        if is_given and not is_once:
+            raise click.UsageError(f"{flag} goes with --once: `carico top --once {flag}`")
+    if wish.as_json and wish.svg:
+        raise click.UsageError("got --json and --svg, expected one of them")
+    if not LEAST_EVERY_S <= wish.every_s <= MOST_EVERY_S:
+        got, least, most = wish.every_s, LEAST_EVERY_S, MOST_EVERY_S
+        raise click.UsageError(f"--every: got {got:g}, expected {least:g} to {most:g} seconds")
 
 
 def undrawable(term: str) -> str | None:
@@ -82,18 +107,30 @@ def undrawable(term: str) -> str | None:
     return None
 
 
-async def _print(found: reader.Reader, name: str, *, as_json: bool) -> int:
+async def _once(found: reader.Reader, name: str, wish: Wish, clock: clocks.Clock) -> str:
+    """What is to be printed, or kept."""
     task = asyncio.ensure_future(found.run())
     try:
         seen = await _listen(found, task)
+        if wish.svg is not None:
+            # As for the screen: imported here, since nothing else needs it.
+            from carico_cli.top import svg
+
+            return await svg.draw(found, name=name, clock=clock, node=wish.node)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    if as_json:
-        click.echo(orjson.dumps(once.as_json(seen, name=name), option=orjson.OPT_INDENT_2).decode())
-    else:
-        click.echo(once.as_text(seen, name=name))
-    return 0
+    if wish.as_json:
+        return orjson.dumps(once.as_json(seen, name=name), option=orjson.OPT_INDENT_2).decode()
+    return once.as_text(seen, name=name)
+
+
+def _keep(svg: str, path: pathlib.Path) -> None:
+    try:
+        path.write_text(svg, encoding="utf-8")
+    except OSError as error:
+        raise errors.SettingsError(f"--svg: {path} cannot be written: {error.strerror}") from error
+    click.echo(f"wrote {path}")
 
 
 async def _listen(found: reader.Reader, task: "asyncio.Task[None]") -> picture.Picture:
@@ -113,13 +150,13 @@ async def _listen(found: reader.Reader, task: "asyncio.Task[None]") -> picture.P
     return found.picture()
 
 
-async def _watch(found: reader.Reader, name: str, clock: clocks.Clock, every_s: float) -> int:
+async def _watch(found: reader.Reader, name: str, wish: Wish, clock: clocks.Clock) -> int:
     # Imported here: of all commands only this screen needs it, and it takes a third of a second.
     from carico_cli.top import screen
 
     said = _LastLine()
     log_setup.setup(service="carico", json=False, level="error", stream=said)
-    shown = screen.Top(found, name=name, clock=clock, every_s=every_s)
+    shown = screen.Top(found, name=name, clock=clock, every_s=wish.every_s, node=wish.node)
     shown.said = said.line
     reading = asyncio.ensure_future(found.run())
     drawing = asyncio.ensure_future(shown.run_async())

@@ -77,7 +77,8 @@ def _number(value: float, dim: str) -> str:
 def _spread(found: messages.Estimate, dim: str) -> str:
     """A mean and its standard deviation in one unit."""
     size, unit = _unit(found.mean, dim)
-    return f"{_number(found.mean / size, dim)} ±{_number(found.sd / size, dim)} {unit}".rstrip()
+    # Two digits of what is uncertain are all that can be meant.
+    return f"{_number(found.mean / size, dim)} ±{found.sd / size:.2g} {unit}".rstrip()
 
 
 def _head(node: pictures.Node) -> spans.Line:
@@ -113,7 +114,7 @@ def _history(history: Mapping[str, Sequence[float]], width: int) -> list[spans.L
 
 def _dimensions(said: messages.Advertisement, detail: details.Detail | None) -> list[spans.Line]:
     """A line a dimension: the ceiling, what is free below it, the cost of a Pod with its uncertainty."""
-    titles = ("dimension", 10), ("usage", 6), ("ceiling", 8), ("headroom", 12), ("a Pod costs", 18), ("room", 9)
+    titles = ("dimension", 10), ("usage", 6), ("ceiling", 8), ("headroom", 12), ("a Pod costs", 20), ("room", 9)
     found: list[spans.Line] = [tuple((spans.fitted(title, cells), "bold") for title, cells in titles)]
     for dim, share in said.usage.items():
         cost = said.cost.get(dim)
@@ -125,7 +126,7 @@ def _dimensions(said: messages.Advertisement, detail: details.Detail | None) -> 
             spans.fitted(f"{share:.0%}", 6),
             spans.fitted(columns.NOTHING if ceiling is None else f"{ceiling:.0%}", 8),
             spans.fitted(columns.NOTHING if headroom is None else amount(headroom, dim), 12),
-            spans.fitted(columns.NOTHING if cost is None else _spread(cost, dim), 18),
+            spans.fitted(columns.NOTHING if cost is None else _spread(cost, dim), 20),
             _room(said, dim) + ("  stops here" if is_least else ""),
         )
         found.append(tuple((cell, "yellow" if is_least else "") for cell in cells))

@@ -90,7 +90,7 @@ class NodeScreen(screen.Screen[None]):
         binding.Binding("escape,enter,backspace", "back", "Back", key_display="esc"),
         binding.Binding("left", "step(-1)", "Previous", key_display="←"),
         binding.Binding("right", "step(1)", "Next", key_display="→"),
-        binding.Binding("down,j", "scroll(1)", show=False),
+        binding.Binding("down,j", "scroll(1)", "Scroll", key_display="↑↓"),
         binding.Binding("up,k", "scroll(-1)", show=False),
         binding.Binding("pagedown", "page(1)", show=False),
         binding.Binding("pageup", "page(-1)", show=False),

@@ -10,11 +10,13 @@ from carico_cli.top import view as views
 from carico_cli.top import widgets as own
 from carico_core.runtime import clock as clocks
 
-# From this height on all panels are shown at once; below, one of them, chosen with tab.
-ALL_PANELS_FROM = 40
+# One panel, chosen with tab, or all of them where the nodes leave each at least so many lines.
 PANEL_LINES = 7
 PANEL_LINES_SMALL = 4
 SMALL_BELOW = 20
+TOGETHER_LEAST, TOGETHER_MOST = 6, 12
+# The line on top and that of the keys.
+_FRAME_LINES = 2
 # Less than this cannot be read.
 LEAST_WIDTH, LEAST_HEIGHT = 60, 12
 EXIT_INTERRUPTED = 130
@@ -50,14 +52,19 @@ class Top(app.App[int]):
         binding.Binding("right_square_bracket", "panel_scroll(1)", show=False),
     ]
 
-    def __init__(self, reader: overlays.Reader, *, name: str, clock: clocks.Clock, every_s: float) -> None:
+    def __init__(
+        self, reader: overlays.Reader, *, name: str, clock: clocks.Clock, every_s: float, node: str | None = None
+    ) -> None:  # fmt: skip
+        """`node`: looked into from the start."""
         super().__init__()
         self.reader = reader
         self._cluster = name
         self._clock = clock
         self._every_s = every_s
+        self._node_at_first = node
         self._view = views.View()
         self._panel = 0
+        self._arranged = (0, False, 0)
         self._paused_at_s: float | None = None
         # What is drawn: it stands still while paused.
         self.shown = reader.picture()
@@ -87,13 +94,13 @@ class Top(app.App[int]):
     def on_mount(self) -> None:
         """Draws now, and from now on."""
         self._nodes_table.focus()
-        self._arrange()
         self._draw()
         self.set_interval(self._every_s, self._tick)
+        if self._node_at_first is not None:
+            self._open(self._node_at_first)
 
     def on_resize(self) -> None:
         """What fits is another thing now."""
-        self._arrange()
         self._draw()
 
     def neighbour(self, name: str, by: int) -> str:
@@ -188,19 +195,26 @@ class Top(app.App[int]):
             self.screen.draw()
 
     def _arrange(self) -> None:
-        """Which panels are shown, in how many lines."""
+        """Which panels are shown, in how many lines. A change costs a layout, so there is none without need."""
         height = self.size.height
-        at_once = height >= ALL_PANELS_FROM
-        lines = PANEL_LINES if height >= SMALL_BELOW else PANEL_LINES_SMALL
+        # The nodes with their titles, but no more of the screen than half.
+        nodes = min(len(self.shown.nodes) + 1, height // 2)
+        each = (height - _FRAME_LINES - nodes) // len(self._panels)
+        together = each >= TOGETHER_LEAST
+        lines = min(each, TOGETHER_MOST) if together else PANEL_LINES if height >= SMALL_BELOW else PANEL_LINES_SMALL
+        if (lines, together, self._panel) == self._arranged:
+            return
+        self._arranged = (lines, together, self._panel)
         for index, panel in enumerate(self._panels):
-            panel.display = at_once or index == self._panel
-            panel.styles.height = max(lines, height // 6) if at_once else lines
+            panel.display = together or index == self._panel
+            panel.styles.height = lines
 
     def _draw(self) -> None:
         if self.size.width < LEAST_WIDTH or self.size.height < LEAST_HEIGHT:
             text = f"{self.size.width}x{self.size.height}: too small, at least {LEAST_WIDTH}x{LEAST_HEIGHT}"
             self._summary.show([((text, "bold red"),)])
             return
+        self._arrange()
         self._nodes_table.show(self.shown, self._view)
         paused_s = None if self._paused_at_s is None else self._clock.monotonic_s() - self._paused_at_s
         self._summary.show(

@@ -12,7 +12,8 @@ from carico_cli.live import picture as pictures
 from carico_cli.top import columns, spans
 from carico_cli.top import view as views
 
-_CURSOR = Style(reverse=True)
+# A background and no reversal, in which the bars would change their meaning.
+_CURSOR = Style(bgcolor="rgb(38,79,120)")
 
 
 def strip(line: spans.Line, width: int, *, marked: bool = False) -> Strip:

@@ -1,0 +1,220 @@
+"""What one viewer of `carico top` costs a cluster of 1,000 nodes, and how long a frame of its screen takes.
+
+CPU times throughout: of the NATS server with and without the viewer, of the scheduler's answers about what is reserved
+at the rate at which they are asked for, and of the viewer's own process. `python -m bench top`
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import pathlib
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from bench import scheduler as fleet_bench
+from carico_cli.live import picture as pictures
+from carico_cli.live import reader as readers
+from carico_cli.live import signals
+from carico_cli.live import where as places
+from carico_cli.top import screen
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube, nats_bus
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_local import nats_server
+from carico_scheduler import cycle, decisions, policy, queries, state
+from carico_scheduler.answers import known
+
+Row = tuple[str, float, str, str]
+NODES = 1000
+PODS_A_NODE = 20
+SIZE = (80, 24)
+
+
+def run(quick: bool = False) -> list[Row]:
+    """The table of this module."""
+    seconds = 5.0 if quick else 20.0
+    payloads = [_payload(index, seq=1) for index in range(NODES)]
+    answer_s = asyncio.run(_answer_s(10 if quick else 50))
+    a_second = min(1.0 / readers.RESERVED_EVERY_S, 1.0 / (readers.RESERVED_EVERY_S_PER_NODE * NODES))
+    asked = 100.0 * answer_s * a_second
+    server, taken_in = asyncio.run(_server_percent(seconds))
+    picture = _picture(payloads)
+    frame_ms, key_ms = asyncio.run(_frame_ms(picture, 20 if quick else 100))
+    return [
+        (f"{NODES} nodes: one more viewer, the NATS server's CPU", server, "% of a core", ""),
+        (f"{NODES} nodes: an answer of the scheduler about what is reserved", answer_s * 1e3, "ms", ""),
+        (f"{NODES} nodes: those answers, as often as they are asked for", asked, "% of a core", ""),
+        (f"{NODES} nodes: both together", server + asked, "% of a core", "at most 2"),
+        (f"{NODES} nodes: the viewer's own CPU for what it hears", taken_in, "% of a core", ""),
+        (f"{NODES} nodes: a new picture taken, sorted and drawn at 80x24", frame_ms, "ms", "at most 50"),
+        (f"{NODES} nodes: a key that sorts anew and draws", key_ms, "ms", "at most 50"),
+    ]
+
+
+def _payload(index: int, *, seq: int) -> tuple[str, bytes]:
+    said = fleet_bench._advertisement(f"node-{index}", seq, random.Random(index), PODS_A_NODE)
+    said = dataclasses.replace(said, ts_ns=time.time_ns(), sampled_at_ns=time.time_ns())
+    return subjects.capacity(said.node), wire.encode_advertisement(said)
+
+
+def _picture(payloads: list[tuple[str, bytes]]) -> pictures.Picture:
+    heard = signals.Signals(clock=clocks.SystemClock(), lease_s=10.0)
+    for subject, payload in payloads:
+        heard.on_capacity(subject, payload)
+    return heard.picture(jobs=(), links=())
+
+
+async def _answer_s(repetitions: int) -> float:
+    """CPU seconds of one `capacity.list`."""
+    rules = policy.Policy()
+    found = state.State(rules, random.Random(0))
+    for index in range(NODES):
+        found.put_node(fleet_bench._node(index))
+        subject, payload = _payload(index, seq=1)
+        said = wire.decode_advertisement(payload, subject=subject)
+        found.put_advertisement(state.Heard(advertisement=said, sampled_s=time.monotonic()), time.monotonic())
+    clock = clocks.SystemClock()
+    log = decisions.Log(boot="0" * 16, threshold=1.0, clock=clock, on_record=lambda _: None, on_drop=lambda: None)
+    from_these = known.Known(state=found, log=log, cycle=cycle.Cycle(rules), lease_s=10.0)
+    ask = queries.Answers(known=from_these, clock=clock).endpoints()["capacity.list"]
+    took = []
+    for _ in range(repetitions):
+        began = time.process_time()
+        await ask(b"")
+        took.append(time.process_time() - began)
+    return statistics.median(took)
+
+
+async def _server_percent(seconds: float) -> tuple[float, float]:
+    """(what a viewer adds to the server's CPU, the viewer's own), at one advertisement a node and second."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = nats_server.NatsServer(pathlib.Path(folder)).start()
+        try:
+            settings, clock = buses.BusSettings(url=server.url), clocks.SystemClock()
+            bus = await nats_bus.connect(settings, name="bench", clock=clock)
+            try:
+                return await _with_and_without(server, bus, settings, seconds)
+            finally:
+                await bus.close()
+        finally:
+            server.stop()
+
+
+async def _with_and_without(
+    server: nats_server.NatsServer, bus: nats_bus.NatsBus, settings: buses.BusSettings, seconds: float
+) -> tuple[float, float]:
+    pid = server.pid
+    sending = asyncio.ensure_future(_send(bus))
+    try:
+        await asyncio.sleep(1.0)
+        differences, own = [], []
+        # In turns, so that a machine that grows slower or faster meanwhile does so for both.
+        for _ in range(3):
+            without, sends = await _spent(pid, seconds)
+            async with _viewer(settings):
+                await asyncio.sleep(1.0)
+                with_it, takes_in = await _spent(pid, seconds)
+            differences.append(with_it - without)
+            own.append(takes_in - sends)
+        return statistics.median(differences), statistics.median(own)
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _viewer(settings: buses.BusSettings) -> AsyncIterator[None]:
+    """A reader as `carico top` has one, without an API and a screen; nobody answers what it asks."""
+    clock = clocks.SystemClock()
+    here = places.Address(name="bench", bus=settings, kube=kube.KubeSettings())
+
+    @contextlib.asynccontextmanager
+    async def connect(address: places.Address) -> AsyncIterator[tuple[readers.Bus, readers.Api | str]]:
+        bus = await nats_bus.connect(address.bus, name="viewer", clock=clock, owns_streams=False)
+        try:
+            yield bus, "no API here"
+        finally:
+            await bus.close()
+
+    reader = readers.Reader(lambda: here, connect, clock=clock, lease_s=settings.lease_s)
+    task = asyncio.ensure_future(reader.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _send(bus: nats_bus.NatsBus) -> None:
+    """Never returns; each node's advertisement once a second, evenly."""
+    seq = 0
+    while True:
+        seq += 1
+        payloads = [_payload(index, seq=seq) for index in range(NODES)]
+        began = time.monotonic()
+        for index, (subject, payload) in enumerate(payloads):
+            await bus.publish(subject, payload)
+            if index % 20 == 19:
+                await asyncio.sleep(max(0.0, began + (index + 1) / NODES - time.monotonic()))
+
+
+async def _spent(pid: int, seconds: float) -> tuple[float, float]:
+    """(CPU of the process, CPU of this one) in percent of a core, over so many seconds."""
+    before, own, began = _cpu_s(pid), time.process_time(), time.monotonic()
+    await asyncio.sleep(seconds)
+    took = time.monotonic() - began
+    return 100.0 * (_cpu_s(pid) - before) / took, 100.0 * (time.process_time() - own) / took
+
+
+def _cpu_s(pid: int) -> float:
+    # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: utime and stime are fields 14 and 15.
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def _frame_ms(picture: pictures.Picture, repetitions: int) -> tuple[float, float]:
+    """CPU milliseconds of (a frame with a new picture, a key that sorts), by the real screen without a terminal."""
+
+    class Still:
+        """A reader whose picture does not change."""
+
+        def picture(self) -> pictures.Picture:
+            return picture
+
+        async def detail(self, node: str) -> None:
+            """Nobody answers."""
+
+        async def standing(self, node: str) -> None:
+            """Nobody answers."""
+
+    heard = signals.Signals(clock=clocks.SystemClock(), lease_s=10.0)
+    for node in picture.nodes:
+        assert node.advertisement is not None
+        heard.on_capacity(subjects.capacity(node.name), wire.encode_advertisement(node.advertisement))
+    top = screen.Top(Still(), name="bench", clock=clocks.SystemClock(), every_s=3600.0)
+    async with top.run_test(size=SIZE) as keys:
+
+        async def frame() -> None:
+            top.shown = heard.picture(jobs=(), links=())
+            top._draw()
+            await keys.pause()
+
+        async def sort() -> None:
+            await keys.press("s")
+
+        return await _median_ms(frame, repetitions), await _median_ms(sort, repetitions)
+
+
+async def _median_ms(work: Callable[[], Awaitable[None]], repetitions: int) -> float:
+    took = []
+    for _ in range(repetitions):
+        began = time.process_time()
+        await work()
+        took.append(time.process_time() - began)
+    return statistics.median(took) * 1e3

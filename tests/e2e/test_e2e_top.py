@@ -1,0 +1,180 @@
+"""`carico top` on a real cluster: once as JSON and as a table, live on a terminal, and over an outage."""
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+
+import pytest
+
+from carico_local.cluster import state
+from tests.e2e import carico_command
+
+WITHIN_S = 60.0
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?<>=]*[ -/]*[@-~]|[PX^_].*?\x1b\\|[()].|.)", re.DOTALL)
+
+
+class Terminal:
+    """A command on a terminal of 80x24, and all that it has written there."""
+
+    def __init__(self, shell: carico_command.Shell, *words: str, **environ: str) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        os.set_blocking(self._ours, False)
+        self.settings = termios.tcgetattr(theirs)
+        self.theirs = theirs
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "carico_cli", *words], cwd=shell.directory,
+            env={**shell.environ, "TERM": "xterm-256color", **environ},
+            stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        )  # fmt: skip
+        self.written = ""
+
+    def press(self, keys: str) -> None:
+        """Types."""
+        os.write(self._ours, keys.encode())
+
+    def forget(self) -> None:
+        """What is drawn from now on is all that `shows` looks at."""
+        self._read()
+        self.written = ""
+
+    async def shows(self, text: str) -> None:
+        """Returns once it is drawn."""
+
+        def seen() -> bool:
+            self._read()
+            return text in _ESCAPES.sub("", self.written)
+
+        try:
+            await carico_command.until(seen, within_s=WITHIN_S)
+        except TimeoutError:
+            raise AssertionError(f"never drawn: {text!r} in {_ESCAPES.sub('', self.written)[-3000:]}") from None
+
+    async def ended(self) -> int:
+        """Its exit code."""
+
+        def has_ended() -> bool:
+            self._read()
+            return self.process.poll() is not None
+
+        await carico_command.until(has_ended, within_s=WITHIN_S)
+        self._read()
+        return int(self.process.returncode)
+
+    def close(self) -> None:
+        """Ends it, whatever it does."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._ours)
+        os.close(self.theirs)
+
+    def _read(self) -> None:
+        with contextlib.suppress(BlockingIOError, OSError):
+            while data := os.read(self._ours, 65_536):
+                self.written += data.decode(errors="replace")
+
+
+@contextlib.contextmanager
+def terminal(shell: carico_command.Shell, *words: str, **environ: str) -> Iterator[Terminal]:
+    found = Terminal(shell, *words, **environ)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture
+def shell(tmp_path: pathlib.Path) -> carico_command.Shell:
+    return carico_command.Shell(tmp_path)
+
+
+async def test_the_cluster_is_seen_once_and_live_and_over_an_outage(shell: carico_command.Shell) -> None:
+    async with carico_command.cluster(shell, "e2e-top", "--nodes", "2") as paths:
+        code, out, err = await shell.run(
+            "submit", "pi", "--name", "e2e-top", "--pods", "4", "--seconds", "0.5", "--job", "four", "--wait"
+        )
+        assert code == 0, out + err
+        await _once(shell)
+        with terminal(shell, "top", "--name", "e2e-top", "--every", "0.5") as top:
+            await _live(top)
+            await _outage(top, paths)
+            top.press("\x03")
+            assert await top.ended() == 130
+            # The terminal is as it was found: cursor, screen and echo.
+            assert top.written.rstrip().endswith("carico: interrupted")
+            assert "\x1b[?1049l" in top.written
+            assert termios.tcgetattr(top.theirs) == top.settings
+        with terminal(shell, "top", "--name", "e2e-top") as top:
+            await top.shows("2/2 nodes fresh")
+            top.process.send_signal(signal.SIGTERM)
+            assert await top.ended() == 130
+            assert termios.tcgetattr(top.theirs) == top.settings
+        with terminal(shell, "top", "--name", "e2e-top", TERM="dumb") as top:
+            await top.shows("this terminal cannot draw (TERM is 'dumb'")
+            await top.shows("LAST DECISIONS")
+            assert await top.ended() == 0
+
+
+async def _once(shell: carico_command.Shell) -> None:
+    code, out, err = await shell.run("top", "--name", "e2e-top", "--once", "--json")
+    assert (code, err) == (0, "")
+    seen = json.loads(out)
+    assert [link for link in seen["links"] if link["trouble"]] == []
+    assert [node["name"] for node in seen["nodes"]] == ["node-1", "node-2"]
+    for node in seen["nodes"]:
+        assert node["freshness"] == "fresh"
+        assert node["reserved"] is not None
+        assert set(node["cost"]) == {"cpu", "memory"}
+    (job,) = seen["jobs"]
+    assert (job["name"], job["pods"], job["succeeded"]) == ("four", 4, 4)
+    assert {each["name"] for each in seen["services"]} == {"carico-scheduler", "carico-aggregator"}
+    assert seen["bus"]["backlog_messages"] is not None
+    assert seen["model"]["contributors"] == 2
+    assert {found["pod"] for found in seen["decisions"] if found["outcome"] == "bound"} == {
+        f"four-{n}" for n in range(4)
+    }
+    code, out, err = await shell.run("top", "--name", "e2e-top")
+    assert (code, err) == (0, "")
+    assert out.isascii()
+    for text in ("cluster e2e-top", "NODE", "node-2", "four", "scheduler", "LAST DECISIONS"):
+        assert text in out
+
+
+async def _live(top: Terminal) -> None:
+    for text in ("2/2 nodes fresh", "CPU used", "node-2", "decisions", "Quit"):
+        await top.shows(text)
+    top.press("\r")
+    await top.shows("a Pod costs")
+    await top.shows("capacity = ")
+    await top.shows("agent: footprint")
+    top.forget()
+    top.press("\x1b")
+    await top.shows("reserved")
+
+
+async def _outage(top: Terminal, paths: state.Paths) -> None:
+    """NATS dies, and is started again later: one line says so meanwhile, and is gone by itself."""
+    found = state.read(paths)
+    assert found is not None
+    (nats,) = [service for service in found.services if service.name == "nats"]
+    assert nats.process is not None
+    # Who would start it again at once waits until the line was seen.
+    os.kill(found.supervisor.pid, signal.SIGSTOP)
+    try:
+        os.kill(nats.process.pid, signal.SIGKILL)
+        await top.shows("is away")
+    finally:
+        os.kill(found.supervisor.pid, signal.SIGCONT)
+    top.forget()
+    await top.shows("2/2 nodes fresh")
