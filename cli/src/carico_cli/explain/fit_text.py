@@ -42,15 +42,11 @@ def _kinds(kinds: Sequence[Row]) -> list[str]:
             _CLASSES.get(each["class"]) or str(each["class"]),
             str(each["pods"]),
             str(each["total"]),
-            _first(each["stopped_by"]),
+            each["stopped_by"] or "-",
         )
         for each in kinds
     ]
     return ["", *words.table(("CLASS", "RUNNING", "MORE FIT", "STOPPED MOSTLY BY"), rows)] if rows else []
-
-
-def _first(stopped_by: Mapping[str, int]) -> str:
-    return next(iter(stopped_by), "-")
 
 
 def _of(room: int, answer: Row) -> str:

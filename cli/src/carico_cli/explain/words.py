@@ -25,10 +25,11 @@ def amount(dimension: str, value: float | None) -> str:
 def number(value: float | None, digits: int = 1) -> str:
     """A number, or a dash.
 
-    >>> number(2.04), number(None)
-    ('2.0', '-')
+    >>> number(2.04), number(-0.04), number(None)
+    ('2.0', '0.0', '-')
     """
-    return "-" if value is None else f"{value:.{digits}f}"
+    # Nothing below zero is shown as -0.0.
+    return "-" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def plural(count: int, what: str) -> str:

@@ -7,58 +7,48 @@ anti-affinity, ports), the cycle itself places Pods of the kind, one after the o
 import asyncio
 import collections
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from carico_core.domain import cluster, decision, messages, pod_class
+import numpy as np
+
+from carico_core.domain import decision, messages
 from carico_core.runtime import clock as clocks
-from carico_core.wire import kubernetes
+from carico_core.wire import freshness
+from carico_scheduler import board as boarding
 from carico_scheduler import cycle as cycles
 from carico_scheduler import demand as demands
 from carico_scheduler import queue as queues
 from carico_scheduler import snapshot
+from carico_scheduler.answers import kinds, questions, room
 from carico_scheduler.answers import known as knowns
-from carico_scheduler.answers import questions, room, standing
 
 # Nodes looked at before binds and decisions have their turn again: some milliseconds.
-_NODES_AT_ONCE = 200
+_NODES_AT_ONCE = 100
 # Pods placed in a draft, times nodes: some tens of milliseconds, which decisions wait for.
 _WORK_MOST = 200_000
 _PLACED_LEAST, _PLACED_MOST = 16, 512
-_UID = "what-if"
-# Classes named in an overview, and that times nodes.
-_KINDS_MOST, _NODES_TIMES_KINDS_MOST = 8, 20_000
+# Classes named in an overview, and nodes asked for each of them what is scarce.
+_KINDS_MOST, _ASKED_MOST = 8, 30
+_BOUNDED = frozenset({decision.Reason.CAPACITY, decision.Reason.REQUESTS})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """The kind of Pod that is asked about."""
-
-    pod: cluster.Pod
-    demand: demands.Demand
-    # What was asked for, in words; the class by which its cost is known, and whether any node has measured it.
-    of: str
-    pod_class: str
-    is_measured: bool
-    # The Pod that advertised capacities are in, in place of one of a class.
-    is_typical: bool = False
-
-
-@dataclasses.dataclass(slots=True, kw_only=True)
 class _Found:
     """How many fit on a node, and what stops the next one there."""
 
     node: str
     fits: int
     free: float
-    freshness: str
+    age_s: float
     stopped_by: str
-    detail: str
+    say: Callable[[], str]
 
 
 async def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Clock) -> dict[str, Any]:
     """Per node and in all how many more Pods of a kind fit, as JSON. Raises `BadQuestion`."""
-    limit, kind = questions.limit_of(asked), kind_of(known, asked)
+    limit, kind = questions.limit_of(asked), kinds.kind_of(known, asked)
     board = known.cycle.explain(known.view(clock.monotonic_s()), kind.demand)
     is_capped = False
     if _is_by_peers(board):
@@ -66,35 +56,45 @@ async def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Cl
     else:
         found = await _counted(known, kind, board, clock)
     return {
-        **_summary(kind, found, limit),
+        **_summary(kind, found, limit, known.lease_s),
         # True: counting was given up there; more may fit.
         "at_least": is_capped,
         "threshold": board.view.policy.threshold,
-        "kinds": await kinds(known, clock) if kind.is_typical else None,
+        "kinds": overview(known, clock.monotonic_s()) if kind.is_typical else None,
     }
 
 
-async def kinds(known: knowns.Known, clock: clocks.Clock) -> list[dict[str, Any]]:
-    """How many fit of each class that runs most, and of one that nobody has measured; what stops most nodes."""
+def overview(known: knowns.Known, now_s: float) -> list[dict[str, Any]]:
+    """How many fit of each class that runs most, and of one that nobody has measured; what stops it where it is full.
+
+    By whole columns, since it is a look at every node for each of them; what stops it is asked of some nodes.
+    """
     running: collections.Counter[str] = collections.Counter()
     for each in known.state.heard.values():
         for name, said in (each.advertisement.classes or {}).items():
             running[name] += said.pods
     for general in (messages.ANY_CLASS, messages.NEW_CLASS):
         running.pop(general, None)
-    most = min(_KINDS_MOST, _NODES_TIMES_KINDS_MOST // max(len(known.state.fleet), 1))
     found = []
-    for name in [*(name for name, _ in running.most_common(most)), messages.ANY_CLASS]:
-        kind = _kind(known, _typical(name), name, name)
-        board = known.cycle.explain(known.view(clock.monotonic_s()), kind.demand)
-        summary = _summary(kind, await _counted(known, kind, board, clock), 0)
+    for name in [*(name for name, _ in running.most_common(_KINDS_MOST)), messages.ANY_CLASS]:
+        board = known.cycle.explain(known.view(now_s), kinds.kind(known, kinds.typical(name), name, name).demand)
+        free = board.view.free(board.demand.pod_class)[board.scores > boarding.REFUSED]
+        total = int(np.maximum(np.floor(free - board.view.policy.threshold + room.SLACK) + 1, 1).sum())
         shown = name if known.is_named(name) else messages.NEW_CLASS
-        of_it = {key: summary[key] for key in ("total", "stopped_by")}
-        found.append({"class": shown, "pods": running.get(name, 0), **of_it})
+        stops = _stops_of_some(known, board)
+        found.append({"class": shown, "pods": running.get(name, 0), "total": total, "stopped_by": stops})
     return found
 
 
-def _summary(kind: Kind, found: list[_Found], limit: int) -> dict[str, Any]:
+def _stops_of_some(known: knowns.Known, board: cycles.Board) -> str | None:
+    """What stops the next Pod on most of some nodes; None where there are no nodes."""
+    slots = board.view.present.nonzero()[0]
+    rows = [board.view.row(slot) for slot in slots[:: max(len(slots) // _ASKED_MOST, 1)].tolist()]
+    asked = [_count_of_class(known, board, row).stopped_by for row in rows]
+    return collections.Counter(asked).most_common(1)[0][0] if asked else None
+
+
+def _summary(kind: kinds.Kind, found: list[_Found], limit: int, lease_s: float) -> dict[str, Any]:
     stops: collections.Counter[str] = collections.Counter(each.stopped_by for each in found)
     rows = sorted(found, key=lambda each: (-each.fits, -each.free, each.node))
     return {
@@ -104,77 +104,9 @@ def _summary(kind: Kind, found: list[_Found], limit: int) -> dict[str, Any]:
         "total": sum(each.fits for each in found),
         "nodes": len(found),
         "stopped_by": dict(stops.most_common()),
-        "per_node": [_row(each) for each in rows[:limit]],
+        "per_node": [_row(each, lease_s) for each in rows[:limit]],
         "left_off": max(len(rows) - limit, 0),
     }
-
-
-def kind_of(known: knowns.Known, asked: Mapping[str, Any]) -> Kind:
-    """The kind of Pod of {"pod": object}, {"like": "namespace/name"} or {"class": name}; the typical one of {}."""
-    given = [name for name in ("pod", "like", "class") if asked.get(name) is not None]
-    if len(given) > 1:
-        raise questions.BadQuestion(f"got {' and '.join(given)}, expected one of them at most")
-    if not given:
-        kind = _kind(known, _typical(messages.ANY_CLASS), "a typical Pod", messages.ANY_CLASS)
-        return dataclasses.replace(kind, is_typical=True)
-    if given == ["class"]:
-        name = _class(known, questions.text_of(asked, "class"))
-        return _kind(known, _typical(name), f"a Pod of class {name}", name)
-    pod = _like(known, questions.text_of(asked, "like")) if given == ["like"] else _parsed(asked["pod"])
-    of = f"a Pod like {pod.key}" if given == ["like"] else f"the Pod {pod.key} as described"
-    return _kind(known, dataclasses.replace(pod, node_name=None), of, pod_class.class_of(pod))
-
-
-def _kind(known: knowns.Known, pod: cluster.Pod, of: str, named: str) -> Kind:
-    measured = known.measured(named)
-    demand = dataclasses.replace(known.state.demand_of(pod), pod_class=measured)
-    return Kind(pod=pod, demand=demand, of=of, pod_class=named, is_measured=measured == named)
-
-
-def _typical(named: str) -> cluster.Pod:
-    """A Pod that asks for nothing."""
-    return _parsed({"metadata": {"name": "typical"}, "spec": {"containers": [{"name": "main", "image": named}]}})
-
-
-def _parsed(described: object) -> cluster.Pod:
-    """The Pod of an object of the API, or of its spec alone. Raises `BadQuestion`."""
-    if not isinstance(described, dict):
-        raise questions.BadQuestion(f'"pod": got {type(described).__name__}, expected a Pod as Kubernetes has it')
-    whole = described if "spec" in described else {"spec": described}
-    metadata = whole.get("metadata")
-    stamped = {
-        "name": "what-if", "namespace": "default", **(metadata if isinstance(metadata, dict) else {}),
-        "uid": _UID, "creationTimestamp": "1970-01-01T00:00:00Z", "deletionTimestamp": None,
-    }  # fmt: skip
-    try:
-        return kubernetes.parse_pod({**whole, "metadata": stamped, "status": {}})
-    except ValueError as error:
-        raise questions.BadQuestion(f'"pod": {error}') from error
-
-
-def _like(known: knowns.Known, named: str) -> cluster.Pod:
-    """The Pod of a name, with a namespace before it or not. Raises `BadQuestion`."""
-    key = named if "/" in named else f"default/{named}"
-    pods = known.state.pods()
-    found = next((each for each in pods if each.key == key), None)
-    if found is None:
-        near = questions.nearest(key, (each.key for each in pods))
-        raise questions.BadQuestion(f'"like": no Pod {key} waits or runs{_hint(near)}')
-    return found
-
-
-def _class(known: knowns.Known, named: str) -> str:
-    """The class of a name, or of its last part where only one has that. Raises `BadQuestion`."""
-    classes = known.classes()
-    found = [each for each in classes if each == named] or [each for each in classes if each.endswith(f"/{named}")]
-    if len(found) == 1:
-        return found[0]
-    near = sorted(found) if found else questions.nearest(named, classes) or sorted(classes)[: questions.NEAREST_MOST]
-    raise questions.BadQuestion(f'"class": {len(found)} classes of name {named!r} are measured{_hint(near)}')
-
-
-def _hint(near: list[str]) -> str:
-    return f" (there is {', '.join(near[: questions.NEAREST_MOST])})" if near else ""
 
 
 def _is_by_peers(board: cycles.Board) -> bool:
@@ -184,7 +116,7 @@ def _is_by_peers(board: cycles.Board) -> bool:
     return any(each.look(board.view, board.demand) is not None for each in board.stages.by_peers)
 
 
-async def _counted(known: knowns.Known, kind: Kind, board: cycles.Board, clock: clocks.Clock) -> list[_Found]:
+async def _counted(known: knowns.Known, kind: kinds.Kind, board: cycles.Board, clock: clocks.Clock) -> list[_Found]:
     """Every node by itself. Decisions are made between groups of them, so each is as it stands when looked at."""
     found: list[_Found] = []
     names = known.state.fleet.names()
@@ -197,20 +129,30 @@ async def _counted(known: knowns.Known, kind: Kind, board: cycles.Board, clock: 
     return found
 
 
-def _count(known: knowns.Known, kind: Kind, board: cycles.Board, row: snapshot.NodeRow) -> _Found:
+def _count(known: knowns.Known, kind: kinds.Kind, board: cycles.Board, row: snapshot.NodeRow) -> _Found:
     """One node: the tightest of its bounds, or why it is refused."""
-    threshold, said = board.view.policy.threshold, known.advertisement(row.node.name)
-    rejection = board.rejection(row)
     if not kind.is_typical:
-        tightest = _tightest(room.bounds(row, board.demand, said), threshold)
-        # An empty node takes one, whatever its cautious costs say (`headroom.believed`).
-        fits = 0 if rejection is not None else max(tightest.count(threshold), 1)
-        return _found(known, board, row, fits, rejection, tightest)
-    bounds = room.typical_bounds(row, said)
+        return _count_of_class(known, board, row)
+    threshold = board.view.policy.threshold
+    bounds = room.typical_bounds(row, known.advertisement(row.node.name))
+    rejection = _rejection(board, row)
     if rejection is not None and rejection.reason is not decision.Reason.CAPACITY:
-        return _found(known, board, row, 0, rejection, _tightest(bounds, threshold))
-    fits = room.typical_count(row, bounds, threshold)
-    return _found(known, board, row, fits, None, _tightest(bounds, threshold))
+        return _found(board, row, 0, rejection, _tightest(bounds, threshold))
+    return _found(board, row, room.typical_count(row, bounds, threshold), None, _tightest(bounds, threshold))
+
+
+def _count_of_class(known: knowns.Known, board: cycles.Board, row: snapshot.NodeRow) -> _Found:
+    threshold = board.view.policy.threshold
+    tightest = _tightest(room.bounds(row, board.demand, known.advertisement(row.node.name)), threshold)
+    rejection = _rejection(board, row)
+    # An empty node takes one, whatever its cautious costs say (`headroom.believed`).
+    fits = 0 if rejection is not None else max(tightest.count(threshold), 1)
+    return _found(board, row, fits, rejection, tightest)
+
+
+def _rejection(board: cycles.Board, row: snapshot.NodeRow) -> decision.Rejection | None:
+    """Why the node is refused; its score says whether it is, and quicker."""
+    return None if board.scores[row.slot] > boarding.REFUSED else board.rejection(row)
 
 
 def _tightest(bounds: list[room.Bound], threshold: float) -> room.Bound:
@@ -218,26 +160,24 @@ def _tightest(bounds: list[room.Bound], threshold: float) -> room.Bound:
 
 
 def _found(
-    known: knowns.Known, board: cycles.Board, row: snapshot.NodeRow, fits: int,
-    rejection: decision.Rejection | None, tightest: room.Bound,
+    board: cycles.Board, row: snapshot.NodeRow, fits: int, rejection: decision.Rejection | None, tightest: room.Bound
 ) -> _Found:  # fmt: skip
-    """Names the dimension or cap in place of the stage "capacity", which says less."""
-    heard = standing.heard(row, board.view.now_s, known.lease_s)
-    is_bound = rejection is None or rejection.reason in (decision.Reason.CAPACITY, decision.Reason.REQUESTS)
+    """Names the dimension or cap in place of the stages that say less: capacity, requests."""
+    by_stage = rejection is not None and rejection.reason not in _BOUNDED
     return _Found(
         node=row.node.name,
         fits=fits,
         free=row.free_for(board.demand.pod_class),
-        freshness=str(heard["freshness"]),
-        stopped_by=tightest.what if is_bound or rejection is None else rejection.reason.value,
-        detail=tightest.detail if is_bound or rejection is None else rejection.detail,
+        age_s=board.view.now_s - row.sampled_s,
+        stopped_by=rejection.reason.value if rejection is not None and by_stage else tightest.what,
+        say=functools.partial(str, rejection.detail) if rejection is not None and by_stage else tightest.say,
     )
 
 
 class _Endless:
     """Pods of one kind, until one of them fits nowhere."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: kinds.Kind) -> None:
         self._kind = kind
         self._made = 0
         self._is_done = False
@@ -247,7 +187,9 @@ class _Endless:
         if self._is_done:
             return None
         self._made += 1
-        pod = dataclasses.replace(self._kind.pod, uid=f"{_UID}-{self._made}", name=f"{_UID}-{self._made}")
+        pod = dataclasses.replace(
+            self._kind.pod, uid=f"{kinds.WHAT_IF}-{self._made}", name=f"{kinds.WHAT_IF}-{self._made}"
+        )
         return queues.Waiting(pod=pod, demand=self._kind.demand, since_s=now_s)
 
     def park(self, waiting: queues.Waiting) -> None:
@@ -255,7 +197,7 @@ class _Endless:
         self._is_done = True
 
 
-def _placed(known: knowns.Known, kind: Kind, board: cycles.Board) -> tuple[list[_Found], bool]:
+def _placed(known: knowns.Known, kind: kinds.Kind, board: cycles.Board) -> tuple[list[_Found], bool]:
     """Every node after the cycle has placed Pods of the kind for as long as it could; True where it could go on."""
     view = board.view
     most = min(max(_WORK_MOST // max(view.count, 1), _PLACED_LEAST), _PLACED_MOST)
@@ -270,7 +212,7 @@ def _placed(known: knowns.Known, kind: Kind, board: cycles.Board) -> tuple[list[
         row = _after(view.row(slot), kind.demand, counts[name])
         bounds = room.bounds(row, kind.demand, known.advertisement(name))
         tightest = _tightest(bounds, view.policy.threshold)
-        found.append(_found(known, board, row, counts[name], board.rejection(row), tightest))
+        found.append(_found(board, row, counts[name], board.rejection(row), tightest))
     return found, not outcome.unplaced
 
 
@@ -283,12 +225,12 @@ def _after(row: snapshot.NodeRow, demand: demands.Demand, pods: int) -> snapshot
     return row
 
 
-def _row(found: _Found) -> dict[str, Any]:
+def _row(found: _Found, lease_s: float) -> dict[str, Any]:
     return {
         "node": found.node,
         "fits": found.fits,
         "free": questions.finite(found.free),
-        "freshness": found.freshness,
+        "freshness": freshness.classify(found.age_s, lease_s=lease_s).value,
         "stopped_by": found.stopped_by,
-        "detail": found.detail,
+        "detail": found.say(),
     }

@@ -1,14 +1,16 @@
 """What bounds the Pods of one kind that a node takes: each bound in Pods, with its reason in words, tightest first."""
 
 import dataclasses
+import functools
 import math
+from collections.abc import Callable
 
 from carico_core.domain import messages
 from carico_scheduler import demand as demands
 from carico_scheduler import headroom, snapshot
 
 # Sums of floats: a node with room for exactly one more must not be found to have room for none.
-_SLACK = 1e-9
+SLACK = 1e-9
 # Dimensions in bytes.
 _BYTES = frozenset({"memory", "gpu_memory"})
 # What a bound is called besides a dimension ("cpu") or a requested resource ("requests.cpu").
@@ -17,21 +19,29 @@ CAPACITY, LIMIT, POD_LIMIT, PODS_PER_CORE = "capacity", "limit", "pod_limit", "p
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """One bound: `pods` more of the kind. `is_believed`: it counts down to the threshold of the policy, not to 0."""
+    """One bound: `pods` more of the kind. `is_believed`: it counts down to the threshold of the policy, not to 0.
+
+    `say` makes its words, of which few are ever shown.
+    """
 
     what: str
     pods: float
-    detail: str
+    say: Callable[[], str]
     is_believed: bool = True
+
+    @property
+    def detail(self) -> str:
+        """The bound in words."""
+        return self.say()
 
     def count(self, threshold: float) -> int:
         """Whole Pods that this bound allows.
 
-        >>> Bound(what="cpu", pods=2.5, detail="").count(1.0), Bound(what="cpu", pods=0.9, detail="").count(1.0)
+        >>> Bound(what="cpu", pods=2.5, say=str).count(1.0), Bound(what="cpu", pods=0.9, say=str).count(1.0)
         (2, 0)
         """
         least = threshold if self.is_believed else 1.0
-        return max(math.floor(self.pods - least + _SLACK) + 1, 0)
+        return max(math.floor(self.pods - least + SLACK) + 1, 0)
 
     def row(self) -> dict[str, object]:
         """As JSON."""
@@ -48,8 +58,13 @@ def typical_bounds(row: snapshot.NodeRow, said: messages.Advertisement | None) -
     """The same for the Pod that the advertised capacity is in: the agent's mixture of what runs in the cluster."""
     found = _caps(row)
     if said is not None and row.is_advertised:
-        detail = f"capacity {row.capacity:.3g} advertised" + (f", {row.reserved} reserved" if row.reserved else "")
-        found.append(Bound(what=said.bottleneck or CAPACITY, pods=row.capacity - row.reserved, detail=detail))
+        reserved = f", {row.reserved} reserved" if row.reserved else ""
+        found.append(
+            Bound(
+                what=said.bottleneck or CAPACITY, pods=row.capacity - row.reserved,
+                say=lambda: f"capacity {row.capacity:.3g} advertised{reserved}",
+            )
+        )  # fmt: skip
     return _sorted(found)
 
 
@@ -72,10 +87,15 @@ def _dimensions(row: snapshot.NodeRow, costs: headroom.Vector, said: messages.Ad
     parts = zip(headroom.dimensions_of(said), row.offer.headroom, row.taken, costs, strict=True)
     for name, free, reserved, cost in parts:
         if cost > 0.0:
-            words = [f"{_amount(name, free)} free", f"{_amount(name, cost)} a Pod"]
-            words[1:1] = [f"{_amount(name, reserved)} of it reserved"] if reserved else []
-            found.append(Bound(what=name, pods=(free - reserved) / cost, detail=", ".join(words)))
+            say = functools.partial(_say_dimension, name, free, reserved, cost)
+            found.append(Bound(what=name, pods=(free - reserved) / cost, say=say))
     return found
+
+
+def _say_dimension(name: str, free: float, reserved: float, cost: float) -> str:
+    words = [f"{_amount(name, free)} free", f"{_amount(name, cost)} a Pod"]
+    words[1:1] = [f"{_amount(name, reserved)} of it reserved"] if reserved else []
+    return ", ".join(words)
 
 
 def _amount(name: str, value: float) -> str:
@@ -95,7 +115,7 @@ def _caps(row: snapshot.NodeRow) -> list[Bound]:
     found = [
         Bound(
             what=POD_LIMIT, pods=float(row.pod_limit - row.placed),
-            detail=f"{row.placed} Pods of at most {row.pod_limit}",
+            say=lambda: f"{row.placed} of at most {row.pod_limit} Pods",
         ),
     ]  # fmt: skip
     if row.offer is None:
@@ -103,12 +123,16 @@ def _caps(row: snapshot.NodeRow) -> list[Bound]:
     found.append(
         Bound(
             what=PODS_PER_CORE, pods=row.most_per_core * cores - row.workloads,
-            detail=f"{row.workloads} Pods of at most {row.most_per_core:g} a core on {cores:g} cores",
+            say=lambda: f"{row.workloads} of at most {row.most_per_core:g} Pods a core on {cores:g} cores",
         )
     )  # fmt: skip
     if math.isfinite(row.limit):
-        detail = f"{row.pods} Pods and {row.reserved} reserved of at most {row.limit:g} for now"
-        found.append(Bound(what=LIMIT, pods=row.limit - row.pods - row.reserved, detail=detail))
+        found.append(
+            Bound(
+                what=LIMIT, pods=row.limit - row.pods - row.reserved,
+                say=lambda: f"{row.pods} there and {row.reserved} reserved of at most {row.limit:g} for now",
+            )
+        )  # fmt: skip
     return found
 
 
@@ -122,8 +146,12 @@ def _requests(row: snapshot.NodeRow, demand: demands.Demand) -> list[Bound]:
     return [
         Bound(
             what=f"requests.{name}", pods=left / amount, is_believed=False,
-            detail=f"{_amount(name, left)} not requested yet, {_amount(name, amount)} a Pod",
+            say=functools.partial(_say_request, name, left, amount),
         )
         for name, amount, left in asked
         if amount > 0.0
     ]  # fmt: skip
+
+
+def _say_request(name: str, left: float, amount: float) -> str:
+    return f"{_amount(name, left)} not requested yet, {_amount(name, amount)} a Pod"

@@ -1,0 +1,96 @@
+"""The kind of Pod that is asked about: one that is described, one like another, one of a class, the typical one."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from carico_core.domain import cluster, messages, pod_class
+from carico_core.wire import kubernetes
+from carico_scheduler import demand as demands
+from carico_scheduler.answers import known as knowns
+from carico_scheduler.answers import questions
+
+WHAT_IF = "what-if"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """The kind of Pod that is asked about."""
+
+    pod: cluster.Pod
+    demand: demands.Demand
+    # What was asked for, in words; the class by which its cost is known, and whether any node has measured it.
+    of: str
+    pod_class: str
+    is_measured: bool
+    # The Pod that advertised capacities are in, in place of one of a class.
+    is_typical: bool = False
+
+
+def kind_of(known: knowns.Known, asked: Mapping[str, Any]) -> Kind:
+    """The kind of Pod of {"pod": object}, {"like": "namespace/name"} or {"class": name}; the typical one of {}."""
+    given = [name for name in ("pod", "like", "class") if asked.get(name) is not None]
+    if len(given) > 1:
+        raise questions.BadQuestion(f"got {' and '.join(given)}, expected one of them at most")
+    if not given:
+        found = kind(known, typical(messages.ANY_CLASS), "a typical Pod", messages.ANY_CLASS)
+        return dataclasses.replace(found, is_typical=True)
+    if given == ["class"]:
+        name = _class(known, questions.text_of(asked, "class"))
+        return kind(known, typical(name), f"a Pod of class {name}", name)
+    pod = _like(known, questions.text_of(asked, "like")) if given == ["like"] else _parsed(asked["pod"])
+    of = f"a Pod like {pod.key}" if given == ["like"] else f"the Pod {pod.key} as described"
+    return kind(known, dataclasses.replace(pod, node_name=None), of, pod_class.class_of(pod))
+
+
+def kind(known: knowns.Known, pod: cluster.Pod, of: str, named: str) -> Kind:
+    """The kind of this Pod, `of` in words, whose cost is that of the class `named`."""
+    measured = known.measured(named)
+    demand = dataclasses.replace(known.state.demand_of(pod), pod_class=measured)
+    return Kind(pod=pod, demand=demand, of=of, pod_class=named, is_measured=measured == named)
+
+
+def typical(named: str) -> cluster.Pod:
+    """A Pod that asks for nothing."""
+    return _parsed({"metadata": {"name": "typical"}, "spec": {"containers": [{"name": "main", "image": named}]}})
+
+
+def _parsed(described: object) -> cluster.Pod:
+    """The Pod of an object of the API, or of its spec alone. Raises `BadQuestion`."""
+    if not isinstance(described, dict):
+        raise questions.BadQuestion(f'"pod": got {type(described).__name__}, expected a Pod as Kubernetes has it')
+    whole = described if "spec" in described else {"spec": described}
+    metadata = whole.get("metadata")
+    stamped = {
+        "name": "what-if", "namespace": "default", **(metadata if isinstance(metadata, dict) else {}),
+        "uid": WHAT_IF, "creationTimestamp": "1970-01-01T00:00:00Z", "deletionTimestamp": None,
+    }  # fmt: skip
+    try:
+        return kubernetes.parse_pod({**whole, "metadata": stamped, "status": {}})
+    except ValueError as error:
+        raise questions.BadQuestion(f'"pod": {error}') from error
+
+
+def _like(known: knowns.Known, named: str) -> cluster.Pod:
+    """The Pod of a name, with a namespace before it or not. Raises `BadQuestion`."""
+    key = named if "/" in named else f"default/{named}"
+    pods = known.state.pods()
+    found = next((each for each in pods if each.key == key), None)
+    if found is None:
+        near = questions.nearest(key, (each.key for each in pods))
+        raise questions.BadQuestion(f'"like": no Pod {key} waits or runs{_hint(near)}')
+    return found
+
+
+def _class(known: knowns.Known, named: str) -> str:
+    """The class of a name, or of its last part where only one has that. Raises `BadQuestion`."""
+    classes = known.classes()
+    found = [each for each in classes if each == named] or [each for each in classes if each.endswith(f"/{named}")]
+    if len(found) == 1:
+        return found[0]
+    near = sorted(found) if found else questions.nearest(named, classes) or sorted(classes)[: questions.NEAREST_MOST]
+    raise questions.BadQuestion(f'"class": {len(found)} classes of name {named!r} are measured{_hint(near)}')
+
+
+def _hint(near: list[str]) -> str:
+    return f" (there is {', '.join(near[: questions.NEAREST_MOST])})" if near else ""
