@@ -7,6 +7,7 @@ from http import server
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
+Span = trace_pb2.Span
 PATH = "/v1/traces"
 
 

@@ -141,6 +141,8 @@ def test_played_nodes_have_two_services_in_all(tmp_path: pathlib.Path) -> None:
 def test_services_do_not_inherit_another_clusters_settings() -> None:
     environ = {"NATS_URL": "a", "KUBECONFIG": "b", "CARICO_AGENT_NODE": "c", "PATH": "d"}
     assert supervisor.stripped(environ) == {"PATH": "d"}
+    # Where traces go is no other cluster's business.
+    assert supervisor.stripped({"CARICO_AGENT_TRACES": "t", "CARICO_AGENT_NODE": "n"}) == {"CARICO_AGENT_TRACES": "t"}
 
 
 async def test_an_http_probe_gives_the_first_line_of_the_refusal() -> None:

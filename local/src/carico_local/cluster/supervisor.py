@@ -45,6 +45,12 @@ class StartFailed(errors.CaricoError):
         super().__init__(why)
 
 
+# A collector of traces is chosen by whoever looks, and belongs to no cluster: settings of services that go on to them.
+OF_ANY_CLUSTER = frozenset(
+    f"CARICO_{service}_{name}" for service in ("AGENT", "SCHEDULER") for name in ("TRACES", "TRACES_SHARE")
+)
+
+
 class Supervisor:
     """One run of a cluster. `restart`: crashed services are started again, as Kubernetes would."""
 
@@ -288,4 +294,8 @@ def _leaves(error: BaseException | None, kind: type[BaseException]) -> list[Base
 def stripped(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment for services: without settings that a shell of another cluster may have set."""
     foreign = ("NATS_URL", "KUBECONFIG")
-    return {name: value for name, value in environ.items() if not name.startswith("CARICO_") and name not in foreign}
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in OF_ANY_CLUSTER or (not name.startswith("CARICO_") and name not in foreign)
+    }
