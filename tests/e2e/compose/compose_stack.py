@@ -33,7 +33,7 @@ class Stack:
 
     running: docker_engine.Running
     folder: pathlib.Path
-    environ: Mapping[str, str]
+    environ: dict[str, str]
 
     @property
     def api_url(self) -> str:
@@ -122,6 +122,7 @@ def built(folder: pathlib.Path) -> Iterator[Stack]:
     programs = kubernetes.programs("docker-compose", "nats")
     images.write_context(folder)
     shutil.copytree(images.ROOT / "compose", folder / "compose", dirs_exist_ok=True)
+    shutil.copytree(images.ROOT / "deploy" / "observe", folder / "deploy" / "observe")
     shutil.copy2(images.ROOT / "docker-compose.yml", folder)
     shutil.copy2(programs["nats"].path, folder / "compose" / "nats-cli" / "nats")
     with docker_engine.running() as found:
