@@ -13,6 +13,9 @@ OURS = [
     ("carico.v1.subspace.b", "$JS.ACK.2", b"", b""),
     ("_INBOX.x", "r", STATUS, b""),
     ("carico.v1.subspace.c", "$JS.ACK.3", HEADERS, b"\x00" * 70),
+    # What is published and not asked for has no reply.
+    ("carico.v1.capacity.a", "", b"", b"12"),
+    ("carico.v1.capacity.b", "", HEADERS, b"34"),
 ]
 
 
@@ -39,13 +42,14 @@ class Client:
 
 def stream() -> bytes:
     """Messages of ours between a message of somebody else and PINGs."""
-    one, two, three, four = (line(*message) for message in OURS)
-    return one + b"PING\r\n" + two + three + b"MSG other 9 5\r\nhello\r\n" + four + b"PING\r\n"
+    one, two, three, four, *rest = (line(*message) for message in OURS)
+    return one + b"PING\r\n" + two + three + b"MSG other 9 5\r\nhello\r\n" + four + b"PING\r\n" + b"".join(rest)
 
 
 def line(subject: str, reply: str, headers: bytes, payload: bytes) -> bytes:
     total = len(headers) + len(payload)
-    start = f"HMSG {subject} 4 {reply} {len(headers)} {total}" if headers else f"MSG {subject} 4 {reply} {total}"
+    to = f"{subject} 4 {reply}" if reply else f"{subject} 4"
+    start = f"HMSG {to} {len(headers)} {total}" if headers else f"MSG {to} {total}"
     return start.encode() + b"\r\n" + headers + payload + b"\r\n"
 
 

@@ -143,9 +143,10 @@ class Engine:
     def step(self) -> int:
         """How many Pods were placed: takes in what has come, and runs one cycle."""
         now_s = self._clock.monotonic_s()
-        for heard in self.intake.drain():
+        come = self.intake.drain()
+        for heard in come:
             self.state.put_advertisement(heard, now_s)
-            self._metrics.advertisements.inc()
+        self._metrics.advertisements.inc(len(come))
         room = self._room
         if room <= 0 or not len(self.state.queue):
             return 0

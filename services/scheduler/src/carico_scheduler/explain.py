@@ -71,10 +71,30 @@ def candidates_of(
     """The chosen node first, then the best of the rest, as they stood when it was decided."""
     found = [] if chosen is None else [candidate_of(board, *chosen)]
     for slot, score, row in zip(seen.slots, seen.scores, seen.rows, strict=True):
-        row = row or board.view.row(slot)
-        if chosen is None or row.node.name != chosen[0].node.name:
-            found.append(candidate_of(board, row, score))
+        if chosen is not None and slot == chosen[0].slot:
+            continue
+        if row is None and math.isfinite(score):
+            found.append(_unchanged(board, slot, score))
+        else:
+            found.append(candidate_of(board, row or board.view.row(slot), score))
     return tuple(found[: boarding.SEEN_MAX])
+
+
+def _unchanged(board: cycle.Board, slot: int, score: float) -> decision.Candidate:
+    """As `candidate_of`, of a node that is not refused and is as in the snapshot: without a row, which is dear."""
+    view, node = board.view, board.view.nodes[slot]
+    assert node is not None, f"slot {slot} holds no node"
+    sampled_s, reserved = view.sampled_s.item(slot), view.reserved.item(slot)
+    is_advertised = sampled_s > -math.inf
+    return decision.Candidate(
+        node=node.name,
+        capacity=max(view.free(board.demand.pod_class).item(slot) + reserved, 0.0) if is_advertised else None,
+        reserved=float(reserved),
+        age_s=max(view.now_s - sampled_s, 0.0) if is_advertised else None,
+        seq=view.seq.item(slot) if is_advertised else None,
+        score=score,
+        rejection=None,
+    )
 
 
 def candidate_of(board: cycle.Board, row: snapshot.NodeRow, score: float) -> decision.Candidate:

@@ -76,34 +76,40 @@ def believed(
 
 def offer_of(advertisement: messages.Advertisement) -> Offer:
     """What an advertisement offers; `capacity` at a cost of 1 a Pod where it states no headroom or no costs."""
-    classes = advertisement.classes
-    if advertisement.headroom is None or not classes or not any(map(_has_cost, classes.values())):
+    room, classes = advertisement.headroom, advertisement.classes or {}
+    dearest = _dearest(classes)
+    if room is None or not dearest:
         return Offer(headroom=(advertisement.capacity,), costs={}, other=(1.0,))
-    names = _dimensions(advertisement.headroom, classes)
-    costs = {key: tuple(each.cost_plus.get(name, 0.0) for name in names) for key, each in classes.items()}
+    names = _dimensions(room, dearest)
+    costs = {key: tuple([each.cost_plus.get(name, 0.0) for name in names]) for key, each in classes.items()}
     other = costs.get(messages.ANY_CLASS, costs.get(messages.NEW_CLASS))
     if other is None:
         # Neither general: the dearest of all classes, dimension by dimension.
         other = tuple(map(max, *costs.values())) if len(costs) > 1 else next(iter(costs.values()))
-    return Offer(headroom=tuple(advertisement.headroom[name] for name in names), costs=costs, other=other)
+    return Offer(headroom=tuple([room[name] for name in names]), costs=costs, other=other)
 
 
 def dimensions_of(advertisement: messages.Advertisement) -> list[str]:
     """What the numbers of its offer are of, in their order: the name PODS alone where it states a capacity only."""
-    classes = advertisement.classes
-    if advertisement.headroom is None or not classes or not any(map(_has_cost, classes.values())):
+    dearest = _dearest(advertisement.classes or {})
+    if advertisement.headroom is None or not dearest:
         return [PODS]
-    return _dimensions(advertisement.headroom, classes)
+    return _dimensions(advertisement.headroom, dearest)
 
 
-def _has_cost(found: messages.ClassCapacity) -> bool:
-    return any(value > 0.0 for value in found.cost_plus.values())
+def _dearest(classes: Mapping[str, messages.ClassCapacity]) -> dict[str, float]:
+    """The largest cost of any class, per dimension that costs some class something."""
+    dearest: dict[str, float] = {}
+    for each in classes.values():
+        for name, cost in each.cost_plus.items():
+            if cost > dearest.get(name, 0.0):
+                dearest[name] = cost
+    return dearest
 
 
-def _dimensions(headroom: Mapping[str, float], classes: Mapping[str, messages.ClassCapacity]) -> list[str]:
+def _dimensions(headroom: Mapping[str, float], dearest: Mapping[str, float]) -> list[str]:
     """The dimensions with a headroom and some cost; of too many, those where the dearest class has least room."""
-    dearest = {name: max(each.cost_plus.get(name, 0.0) for each in classes.values()) for name in headroom}
-    names = [name for name, cost in dearest.items() if cost > 0.0]
+    names = [name for name in headroom if name in dearest]
     if len(names) <= DIMENSIONS_MAX:
         return names
     return sorted(names, key=lambda name: headroom[name] / dearest[name])[:DIMENSIONS_MAX]

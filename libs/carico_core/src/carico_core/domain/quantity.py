@@ -1,5 +1,6 @@
 """Kubernetes resource quantities ("250m", "1Gi") as plain floats."""
 
+import functools
 import re
 
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
@@ -10,6 +11,8 @@ _SUFFIX = {
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([numkMGTPE]|[KMGTPE]i)?")
 
 
+# Pods are made from few templates: what was read once is remembered, within bounds.
+@functools.lru_cache(maxsize=4096)
 def parse_quantity(text: str | int | float) -> float:
     """The value of a quantity in its base unit (cores, bytes, pieces).
 

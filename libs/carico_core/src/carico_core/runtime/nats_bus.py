@@ -19,7 +19,6 @@ from carico_core.runtime import bus_connection, bus_tls, logs, optional_imports
 from carico_core.runtime import clock as clocks
 
 with optional_imports.hidden("aiohttp"):
-    from nats.aio.msg import Msg
     from nats.errors import Error as NatsError
     from nats.js import JetStreamContext
 
@@ -38,9 +37,6 @@ from carico_core.wire import roles, subjects
 
 STORE_TIMEOUT_S = 2.0
 SETTLE_TIMEOUT_S = 2
-# A subscription that falls this far behind drops the newest messages: bound it well above one second of 10,000 nodes.
-PENDING_MESSAGES = 100_000
-PENDING_BYTES = 256 * 1024 * 1024
 
 
 class NatsBus:
@@ -93,16 +89,14 @@ class NatsBus:
     async def subscribe(self, subject: str, handler: buses.Handler) -> buses.Subscription:
         """Calls `handler` for each message of `subject`, across reconnects."""
 
-        async def on_message(message: Msg) -> None:
+        def take(subject: str, reply: str, headers: bytes, payload: bytes) -> None:
             try:
-                handler(message.subject, message.data)
+                handler(subject, payload)
             except Exception:  # one message must not end the subscription of all
-                self._log.exception("message handler failed", subject=message.subject)
+                self._log.exception("message handler failed", subject=subject)
 
         with bus_server.translated(subject):
-            found = await self._client.subscribe(
-                subject, cb=on_message, pending_msgs_limit=PENDING_MESSAGES, pending_bytes_limit=PENDING_BYTES
-            )
+            found = await self._client.subscribe_raw(subject, take)
             await self._settle()
         return _Subscription(found)
 

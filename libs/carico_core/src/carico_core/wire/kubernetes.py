@@ -4,6 +4,8 @@ Every parser raises `ValueError` alone, with the path of the bad field.
 """
 
 import datetime
+import functools
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -21,6 +23,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 NOTE_LIMIT_BYTES = 1024
 
 Object = Mapping[str, Any]
+_NO_TEXTS: Mapping[str, str] = {}
 
 
 def parse_pod(obj: Object) -> cluster.Pod:
@@ -32,29 +35,29 @@ def parse_pod(obj: Object) -> cluster.Pod:
     requests = kubernetes_requests.rounded(kubernetes_requests.pod_requests(obj))
     namespace = fields.required(metadata, "namespace", "metadata.")
     name, uid = fields.required(metadata, "name", "metadata."), fields.required(metadata, "uid", "metadata.")
-    labels = fields.texts(metadata, "labels", "metadata.")
+    labels = _shared_texts(fields.texts(metadata, "labels", "metadata."))
     return cluster.Pod(
-        namespace=namespace,
+        namespace=sys.intern(namespace),
         name=name,
         uid=uid,
         resource_version=fields.optional(metadata, "resourceVersion", "metadata."),
-        scheduler_name=fields.optional(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER,
-        node_name=fields.optional(spec, "nodeName", "spec.") or None,
-        phase=fields.optional(status, "phase", "status.") or "Pending",
+        scheduler_name=sys.intern(fields.optional(spec, "schedulerName", "spec.") or DEFAULT_SCHEDULER),
+        node_name=sys.intern(fields.optional(spec, "nodeName", "spec.")) or None,
+        phase=sys.intern(fields.optional(status, "phase", "status.") or "Pending"),
         priority=fields.integer(spec, "priority", "spec."),
         created_at_s=_instant_s(
             fields.required(metadata, "creationTimestamp", "metadata."), "metadata.creationTimestamp"
         ),
         deleting=metadata.get("deletionTimestamp") is not None,
         labels=labels,
-        node_selector=fields.texts(spec, "nodeSelector", "spec."),
+        node_selector=_shared_texts(fields.texts(spec, "nodeSelector", "spec.")),
         tolerations=_tolerations(spec),
         owner=owner,
-        image=fields.optional(containers[0], "image", "spec.containers[0].") if containers else "",
+        image=sys.intern(fields.optional(containers[0], "image", "spec.containers[0].")) if containers else "",
         is_baseline=is_baseline(metadata),
         request_cores=requests.pop("cpu", 0.0),
         request_bytes=requests.pop("memory", 0.0),
-        request_others=tuple(sorted((name, amount) for name, amount in requests.items() if amount > 0.0)),
+        request_others=_others(requests),
         unsupported=unsupported(spec),
         constraints=kubernetes_constraints.parse_constraints(
             spec, namespace=namespace, name=name, uid=uid, labels=labels
@@ -182,20 +185,51 @@ def _controller(metadata: Object) -> cluster.Owner | None:
         if reference.get("controller") is True:
             path = f"metadata.ownerReferences[{index}]."
             kind, name = fields.required(reference, "kind", path), fields.required(reference, "name", path)
-            return cluster.Owner(kind=kind, name=name, uid=fields.optional(reference, "uid", path))
+            return _owner(kind, name, fields.optional(reference, "uid", path))
     return None
 
 
 def _tolerations(spec: Object) -> tuple[cluster.Toleration, ...]:
+    items = fields.objects(spec, "tolerations", "spec.")
+    return _shared_tolerations(tuple([_toleration_texts(index, item) for index, item in enumerate(items)]))
+
+
+def _toleration_texts(index: int, item: Object) -> tuple[str, str, str, str]:
+    """Key, operator, value and effect."""
+    get = item.get
+    found = (get("key"), get("operator"), get("value"), get("effect"))
+    for name, text in zip(("key", "operator", "value", "effect"), found, strict=True):
+        if text is not None and type(text) is not str:
+            fields.optional(item, name, f"spec.tolerations[{index}].")
+    return found[0] or "", found[1] or "Equal", found[2] or "", found[3] or ""
+
+
+# Thousands of Pods come from one template: what is equal is one object, which is quicker and a fraction of the memory.
+@functools.lru_cache(maxsize=4096)
+def _shared_tolerations(found: tuple[tuple[str, str, str, str], ...]) -> tuple[cluster.Toleration, ...]:
     return tuple(
-        cluster.Toleration(
-            key=fields.optional(item, "key", path),
-            operator=fields.optional(item, "operator", path) or "Equal",
-            value=fields.optional(item, "value", path),
-            effect=fields.optional(item, "effect", path),
-        )
-        for path, item in _numbered(fields.objects(spec, "tolerations", "spec."), "spec.tolerations")
+        cluster.Toleration(key=key, operator=operator, value=value, effect=effect)
+        for key, operator, value, effect in found
     )
+
+
+@functools.lru_cache(maxsize=4096)
+def _owner(kind: str, name: str, uid: str) -> cluster.Owner:
+    return cluster.Owner(kind=kind, name=name, uid=uid)
+
+
+def _shared_texts(found: dict[str, str]) -> Mapping[str, str]:
+    return _as_mapping(tuple(found.items())) if found else _NO_TEXTS
+
+
+@functools.lru_cache(maxsize=4096)
+def _as_mapping(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    return dict(items)
+
+
+def _others(requests: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    """Requests of other resources, sorted by name."""
+    return tuple(sorted((name, amount) for name, amount in requests.items() if amount > 0.0)) if requests else ()
 
 
 def _taints(spec: Object) -> tuple[cluster.Taint, ...]:

@@ -11,12 +11,19 @@ from carico_core.wire import kubernetes_selectors as parse
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 Labels: TypeAlias = Mapping[str, str]
+# Fields of a spec, and kinds of volumes, that are looked at below; ports of containers are another.
+_STATED = frozenset({"affinity", "topologySpreadConstraints"})
+_VOLUMES = frozenset(
+    {"persistentVolumeClaim", "ephemeral", "gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"}
+)
 
 
 def parse_constraints(
     spec: fields.Object, *, namespace: str, name: str, uid: str, labels: Labels
 ) -> constraints.Constraints | None:
     """What a Pod's spec demands and wishes; None where that is nothing. Raises `ValueError`."""
+    if not _may_demand(spec):
+        return None
     affinity = fields.mapping(spec, "affinity", "spec.")
     nodes, node_path = fields.mapping(affinity, "nodeAffinity", "spec.affinity."), "spec.affinity.nodeAffinity."
     required = nodes.get(REQUIRED)
@@ -37,6 +44,16 @@ def parse_constraints(
         pod_wishes=_pod_wishes(affinity, namespace, labels),
     )
     return None if found == constraints.NONE else _shared(found)
+
+
+def _may_demand(spec: fields.Object) -> bool:
+    """False for the usual Pod, of which nothing below would find anything. Raises `ValueError`."""
+    if not _STATED.isdisjoint(spec):
+        return True
+    containers = fields.objects(spec, "containers", "spec.") + fields.objects(spec, "initContainers", "spec.")
+    if any("ports" in container for container in containers):
+        return True
+    return any(not _VOLUMES.isdisjoint(volume) for volume in fields.objects(spec, "volumes", "spec."))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,7 +1,7 @@
 """Fields of an API object by name; what is of another type is a `ValueError` with the field's path."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 Object = Mapping[str, Any]
 
@@ -11,7 +11,7 @@ def mapping(obj: Object, key: str, path: str = "") -> Object:
     value = obj.get(key)
     if value is None:
         return {}
-    if not isinstance(value, Mapping):
+    if not _is_object(value):
         raise ValueError(f"{path}{key}: got {type(value).__name__}, expected an object")
     return value
 
@@ -21,7 +21,7 @@ def objects(obj: Object, key: str, path: str = "") -> list[Object]:
     value = obj.get(key)
     if value is None:
         return []
-    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+    if not isinstance(value, list) or not all(map(_is_object, value)):
         raise ValueError(f"{path}{key}: got {type(value).__name__}, expected a list of objects")
     return value
 
@@ -29,6 +29,8 @@ def objects(obj: Object, key: str, path: str = "") -> list[Object]:
 def texts(obj: Object, key: str, path: str) -> dict[str, str]:
     """The texts at `key` by name; empty where there is none. Raises `ValueError`."""
     values = mapping(obj, key, path)
+    if not values:
+        return {}
     return {name: optional(values, name, f"{path}{key}.") for name in values}
 
 
@@ -68,3 +70,8 @@ def words(obj: Object, key: str, path: str = "") -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError(f"{path}{key}: got {type(value).__name__}, expected a list of strings")
     return tuple(value)
+
+
+def _is_object(value: object) -> TypeGuard[Object]:
+    # What JSON gives is a dict; to ask for the abstract class takes six times as long.
+    return type(value) is dict or isinstance(value, Mapping)
