@@ -10,7 +10,7 @@ from opentelemetry.trace import StatusCode
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import tracing
+from carico_core.runtime import logs, tracing
 from tests.tools import span_collector
 
 UID = "0e7f3c1a-0000-4000-8000-000000000001"
@@ -131,3 +131,25 @@ def test_what_is_sent_is_otlp_and_a_close_leaves_nothing_behind(collector: span_
     assert [each.key for each in span.attributes] == ["k8s.pod.uid"]
     assert resource["service.name"] == "carico-scheduler"
     assert resource["k8s.node.name"] == "n"
+
+
+class Away:
+    """An exporter whose collector does not answer."""
+
+    def export(self, spans: object) -> export.SpanExportResult:
+        return export.SpanExportResult.FAILURE
+
+    def shutdown(self) -> None:
+        """Nothing."""
+
+
+def test_a_collector_that_is_away_costs_one_line_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.setup(service="test", json=True)
+    clock = clocks.FakeClock()
+    exporter = tracing._Exporter(Away(), clock=clock, url="http://collector:4318")
+    for _ in range(3):
+        assert exporter.export([]) is export.SpanExportResult.FAILURE
+        clock.advance(25.0)
+    assert capsys.readouterr().err.count("spans not sent") == 1
+    exporter.export([])
+    assert '"left_out":2' in capsys.readouterr().err

@@ -7,12 +7,14 @@ and the container runtime, which are between the scheduler and the agent, pass n
 
 import dataclasses
 import hashlib
+import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
+from carico_core.runtime import logs
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
@@ -108,7 +110,7 @@ def open_tracer(url: str, *, service: str, attributes: Attributes, clock: clocks
     """
     if not url:
         return None
-    exporter = _exporter(url)
+    exporter: Any = _Exporter(_otlp(url), clock=clock, url=url)
     from opentelemetry.sdk.trace import export
 
     processor = export.BatchSpanProcessor(exporter)
@@ -133,10 +135,34 @@ def root_id(uid: str) -> int:
     return _id_of(uid)
 
 
-def _exporter(url: str) -> Any:
+class _Exporter:
+    """An exporter that says once a minute that it could not send; its own lines would be three for each batch."""
+
+    def __init__(self, inner: Any, *, clock: clocks.Clock, url: str) -> None:
+        self._inner = inner
+        self._url = url
+        self._limited = logs.RateLimited(logs.get("traces"), clock=clock)
+        logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
+
+    def export(self, spans: Sequence["ReadableSpan"]) -> Any:
+        """What the exporter says."""
+        result = self._inner.export(spans)
+        if result.name != "SUCCESS":
+            self._limited.warning("lost", "spans not sent", collector=self._url, spans=len(spans))
+        return result
+
+    def shutdown(self) -> None:
+        """Nothing; it sends no more."""
+        self._inner.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """True where nothing is left to send."""
+        return bool(self._inner.force_flush(timeout_millis))
+
+
+def _otlp(url: str) -> Any:
     try:
         from opentelemetry.exporter.otlp.proto.http import trace_exporter
-        from opentelemetry.sdk.trace import export as _  # noqa: F401  # missing as one with the exporter
     except ImportError as error:
         raise errors.EnvironmentUnfit(
             f"traces need OpenTelemetry's packages, and {error.name} is not installed: "
