@@ -30,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if node.size.without:
         note = "pressure is taken from how long processes wait for a CPU"
         log.warning("fallback", fallback="process-accounting", why=node.size.without, note=note)
+    # Left by a container that was killed and is started again: the node is not ready yet.
+    node.ready_file.unlink(missing_ok=True)
     return pair.Pair(commands.kubelet(node), commands.agent(node), pause=time.sleep).run()
 
 
