@@ -2,6 +2,9 @@
 
 import dataclasses
 import json
+import pathlib
+import subprocess
+import sys
 from typing import Any
 
 import orjson
@@ -216,3 +219,58 @@ def test_a_bus_that_is_not_there_is_one_line(
 @pytest.mark.parametrize("term", ["xterm", "dumb", ""])
 def test_without_a_terminal_nothing_is_drawn(term: str) -> None:
     assert command.undrawable(term) == ""
+
+
+def test_no_command_waits_for_what_only_the_screen_needs() -> None:
+    code = "import sys, carico_cli.top.command; sys.exit('textual' in sys.modules or 'rich' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_of_an_absent_node_nothing_counts_and_nothing_shines() -> None:
+    gone = dataclasses.replace(node("node-2"), freshness=freshness.Freshness.ABSENT)
+    summary = spans.plain(panels.summary(picture(node(), gone), name="test", paused_s=None, shown=2))
+    assert "1/2 nodes fresh  3 Pods  capacity 2  reserved 2" in summary
+    styles = {style for text, style in columns.row(gone, columns.shown(80)) if text.strip() not in ("", "absent")}
+    assert styles == {"dim"}
+
+
+def test_the_screen_becomes_a_picture_that_loads_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = live_cluster.Cluster()
+
+    async def told(*_: object) -> pictures.Picture:
+        await cluster.advertise()
+        return cluster.reader.picture()
+
+    monkeypatch.setattr("carico_cli.live.reader.Reader", lambda *_, **__: cluster.reader)
+    monkeypatch.setattr(command, "_listen", told)
+    path = tmp_path / "top.svg"
+    argv = ["--once", "--nats-url", "nats://127.0.0.1:1", "--svg", path, "--node", "node-1"]
+    assert carico_cli.run(monkeypatch, "top", *argv) == 0
+    assert str(path) in capsys.readouterr().out
+    drawn = path.read_text()
+    assert "headroom" in drawn
+    assert "url(" not in drawn.replace("url(#", "")
+    assert carico_cli.run(monkeypatch, "top", *argv[:-4], "--svg", tmp_path / "none" / "x.svg") == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_the_schema_is_documented_to_the_last_field() -> None:
+    text = (pathlib.Path(__file__).parents[3] / "docs/top.md").read_text()
+    service = pictures.Service(
+        name="x", instance="y", version="", answered_s=0.1, requests=1, errors=0, last_error="", processing_s=None
+    )
+    job = pictures.Job(name="j", created="", pending=0, starting=0, running=1, succeeded=0, failed=0)
+    model = pictures.Model(replica="r", contributors=1, age_s=0.0, dims=("cpu",), magnitude={"cpu": 0.5})
+    seen = once.as_json(
+        picture(
+            node(), jobs=(job,), services=(service,), model=model, decisions=(live_cluster.placed(),),
+            links=(pictures.Link(name="NATS", trouble=None),),
+        ),
+        name="test",
+    )  # fmt: skip
+    fields = set(seen) | set(seen["model"]) | set(seen["bus"])
+    for rows in ("links", "nodes", "jobs", "decisions", "services"):
+        fields |= set(seen[rows][0])
+    assert [name for name in sorted(fields) if f"`{name}`" not in text and f"`{name}[]`" not in text] == []

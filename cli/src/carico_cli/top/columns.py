@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from carico_cli.live import picture as pictures
 from carico_cli.top import spans
+from carico_core.wire import freshness
 
 BAR_CELLS = 4
 _BAR_WIDTH = BAR_CELLS + 5
@@ -155,4 +156,8 @@ def row(node: pictures.Node, columns: tuple[Column, ...]) -> spans.Line:
         elif len(text) < column.width:
             cell = (*cell, (" " * (column.width - len(text)), ""))
         found += [*cell, (" ", "")]
+    if node.freshness is freshness.Freshness.ABSENT:
+        # What it said last is no longer true.
+        state = node.freshness.value
+        return tuple((text, style if text.strip() == state else "dim") for text, style in found[:-1])
     return tuple(found[:-1])

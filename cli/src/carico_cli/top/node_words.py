@@ -71,7 +71,13 @@ def _unit(value: float, dim: str) -> tuple[float, str]:
 
 
 def _number(value: float, dim: str) -> str:
-    return f"{value:.1f}" if dim in _BYTES else f"{value:.3g}"
+    if dim in _BYTES:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if dim in _UNITS else f"{value:.3g}"
+
+
+def _pods(count: int) -> str:
+    return "1 Pod" if count == 1 else f"{count} Pods"
 
 
 def _spread(found: messages.Estimate, dim: str) -> str:
@@ -88,7 +94,7 @@ def _head(node: pictures.Node) -> spans.Line:
     if said is None:
         return (*found, ("  nothing heard of it: does its agent run?", "red"))
     found.append((f", {node.age_s:.1f} s old" if node.age_s is not None else "", ""))
-    found.append((f"   {said.pods} Pods   capacity {said.capacity:.1f} ±{said.capacity_sd:.1f}", "bold"))
+    found.append((f"   {_pods(said.pods)}   capacity {said.capacity:.1f} ±{said.capacity_sd:.1f}", "bold"))
     reserved = columns.NOTHING if node.reserved is None else str(node.reserved)
     free = columns.NOTHING if node.free is None else f"{node.free:.1f}"
     found.append((f"   reserved {reserved}   free {free}", ""))
@@ -173,11 +179,11 @@ def _why(said: messages.Advertisement) -> list[spans.Line]:
         words = "no dimension stops it: a cap on what is believed of a node does"
     found.append(((words, ""),))
     if said.limit is not None and dim is not None:
-        found.append(((f"limit: at most {said.limit} Pods for now", ""),))
+        found.append(((f"limit: at most {_pods(said.limit)} for now", ""),))
     found.append(((f"{said.mode.value}: {_MODES[said.mode]}", ""),))
     for name, each in sorted((said.classes or {}).items(), key=lambda item: -item[1].pods)[:4]:
         costs = ", ".join(f"{amount(value, dim)} {dim}" for dim, value in each.cost_plus.items())
-        found.append(((f"class {_class(name)}: {each.pods} Pods; one more is taken to cost {costs}", "dim"),))
+        found.append(((f"class {_class(name)}: {_pods(each.pods)}; one more is taken to cost {costs}", "dim"),))
     return found
 
 

@@ -17,10 +17,10 @@ INSTANCE_CELLS = 22
 
 def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, shown: int) -> spans.Line:
     """The cluster in a line: 80 cells suffice up to thousands of nodes and Pods."""
-    said = [node.advertisement for node in picture.nodes if node.advertisement is not None]
     fresh = sum(node.freshness is freshness.Freshness.FRESH for node in picture.nodes)
-    believed = [
-        node.advertisement.capacity
+    # What an absent node said last is no longer true.
+    said = [
+        node.advertisement
         for node in picture.nodes
         if node.advertisement is not None and node.freshness is not freshness.Freshness.ABSENT
     ]
@@ -30,7 +30,7 @@ def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, sho
         (f" {spans.fitted(name, min(len(name), 16))} ", "reverse"),
         (f" {fresh}/{len(picture.nodes)} nodes fresh", "" if all_fresh and fresh else "yellow"),
         (f"  {sum(each.pods for each in said)} Pods", ""),
-        (f"  capacity {sum(believed):.0f}", ""),
+        (f"  capacity {sum(each.capacity for each in said):.0f}", ""),
         (f"  reserved {sum(reserved) if reserved else '-'}", ""),
     ]
     if shown != len(picture.nodes):
