@@ -9,14 +9,16 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import health, metrics_bus
 from carico_core.runtime import metrics as metric
 from carico_scheduler import instruments as scheduler
+from carico_web import instruments as web
 
 SHARED = "carico_"
 TITLES = {
-    "every": "Every service",
+    "every": "Every service that is on the bus",
     "agent": "Agent",
     "aggregator": "Aggregator",
     "scheduler": "Scheduler",
     "auth": "Auth callout",
+    "web": "Page server",
 }
 # Of the process itself, by prometheus_client, where Linux tells.
 PROCESS = (
@@ -31,12 +33,13 @@ PROCESS = (
 
 def catalogue() -> Mapping[str, tuple[metric.Declared, ...]]:
     """What is exported by service; under `every` what all of them have."""
-    found = {name: metric.Metrics(name) for name in ("agent", "aggregator", "scheduler", "auth")}
+    found = {name: metric.Metrics(name) for name in TITLES if name != "every"}
     clock = clocks.FakeClock()
     agent.Instruments(found["agent"]).ask(_Ages())
     aggregator.Instruments(found["aggregator"], clock=clock)
     scheduler.Instruments(found["scheduler"])
     auth.Instruments(found["auth"], clock=clock)
+    web.Instruments(found["web"])
     every = metric.Metrics("every")
     metrics_bus.BusMetrics(every)
     health.watched(health.Health({}), every)

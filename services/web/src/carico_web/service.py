@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import health, logs, metrics, tasks
-from carico_web import exchange, identity, page_files, site
+from carico_web import exchange, identity, instruments, page_files, site
 from carico_web import settings as setting
 
 REQUEST_TIMEOUT_S = 10.0
@@ -36,7 +36,7 @@ async def listening(chosen: setting.WebSettings, *, clock: clocks.Clock) -> Asyn
     series = metrics.Metrics("web")
     who = identity.of(nkey=chosen.nkey, token_file=chosen.token_file)
     answers = site.Site(chosen, page_files.read(), who, health.Health({"identity": who.trouble}), series)
-    door = _Door(answers, series, clock=clock)
+    door = _Door(answers, instruments.Instruments(series), clock=clock)
     try:
         server = await asyncio.start_server(
             door.handle, chosen.http_host, chosen.http_port, limit=exchange.HEAD_LIMIT_BYTES
@@ -56,15 +56,12 @@ async def listening(chosen: setting.WebSettings, *, clock: clocks.Clock) -> Asyn
 class _Door:
     """Takes connections: one request each."""
 
-    def __init__(self, answers: site.Site, series: metrics.Metrics, *, clock: clocks.Clock) -> None:
+    def __init__(self, answers: site.Site, counted: instruments.Instruments, *, clock: clocks.Clock) -> None:
         self._answers = answers
         self._clock = clock
         self._open = 0
         self._log = logs.get("door")
-        self._responses = series.counter("responses", "responses by status", ["status"])
-        self._answer_s = series.histogram(
-            "answer_seconds", "time to make an answer", buckets=(0.0005, 0.001, 0.002, 0.005, 0.02, 0.1, 1.0)
-        )
+        self._counted = counted
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, to its end."""
@@ -89,7 +86,7 @@ class _Door:
                 response = self._answer(request)
             except exchange.BadRequest as error:
                 response = exchange.Response(status=error.status, body=f"{error}\n".encode())
-        self._responses.labels(str(response.status)).inc()
+        self._counted.responses.labels(str(response.status)).inc()
         writer.write(exchange.format_response(response, with_body=not is_head))
         await writer.drain()
 
@@ -102,4 +99,4 @@ class _Door:
             self._log.exception("request failed", path=request.path)
             return exchange.Response(status=503, body=b"the server failed: its log says why\n")
         finally:
-            self._answer_s.observe(self._clock.monotonic_s() - started_s)
+            self._counted.answer_s.observe(self._clock.monotonic_s() - started_s)
