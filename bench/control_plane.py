@@ -55,28 +55,44 @@ class Size:
     factor: float
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """How a backlog was worked off, from its first Pod bound to its last."""
+
+    pods_per_s: float
+    cpu_s: float
+
+
 def run(quick: bool) -> list[Row]:
     """Pods bound a second by either, and how long a Pod waits at 50 a second."""
-    sizes = [Size(nodes=1000, pods=3000, runs=1 if quick else 3, factor=2.0)]
-    if not quick:
-        sizes.append(Size(nodes=5000, pods=10_000, runs=3, factor=1.5))
-    rows: list[Row] = []
-    for size in sizes:
-        found: dict[str, list[float]] = {CARICO: [], KUBE: []}
-        for _ in range(size.runs):
-            for name in found:
-                found[name].append(asyncio.run(_in_a_folder(_backlog, name, size)))
-        medians = {name: statistics.median(rates) for name, rates in found.items()}
-        what = f"{size.pods:,} Pods on {size.nodes:,} Nodes"
-        rows += [(f"{what}: {name}", medians[name], "Pods/s", "") for name in found]
-        ratio = medians[CARICO] / medians[KUBE]
-        rows.append((f"{what}: ratio", ratio, "", f"at least {size.factor:g}"))
+    rows = backlog_rows(Size(nodes=1000, pods=3000, runs=1 if quick else 3, factor=2.0))
     for name in (CARICO, KUBE):
         waits_ms = asyncio.run(_in_a_folder(_stream, name, quick))
         target = "at most 100" if name == CARICO else ""
         rows.append((f"created to bound at 50 Pods/s, p50: {name}", float(np.percentile(waits_ms, 50)), "ms", ""))
         rows.append((f"created to bound at 50 Pods/s, p99: {name}", float(np.percentile(waits_ms, 99)), "ms", target))
-    return rows if quick else rows + asyncio.run(_in_a_folder(_standing, 5000, 30_000))
+    return rows
+
+
+def backlog_rows(size: Size) -> list[Row]:
+    """Pods bound a second by either, by turns, and the CPU that the scheduler took for one."""
+    found: dict[str, list[Backlog]] = {CARICO: [], KUBE: []}
+    for _ in range(size.runs):
+        for name in found:
+            found[name].append(asyncio.run(_in_a_folder(_backlog, name, size)))
+    rates = {name: statistics.median(each.pods_per_s for each in runs) for name, runs in found.items()}
+    what = f"{size.pods:,} Pods on {size.nodes:,} Nodes"
+    rows = [(f"{what}: {name}", rates[name], "Pods/s", "") for name in found]
+    rows.append((f"{what}: ratio", rates[CARICO] / rates[KUBE], "", f"at least {size.factor:g}"))
+    for name, runs in found.items():
+        cpu_s = statistics.median(each.cpu_s for each in runs)
+        rows.append((f"{what}: CPU of the scheduler a Pod, start apart: {name}", cpu_s / size.pods * 1e6, "us", ""))
+    return rows
+
+
+def standing_rows(nodes: int, pods: int) -> list[Row]:
+    """CARICO's memory beside so many Pods, and how long after its start it binds one more."""
+    return asyncio.run(_in_a_folder(_standing, nodes, pods))
 
 
 async def _in_a_folder(work: Any, *arguments: Any) -> Any:
@@ -84,14 +100,17 @@ async def _in_a_folder(work: Any, *arguments: Any) -> Any:
         return await work(pathlib.Path(folder), *arguments)
 
 
-async def _backlog(folder: pathlib.Path, name: str, size: Size) -> float:
-    """Pods bound a second, from the first to the last of a backlog."""
+async def _backlog(folder: pathlib.Path, name: str, size: Size) -> Backlog:
+    """From the first to the last Pod bound of a backlog."""
     async with _cluster(folder, size.nodes) as cluster:
         await cluster.create_pods(size.pods, SCHEDULER_NAMES[name])
-        with cluster.scheduler(name):
+        with cluster.scheduler(name) as process:
+            await cluster.until_bound(1)
+            began_s = _cpu_s(process.pid)
             await cluster.until_bound(size.pods)
+            cpu_s = _cpu_s(process.pid) - began_s
         bound_s = sorted(cluster.bound_s.values())
-        return (size.pods - 1) / (bound_s[-1] - bound_s[0])
+        return Backlog(pods_per_s=(size.pods - 1) / (bound_s[-1] - bound_s[0]), cpu_s=cpu_s)
 
 
 async def _stream(folder: pathlib.Path, name: str, quick: bool) -> list[float]:
@@ -265,6 +284,11 @@ async def _cluster(folder: pathlib.Path, nodes: int) -> AsyncIterator[_Cluster]:
         await cluster.api.close()
         nats.stop()
         plane.stop()
+
+
+def _cpu_s(pid: int) -> float:
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _rss_bytes(pid: int) -> int:
