@@ -29,16 +29,17 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node. `number` counts from 1 and gives it its addresses."""
+    """One node. `number` counts from 1 and gives it its addresses; that of the first node is the network's `first`."""
 
     name: str
     number: int
     cpus: float
     memory_bytes: int
+    first: int = _FIRST_NODE
 
     def address(self, network: ipaddress.IPv4Network) -> str:
         """The node's own address."""
-        return str(network[_FIRST_NODE + self.number - 1])
+        return str(network[self.first + self.number - 1])
 
     @property
     def pods(self) -> ipaddress.IPv4Network:

@@ -1,0 +1,28 @@
+"""`python -m carico_local.kubelets.composed_images FOLDER`: the images that a node of `docker compose` starts with."""
+
+import pathlib
+import shutil
+import sys
+
+from carico_core.domain import errors
+from carico_core.runtime import settings, tasks
+from carico_local.host_kubelets import sandbox
+from carico_local.kubelets import workload_image
+
+
+def main() -> int:
+    """The exit code: 0, or 2 with one line that says what is missing."""
+    environ, folder = settings.environment(), pathlib.Path(sys.argv[1])
+    try:
+        busybox = shutil.which("busybox")
+        if busybox is None:
+            raise errors.EnvironmentUnfit("no busybox on PATH: install busybox-static")
+        shutil.copy2(sandbox.ensure(pathlib.Path(busybox), environ), folder / "sandbox.tar")
+        shutil.copy2(workload_image.ensure(environ, tell=print), folder / "workloads.tar")
+    except errors.UserError as error:
+        return tasks.report(error, program="carico-composed-images")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""`python -m carico_local.kubelets.composed_node`: one node of `docker compose`: a real kubelet with its agent.
+
+It says what the node is by its container's name, address and limits, and then runs the entry script of every node.
+"""
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import random
+import secrets
+import signal
+import subprocess
+import sys
+
+from carico_core.domain import errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube, logs, settings, tasks
+from carico_local.cluster import readiness, service
+from carico_local.contained import identity as naming
+from carico_local.contained import size
+from carico_local.control_plane import identity
+from carico_local.kubelets import composed, configuration, image, instructions
+
+CONFIG = pathlib.Path("/carico")
+_HEALTH_PORT, _AGENT_PORT = 10248, 8080
+_LOOK_EVERY_S = 0.2
+_log = logs.get("composed-node")
+
+
+def main() -> int:
+    """The exit code of the container: 0 where it was asked to end."""
+    logs.setup(service="composed-node")
+    try:
+        node = _write()
+        return asyncio.run(_run(node))
+    except errors.UserError as error:
+        return tasks.report(error, program="carico-composed-node")
+
+
+def _write() -> configuration.Node:
+    """The node, once what it is told stands in /carico."""
+    address, own = naming.address(), size.read()
+    name = naming.node_name(address, rng=random.Random(secrets.randbits(64)))
+    if name not in composed.names():
+        raise errors.SettingsError(
+            f"a node's container: got the name {name!r}, expected PROJECT-node-NUMBER, as docker compose gives it"
+        )
+    node = composed.node(address, name=name, cpus=own.real_cores, memory_bytes=own.memory_bytes)
+    identities = identity.Identities(composed.PLANE / "identities", settings.environment())
+    scratch = CONFIG / "nodes"
+    instructions.write(
+        scratch, nodes=[node], network=composed.network(address), cluster=composed.NAME, identities=identities,
+        url=f"https://{composed.HOST}:{composed.PORT}",
+        machine=configuration.Machine(cpus=float(os.cpu_count() or 1), memory_bytes=_machine_bytes()),
+    )  # fmt: skip
+    for path in (scratch / name).iterdir():
+        path.rename(CONFIG / path.name)
+    routes = (f"{other.pods} {other.address(composed.network(address))}\n" for other in composed.others(node, address))
+    (CONFIG / "routes").write_text("".join(routes), encoding="ascii")
+    return node
+
+
+async def _run(node: configuration.Node) -> int:
+    """The exit code: that of the first program to end by itself, 0 where the container was asked to."""
+    asked = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+    entry = _start_entry()
+    agent: subprocess.Popen[bytes] | None = None
+    health = readiness.Http(port=_HEALTH_PORT, path="/healthz")
+    try:
+        while not asked.is_set():
+            if entry.poll() is not None or (agent is not None and agent.poll() is not None):
+                _log.error("program_ended", entry=entry.returncode, agent=agent.returncode if agent else None)
+                return 1
+            if agent is None and await health.why_not() is None:
+                agent = _start_agent(node)
+            await asyncio.sleep(_LOOK_EVERY_S)
+    finally:
+        for process in filter(None, (agent, entry)):
+            process.terminate()
+    await _leave(node.name)
+    return 0
+
+
+def _start_entry() -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(["/bin/sh", str(image.FOLDER / "carico-node")])
+
+
+def _start_agent(node: configuration.Node) -> "subprocess.Popen[bytes]":
+    """It measures the container, whose cgroup is the root of what is mounted."""
+    options: dict[str, object] = {
+        "node": node.name, "scope": "cgroup", "cgroup": size.OWN_GROUP, "pod_events": "cgroup",
+        "pod_classes": "kubernetes", "kubeconfig": composed.SHARED / "inside.yaml", "http_host": "0.0.0.0",
+        "http_port": _AGENT_PORT,
+    }  # fmt: skip
+    return subprocess.Popen([str(pathlib.Path(sys.prefix) / "bin/carico-agent"), *service.flags(options)])
+
+
+async def _leave(name: str) -> None:
+    """The Node is gone from the API, and its Pods with it: nobody is left to run them."""
+    chosen = kube.KubeSettings(kubeconfig=str(composed.SHARED / "inside.yaml"))
+    with contextlib.suppress(errors.ApiError, errors.ApiUnavailable):
+        api = await kube.connect(chosen, clock=clocks.SystemClock(), user_agent="carico-composed-node")
+        try:
+            await api.request("DELETE", f"/api/v1/nodes/{name}")
+        finally:
+            await api.close()
+
+
+def _machine_bytes() -> int:
+    text = pathlib.Path("/proc/meminfo").read_text(encoding="ascii")
+    return int(text.split("MemTotal:")[1].split()[0]) * 1024
+
+
+if __name__ == "__main__":
+    sys.exit(main())
