@@ -1,0 +1,118 @@
+"""compose/kube: the compose file with a real control plane and real kubelets in place of the emulated ones."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+from carico_local.cluster import ports
+from tests.e2e.kubernetes import kubelet_site
+from tests.tools import debian, docker_engine, images, kubernetes
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.timeout(kubernetes.BUILD_TIMEOUT_S),
+    pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
+]
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns")
+FILES = ("docker-compose.yml", "compose/local-images.yml", "compose/kube/compose.yml")
+PROJECT = "carico-kube"
+TAGS = {"compose": "carico-compose:0.1.0", "compose-nats": "carico-compose-nats:0.1.0"}
+KUBE = "carico-kube:0.1.0"
+WITHIN_S = 240.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """The stack as it is started from the project's folder."""
+
+    program: pathlib.Path
+    environ: Mapping[str, str]
+
+    def run(self, *words: str) -> str:
+        """What `docker compose WORDS` printed; its own words where it failed."""
+        files = [word for file in FILES for word in ("--file", file)]
+        done = subprocess.run(
+            [self.program, *files, "--project-name", PROJECT, "--profile", "kube", *words], env=dict(self.environ),
+            cwd=images.ROOT, capture_output=True, text=True, check=False, timeout=WITHIN_S,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{' '.join(words)}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def stack(site_images: kubelet_site.Images) -> Iterator[Stack]:
+    """The images, and a stack that is not up yet; nothing of it is left."""
+    programs = kubernetes.programs(*PROGRAMS, "kubectl", "docker-compose")
+    found = site_images.running
+    base = docker_engine.base_image(found, *images.BASE_PACKAGES, *images.NODE_PACKAGES)
+    _build(found, base=base, programs={name: programs[name].path for name in PROGRAMS})
+    nats, websocket, api = ports.choose(PROJECT, 3)
+    published = {"NATS": nats, "WEBSOCKET": websocket, "API": api}
+    environ = {
+        **found.environ, "KUBECTL": str(programs["kubectl"].path),
+        **{f"CARICO_COMPOSE_{name}_PORT": str(port) for name, port in published.items()},
+    }  # fmt: skip
+    made = Stack(program=programs["docker-compose"].path, environ=environ)
+    try:
+        yield made
+    finally:
+        made.run("down", "--volumes", "--timeout", "10")
+
+
+def test_a_job_runs_on_real_kubelets_and_a_node_that_leaves_is_gone(stack: Stack, tmp_path: pathlib.Path) -> None:
+    stack.run("up", "--detach", "--wait", "--wait-timeout", str(round(WITHIN_S)))
+    said = stack.run("run", "--rm", "submit", "pi", "--pods", "6", "--seconds", "0.3", "--job", "six")
+    assert "6 of 6 done" in said
+    kubeconfig = tmp_path / "host.yaml"
+    stack.run("cp", "api:/kube/host.yaml", str(kubeconfig))
+    shown = json.loads(_kubectl(stack, kubeconfig, "get", "nodes,pods", "--output", "json"))["items"]
+    pods = [each for each in shown if each["kind"] == "Pod"]
+    assert {pod["spec"]["nodeName"] for pod in pods} == {"node-1", "node-2"}
+    assert {pod["spec"]["schedulerName"] for pod in pods} == {"carico"}
+    versions = [each["status"]["nodeInfo"]["containerRuntimeVersion"] for each in shown if each["kind"] == "Node"]
+    assert len(versions) == 2
+    assert all(version.startswith("containerd://") for version in versions)
+    assert '"workload": "pi"' in _kubectl(stack, kubeconfig, "logs", pods[0]["metadata"]["name"])
+    stack.run("up", "--detach", "--wait", "--scale", "node=1")
+    _until(lambda: _kubectl(stack, kubeconfig, "get", "nodes", "--output", "name").split() == ["node/node-1"])
+
+
+def _build(found: docker_engine.Running, *, base: str, programs: Mapping[str, pathlib.Path]) -> None:
+    with tempfile.TemporaryDirectory(prefix="carico-compose-") as made:
+        context = pathlib.Path(made)
+        images.write_context(context)
+        arguments = {"BASE": base, **images.WITHOUT_NETWORK}
+        given = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
+        for target, tag in TAGS.items():
+            found.engine.build("--network", "none", "--target", target, "--tag", tag, *given, str(context))
+    with tempfile.TemporaryDirectory(prefix="carico-kube-") as made:
+        context = pathlib.Path(made)
+        shutil.copy2(images.ROOT / "compose/kube/Dockerfile", context)
+        (context / "bin").mkdir()
+        for name, path in programs.items():
+            shutil.copy2(path, context / "bin" / name)
+        found.engine.build("--network", "none", "--tag", KUBE, str(context))
+
+
+def _kubectl(stack: Stack, kubeconfig: pathlib.Path, *arguments: str) -> str:
+    environ = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+    done = subprocess.run(
+        [stack.environ["KUBECTL"], *arguments], env=environ, capture_output=True, text=True, check=False, timeout=60.0
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + WITHIN_S
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.3)
