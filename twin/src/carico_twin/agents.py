@@ -143,9 +143,12 @@ class TwinAgent:
         self._timeline.at(due_s, lambda: self._due(generation))
 
     def _due(self, generation: int) -> None:
-        # Its samples are the events.
+        if generation == self._generation and not self.alive:
+            # The sample that an agent which has fallen silent no longer takes.
+            return
+        # The samples are the events.
         self._timeline.account(-1)
-        if generation != self._generation or not self.alive:
+        if generation != self._generation:
             return
         if self.catch_up(self._timeline.now_s):
             self._update()

@@ -1,5 +1,7 @@
 """The local or global model: where recent work points, and how strongly."""
 
+import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,10 +26,12 @@ class Subspace:
             raise ValueError(
                 f"subspace: expected u (d, r) and sigma (r,) with 1 <= r <= d, got {u.shape} and {sigma.shape}"
             )
-        if not (np.isfinite(u).all() and np.isfinite(sigma).all()):
+        # Few numbers: plain ones are several times quicker than numpy's reductions.
+        sizes: list[float] = sigma.tolist()
+        if not (all(map(math.isfinite, u.ravel().tolist())) and all(map(math.isfinite, sizes))):
             raise ValueError("subspace: expected finite numbers in u and sigma")
-        if (sigma < 0).any() or (np.diff(sigma) > 0).any():
-            raise ValueError(f"subspace: expected sigma >= 0 and largest first, got {sigma.tolist()}")
+        if sizes[-1] < 0.0 or any(later > before for before, later in itertools.pairwise(sizes)):
+            raise ValueError(f"subspace: expected sigma >= 0 and largest first, got {sizes}")
         u.flags.writeable = False
         sigma.flags.writeable = False
         object.__setattr__(self, "u", u)

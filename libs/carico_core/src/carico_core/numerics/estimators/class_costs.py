@@ -56,7 +56,7 @@ _LIKELY_SD = 0.3
 # A reading after less time than this counts as one after it: a clock that stands still must not make noise infinite.
 _LEAST_READING_S = 0.01
 # What is worked out from what it knows, and left out of a pickle.
-_WORKED_OUT = frozenset({"_knowns", "_beyonds", "_wholes", "_means"})
+_WORKED_OUT = frozenset({"_knowns", "_beyonds", "_wholes", "_means", "_guess"})
 # Below this a peer's variance counts as none, and weights stay far from overflow.
 _EXACT_BELOW = 1e-200
 # Of the cluster's weight, a node's own share may be this much: beyond it rounding and a message's delay decide.
@@ -70,8 +70,8 @@ class ClassCosts:
     """
 
     __slots__ = (
-        "_baseline", "_beyonds", "_constants", "_facts", "_knowns", "_main", "_means", "_names", "_own", "_peers",
-        "_reached", "_rows", "_wholes", "grows", "parts",
+        "_baseline", "_beyonds", "_constants", "_facts", "_guess", "_knowns", "_main", "_means", "_names", "_own",
+        "_peers", "_reached", "_rows", "_wholes", "grows", "parts",
     )  # fmt: skip
 
     def __init__(self, facts: resource.Facts, constants: CostConstants, *, grows: bool) -> None:
@@ -95,6 +95,7 @@ class ClassCosts:
         self._beyonds: dict[str, arrays.Array] = {}
         self._wholes: dict[tuple[str, float], tuple[arrays.Array, float, float]] = {}
         self._means: list[float] = []
+        self._guess: base.Evidence | None = None
 
     def __getstate__(self) -> dict[str, object]:
         """What it knows, without what is worked out from it."""
@@ -103,7 +104,7 @@ class ClassCosts:
     def __setstate__(self, state: dict[str, object]) -> None:
         for name, value in state.items():
             setattr(self, name, value)
-        self._knowns, self._beyonds, self._wholes = {}, {}, {}
+        self._knowns, self._beyonds, self._wholes, self._guess = {}, {}, {}, None
         self._means = self._main.mean.tolist()
 
     @property
@@ -276,6 +277,7 @@ class ClassCosts:
         self._knowns.clear()
         self._beyonds.clear()
         self._wholes.clear()
+        self._guess = None
         self._means = self._main.mean.tolist()
 
     def _is_told(self, name: str) -> bool:
@@ -365,13 +367,16 @@ class ClassCosts:
         return [self._unknown_whole()] + [(0.0, self._unknown_part())] * (self.parts - 1)
 
     def _unknown_whole(self) -> base.Evidence:
-        # c0, sd 0.7 c0
-        cost = self._facts.unknown_cost(self.floor)
-        return cost, (self._constants.unknown_sd * cost) ** 2
+        found = self._guess
+        if found is None:
+            # c0, sd 0.7 c0
+            cost = self._facts.unknown_cost(self.floor)
+            found = self._guess = (cost, (self._constants.unknown_sd * cost) ** 2)
+        return found
 
     def _unknown_part(self) -> float:
         """Variance of a part of the profile that nobody measured."""
-        return float((self._constants.growth_sd * self._facts.unknown_cost(self.floor)) ** 2)
+        return float((self._constants.growth_sd * self._unknown_whole()[0]) ** 2)
 
     def _whole_prior(self, name: str) -> base.Evidence:
         if name not in self._peers:

@@ -22,7 +22,7 @@ class Lives:
     a CPU reading y above .5 says that y / .5 tasks share each core.
     """
 
-    __slots__ = ("_ended", "_ended_s", "_running", "_share_s", "_wall_s")
+    __slots__ = ("_ended", "_ended_s", "_longest_s", "_running", "_share_s", "_wall_s")
 
     def __init__(self) -> None:
         # Integrals since the beginning; a Pod's age is the difference to those at its start.
@@ -32,6 +32,8 @@ class Lives:
         self._running: dict[str, tuple[str, float, float]] = {}
         self._ended: dict[str, collections.deque[float]] = {}
         self._ended_s: dict[str, collections.deque[float]] = {}
+        # The longest of the last lives, of the classes of which enough are known.
+        self._longest_s: dict[str, float] = {}
 
     def tick(self, cpu: float, dt_s: float) -> None:
         """Move on by one sample with this CPU reading."""
@@ -44,7 +46,10 @@ class Lives:
         for uid in gone:
             name, share_s, wall_s = self._running.pop(uid)
             self._ended.setdefault(name, collections.deque(maxlen=KEPT)).append(self._share_s - share_s)
-            self._ended_s.setdefault(name, collections.deque(maxlen=KEPT)).append(self._wall_s - wall_s)
+            lives_s = self._ended_s.setdefault(name, collections.deque(maxlen=KEPT))
+            lives_s.append(self._wall_s - wall_s)
+            if len(lives_s) >= ENOUGH:
+                self._longest_s[name] = max(lives_s)
         for uid, name in running.items():
             held = self._running.get(uid)
             if held is None:
@@ -58,6 +63,7 @@ class Lives:
         """Drop the lives of a class."""
         self._ended.pop(name, None)
         self._ended_s.pop(name, None)
+        self._longest_s.pop(name, None)
 
     def counts(self) -> collections.Counter[str]:
         """Running Pods by class."""
@@ -69,11 +75,11 @@ class Lives:
 
     def is_known(self, name: str) -> bool:
         """Whether enough lives of a class have ended to make a distribution."""
-        return len(self._ended_s.get(name, ())) >= ENOUGH
+        return name in self._longest_s
 
     def longest_s(self, name: str) -> float:
         """The longest of the last lives of a class by the clock; UNKNOWN_LIFE_S until enough are known."""
-        return max(self._ended_s[name]) if self.is_known(name) else UNKNOWN_LIFE_S
+        return self._longest_s.get(name, UNKNOWN_LIFE_S)
 
     def ending_within(self, name: str, span_s: float) -> float:
         """Pods of a class expected to end within `span_s` of CPU share; 0 until enough lives are known.
