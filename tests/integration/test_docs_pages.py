@@ -18,17 +18,17 @@ from carico_local.binaries import tools
 from tests.e2e import carico_command
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
-PAGES = ("nats.md", "explain.md")
+PAGES = ("nats.md", "explain.md", "getting-started.md")
 # As the pages name their cluster, and as it is named here: nobody's cluster is met.
 WRITTEN, NAME = "tour", "docs-tour"
 # By the fixture, once for all pages.
 AROUND = ("carico up", "carico down", "eval ")
 # What a command's output must hold, by a part of the command; the first part that fits counts.
 EXPECTED: Mapping[str, tuple[str, ...]] = {
-    "context select": ("carico-docs-tour",),
-    "carico submit": ("Pods created",),
-    "sub 'carico.v1.capacity.>'": ('"capacity":', '"capacity_sd":', '"covers":['),
     "sub 'carico.v1.decision.>' --count 2 &": ('"pod":"live-', '"candidates":['),
+    "carico submit": ("Pods created",),
+    "context select": ("carico-docs-tour",),
+    "sub 'carico.v1.capacity.>'": ('"capacity":', '"capacity_sd":', '"covers":['),
     "--stream CARICO_DECISIONS": ('"outcome":', '"candidates":['),
     "--translate 'carico decode'": ('"gram":{', '"contributors":'),
     "aggregator.model.get": ('"contributors":2', '"gram":'),
@@ -63,9 +63,15 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
     "capacity --file": ("node_selector: label disk=ssd wanted", "no node has measured its class"),
     "carico capacity --name": ("of a typical Pod", "app/default/pi", "(not measured yet)"),
     "printf": (),
+    "carico top --once": ("node-1", "DECISIONS"),
+    "explain first-39": ("Pod default/first-39 ", "class app/default/pi"),
+    "carico capacity": ("of a typical Pod", "(not measured yet)"),
+    "explain heavy-0": ("Pod default/heavy-0 ", "class app/default/train"),
+    "carico status": ("scheduler", "node-1"),
+    "carico logs": ("scheduler",),
 }
 # Without these, a page would not show what it is for.
-LEAST = {"nats.md": 25, "explain.md": 8}
+LEAST = {"nats.md": 25, "explain.md": 8, "getting-started.md": 12}
 
 
 def commands(page: str) -> list[str]:
@@ -96,6 +102,9 @@ class Tour:
     async def run(self, command: str) -> str:
         """The output of a command of a page, which must end well."""
         command = command.replace(f"--name {WRITTEN}", f"--name {NAME}").replace(f"carico-{WRITTEN}", f"carico-{NAME}")
+        if command.startswith("carico ") and NAME not in command:
+            # The page leaves its cluster's name at the default.
+            command += f" --name {NAME}"
         if "stream view" in command:
             # It insists on a terminal.
             command = f"script -qec {shlex.quote(command)} /dev/null"
