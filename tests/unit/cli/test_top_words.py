@@ -193,6 +193,8 @@ def test_the_table_is_plain_text() -> None:
         (["--every", "0"], "--every: got 0, expected 0.2 to 60 seconds"),
         (["--every", "x"], "'x' is not a valid float"),
         (["--nmae", "x"], "No such option '--nmae'"),
+        (["--nats-url", "nats://"], "--nats-url: got 'nats://', expected an address such as nats://127.0.0.1:4222"),
+        (["--nats-url", "http://x"], "--nats-url: got 'http://x'"),
         (["--name", "nobody"], "no cluster named 'nobody'"),
     ],
 )

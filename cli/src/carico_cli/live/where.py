@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import urllib.parse
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -9,6 +10,9 @@ from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import kube, settings
 from carico_local.cluster import state
+
+_SCHEMES = ("nats", "tls", "ws", "wss")
+_EXAMPLE = "nats://127.0.0.1:4222"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +49,13 @@ def local(home: pathlib.Path, name: str) -> Where:
 def remote(nats_url: str, wanted: kube.KubeSettings, environ: Mapping[str, str]) -> Where:
     """A cluster elsewhere; who we are on its bus stands in CARICO_BUS_..., as for every service.
 
-    Raises `SettingsError` for a value there that cannot be used.
+    Raises `SettingsError` for an address, or a value there, that cannot be used.
     """
+    for part in nats_url.split(","):
+        # Without a scheme it is host:port, as everywhere in NATS.
+        parsed = urllib.parse.urlsplit(part if "://" in part else f"nats://{part}")
+        if parsed.scheme not in _SCHEMES or not parsed.hostname:
+            raise errors.SettingsError(f"--nats-url: got {nats_url!r}, expected an address such as {_EXAMPLE}")
     shared = {name: value for name, value in environ.items() if name.startswith("CARICO_BUS_")}
     bus = settings.load(buses.BusSettings, prefix="bus", argv=["--url", nats_url], environ=shared, program="carico")
     address = Address(name=nats_url.rpartition("@")[2], bus=bus, kube=wanted)

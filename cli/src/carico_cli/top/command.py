@@ -160,10 +160,10 @@ async def _watch(found: reader.Reader, name: str, wish: Wish, clock: clocks.Cloc
     shown.said = said.line
     reading = asyncio.ensure_future(found.run())
     drawing = asyncio.ensure_future(shown.run_async())
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # The terminal is left as it was found.
-        loop.add_signal_handler(number, shown.exit, screen.EXIT_INTERRUPTED)
+    # The terminal is left as it was found. One that is gone (SIGHUP) ends the process at once, as is the default: there
+    # is nothing to put back, and whoever writes to it may wait for ever.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, shown.exit, screen.EXIT_INTERRUPTED)
     try:
         await asyncio.wait([reading, drawing], return_when=asyncio.FIRST_COMPLETED)
         if not drawing.done():

@@ -136,7 +136,8 @@ class Nodes(Widget, can_focus=True):
             return strip(line, width)
         index = self._first + y - 1
         if index >= len(self.rows):
-            return strip((("no node matches" if y == 1 else "", "dim"),), width)
+            why = "no node matches: escape takes the filter back" if self._view.filter else "no node heard yet"
+            return strip(((why if y == 1 and not self.rows else "", "dim"),), width)
         return strip(columns.row(self.rows[index], shown), width, marked=index == self._cursor)
 
     def on_resize(self, _: events.Resize) -> None:
