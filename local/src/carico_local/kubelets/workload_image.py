@@ -22,6 +22,11 @@ from carico_local.kubelets import image_archive, shared_libraries
 TAG = f"docker.io/{job.IMAGE}"
 _CODE = "/carico"
 _PROGRAM = "import sys\n\nfrom carico_local.workloads import main\n\nsys.exit(main.main())\n"
+# What the workloads import of our own, and no more: any other change would be another image.
+_CORE = ("__init__.py", "domain/*.py", "runtime/__init__.py", "runtime/clock.py")
+_LOCAL = ("__init__.py", "workloads/*.py")
+# Images are large and each new version of ours makes one; clusters that still run may use those of before.
+_KEPT = 3
 # Of Python's library: what no workload imports, and others' packages.
 _LEFT_OUT = frozenset(
     ("site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "ensurepip", "lib2to3", "turtledemo",
@@ -40,6 +45,7 @@ def ensure(environ: Mapping[str, str], *, tell: Callable[[str], None]) -> pathli
                 image_archive.write(image, target)
             except OSError as error:
                 raise errors.EnvironmentUnfit(f"no image of the workloads: {error}") from error
+            _remove_old(target.parent)
     return target
 
 
@@ -64,22 +70,29 @@ def of_this_python() -> image_archive.Image:
     )  # fmt: skip
 
 
+def _remove_old(folder: pathlib.Path) -> None:
+    newest_first = sorted(folder.glob("workload-*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in newest_first[_KEPT:]:
+        path.unlink(missing_ok=True)
+        path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
+
+
 def _library() -> Iterator[pathlib.Path]:
     for folder in dict.fromkeys((sysconfig.get_path("stdlib"), sysconfig.get_config_var("DESTSHARED"))):
         yield from _walk(pathlib.Path(folder))
 
 
 def _code() -> Iterator[tuple[str, pathlib.Path]]:
-    """What lies in /carico: our packages whole, and numpy with the libraries that its wheel brings."""
-    packages = [_folder(carico_core.__file__), _folder(np.__file__)]
-    beside = packages[1].with_name("numpy.libs")
-    for package in (*packages, *([beside] if beside.is_dir() else [])):
+    """What lies in /carico: numpy with the libraries that its wheel brings, and of our own what runs in a Pod."""
+    numpy = _folder(np.__file__)
+    beside = numpy.with_name("numpy.libs")
+    for package in (numpy, *([beside] if beside.is_dir() else [])):
         for path in _walk(package):
             yield f"{_CODE}/{path.relative_to(package.parent)}", path
-    # Of the local cluster only what runs in a Pod.
-    local = _folder(carico_local.__file__)
-    for path in (local / "__init__.py", *_walk(local / "workloads")):
-        yield f"{_CODE}/{path.relative_to(local.parent)}", path
+    for package, parts in ((_folder(carico_core.__file__), _CORE), (_folder(carico_local.__file__), _LOCAL)):
+        for part in parts:
+            for path in sorted(package.glob(part)):
+                yield f"{_CODE}/{path.relative_to(package.parent)}", path
 
 
 def _folder(module_file: str | None) -> pathlib.Path:
