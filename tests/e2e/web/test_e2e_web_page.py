@@ -51,7 +51,7 @@ async def test_the_keyboard_goes_everywhere(page: browsers.Page, stage: web_stag
     await canvas.press("Enter")
     panel = page.locator("#panel")
     await expect(panel.get_by_role("heading", level=2)).to_contain_text("node-60")
-    await expect(panel).to_contain_text("1.20 tasks ± 0.10 tasks")
+    await expect(panel).to_contain_text("1.20 ± 0.10 tasks")
     # No scheduler is on this stage: said in a line.
     await expect(panel).to_contain_text("The scheduler does not say: nobody answers.", timeout=WITHIN_MS)
     await page.keyboard.press("Escape")

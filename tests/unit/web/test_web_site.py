@@ -12,6 +12,8 @@ import pytest
 from carico_core.domain import errors
 from carico_core.runtime import bus_keys, health, metrics
 from carico_core.runtime import clock as clocks
+from carico_core.wire import roles
+from carico_local.cluster import web_access
 from carico_web import exchange, identity, page_files, service, site
 from carico_web import settings as setting
 
@@ -203,3 +205,22 @@ async def test_a_port_that_is_taken_is_said() -> None:
         with pytest.raises(errors.EnvironmentUnfit, match="give --http-port another port"):
             async with service.listening(second, clock=clocks.SystemClock()):
                 pass
+
+
+@pytest.mark.parametrize("path", ["compose/nats/nats.conf", "deploy/k8s/components/web/web.conf"])
+def test_no_server_of_ours_takes_websockets_from_everywhere(path: str) -> None:
+    text = (pathlib.Path(__file__).parents[3] / path).read_text(encoding="utf-8")
+    block = re.search(r"^websocket \{(.*?)^\}", text, flags=re.MULTILINE | re.DOTALL)
+    assert block is not None
+    assert "allowed_origins" in block[1]
+
+
+def test_the_local_websocket_is_for_readers_from_the_page() -> None:
+    access = web_access.WebAccess(websocket_port=1, page_port=2)
+    config = web_access.configuration(access)
+    assert config["websocket"]["allowed_origins"] == ["http://127.0.0.1:2", "http://localhost:2", "http://[::1]:2"]
+    users = {user["user"]: user for user in config["authorization"]["users"]}
+    reader = users[config["websocket"]["no_auth_user"]]
+    assert reader["allowed_connection_types"] == ["WEBSOCKET"]
+    assert set(reader["permissions"]["publish"]["allow"]) == set(roles.permissions(roles.Role.READER).publish)
+    assert users[config["no_auth_user"]]["allowed_connection_types"] == ["STANDARD"]

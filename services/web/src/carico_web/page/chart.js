@@ -4,7 +4,7 @@ import { font, Sheet } from "./canvas.js";
 import { HISTORY_S } from "./fleet.js";
 
 const HEIGHT = 150;
-const PAD = { left: 38, right: 8, top: 8, bottom: 18 };
+const PAD = { left: 42, right: 8, top: 8, bottom: 18 };
 // A hole in the data longer than this is drawn as one.
 const GAP_MS = 5000;
 // A page just opened shows its first minute wide, and no empty past.

@@ -6,7 +6,7 @@ import * as format from "./format.js";
 
 const WINDOW_MS = 120_000;
 const HEIGHT = 132;
-const PAD = { left: 44, right: 8, top: 8, bottom: 18 };
+const PAD = { left: 50, right: 8, top: 8, bottom: 18 };
 const KEPT = 6000;
 const ROWS = 40;
 const WAITED = { least: 0.001, most: 1000 };

@@ -1,5 +1,7 @@
 // Numbers and units as people read them; words of docs/glossary.md.
 
+// Made once: making one takes longer than all that it formats.
+const TIME = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const BYTES = ["B", "kB", "MB", "GB", "TB"];
 
 export function percent(share) {
@@ -37,11 +39,11 @@ export function quantity(dim, value) {
 
 export function estimate(dim, found) {
   if (found === null) return "not known yet";
-  return `${quantity(dim, found.mean)} ± ${quantity(dim, found.sd)}`;
+  return dim === "cpu" ? `${signed(found.mean)} ± ${quantity(dim, found.sd)}` : `${quantity(dim, found.mean)} ± ${quantity(dim, found.sd)}`;
 }
 
 export function clock(ms) {
-  return new Date(ms).toLocaleTimeString("en-GB", { hour12: false });
+  return TIME.format(ms);
 }
 
 export function dimension(dim) {

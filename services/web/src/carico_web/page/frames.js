@@ -52,7 +52,12 @@ export class Frames {
     if (due && !this.isHeld) {
       due.isTouched = false;
       due.lastMs = now;
-      due.draw(now);
+      try {
+        due.draw(now);
+      } catch (error) {
+        // One part at fault must not stop the others; said, and seen by the tests.
+        reportError(error);
+      }
     }
     this.ask();
   }

@@ -71,15 +71,36 @@ export class HeatMap {
     context.translate(2, 2);
     let isMoving = false;
     const hasFocus = document.activeElement === this.canvas && this.canvas.matches(":focus-visible");
+    const at = (node) => [(node.index % grid.columns) * (grid.wide + grid.gap), Math.floor(node.index / grid.columns) * (grid.high + grid.gap)];
+    if (!grid.hasWords) this.squares(context, nodes, at, grid);
     for (const node of nodes) {
-      const x = (node.index % grid.columns) * (grid.wide + grid.gap);
-      const y = Math.floor(node.index / grid.columns) * (grid.high + grid.gap);
-      this.cell(context, node, x, y, grid);
+      const [x, y] = at(node);
+      if (grid.hasWords) this.cell(context, node, x, y, grid);
       isMoving = this.pulse(context, node, x, y, grid, now) || isMoving;
       if (node.name === this.selected) this.ring(context, x, y, grid, this.theme.ink, 2);
       else if (hasFocus && node.name === this.cursor) this.ring(context, x, y, grid, this.theme.accent, 2);
     }
     if (isMoving) this.frames.touch("map");
+  }
+
+  // All squares of one colour at once: a thousand fills of their own take most of a frame.
+  squares(context, nodes, at, grid) {
+    const byStep = new Map();
+    for (const node of nodes) {
+      if (node.state !== "fresh") {
+        this.cell(context, node, ...at(node), grid);
+        continue;
+      }
+      const step = this.theme.step(this.value(node).share);
+      if (!byStep.has(step)) byStep.set(step, []);
+      byStep.get(step).push(node);
+    }
+    for (const [step, same] of byStep) {
+      context.beginPath();
+      for (const node of same) trace(context, ...at(node), grid);
+      context.fillStyle = this.theme.heat[step];
+      context.fill();
+    }
   }
 
   cell(context, node, x, y, grid) {
@@ -203,6 +224,10 @@ export class HeatMap {
 
 function box(context, x, y, grid) {
   context.beginPath();
+  trace(context, x, y, grid);
+}
+
+function trace(context, x, y, grid) {
   if (grid.wide >= 14) context.roundRect(x, y, grid.wide, grid.high, grid.hasWords ? 8 : 3);
   else context.rect(x, y, grid.wide, grid.high);
 }

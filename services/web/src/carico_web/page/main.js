@@ -49,7 +49,7 @@ class Page {
   // ---- what is drawn, and how often at most
 
   drawn() {
-    this.frames.add("map", 66, (now) => this.map.draw(now));
+    this.frames.add("map", 100, (now) => this.map.draw(now));
     this.frames.add("flow", 150, () => this.flow.draw());
     this.frames.add("list", 250, () => this.flow.drawList());
     this.frames.add("panel", 500, () => this.panel?.draw());
