@@ -3,6 +3,10 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime import memory_bus, memory_kube, memory_objects, metrics, settings, tasks
@@ -142,6 +146,44 @@ def test_a_bind_that_waits_for_its_turn_as_the_term_ends_is_not_sent() -> None:
             assert 'carico_scheduler_binds_total{fate="withheld"}' in text
             assert 'carico_scheduler_decisions_total{outcome="bound"} 1.0' in text
             assert 'outcome="bind_failed"' not in text
+
+    objects.run_fast(main())
+
+
+def test_a_question_is_answered_by_who_leads_before_and_after_a_change() -> None:
+    async def explained(made: Pair, pod: str) -> dict[str, Any]:
+        payload = orjson.dumps({"pod": pod})
+        answer = await made.bus.request(subjects.query("scheduler", "pod.explain"), payload, timeout_s=1.0)
+        found: dict[str, Any] = orjson.loads(answer)
+        return found
+
+    async def main() -> None:
+        async with pair() as made:
+            made.start("a")
+            await asyncio.sleep(1.0)
+            standby = made.start("b")
+            await made.advertise("node-0", 1.0)
+            for name in ("pod-0", "pod-1"):
+                made.api.objects.create("pods", objects.pod_object(name), "test")
+                await asyncio.sleep(0.5)
+            first, second = await explained(made, "pod-0"), await explained(made, "pod-1")
+            assert (first["state"], first["node"], first["decision"]["node"]) == ("bound", "node-0", "node-0")
+            assert (second["state"], second["refused"]) == ("waiting", {"capacity": 1})
+            for handler in standby.answers.endpoints().values():
+                with pytest.raises(errors.CaricoError, match="stands by"):
+                    await handler(b"{}")
+            await made.stop("a")
+            await asyncio.sleep(1.5)
+            await made.advertise("node-0", 1.0)
+            await asyncio.sleep(0.5)
+            after = await explained(made, "pod-0")
+            # Where it is, the API knows; why, only the stream of records does by now.
+            assert (after["state"], after["node"], after["covered"], after["decision"]) == (
+                "bound",
+                "node-0",
+                False,
+                None,
+            )
 
     objects.run_fast(main())
 

@@ -115,7 +115,7 @@ def _caps(row: snapshot.NodeRow) -> list[Bound]:
     found = [
         Bound(
             what=POD_LIMIT, pods=float(row.pod_limit - row.placed),
-            say=lambda: f"{row.placed} of at most {row.pod_limit} Pods",
+            say=lambda: f"{_pods(row.placed)} of at most {row.pod_limit}",
         ),
     ]  # fmt: skip
     if row.offer is None:
@@ -123,14 +123,14 @@ def _caps(row: snapshot.NodeRow) -> list[Bound]:
     found.append(
         Bound(
             what=PODS_PER_CORE, pods=row.most_per_core * cores - row.workloads,
-            say=lambda: f"{row.workloads} of at most {row.most_per_core:g} Pods a core on {cores:g} cores",
+            say=lambda: f"{_pods(row.workloads)} of at most {row.most_per_core:g} a core on {cores:g} cores",
         )
     )  # fmt: skip
     if math.isfinite(row.limit):
         found.append(
             Bound(
                 what=LIMIT, pods=row.limit - row.pods - row.reserved,
-                say=lambda: f"{row.pods} there and {row.reserved} reserved of at most {row.limit:g} for now",
+                say=lambda: f"{_pods(row.pods)} and {row.reserved} reserved of at most {row.limit:g} for now",
             )
         )  # fmt: skip
     return found
@@ -151,6 +151,15 @@ def _requests(row: snapshot.NodeRow, demand: demands.Demand) -> list[Bound]:
         for name, amount, left in asked
         if amount > 0.0
     ]  # fmt: skip
+
+
+def _pods(count: int) -> str:
+    """A count and its noun.
+
+    >>> _pods(1), _pods(2)
+    ('1 Pod', '2 Pods')
+    """
+    return f"{count} Pod{'' if count == 1 else 's'}"
 
 
 def _say_request(name: str, left: float, amount: float) -> str:
