@@ -151,9 +151,10 @@ class Cluster:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """The reader runs, and has taken in what is kept."""
+        self.api.events.put_nowait(kube_watch.Listed(objects=[], resource_version="1"))
         task = asyncio.ensure_future(self.reader.run())
         try:
-            await asyncio.wait_for(self.reader.complete.wait(), 5.0)
+            await asyncio.wait_for(self.reader.complete.wait(), 10.0)
             yield
         finally:
             task.cancel()

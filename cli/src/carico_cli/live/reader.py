@@ -33,6 +33,9 @@ NODE_EXPLAIN = subjects.query("scheduler", "node.explain")
 BACKLOG = f"$JS.API.STREAM.INFO.{streams.SUBSPACES}"
 
 
+_FIRSTS = ("kept", "scheduler", "services", "pods")
+
+
 class Bus(Protocol):
     """What is needed of the bus."""
 
@@ -89,8 +92,9 @@ class Reader:
         self._api_trouble: str | None = None
         self._scheduler_trouble: str | None = None
         self._away_since_s: float | None = None
-        # Set once everything that can be asked at the start was answered, or was not.
+        # Set once everything was asked and has answered, or has not: a first picture is whole then.
         self.complete = asyncio.Event()
+        self._awaited = set(_FIRSTS)
 
     def picture(self) -> pictures.Picture:
         """All that is known now."""
@@ -139,6 +143,12 @@ class Reader:
                 self._bus = None
             await asyncio.sleep(AGAIN_S)
 
+    def _has_come(self, what: str) -> None:
+        """One of the things that a first picture waits for, or the word that it will not come."""
+        self._awaited.discard(what)
+        if not self._awaited:
+            self.complete.set()
+
     @property
     def _is_connected(self) -> bool:
         return self._bus is not None and self._bus.connected
@@ -165,7 +175,9 @@ class Reader:
         works: list[Awaitable[None]] = [
             self._listen(bus), self._ask_scheduler(bus), self._ask_services(bus), self._stay(bus, address),
         ]  # fmt: skip
-        if not isinstance(api, str):
+        if isinstance(api, str):
+            self._has_come("pods")
+        else:
             works.append(self._follow_pods(api))
         tasks = [asyncio.ensure_future(work) for work in works]
         try:
@@ -186,7 +198,7 @@ class Reader:
         await self._until_done(lambda: bus.subscribe(subjects.MODEL, self._signals.on_model))
         while True:
             await self._until_done(lambda: self._take_kept(bus))
-            self.complete.set()
+            self._has_come("kept")
             await came_back.wait()
             came_back.clear()
 
@@ -207,6 +219,7 @@ class Reader:
             except (errors.BusError, errors.MessageError):
                 self._signals.scheduler_silent()
                 self._scheduler_trouble = "none answers, so nothing is placed and `reserved` is not known"
+            self._has_come("scheduler")
             await asyncio.sleep(max(RESERVED_EVERY_S, RESERVED_EVERY_S_PER_NODE * len(self._signals.node_names)))
 
     async def _ask_services(self, bus: Bus) -> None:
@@ -223,6 +236,7 @@ class Reader:
                 # A reader's identity may not ask: each try would be one more refusal in the server's log.
                 asks_backlog = backlog is not None
             self._signals.on_services(found, backlog=backlog)
+            self._has_come("services")
             await asyncio.sleep(SERVICES_EVERY_S)
 
     async def _follow_pods(self, api: Api) -> None:
@@ -231,8 +245,10 @@ class Reader:
             try:
                 async for event in api.mirror(jobs.PODS_PATH):
                     self._jobs.on_event(event)
+                    self._has_come("pods")
             except errors.CaricoError as error:
                 self._jobs.trouble = f"{error}; jobs are not shown"
+                self._has_come("pods")
             await asyncio.sleep(CONNECT_S)
 
     async def _stay(self, bus: Bus, address: places.Address) -> None:
@@ -264,8 +280,8 @@ class Reader:
                 await ask()
                 return
             except errors.BusUnavailable:
-                # No streams yet, or away: others than `capacity` come by subscription meanwhile.
-                self.complete.set()
+                # No streams yet, or away: what is said from now on comes all the same.
+                self._has_come("kept")
                 await asyncio.sleep(AGAIN_S)
 
 

@@ -141,11 +141,9 @@ async def _listen(found: reader.Reader, task: "asyncio.Task[None]") -> picture.P
     )
     if task.done():
         task.result()
-    if not complete.done():
-        complete.cancel()
-        raise errors.BusUnavailable(
-            f"NATS: {found.bus_trouble or 'no answer'}: is the cluster up, and the address right?"
-        )
+    complete.cancel()
+    if found.bus_trouble is not None:
+        raise errors.BusUnavailable(f"NATS: {found.bus_trouble}: is the cluster up, and the address right?")
     await asyncio.sleep(LISTEN_S)
     return found.picture()
 

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from carico_cli.live import picture as pictures
 from carico_cli.live import services as asked
@@ -12,7 +12,7 @@ from carico_core.wire import freshness
 
 JOB_BAR_CELLS = 12
 # An instance's id is as long as that of NATS; its first characters tell two apart.
-INSTANCE_CELLS = 22
+INSTANCE_CELLS = 8
 
 
 def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, shown: int) -> spans.Line:
@@ -52,7 +52,7 @@ def decisions(picture: pictures.Picture) -> list[spans.Line]:
 
 def services(picture: pictures.Picture) -> list[spans.Line]:
     """Who answers how fast, how old what they say is, and what waits."""
-    found = [_service(each) for each in picture.services]
+    found = [_service(each, picture.decisions) for each in picture.services]
     answering = {each.name for each in picture.services}
     found += [
         ((f"{name.removeprefix('carico-')}: none answers", "red"),) for name in asked.ASKED if name not in answering
@@ -94,13 +94,14 @@ def _decision(found: decision.Decision) -> spans.Line:
     return (clock, (spans.clean(pod), "bold"), (f" {outcome}", "yellow"), (f": {spans.clean(found.message)}", ""))
 
 
-def _service(each: pictures.Service) -> spans.Line:
-    average = "" if each.processing_s is None else f", {each.processing_s * 1e3:.1f} ms each"
-    found: list[spans.Span] = [
-        (spans.fitted(each.name.removeprefix("carico-"), 11), "bold"),
-        (spans.fitted(spans.clean(each.instance), INSTANCE_CELLS + 1), "dim"),
-        (f" answers in {each.answered_s * 1e3:.0f} ms; {each.requests} answers{average}", ""),
-    ]
+def _service(each: pictures.Service, decided: Sequence[decision.Decision]) -> spans.Line:
+    name = each.name.removeprefix("carico-")
+    average = "" if each.processing_s is None else f" of {each.processing_s * 1e3:.1f} ms"
+    words = f" answers in {each.answered_s * 1e3:.0f} ms; {each.requests} answers{average}"
+    if name == "scheduler" and decided:
+        words += f"; decides in {statistics.median(found.decided_us for found in decided) / 1e3:.1f} ms"
+    instance = spans.clean(each.instance)[:INSTANCE_CELLS]
+    found: list[spans.Span] = [(spans.fitted(name, 11), "bold"), (instance.ljust(INSTANCE_CELLS), "dim"), (words, "")]
     if each.errors:
         found.append((f"; {each.errors} errors, last: {spans.clean(each.last_error)}", "red"))
     return tuple(found)
