@@ -104,6 +104,16 @@ class World:
         """The nodes."""
         return self._nodes
 
+    @property
+    def left(self) -> int:
+        """Pods that are still to come to their end."""
+        return self._left
+
+    @property
+    def event_count(self) -> int:
+        """Events so far."""
+        return self._timeline.events
+
     def bind(self, record: records.PodRecord, node: int, *, overrun: bool = False) -> None:
         """Binds a Pod through the API."""
         record.node = node
