@@ -99,6 +99,8 @@ def shell(tmp_path: pathlib.Path) -> carico_command.Shell:
     return carico_command.Shell(tmp_path)
 
 
+# A cluster, and a dozen commands in turn: on a machine that builds besides, most of three minutes.
+@pytest.mark.timeout(420)
 async def test_the_cluster_is_seen_once_and_live_and_over_an_outage(shell: carico_command.Shell) -> None:
     async with carico_command.cluster(shell, "e2e-top", "--nodes", "2") as paths:
         code, out, err = await shell.run(
