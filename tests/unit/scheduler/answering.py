@@ -20,9 +20,9 @@ NOW_S = 1000.0
 class Desk:
     """A scheduler's state, and its answers."""
 
-    def __init__(self, *nodes: cluster.Node) -> None:
+    def __init__(self, *nodes: cluster.Node, rules: policy.Policy | None = None) -> None:
         self.clock = clocks.FakeClock(monotonic_s=NOW_S)
-        self.policy = policy.Policy()
+        self.policy = rules or policy.Policy()
         self.state = state.State(self.policy, random.Random(0))
         self.state.put_nodes(nodes or [objects.make_node()])
         self.log = decisions.Log(

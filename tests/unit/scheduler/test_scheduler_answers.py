@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from carico_core.domain import cluster, decision, errors, messages
 from carico_core.wire import kubernetes
-from carico_scheduler import explain, headroom
+from carico_scheduler import explain, headroom, policy
 from carico_scheduler.answers import questions
 from tests.unit.scheduler import answering, objects
 
@@ -199,6 +199,21 @@ async def test_what_fits_of_a_class_that_nobody_has_measured_is_said_apart() -> 
     assert [(each["class"], each["pods"], each["total"]) for each in said["kinds"]] == [
         ("Job/default/a", 1, 12), ("?", 0, 2),
     ]  # fmt: skip
+
+
+async def test_where_nobody_advertises_and_requests_decide_answers_go_by_requests() -> None:
+    rules = policy.Policy(fallback=policy.Fallback.REQUESTS)
+    desk = answering.Desk(objects.make_node("node-0", pod_limit=3), rules=rules)
+    desk.state.put_pod(objects.make_pod("there", node_name="node-0", request_cores=1.0), NOW_S)
+    desk.state.put_pod(objects.make_pod("waits"), NOW_S)
+    said = await desk.ask("pod.explain", pod="waits")
+    assert (said["feasible"], said["candidates"][0]["free"], said["candidates"][0]["score"]) == (1, None, 0.75)
+    spec = {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "2"}}}]}
+    fit = await desk.ask("capacity.fit", pod=spec)
+    assert (fit["total"], fit["stopped_by"]) == (1, {"requests.cpu": 1})
+    assert (await desk.ask("capacity.fit"))["per_node"][0]["stopped_by"] == "pod_limit"
+    node = await desk.ask("node.explain", node="node-0")
+    assert (node["free"], node["bottleneck"], node["refused_by"]) == (None, "pod_limit", None)
 
 
 async def test_fit_of_a_described_pod_looks_at_its_requests_and_constraints() -> None:
