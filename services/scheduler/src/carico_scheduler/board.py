@@ -41,21 +41,24 @@ class Draft:
         """A node as it stands in this cycle."""
         return self.changed.get(slot) or self._view.row(slot)
 
-    def reserve(self, slot: int, pod: cluster.Pod, demand: demands.Demand) -> snapshot.NodeRow:
-        """The node with one more Pod."""
-        self.placed.append((pod, slot))
-        return self.hold(slot, demand)
+    def reserve(self, row: snapshot.NodeRow, pod: cluster.Pod, demand: demands.Demand) -> snapshot.NodeRow:
+        """The node, which stands as `row`, with one more Pod."""
+        self.placed.append((pod, row.slot))
+        return self._take(row, demand)
 
     def hold(self, slot: int, demand: demands.Demand) -> snapshot.NodeRow:
         """The node with the room of one more Pod taken, which may yet go elsewhere."""
-        row = self.row(slot).with_pod(
+        return self._take(self.row(slot), demand)
+
+    def _take(self, row: snapshot.NodeRow, demand: demands.Demand) -> snapshot.NodeRow:
+        after = row.with_pod(
             demand.pod_class,
             cores=demand.request_cores,
             size_bytes=demand.request_bytes,
             others=demand.request_others,
         )
-        self.changed[slot] = row
-        return row
+        self.changed[row.slot] = after
+        return after
 
 
 class Board:

@@ -129,7 +129,7 @@ class Cycle:
         others = board.seen()
         score = float(board.scores[slot])
         refused = board.refused
-        after = draft.reserve(slot, waiting.pod, waiting.demand)
+        after = draft.reserve(row, waiting.pod, waiting.demand)
         for each in boards.values():
             each.take(waiting.pod, slot, after)
         free = row.free_for(waiting.demand.pod_class) if board.stages is self._by_capacity else None
