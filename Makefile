@@ -10,7 +10,7 @@ MEMBERS := libs/carico_core services/agent services/aggregator services/schedule
 # What each set was installed from; a changed lock or pyproject installs anew.
 LOCAL_PROJECTS := $(foreach m,$(MEMBERS),$(m)/pyproject.toml)
 
-.PHONY: demo test check bench install install-dev lock clean help
+.PHONY: demo test check bench reference install install-dev lock clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -32,6 +32,9 @@ check: install-dev ## ruff, mypy --strict, import contracts
 
 bench: install-dev ## the benchmarks' table; never part of a pass or fail
 	@$(BIN)/python -m bench $(ARGS)
+
+reference: install-dev ## write the tables of docs/metrics.md and docs/settings.md from the code
+	@$(BIN)/python -m carico_cli.reference
 
 install: $(VENV)/.installed-demo ## what the demo needs, into .venv
 install-dev: $(VENV)/.installed-dev ## what the checks and tests need, into .venv

@@ -10,9 +10,9 @@ import urllib.request
 from collections.abc import AsyncIterator
 from typing import Any
 
+from tests.integration import observe
 from tests.tools import debian
 
-PACKAGES: dict[str, tuple[str, ...]] = {"prometheus": ("prometheus", "promtool")}
 START_WITHIN_S = 60.0
 STOP_WITHIN_S = 20.0
 
@@ -58,7 +58,7 @@ async def running(config: pathlib.Path, data: pathlib.Path) -> AsyncIterator[Ser
         port = free.getsockname()[1]
     with (data.parent / "prometheus.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            debian.unpacked(PACKAGES)["prometheus"], f"--config.file={config}", f"--storage.tsdb.path={data}",
+            debian.unpacked(observe.PROMETHEUS)["prometheus"], f"--config.file={config}", f"--storage.tsdb.path={data}",
             f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn", stdout=log, stderr=log,
         )  # fmt: skip
         try:

@@ -158,6 +158,10 @@ async def test_one_advertisement_a_second_with_what_is_measured(rig: Make) -> No
     assert (last.pods, last.covers, last.node) == (0, frozenset(), "node-1")
     assert last.sampled_at_ns == one.clock.wall_ns() - 900_000_000, "the first sample at once, then each ten"
     assert one.value("capacity_pods") == pytest.approx(last.capacity)
+    assert one.value("sample_age_seconds") == 0.0
+    assert one.metrics.value("model_age_seconds") is None, "there was none yet"
+    assert one.value("node_info", node="node-1", estimator="footprint") == 1
+    assert one.value("innovation_abs_ratio_count", dimension="cpu") > 0
     assert one.value("degraded", note="no PSI") == 1
 
 
@@ -248,6 +252,8 @@ async def test_the_clusters_model_is_followed_and_bad_ones_are_counted(rig: Make
     await sender.publish(subjects.MODEL, model(6))
     await sender.publish(subjects.MODEL, model(3))
     assert one.value("models_total") == 1
+    one.clock.advance(4.0)
+    assert one.value("model_age_seconds") >= 4.0
     assert one.value("model_drops_total", reason="replayed") == 2
     assert one.value("model_drops_total", reason="wrong_shape") == 1
     assert one.value("model_drops_total", reason="undecodable") == 1
