@@ -11,10 +11,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import yaml
+
 from carico_core.runtime import clock as clocks
 from carico_local.cluster import machine
 from carico_local.control_plane import commands, standalone
-from carico_local.kubelets import configuration, image, instructions, network, nodes
+from carico_local.kubelets import (
+    configuration,
+    image,
+    image_archive,
+    instructions,
+    network,
+    nodes,
+    shared_libraries,
+)
 from tests.tools import docker_engine, images, kubernetes
 
 # From nothing: packages, two base images, the control plane's programs; on a machine half as fast.
@@ -133,7 +143,8 @@ def started(found: Images, folder: pathlib.Path) -> Iterator[Site]:
     )  # fmt: skip
     _audit_services(folder / "plane" / "audit-policy.json")
     fleet = nodes.Fleet(
-        engine=engine, cluster=CLUSTER, directory=folder / "nodes", image=tag, network=reached, nodes=members
+        engine=engine, cluster=CLUSTER, directory=folder / "nodes", image=tag, network=reached, nodes=members,
+        archives=[_kube_scheduler_image(programs[commands.SCHEDULER].path, folder / "kube-scheduler.tar")],
     )  # fmt: skip
     environ = {
         **os.environ, "KUBECONFIG": str(plane.kubeconfig), "KUBECTL": str(programs["kubectl"].path),
@@ -154,6 +165,19 @@ def started(found: Images, folder: pathlib.Path) -> Iterator[Site]:
     finally:
         nodes.sweep(engine, CLUSTER)
         plane.stop()
+
+
+def _kube_scheduler_image(program: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
+    """The image that deploy/extender names, of the program that this machine has."""
+    kustomization = (K8S.parent / "extender" / "kustomization.yaml").read_text(encoding="utf-8")
+    image = yaml.safe_load(kustomization)["images"][0]
+    made = image_archive.Image(
+        tag=f"{image['name']}:{image['newTag']}",
+        files={"/usr/local/bin/kube-scheduler": program, **shared_libraries.of([program])},
+        environ={"PATH": "/usr/local/bin"},
+    )
+    image_archive.write(made, target)
+    return target
 
 
 def ready_nodes(site: Site) -> set[str]:
