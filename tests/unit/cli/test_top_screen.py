@@ -173,6 +173,17 @@ async def test_a_small_cluster_leaves_room_for_all_panels_at_80x24() -> None:
             await stage.shows(title)
 
 
+async def test_a_look_into_a_node_that_is_longer_than_the_screen_is_scrolled() -> None:
+    async with staged(size=(80, 14)) as stage:
+        await stage.keys.press("enter")
+        await stage.shows("the last 60 s")
+        assert "note: no PSI" not in stage.text
+        await stage.keys.press("pagedown", "pagedown")
+        await stage.shows("note: no PSI")
+        await stage.keys.press("pageup", "pageup", "up")
+        await stage.shows("the last 60 s")
+
+
 async def test_panels_are_gone_through_and_show_what_happens() -> None:
     async with staged(nodes=12) as stage:
         await stage.cluster.decide(live_cluster.placed())

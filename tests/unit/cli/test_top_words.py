@@ -190,6 +190,8 @@ def test_the_table_is_plain_text() -> None:
     ("argv", "expected"),
     [
         (["--json"], "--json goes with --once"),
+        (["--once", "--node", "node-1"], "--node goes with the live screen or with --svg"),
+        (["--once", "--json", "--svg", "x.svg"], "got --json and --svg, expected one of them"),
         (["--every", "0"], "--every: got 0, expected 0.2 to 60 seconds"),
         (["--every", "x"], "'x' is not a valid float"),
         (["--nmae", "x"], "No such option '--nmae'"),

@@ -85,6 +85,8 @@ def _check(wish: Wish, *, is_once: bool) -> None:
             raise click.UsageError(f"{flag} goes with --once: `carico top --once {flag}`")
     if wish.as_json and wish.svg:
         raise click.UsageError("got --json and --svg, expected one of them")
+    if wish.node and is_once and not wish.svg:
+        raise click.UsageError("--node goes with the live screen or with --svg: tables and JSON hold every node")
     if not LEAST_EVERY_S <= wish.every_s <= MOST_EVERY_S:
         got, least, most = wish.every_s, LEAST_EVERY_S, MOST_EVERY_S
         raise click.UsageError(f"--every: got {got:g}, expected {least:g} to {most:g} seconds")

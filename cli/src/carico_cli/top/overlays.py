@@ -120,7 +120,7 @@ class NodeScreen(screen.Screen[None]):
         node = self._top.shown.node(self._node)
         lines = self._text
         if node is None:
-            lines.show([((f"{self._node} is not heard any more, and the scheduler does not list it", "red"),)])
+            lines.show([((f"{self._node} is not heard, and the scheduler does not list it", "red"),)])
             return
         known = node_words.Known(node=node, detail=self._detail, standing=self._standing)
         trouble = [((line, "red"),) for line in self._top.shown.trouble]
