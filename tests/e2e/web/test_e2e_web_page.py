@@ -143,6 +143,16 @@ async def test_a_page_server_that_is_away_at_first_is_tried_again(page: browsers
     await expect(page.get_by_role("alert")).to_be_hidden()
 
 
+async def test_a_part_of_the_page_that_did_not_arrive_is_fetched_again(
+    page: browsers.Page, stage: web_stage.Stage
+) -> None:
+    # As a browser does with all it fetches when a network interface comes or goes.
+    await page.route("**/theme.js", lambda route: route.abort(), times=1)
+    await page.goto(stage.url)
+    await expect(page.get_by_role("alert")).to_contain_text("A part of this page did not arrive")
+    await expect(page.locator("#bus-state")).to_have_text("live", timeout=WITHIN_MS)
+
+
 @pytest.mark.parametrize("width", [360, 768, 1600])
 async def test_every_width_is_readable(page: browsers.Page, stage: web_stage.Stage, width: int) -> None:
     await page.set_viewport_size({"width": width, "height": 800})

@@ -2,7 +2,7 @@
 
 import * as signals from "./signals.js";
 
-const NEWEST = 60;
+const NEWEST = 200;
 const END_OF_BATCH = 204;
 
 // Schedulers share the questions, and one that stands by says so: asked again, the leader is met.

@@ -7,7 +7,8 @@ export class Sheet {
     this.context = canvas.getContext("2d");
     this.width = canvas.clientWidth;
     new ResizeObserver(() => {
-      if (canvas.clientWidth === this.width) return;
+      // For a moment without a place (seen while a browser takes a picture of a whole page) the last one holds.
+      if (canvas.clientWidth === this.width || canvas.clientWidth === 0) return;
       this.width = canvas.clientWidth;
       resized();
     }).observe(canvas);

@@ -9,8 +9,8 @@ export function percent(share) {
 }
 
 export function pods(count) {
-  const size = Math.abs(count);
-  return `${count < 0 ? "−" : ""}${size >= 100 || Number.isInteger(size) ? Math.round(size) : size.toFixed(1)}`;
+  const size = Math.abs(count) < 0.05 ? 0 : Math.abs(count);
+  return `${count < 0 && size > 0 ? "−" : ""}${size >= 100 || Number.isInteger(size) ? Math.round(size) : size.toFixed(1)}`;
 }
 
 export function seconds(s) {

@@ -42,9 +42,9 @@ export class PodPanel {
 
 function recorded(page, decision) {
   const facts = [
-    ["decided", `${format.clock(decision.atMs)}, in ${format.seconds(decision.decidedUs / 1e6)}`],
-    ["waited", `${format.seconds(decision.waited)}, ${format.count(decision.attempt, "attempt")}`],
-    ["free there", decision.free === null ? "–" : `${format.pods(decision.free)} Pods, ${format.pods(decision.threshold)} needed`],
+    ["decided", format.clock(decision.atMs) + (decision.decidedUs > 0 ? `, in ${format.seconds(decision.decidedUs / 1e6)}` : "")],
+    ["waited till then", format.seconds(decision.waited) + (decision.attempt > 0 ? `, ${format.count(decision.attempt, "attempt")}` : "")],
+    ...(decision.free === null ? [] : [["free there", `${format.pods(decision.free)} Pods, ${format.pods(decision.threshold)} needed`]]),
   ];
   const rows = decision.candidates.map((each) => [
     page.nodeButton(each.node),
