@@ -102,9 +102,14 @@ class Site:
             time.sleep(LOOK_EVERY_S)
 
     def audited(self) -> Iterator[Mapping[str, Any]]:
-        """What the API server has logged of requests by CARICO's service accounts, and of all bindings."""
+        """What the API server has logged of requests by CARICO's service accounts, and of all bindings.
+
+        Without requests for no object, as kube-scheduler's for what the API has.
+        """
         for line in self.plane.plane.audit_log.read_text(encoding="utf-8").splitlines():
-            yield json.loads(line)
+            event = json.loads(line)
+            if "objectRef" in event:
+                yield event
 
 
 PARTS = (

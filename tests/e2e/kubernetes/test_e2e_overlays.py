@@ -111,7 +111,7 @@ def test_a_stock_kube_scheduler_places_a_job_by_carico(deployed: kubelet_site.Si
         binders = {
             event["user"]["username"] for event in deployed.audited()
             if event["objectRef"].get("subresource") == "binding"
-            and str(event["objectRef"]["name"]).startswith("extended-")
+            and str(event["objectRef"].get("name")).startswith("extended-")
         }  # fmt: skip
         # CARICO's bind, with the account of the Pod that both share.
         assert binders == {"system:serviceaccount:carico:kube-carico"}
@@ -136,8 +136,10 @@ def test_pod_events_come_from_containerd(deployed: kubelet_site.Site) -> None:
         assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
         said = deployed.kubectl("--namespace", "carico", "logs", pod["metadata"]["name"])
         assert "containerd is away" not in said
-        # It saw the job's Pods come.
-        assert re.search(r'"pods":[1-9]', said)
+    said = scraped(deployed, [f"{pod['status']['podIP']}:8080/metrics" for pod in agents])
+    started = re.findall(r'^carico_agent_pod_events_total\{[^}]*kind="started"[^}]*\} (\S+)$', said, re.MULTILINE)
+    # Each Pod of the job, on one node or the other.
+    assert sum(map(float, started)) >= FEW, said
 
 
 def test_a_prometheus_finds_every_part(deployed: kubelet_site.Site) -> None:
