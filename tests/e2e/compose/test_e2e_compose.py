@@ -57,9 +57,10 @@ def test_a_node_is_its_container(stack: compose_stack.Stack) -> None:
 
 
 def test_a_node_says_once_how_it_is_measured(stack: compose_stack.Stack) -> None:
-    name = stack.containers("node")[0]
-    lines = [line for line in stack.running.engine.run("logs", name).splitlines() if '"fallback"' in line]
-    sees = stack.running.engine.run("exec", name, "sh", "-c", "cat /sys/fs/cgroup/cpu.pressure 2>/dev/null || true")
+    said = stack.compose("logs", "--no-log-prefix", "--index", "1", "node")
+    lines = [line for line in said.splitlines() if '"fallback"' in line]
+    look = "cat /sys/fs/cgroup/cpu.pressure 2>/dev/null || true"
+    sees = stack.compose("exec", "-T", "--index", "1", "node", "sh", "-c", look)
     of_container = [line for line in lines if "contained" in line]
     assert len(of_container) == (0 if sees else 1)
 
