@@ -35,7 +35,8 @@ def first_pod_s(built_stack: compose_stack.Stack) -> float:
     submitting = built_stack.submit("first", pods=1, seconds=0.2)
     built_stack.until("a Pod is placed", lambda: any(pod["spec"].get("nodeName") for pod in built_stack.pods("first")))
     elapsed_s = time.monotonic() - began_s
-    assert submitting.wait(compose_stack.PATIENCE_S) == 0
+    out, _ = submitting.communicate(timeout=compose_stack.PATIENCE_S)
+    assert submitting.returncode == 0, out
     return elapsed_s
 
 
