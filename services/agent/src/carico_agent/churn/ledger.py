@@ -74,7 +74,7 @@ class Ledger:
 
     def created(self, uid: str, now_s: float) -> None:
         """The runtime makes the Pod's container."""
-        if uid not in self._running and uid not in self._ended_s and uid not in self._creating_s:
+        if uid not in self._running and uid not in self._creating_s and not self._ended_lately(uid, now_s):
             self._creating_s[uid] = now_s
             self._note(recording.EventKind.CREATED, uid, now_s)
 
@@ -120,12 +120,13 @@ class Ledger:
         """Nothing is left of the Pod on the node."""
         was_running = uid in self._running
         was_known = was_running or uid in self._creating_s or uid in self._removing_s
-        if was_known or uid not in self._ended_s:
+        ended_lately = self._ended_lately(uid, now_s)
+        if was_known or not ended_lately:
             self._note(recording.EventKind.REMOVED, uid, now_s)
         self._creating_s.pop(uid, None)
         self._removing_s.pop(uid, None)
         self._running.discard(uid)
-        if uid not in self._ended_s:
+        if not ended_lately:
             # Also one that came and went between two looks.
             self._note_end(uid, now_s)
         if was_known:
@@ -149,7 +150,13 @@ class Ledger:
         """Pods that have not been removed yet."""
         return frozenset(self._running | self._creating_s.keys() | self._removing_s.keys())
 
+    def _ended_lately(self, uid: str, now_s: float) -> bool:
+        # Whether or not somebody has looked since, and what is too old was dropped.
+        return now_s - self._ended_s.get(uid, -math.inf) < ENDED_KEPT_S
+
     def _note_end(self, uid: str, now_s: float) -> None:
+        # Once more in the order of their ends.
+        self._ended_s.pop(uid, None)
         self._ended_s[uid] = now_s
         while len(self._ended_s) > ENDED_MOST:
             del self._ended_s[next(iter(self._ended_s))]
