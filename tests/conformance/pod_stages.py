@@ -14,6 +14,7 @@ import pytest
 from carico_agent import ports
 from carico_agent.churn import cgroup, inotify, kubernetes
 from carico_agent.telemetry import cgroup_tree
+from carico_core.domain import recording
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, memory_kube
 from carico_local.cgroups import group as groups
@@ -117,6 +118,10 @@ class _Renamed:
 
     def on_change(self, callback: Callable[[], None]) -> None:
         self.pods.on_change(callback)
+
+    def on_event(self, witness: Callable[[recording.EventKind, str, float], None]) -> None:
+        names = {uid: name for name, uid in self.uids.items()}
+        self.pods.on_event(lambda kind, uid, at_s: witness(kind, names.get(uid, uid), at_s))
 
     async def run(self) -> None:
         await self.pods.run()

@@ -10,8 +10,9 @@ import orjson
 import pytest
 
 from carico_agent import app, outlets, sampler, service, settings
+from carico_agent.churn import ledger
 from carico_agent.telemetry import panel, port
-from carico_core.domain import errors, messages
+from carico_core.domain import errors, messages, recording
 from carico_core.numerics.estimators import registry
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import memory_bus
@@ -49,12 +50,16 @@ class Pods:
     def __init__(self) -> None:
         self.now = Set()
         self.callbacks: list[Callable[[], None]] = []
+        self.witnesses: list[ledger.Witness] = []
 
     def current(self) -> Set:
         return self.now
 
     def on_change(self, callback: Callable[[], None]) -> None:
         self.callbacks.append(callback)
+
+    def on_event(self, witness: ledger.Witness) -> None:
+        self.witnesses.append(witness)
 
     async def run(self) -> None:
         await asyncio.Event().wait()
@@ -191,6 +196,18 @@ async def test_a_burst_of_starts_is_one_or_two_messages(rig: Make) -> None:
     await one.settle()
     assert len(one.heard) - before <= 2
     assert one.heard[-1].pods == 30
+
+
+async def test_the_estimator_hears_when_the_runtime_begins_to_create_a_container(
+    rig: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, heard = rig(), list[str]()
+    monkeypatch.setattr(one.agent.pipeline, "creating", lambda: heard.append("creating"))
+    (witness,) = one.pods.witnesses
+    for kind in (recording.EventKind.CREATED, recording.EventKind.STARTED, recording.EventKind.ENDED):
+        witness(kind, "a", 1.0)
+    assert heard == ["creating"]
+    assert one.value("pod_events_total", kind="created") == 1
 
 
 @pytest.mark.parametrize("estimator", sorted(registry.SCALAR))

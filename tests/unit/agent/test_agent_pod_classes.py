@@ -74,6 +74,11 @@ async def test_what_belongs_to_the_node_is_no_workload() -> None:
         await told(watch, web, "app/default/web")
         assert pods.current().running == {"not-at-the-api"}
         assert list(pods.current().ended) == [web]
+        told_of_events: list[str] = []
+        pods.on_event(lambda kind, uid, at_s: told_of_events.append(f"{uid} {kind.value} {at_s:g}"))
+        told_of.created("new", 3.0)
+        told_of.ended(proxy, 4.0)
+        assert told_of_events == ["new created 3"]
     finally:
         running.cancel()
 
@@ -89,6 +94,9 @@ class Now:
 
     def on_change(self, callback: Callable[[], None]) -> None:
         self._ledger.on_change(callback)
+
+    def on_event(self, witness: ledger.Witness) -> None:
+        self._ledger.on_event(witness)
 
     async def run(self) -> None:
         await asyncio.Event().wait()

@@ -48,8 +48,6 @@ class Parts:
     classes: ports.PodClasses | None = None
     # None: nothing is traced.
     traces: ports.PodTraces | None = None
-    # Who tells what happens to Pods, where `pods` does not.
-    events: ports.TellsEvents | None = None
 
 
 class Agent:
@@ -92,10 +90,7 @@ class Agent:
         self._classes = parts.classes
         self._told: dict[str, str] = {}
         parts.pods.on_change(self.pods_changed)
-        if isinstance(parts.pods, ports.TellsEvents):
-            parts.pods.on_event(self._on_pod_event)
-        elif parts.events is not None:
-            parts.events.on_event(self._note_pod_event)
+        parts.pods.on_event(self._on_pod_event)
         if parts.classes is not None:
             parts.classes.on_change(self.pods_changed)
 
@@ -158,15 +153,10 @@ class Agent:
                 self._settle(state, now)
                 self._on_capacity()
 
-    def _note_pod_event(self, kind: recording.EventKind, uid: str, at_s: float) -> None:
-        if self._classes is not None and self._classes.is_baseline(uid):
-            return
+    def _on_pod_event(self, kind: recording.EventKind, uid: str, at_s: float) -> None:
         self._instruments.pod_events.labels(kind.value).inc()
         if self._traces is not None:
             self._traces.happened(kind, uid, at_s)
-
-    def _on_pod_event(self, kind: recording.EventKind, uid: str, at_s: float) -> None:
-        self._note_pod_event(kind, uid, at_s)
         if kind is recording.EventKind.CREATED:
             self.pipeline.creating()
 

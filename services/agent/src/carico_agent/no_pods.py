@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Callable
 
 from carico_agent import ports
+from carico_core.domain import recording
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,9 @@ class NoPods:
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Nothing: there is no change."""
+
+    def on_event(self, witness: Callable[[recording.EventKind, str, float], None]) -> None:
+        """Nothing: nothing happens."""
 
     async def run(self) -> None:
         """Never."""

@@ -1,7 +1,7 @@
 """What the agent needs of others, as narrow ports."""
 
 from collections.abc import Callable, Collection, Set
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from carico_core.domain import recording
 
@@ -36,17 +36,12 @@ class PodEvents(Protocol):
         """Nothing; `callback` is called in the loop's thread after each change of `current`."""
         ...
 
-    async def run(self) -> None:
-        """Never; keeps `current` up to date."""
+    def on_event(self, witness: Callable[[recording.EventKind, str, float], None]) -> None:
+        """Nothing; `witness` is told the kind, the Pod's UID and the time (monotonic) of all that happens to a Pod."""
         ...
 
-
-@runtime_checkable
-class TellsEvents(Protocol):
-    """Pod events that can be recorded: not only which Pods run, but what happened to them."""
-
-    def on_event(self, witness: Callable[[recording.EventKind, str, float], None]) -> None:
-        """`witness` is told the kind, the Pod's UID and the time (monotonic) of each event."""
+    async def run(self) -> None:
+        """Never; keeps `current` up to date."""
         ...
 
 

@@ -55,8 +55,7 @@ class _Block:
 def open_recorder(chosen: settings.AgentSettings, facts: panel.Facts, pods: ports.PodEvents) -> "Recorder":
     """A recorder that hears of the Pods' events; samples are still to be told. Raises `SettingsError`."""
     recorder = Recorder(pathlib.Path(chosen.record), node=chosen.node, facts=facts, sample_hz=chosen.sample_hz)
-    if isinstance(pods, ports.TellsEvents):
-        pods.on_event(recorder.event)
+    pods.on_event(recorder.event)
     return recorder
 
 

@@ -93,7 +93,6 @@ class Service:
                 boot=self._boot,
                 witness=None if recorder is None else recorder.sample,
                 traces=None if opened is None else opened.traces,
-                events=pods if isinstance(pods, ports.TellsEvents) else None,
             )
         )
         self._agent = agent

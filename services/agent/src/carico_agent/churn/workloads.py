@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from carico_agent import ports
 from carico_agent.churn import ledger
+from carico_core.domain import recording
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,15 @@ class Workloads:
     def on_change(self, callback: Callable[[], None]) -> None:
         """`callback` is called in the loop's thread after each change, also once a Pod shows to be baseline."""
         self.pods.on_change(callback)
+
+    def on_event(self, witness: ledger.Witness) -> None:
+        """`witness` is told what happens to Pods that are not known to be baseline by then."""
+
+        def tell(kind: recording.EventKind, uid: str, at_s: float) -> None:
+            if not self.classes.is_baseline(uid):
+                witness(kind, uid, at_s)
+
+        self.pods.on_event(tell)
 
     async def run(self) -> None:
         """Never; keeps `current` up to date."""
