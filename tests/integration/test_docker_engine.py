@@ -26,6 +26,7 @@ def test_containers_of_a_killed_run_are_gone_with_the_next_engine() -> None:
             first.engine.run("import", "-", f"{LEFT}:1", given=_empty_tree())
             first.engine.run("create", "--name", LEFT, f"{LEFT}:1", "/nothing")
             first.engine.run("network", "create", LEFT)
+            first.engine.run("volume", "create", LEFT)
             # What the kernel does to a run that is killed: the engine goes, and cleans up nothing.
             os.kill(_engine_pid(first), signal.SIGKILL)
     except errors.EnvironmentUnfit as error:
@@ -33,6 +34,7 @@ def test_containers_of_a_killed_run_are_gone_with_the_next_engine() -> None:
     with docker_engine.running() as second:
         assert LEFT not in second.engine.run("ps", "--all", "--format", "{{.Names}}")
         assert LEFT not in second.engine.run("network", "ls", "--format", "{{.Name}}")
+        assert second.engine.run("volume", "ls", "--quiet") == ""
         second.engine.run("image", "rm", f"{LEFT}:1")
 
 

@@ -169,10 +169,11 @@ def _end(process: "subprocess.Popen[bytes]", engine: engines.Engine) -> None:
 
 
 def _clear(engine: engines.Engine) -> None:
-    """Nothing; no container or network is left. The engine is the tests' own, so that everything in it is theirs."""
-    containers = engine.run("ps", "--all", "--quiet").split()
-    if containers:
-        engine.run("rm", "--force", "--volumes", *containers)
+    """Nothing; no container, volume or network is left. The engine is the tests' own: everything in it is theirs."""
+    for listed, removed in ((("ps", "--all"), ("rm", "--force", "--volumes")), (("volume", "ls"), ("volume", "rm"))):
+        found = engine.run(*listed, "--quiet").split()
+        if found:
+            engine.run(*removed, *found)
     engine.run("network", "prune", "--force")
 
 

@@ -122,7 +122,7 @@ def phases(pods: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def built(folder: pathlib.Path) -> Iterator[Stack]:
+def built(found: docker_engine.Running, folder: pathlib.Path) -> Iterator[Stack]:
     """A project whose images are built; everything of it is gone afterwards. Raises `EnvironmentUnfit`."""
     programs = kubernetes.programs("docker-compose", "nats")
     images.write_context(folder)
@@ -130,19 +130,18 @@ def built(folder: pathlib.Path) -> Iterator[Stack]:
     shutil.copytree(images.ROOT / "deploy" / "observe", folder / "deploy" / "observe")
     shutil.copy2(images.ROOT / "docker-compose.yml", folder)
     shutil.copy2(programs["nats"].path, folder / "compose" / "nats-cli" / "nats")
-    with docker_engine.running() as found:
-        plugins = pathlib.Path(found.environ["DOCKER_CONFIG"]) / "cli-plugins"
-        plugins.mkdir(parents=True)
-        (plugins / "docker-compose").symlink_to(programs["docker-compose"].path)
-        stack = Stack(running=found, folder=folder, environ=_environ(found))
-        # The first builds what the others build on: at once, the classic builder would do all of it twice.
-        for services in (["api"], []):
-            stack.compose("--profile", "tools", "build", *services, timeout_s=COLD_TIMEOUT_S)
-        try:
-            yield stack
-        finally:
-            stack.attempt("kill")
-            stack.attempt("--profile", "*", "down", "--volumes", "--remove-orphans", "--timeout", "5")
+    plugins = pathlib.Path(found.environ["DOCKER_CONFIG"]) / "cli-plugins"
+    plugins.mkdir(parents=True)
+    (plugins / "docker-compose").symlink_to(programs["docker-compose"].path)
+    stack = Stack(running=found, folder=folder, environ=_environ(found))
+    # The first builds what the others build on: at once, the classic builder would do all of it twice.
+    for services in (["api"], []):
+        stack.compose("--profile", "tools", "build", *services, timeout_s=COLD_TIMEOUT_S)
+    try:
+        yield stack
+    finally:
+        stack.attempt("kill")
+        stack.attempt("--profile", "*", "down", "--volumes", "--remove-orphans", "--timeout", "5")
 
 
 def _environ(found: docker_engine.Running) -> dict[str, str]:

@@ -7,16 +7,15 @@ import pytest
 
 from carico_core.domain import errors
 from tests.e2e.compose import compose_stack
-from tests.tools import debian
+from tests.tools import docker_engine
 
 
 @pytest.fixture(scope="session")
-def built_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[compose_stack.Stack]:
-    """Built images, nothing started; skips, saying why, where no engine can be had."""
-    why_not = debian.allowed()
-    if why_not is not None:
-        pytest.skip(why_not)
-    building = compose_stack.built(tmp_path_factory.mktemp("compose"))
+def built_stack(
+    docker: docker_engine.Running, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[compose_stack.Stack]:
+    """Built images, nothing started; skips, saying why, where they cannot be had."""
+    building = compose_stack.built(docker, tmp_path_factory.mktemp("compose"))
     try:
         found = building.__enter__()
     except errors.EnvironmentUnfit as error:

@@ -7,24 +7,16 @@ import pytest
 
 from carico_core.domain import errors
 from tests.e2e.kubernetes import kubelet_site
-from tests.tools import debian
+from tests.tools import docker_engine
 
 
 @pytest.fixture(scope="session")
-def site_images() -> Iterator[kubelet_site.Images]:
-    """The project's images; skips, saying why, where no engine can be had."""
-    why_not = debian.allowed()
-    if why_not is not None:
-        pytest.skip(why_not)
+def site_images(docker: docker_engine.Running) -> kubelet_site.Images:
+    """The project's images; skips, saying why, where they cannot be had."""
     try:
-        building = kubelet_site.built_images()
-        found = building.__enter__()
+        return kubelet_site.built_images(docker)
     except errors.EnvironmentUnfit as error:
         pytest.skip(f"not to be had here: {error}")
-    try:
-        yield found
-    finally:
-        building.__exit__(None, None, None)
 
 
 @pytest.fixture(scope="session")

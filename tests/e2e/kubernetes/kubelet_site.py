@@ -120,14 +120,12 @@ PARTS = (
 )
 
 
-@contextlib.contextmanager
-def built_images() -> Iterator[Images]:
+def built_images(found: docker_engine.Running) -> Images:
     """An engine with everything built. Raises `EnvironmentUnfit`."""
-    with docker_engine.running() as found:
-        base = docker_engine.base_image(found, *images.BASE_PACKAGES)
-        for target in images.TARGETS:
-            images.build(found, base=base, target=target)
-        yield Images(running=found, node_base=docker_engine.base_image(found, *images.NODE_PACKAGES))
+    base = docker_engine.base_image(found, *images.BASE_PACKAGES)
+    for target in images.TARGETS:
+        images.build(found, base=base, target=target)
+    return Images(running=found, node_base=docker_engine.base_image(found, *images.NODE_PACKAGES))
 
 
 @contextlib.contextmanager
