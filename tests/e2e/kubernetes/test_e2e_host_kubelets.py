@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from carico_local.cluster import processes, state
-from carico_local.host_kubelets import cgroups, programs
+from carico_local.host_kubelets import cgroups, links, programs
 from tests.e2e import carico_command
 from tests.tools import debian, kubernetes
 
@@ -48,8 +48,8 @@ def left_of(shell: carico_command.Shell) -> list[str]:
     """What is left on the machine: processes, cgroups in any tree, interfaces, mounts, state."""
     found = shell.left(NAME)
     found += [each for each in cgroups.trees() if (pathlib.Path(each) / f"carico-{NAME}").exists()]
-    links = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout
-    found += [line for line in links.splitlines() if line.startswith(("crc-", "crn-"))]
+    # Other clusters of this machine have theirs.
+    found += links.of(pathlib.Path("ip"), NAME)
     mounts = pathlib.Path("/proc/self/mounts").read_text(encoding="utf-8")
     return found + [line for line in mounts.splitlines() if str(shell.directory) in line]
 

@@ -42,11 +42,14 @@ def plug(ip: pathlib.Path, cluster: str, number: int, *, pid: int) -> None:
 
 def remove(ip: pathlib.Path, cluster: str) -> None:
     """Nothing; neither the bridge nor a link of the cluster is left."""
-    shown = _run(ip, "-json", "link", "show")
-    for link in json.loads(shown or "[]"):
-        name = str(link["ifname"])
-        if name == network.bridge(cluster) or name.startswith(f"crn-{_hash(cluster)}-"):
-            _try(ip, "link", "delete", name)
+    for name in of(ip, cluster):
+        _try(ip, "link", "delete", name)
+
+
+def of(ip: pathlib.Path, cluster: str) -> list[str]:
+    """The names of the cluster's bridge and links that there are."""
+    names = [str(link["ifname"]) for link in json.loads(_run(ip, "-json", "link", "show") or "[]")]
+    return [name for name in names if name == network.bridge(cluster) or name.startswith(f"crn-{_hash(cluster)}-")]
 
 
 def _link(cluster: str, number: int) -> str:
