@@ -1,4 +1,7 @@
-"""One browser and one stage for all tests of the page."""
+"""A browser and a stage for all tests of a file.
+
+They end with it: their loop stands still while other tests run, and a bus gives up a client that says nothing.
+"""
 
 import pathlib
 from collections.abc import AsyncIterator
@@ -15,7 +18,7 @@ NODES = 60
 WITHIN_MS = 60_000
 
 
-@pytest_asyncio.fixture(loop_scope="session", scope="session")
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
 async def browser() -> AsyncIterator[browsers.Browser]:
     """Debian's Chromium."""
     if why := debian.allowed():
@@ -31,7 +34,7 @@ async def browser() -> AsyncIterator[browsers.Browser]:
         await found.close()
 
 
-@pytest_asyncio.fixture(loop_scope="session", scope="session")
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
 async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[web_stage.Stage]:
     """A cluster of words, and the page's server."""
     folder: pathlib.Path = tmp_path_factory.mktemp("stage")
