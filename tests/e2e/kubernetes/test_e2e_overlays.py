@@ -1,4 +1,4 @@
-"""Every overlay of deploy/k8s but `small` and `callout`, and deploy/extender, applied on real kubelets under a job."""
+"""Every overlay of deploy/k8s but `small` and `callout`, applied on real kubelets under a job."""
 
 import itertools
 import re
@@ -16,9 +16,6 @@ pytestmark = [
     pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
 ]
 OVERLAYS = kubelet_site.K8S / "overlays"
-EXTENDER = kubelet_site.K8S.parent / "extender"
-# By kube-scheduler with the extender; jobs of the other tests are smaller.
-PODS = 20
 FEW = 6
 # Nodes of a machine that does much besides take one Pod at a time.
 DONE_WITHIN_S = 300.0
@@ -99,29 +96,6 @@ def scraped(site: kubelet_site.Site, targets: Iterable[str]) -> str:
     said = site.kubectl("logs", name, *about)
     assert site.get("pod", name, *about)["status"]["phase"] == "Succeeded", said
     return said
-
-
-def test_a_stock_kube_scheduler_places_a_job_by_carico(deployed: kubelet_site.Site) -> None:
-    deployed.kubectl("apply", "--kustomize", str(EXTENDER))
-    try:
-        rollout = ("rollout", "status", "deployment/kube-carico", "--timeout", "150s")
-        deployed.kubectl("--namespace", "carico", *rollout, timeout_s=160.0)
-        deployed.apply(kubelet_site.job("extended", PODS, scheduler="kube-carico"))
-        until_done(deployed, "extended", PODS)
-        binders = {
-            event["user"]["username"] for event in deployed.audited()
-            if event["objectRef"].get("subresource") == "binding"
-            and str(event["objectRef"].get("name")).startswith("extended-")
-        }  # fmt: skip
-        # CARICO's bind, with the account of the Pod that both share.
-        assert binders == {"system:serviceaccount:carico:kube-carico"}
-        said = scraped(
-            deployed, [f"{pod['status']['podIP']}:8080/metrics" for pod in services(deployed, "kube-carico")]
-        )
-        binds = re.findall(r'^carico_scheduler_extender_binds_total\{fate="bound"\} (\S+)$', said, re.MULTILINE)
-        assert sum(map(float, binds)) == PODS, said
-    finally:
-        deployed.kubectl("delete", "--kustomize", str(EXTENDER), "--timeout", "90s")
 
 
 def test_pod_events_come_from_containerd(deployed: kubelet_site.Site) -> None:
