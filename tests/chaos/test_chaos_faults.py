@@ -6,12 +6,12 @@ import contextlib
 import json
 import pathlib
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 from carico_core.domain import errors
 from tests.chaos import faulty_api
 from tests.integration import scheduler_site
-from tests.tools import tcp_proxy
+from tests.tools import tcp_proxy, waiting
 
 PODS = 60
 LEASE_S = 2.0
@@ -35,12 +35,6 @@ async def behind_faults(root: pathlib.Path) -> AsyncIterator[tuple[scheduler_sit
         api = faulty_api.FaultyApi(f"http://127.0.0.1:{site.api_port}")
         await stack.enter_async_context(api.running())
         yield site, api
-
-
-async def until(condition: Callable[[], object], within_s: float = 20.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 def once_each(api: faulty_api.FaultyApi, pods: int) -> None:
@@ -71,7 +65,7 @@ async def test_binds_that_land_while_their_answer_is_lost(tmp_path: pathlib.Path
         assert len(api.lost) >= 5
         once_each(api, PODS)
         # Those too are recorded as bound, by what the watch has shown.
-        await until(lambda: len({each.uid for each in site.bound}) == PODS)
+        await waiting.until(lambda: len({each.uid for each in site.bound}) == PODS)
 
 
 async def test_watches_that_are_too_old_in_mid_job(tmp_path: pathlib.Path) -> None:
@@ -143,7 +137,7 @@ async def test_a_node_that_is_deleted_with_pods_on_it(tmp_path: pathlib.Path) ->
         await site.create_pods(PODS)
         await site.until_succeeded(10)
         await site.client.request("DELETE", "/api/v1/nodes/node-2")
-        await until(lambda: not api.held)
+        await waiting.until(lambda: not api.held)
         await asyncio.sleep(0.3)
         before = {uid for uid, nodes in site.nodes_of.items() if "node-2" in nodes}
         await site.until_succeeded(PODS)
@@ -156,7 +150,7 @@ async def test_pods_deleted_between_decision_and_bind(tmp_path: pathlib.Path) ->
     async with faulty(tmp_path) as (site, api):
         api.lets_binds_pass.clear()
         await site.create_pods(PODS)
-        await until(lambda: len(api.held) >= 12)
+        await waiting.until(lambda: len(api.held) >= 12)
         doomed = api.held[:6]
         for name in doomed:
             await site.client.request(

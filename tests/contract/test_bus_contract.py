@@ -13,15 +13,10 @@ from carico_core.runtime import bus as buses
 from carico_core.runtime import clock, memory_bus, nats_bus
 from carico_core.wire import streams, subjects
 from carico_local import nats_server
+from tests.tools import waiting
 
 WAIT_S = 5.0
 Join = Callable[[], Any]
-
-
-async def until(condition: Callable[[], object], *, within_s: float = WAIT_S) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture(params=["memory", "nats"])
@@ -66,7 +61,7 @@ async def test_a_message_reaches_every_subscriber_of_its_subject_and_no_other(jo
     await reader.subscribe(subjects.PARTIAL_ALL, lambda _, payload: other.append(payload))
     await writer.publish(subjects.capacity("n1.example"), b"1")
     await writer.publish(subjects.capacity("n2"), b"2")
-    await until(lambda: len(seen) == 2)
+    await waiting.until(lambda: len(seen) == 2)
     assert seen == [("carico.v1.capacity.n1_example", b"1"), ("carico.v1.capacity.n2", b"2")]
     assert other == []
 
@@ -84,7 +79,7 @@ async def test_a_handler_that_raises_ends_nothing(join: Join, capsys: pytest.Cap
     await bus.subscribe("carico.v1.capacity.*", handler)
     await bus.publish("carico.v1.capacity.a", b"1")
     await bus.publish("carico.v1.capacity.a", b"2")
-    await until(lambda: len(seen) == 2)
+    await waiting.until(lambda: len(seen) == 2)
 
 
 async def test_an_ended_subscription_is_silent(join: Join) -> None:
@@ -96,7 +91,7 @@ async def test_an_ended_subscription_is_silent(join: Join) -> None:
     await subscription.unsubscribe()
     await bus.publish("carico.v1.capacity.a", b"1")
     await bus.publish("carico.v1.partial.a", b"after")
-    await until(lambda: fence)
+    await waiting.until(lambda: fence)
     assert seen == []
 
 
@@ -157,7 +152,7 @@ async def test_replicas_share_the_queue(join: Join) -> None:
     try:
         for number in range(50):
             await writer.enqueue(subjects.subspace(f"n{number}"), str(number).encode(), msg_id=str(number))
-        await until(lambda: len(taken) >= 50)
+        await waiting.until(lambda: len(taken) >= 50)
     finally:
         for task in tasks:
             task.cancel()
@@ -214,12 +209,11 @@ async def test_thousands_of_nodes_and_pods_are_read_whole(join: Join) -> None:
     for number in range(pods):
         await bus.publish(subjects.decision("default", f"p{number}"), b"%d" % number)
     await bus.publish(subjects.decision("default", "p0"), b"again")
-    async with asyncio.timeout(WAIT_S):
-        while len(await bus.latest_capacities()) < nodes:
-            await asyncio.sleep(0.05)
-    assert dict(await bus.latest_capacities())[subjects.capacity("n17")] == b"17"
-    last = await bus.recent_decisions(None, None, 3)
-    assert last[-1] == (subjects.decision("default", "p0"), b"again")
+    capacities = await waiting.answered(bus.latest_capacities, lambda found: len(found) == nodes)
+    assert dict(capacities)[subjects.capacity("n17")] == b"17"
+    again = (subjects.decision("default", "p0"), b"again")
+    last = await waiting.answered(lambda: bus.recent_decisions(None, None, 3), lambda found: again in found)
+    assert last[-1] == again
     assert [payload for _, payload in last[:2]] == [b"1498", b"1499"]
     assert len(await bus.recent_decisions("default", None, 5000)) == pods
 

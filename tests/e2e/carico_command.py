@@ -5,7 +5,7 @@ import contextlib
 import os
 import pathlib
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 from carico_local.cgroups import layout, node_group
 from carico_local.cluster import processes, state
@@ -49,13 +49,6 @@ class Shell:
         found += [str(root / node_group.cluster_path(name)) for root in roots
                   if (root / node_group.cluster_path(name)).exists()]  # fmt: skip
         return found + ([str(paths.root)] if paths.root.exists() else [])
-
-
-async def until(condition: Callable[[], object], *, within_s: float) -> None:
-    """Returns once the condition holds."""
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.05)
 
 
 @contextlib.asynccontextmanager

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from carico_core.domain import errors
 from tests.tools import debian, docker_engine
 
 
@@ -14,12 +13,5 @@ def docker() -> Iterator[docker_engine.Running]:
     why_not = debian.allowed()
     if why_not is not None:
         pytest.skip(why_not)
-    running = docker_engine.running()
-    try:
-        found = running.__enter__()
-    except errors.EnvironmentUnfit as error:
-        pytest.skip(f"not to be had here: {error}")
-    try:
+    with debian.opened(docker_engine.running()) as found:
         yield found
-    finally:
-        running.__exit__(None, None, None)

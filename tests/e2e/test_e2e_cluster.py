@@ -11,6 +11,7 @@ import pytest
 
 from carico_local.cluster import state
 from tests.e2e import carico_command
+from tests.tools import waiting
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ async def test_a_crashed_service_is_started_again_and_the_cluster_goes_on(shell:
             now = state.read(paths)
             return now is not None and all(service.ready for service in now.services) and len(now.crashes) == 3
 
-        await carico_command.until(healed, within_s=40)
+        await waiting.until(healed, within_s=40)
         code, out, err = await shell.run(
             "submit", "pi", "--name", "e2e-heal", "--pods", "4", "--seconds", "0.5", "--wait"
         )

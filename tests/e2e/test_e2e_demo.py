@@ -11,6 +11,7 @@ import pytest
 
 from carico_local.cluster import state
 from tests.e2e import carico_command
+from tests.tools import waiting
 
 PODS = 30
 
@@ -86,7 +87,7 @@ async def test_a_killed_demo_takes_its_cluster_along(shell: carico_command.Shell
     process.kill()
     await process.wait()
     paths = shell.paths("e2e-kill")
-    await carico_command.until(lambda: not state.is_running(paths), within_s=40)
+    await waiting.until(lambda: not state.is_running(paths), within_s=40)
     code, out, err = await shell.run("down", "--name", "e2e-kill")
     assert code == 0, out + err
     assert shell.left("e2e-kill") == []

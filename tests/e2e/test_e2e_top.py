@@ -18,6 +18,7 @@ import pytest
 
 from carico_local.cluster import state
 from tests.e2e import carico_command
+from tests.tools import waiting
 
 WITHIN_S = 60.0
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?<>=]*[ -/]*[@-~]|[PX^_].*?\x1b\\|[()].|.)", re.DOTALL)
@@ -56,7 +57,7 @@ class Terminal:
             return text in _ESCAPES.sub("", self.written)
 
         try:
-            await carico_command.until(seen, within_s=WITHIN_S)
+            await waiting.until(seen, within_s=WITHIN_S)
         except TimeoutError:
             raise AssertionError(f"never drawn: {text!r} in {_ESCAPES.sub('', self.written)[-3000:]}") from None
 
@@ -67,7 +68,7 @@ class Terminal:
             self._read()
             return self.process.poll() is not None
 
-        await carico_command.until(has_ended, within_s=WITHIN_S)
+        await waiting.until(has_ended, within_s=WITHIN_S)
         self._read()
         return int(self.process.returncode)
 

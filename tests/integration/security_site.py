@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -245,13 +245,6 @@ async def connected(
         yield bus
     finally:
         await bus.close()
-
-
-async def until(condition: Callable[[], object], *, within_s: float = WAIT_S) -> None:
-    """Returns once the condition holds."""
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 @contextlib.contextmanager

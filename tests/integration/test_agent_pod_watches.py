@@ -5,7 +5,7 @@ import contextlib
 import os
 import pathlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -13,6 +13,7 @@ from carico_agent.churn import cgroup
 from carico_core.runtime import clock as clocks
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
+from tests.tools import waiting
 
 PODS = 50
 WAIT_S = 8.0
@@ -38,19 +39,13 @@ async def running(node: groups.Group) -> AsyncIterator[cgroup.CgroupPods]:
     pods = cgroup.CgroupPods(node.path, clock=clocks.SystemClock())
     task = asyncio.create_task(pods.run())
     try:
-        await until(lambda: pods._notify is not None)
+        await waiting.until(lambda: pods._notify is not None)
         await asyncio.sleep(0)
         yield pods
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-
-
-async def until(wanted: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not wanted():
-            await asyncio.sleep(0.002)
 
 
 def watches(pods: cgroup.CgroupPods) -> int:
@@ -70,9 +65,9 @@ async def test_pods_that_are_gone_leave_no_watches(node: groups.Group) -> None:
             pod = node.child(f"kubepods/pod{uid(number)}")
             pod.child("a" * 64).create()
             pod.child("b" * 64).create()
-            await until(lambda number=number: uid(number) in pods._ledger.known())  # type: ignore[misc]
+            await waiting.until(lambda number=number: uid(number) in pods._ledger.known())  # type: ignore[misc]
             assert pod.destroy()
-        await until(lambda: not pods._ledger.known())
+        await waiting.until(lambda: not pods._ledger.known())
         assert watches(pods) == before + 1, "the folder of all Pods alone"
 
 
@@ -80,14 +75,14 @@ async def test_containers_that_are_restarted_leave_no_watches(node: groups.Group
     async with running(node) as pods:
         pod = node.child(f"pod{uid(0)}")
         pod.child("a" * 64).create()
-        await until(lambda: uid(0) in pods._ledger.known())
-        await until(lambda: watches(pods) == 5)
+        await waiting.until(lambda: uid(0) in pods._ledger.known())
+        await waiting.until(lambda: watches(pods) == 5)
         for number in range(PODS):
             container = pod.child(f"{number:064x}")
             container.create()
-            await until(lambda: watches(pods) == 6)
+            await waiting.until(lambda: watches(pods) == 6)
             assert container.destroy()
-            await until(lambda: watches(pods) == 5)
+            await waiting.until(lambda: watches(pods) == 5)
 
 
 async def test_what_a_look_does_not_find_is_watched_no_more(node: groups.Group) -> None:
@@ -96,7 +91,7 @@ async def test_what_a_look_does_not_find_is_watched_no_more(node: groups.Group) 
         before = watches(pods)
         pod = node.child(f"pod{uid(0)}")
         pod.create()
-        await until(lambda: watches(pods) == before + 2)
+        await waiting.until(lambda: watches(pods) == before + 2)
         asyncio.get_running_loop().remove_reader(pods._notify.fileno())
         assert pod.destroy()
         pods._look(pods._root)
@@ -109,4 +104,4 @@ async def test_a_nodes_group_that_is_made_anew_is_noticed_at_once(node: groups.G
         node.create()
         pod = node.child(f"pod{uid(1)}")
         pod.create()
-        await until(lambda: uid(1) in pods._ledger.known())
+        await waiting.until(lambda: uid(1) in pods._ledger.known())

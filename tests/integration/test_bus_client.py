@@ -19,6 +19,7 @@ from carico_core.runtime import bus_connection, clock, logs, nats_bus
 from carico_core.wire import roles, subjects
 from carico_local import nats_server
 from tests.integration import security_site
+from tests.tools import waiting
 
 INFO = b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576,"headers":true,"proto":1,"jetstream":true}\r\n'
 WAIT_S = 10.0
@@ -116,9 +117,9 @@ async def test_an_authority_that_is_replaced_is_read_at_the_next_connection(
         (tmp_path / "ca.key").unlink()
         security_site.make_certificates(tmp_path, "127.0.0.1")
         server.kill()
-        await security_site.until(lambda: not bus.connected)
+        await waiting.until(lambda: not bus.connected)
         server.start()
-        await security_site.until(lambda: bus.connected)
+        await waiting.until(lambda: bus.connected)
 
 
 async def test_a_server_that_wants_a_clients_certificate_gets_one(
@@ -209,7 +210,7 @@ async def test_a_server_that_hangs_up_in_place_of_an_answer_is_not_taken_for_a_y
     async with impostor.listening(), trying(buses.BusSettings(url=f"nats://127.0.0.1:{impostor.port}")) as joining:
         await line_with("before it let us in", said)
         files = len(os.listdir("/proc/self/fd"))
-        await security_site.until(lambda: impostor.heard.count(b"CONNECT") > 10)
+        await waiting.until(lambda: impostor.heard.count(b"CONNECT") > 10)
         assert not joining.done()
         # What came to nothing leaves nothing open.
         assert len(os.listdir("/proc/self/fd")) <= files + 4

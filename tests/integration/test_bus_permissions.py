@@ -2,7 +2,7 @@
 
 import asyncio
 import pathlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from carico_core.runtime import bus as buses
 from carico_core.runtime import clock, nats_bus
 from carico_core.wire import roles, subjects
 from carico_local import nats_server
+from tests.tools import waiting
 
 WAIT_S = 8.0
 AGENT = server_config.permissions(roles.Role.AGENT, "n1")
@@ -39,12 +40,6 @@ async def join(server: nats_server.NatsServer, user: str, **more: Any) -> nats_b
         return await nats_bus.connect(buses.BusSettings(url=url), name="x", clock=clock.SystemClock(), **more)
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def test_an_agent_does_all_it_has_to_with_the_rights_of_its_role(server: nats_server.NatsServer) -> None:
     agent = await join(server, "agent:a", owns_streams=False)
     with pytest.raises(errors.BusUnavailable):
@@ -61,9 +56,9 @@ async def test_an_agent_does_all_it_has_to_with_the_rights_of_its_role(server: n
         await owner.put_model(b"stored")
         await owner.publish(subjects.MODEL, b"said")
         assert await agent.get_model() == b"stored"
-        await until(lambda: heard and models)
+        await waiting.until(lambda: heard and models)
         assert (heard, models) == ([b"capacity"], [b"said"])
-        assert await owner.latest_capacities() == [(subjects.capacity("n1"), b"capacity")]
+        assert await waiting.answered(owner.latest_capacities) == [(subjects.capacity("n1"), b"capacity")]
     finally:
         await agent.close()
         await owner.close()
@@ -94,10 +89,7 @@ async def test_an_agent_cannot_speak_for_another_node(server: nats_server.NatsSe
     try:
         await agent.publish(subjects.capacity("n2"), b"a lie")
         await agent.publish(subjects.capacity("n1"), b"own")
-        async with asyncio.timeout(WAIT_S):
-            while not (found := await owner.latest_capacities()):
-                await asyncio.sleep(0.02)
-        assert found == [(subjects.capacity("n1"), b"own")]
+        assert await waiting.answered(owner.latest_capacities) == [(subjects.capacity("n1"), b"own")]
         with pytest.raises(errors.BusUnavailable):
             await agent.latest_capacities()
     finally:

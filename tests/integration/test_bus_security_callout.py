@@ -20,7 +20,7 @@ from carico_core.runtime import bus as buses
 from carico_core.runtime import bus_client, bus_connection, bus_tls, bus_token, nats_bus
 from carico_core.wire import roles, subjects
 from tests.integration import security_site
-from tests.tools import bus_rights
+from tests.tools import bus_rights, waiting
 
 AGENT, READER = security_site.ACCOUNTS[roles.Role.AGENT], security_site.ACCOUNTS[roles.Role.READER]
 
@@ -60,9 +60,9 @@ async def test_an_agent_of_one_node_is_refused_on_the_subjects_of_another(site: 
         await agent.publish(subjects.capacity("node-a"), b"own")
         await agent.enqueue(subjects.subspace("node-a"), b"own", msg_id="2")
         assert await agent.get_model() is None
-        await security_site.until(lambda: heard)
+        await waiting.until(lambda: heard)
         assert heard == [subjects.capacity("node-a")]
-        assert [subject for subject, _ in await scheduler.latest_capacities()] == heard
+        assert [subject for subject, _ in await waiting.answered(scheduler.latest_capacities)] == heard
         with pytest.raises(errors.BusUnavailable):
             await agent.latest_capacities()
 
@@ -87,10 +87,11 @@ async def test_a_reader_looks_and_asks_and_cannot_publish(site: security_site.Si
         await reader.publish(subjects.capacity("node-a"), b"forged")
         await reader.publish(subjects.MODEL, b"forged")
         await scheduler.publish(subjects.decision("default", "p"), b"decided")
-        await security_site.until(lambda: heard)
+        await waiting.until(lambda: heard)
         assert heard == [b"seen"]
-        assert await reader.latest_capacities() == [(subjects.capacity("node-a"), b"seen")]
-        assert (await reader.recent_decisions(None, None, 5))[-1][1] == b"decided"
+        assert await waiting.answered(reader.latest_capacities) == [(subjects.capacity("node-a"), b"seen")]
+        decisions = await waiting.answered(lambda: reader.recent_decisions(None, None, 5))
+        assert decisions[-1][1] == b"decided"
 
 
 @pytest.mark.filterwarnings("ignore:parameter .timeout. of type:DeprecationWarning")  # of nats-py, by aiohttp
@@ -254,13 +255,13 @@ async def test_who_is_connected_stays_so_while_a_new_token_cannot_be_reviewed(
             await agent.publish(subjects.capacity("node-s"), b"x")
         finally:
             site.api.away = False
-        await security_site.until(lambda: back)
+        await waiting.until(lambda: back)
         assert agent.connected
 
 
 async def test_a_token_that_ends_without_another_ends_the_connection_for_good(site: security_site.Site) -> None:
     async with security_site.raw(site.settings(site.tokens.token(AGENT, node="n1", life_s=3.0))) as peer:
-        await security_site.until(lambda: peer.client.is_closed)
+        await waiting.until(lambda: peer.client.is_closed)
 
 
 async def test_a_server_that_is_restarted_is_joined_again_by_all_while_a_replica_is_killed(
@@ -270,13 +271,13 @@ async def test_a_server_that_is_restarted_is_joined_again_by_all_while_a_replica
     async with contextlib.AsyncExitStack() as stack:
         agents = [await stack.enter_async_context(site.joined(roles.Role.AGENT, f"n{number}")) for number in range(50)]
         site.nats.kill()
-        await security_site.until(lambda: not any(agent.connected for agent in agents))
+        await waiting.until(lambda: not any(agent.connected for agent in agents))
         site.nats.start()
         # While they come, one of the two that judge them goes.
-        await security_site.until(lambda: any(agent.connected for agent in agents))
+        await waiting.until(lambda: any(agent.connected for agent in agents))
         site.callouts[0].kill()
         try:
-            await security_site.until(lambda: all(agent.connected for agent in agents), within_s=40.0)
+            await waiting.until(lambda: all(agent.connected for agent in agents), within_s=40.0)
         finally:
             site.callouts[0].start()
 
@@ -294,7 +295,7 @@ async def test_without_any_callout_the_connected_go_on_and_new_ones_wait(site: s
         )
         try:
             await agent.publish(subjects.capacity("n1"), b"on")
-            await security_site.until(lambda: heard)
+            await waiting.until(lambda: heard)
             await asyncio.sleep(0.5)
             assert not joining.done()
         finally:

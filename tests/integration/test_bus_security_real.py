@@ -9,7 +9,7 @@ from carico_core.domain import errors
 from carico_core.wire import roles, subjects
 from tests.contract.kubernetes import control_planes
 from tests.integration import security_site
-from tests.tools import kubernetes, real_tokens
+from tests.tools import kubernetes, real_tokens, waiting
 
 AGENT = security_site.ACCOUNTS[roles.Role.AGENT]
 
@@ -48,7 +48,7 @@ async def test_the_agent_of_one_node_cannot_speak_for_another(site: security_sit
             await first.enqueue(subjects.subspace("sec-b"), b"a lie", msg_id="1")
         await first.publish(subjects.capacity("sec-a"), b"own")
         await second.publish(subjects.capacity("sec-b"), b"own")
-        await security_site.until(lambda: len(heard) == 2)
+        await waiting.until(lambda: len(heard) == 2)
         assert sorted(heard) == [subjects.capacity("sec-a"), subjects.capacity("sec-b")]
 
 

@@ -16,7 +16,7 @@ from carico_core.runtime import bus_keys
 from carico_core.wire import roles, subjects
 from carico_local import nats_server
 from tests.integration import security_site
-from tests.tools import bus_rights
+from tests.tools import bus_rights, waiting
 
 
 class Static:
@@ -84,7 +84,7 @@ async def test_one_key_for_all_agents_lets_each_speak_for_any_and_only_for_agent
         # What the documentation says is not protected.
         await agent.publish(subjects.capacity("node-b"), b"of another node")
         await agent.publish(subjects.MODEL, b"forged")
-        await security_site.until(lambda: heard)
+        await waiting.until(lambda: heard)
         assert heard == [subjects.capacity("node-b")]
 
 
@@ -111,7 +111,7 @@ async def test_an_answer_goes_to_an_inbox_and_nowhere_else(shared: Static) -> No
         # It was asked, answered nobody, and still answers who asks as one should.
         assert await reader.request(asked, b"", timeout_s=5.0) == b"state"
         await agent.publish(subjects.capacity("node-a"), b"last")
-        await security_site.until(lambda: heard)
+        await waiting.until(lambda: heard)
         assert heard == [b"last"]
 
 
@@ -150,7 +150,7 @@ async def test_a_key_is_rotated_without_anyone_being_shut_out(shared: Static) ->
         shared.keys.retire("reader")
         shared.reload()
         # It was let go, and has come back with the key that is in its file now.
-        await security_site.until(lambda: back)
+        await waiting.until(lambda: back)
         assert old.connected
         shared.keys.path("reader").with_name("kept.nk").write_text(previous)
         with pytest.raises(NatsError, match="Authorization Violation"):

@@ -1,15 +1,21 @@
 """System software for tests, from Debian's packages: unpacked into the cache of tools, installed nowhere."""
 
+import contextlib
 import os
 import pathlib
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from typing import TypeVar
+
+import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime import settings
 from carico_local.binaries import cache
 
+_T = TypeVar("_T")
 # What each package is wanted for.
 CONTAINERD = {
     "containerd": ("containerd", "ctr", "containerd-shim-runc-v2"),
@@ -31,6 +37,17 @@ def allowed() -> str | None:
     if os.environ.get("CARICO_TEST_SYSTEM") != "1":
         return "starts system software: runs only with CARICO_TEST_SYSTEM=1"
     return None if os.geteuid() == 0 else "starts system software, which needs root"
+
+
+@contextlib.contextmanager
+def opened(opening: "contextlib.AbstractContextManager[_T]") -> Iterator[_T]:
+    """What `opening` gives; where it is not to be had here, the test is skipped, saying why."""
+    with contextlib.ExitStack() as held:
+        try:
+            found = held.enter_context(opening)
+        except errors.EnvironmentUnfit as error:
+            pytest.skip(f"not to be had here: {error}")
+        yield found
 
 
 def unpacked(packages: dict[str, tuple[str, ...]]) -> dict[str, pathlib.Path]:

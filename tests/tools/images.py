@@ -10,6 +10,7 @@ import tempfile
 from carico_core.domain import errors
 from carico_core.runtime import settings
 from carico_local.binaries import cache
+from carico_local.kubelets import engine as engines
 from tests.tools import docker_engine
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -17,6 +18,8 @@ LOCKS = ("image", "compose", "build", "nats")
 # What deploy/k8s names.
 SERVICES, NATS = "carico:0.1.0", "nats:2.12.14"
 TARGETS = {"carico": SERVICES, "nats": NATS}
+# Of the archive that a registry or `docker save | gzip` hands on.
+COMPRESSED_MOST_BYTES = 150 * 2**20
 # Where a build finds packages without a network.
 WITHOUT_NETWORK = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "requirements/wheels"}
 # What a build takes of the project.
@@ -39,6 +42,12 @@ def build(found: docker_engine.Running, *, base: str, target: str) -> str:
             *(word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")), str(context),
         )  # fmt: skip
     return TARGETS[target]
+
+
+def compressed_bytes(engine: engines.Engine, tag: str) -> int:
+    """The size of `docker save TAG | gzip`."""
+    with engine.saved([tag]) as saving:
+        return len(subprocess.run(["gzip", "-1"], stdin=saving.stdout, capture_output=True, check=True).stdout)
 
 
 def write_context(folder: pathlib.Path) -> None:

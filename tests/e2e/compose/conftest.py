@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from carico_core.domain import errors
 from tests.e2e.compose import compose_stack
-from tests.tools import docker_engine
+from tests.tools import debian, docker_engine
 
 
 @pytest.fixture(scope="session")
@@ -15,15 +14,8 @@ def built_stack(
     docker: docker_engine.Running, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[compose_stack.Stack]:
     """Built images, nothing started; skips, saying why, where they cannot be had."""
-    building = compose_stack.built(docker, tmp_path_factory.mktemp("compose"))
-    try:
-        found = building.__enter__()
-    except errors.EnvironmentUnfit as error:
-        pytest.skip(f"not to be had here: {error}")
-    try:
+    with debian.opened(compose_stack.built(docker, tmp_path_factory.mktemp("compose"))) as found:
         yield found
-    finally:
-        building.__exit__(None, None, None)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 from carico_local.cluster import processes, state
 from carico_local.host_kubelets import cgroups, links, programs
 from tests.e2e import carico_command
-from tests.tools import debian, kubernetes
+from tests.tools import debian, kubernetes, waiting
 
 pytestmark = [
     pytest.mark.system,
@@ -72,14 +72,14 @@ async def test_a_job_runs_and_down_leaves_nothing_even_after_a_kill(shell: caric
         # Pods are running when all that could end them is killed.
         code, out, err = await shell.run("submit", "server", "--name", NAME, "--pods", "2", "--seconds", "600")
         assert code == 0, out + err
-        await carico_command.until(lambda: _running(shell) >= 2, within_s=JOB_WITHIN_S)
+        await waiting.until(lambda: _running(shell) >= 2, within_s=JOB_WITHIN_S)
         found = state.read(shell.paths(NAME))
         assert found is not None
         os.kill(found.supervisor.pid, signal.SIGKILL)
     finally:
         code, out, err = await shell.run("down", "--name", NAME)
     assert code == 0, out + err
-    await carico_command.until(lambda: not left_of(shell), within_s=30.0)
+    await waiting.until(lambda: not left_of(shell), within_s=30.0)
     assert settings_of_the_machine() == before
 
 
@@ -87,11 +87,11 @@ async def test_a_node_that_is_killed_comes_back(shell: carico_command.Shell) -> 
     async with carico_command.cluster(shell, NAME, *FLAGS) as paths:
         found = _node_process(paths)
         os.kill(found.pid, signal.SIGKILL)
-        await carico_command.until(lambda: _came_back(paths, found), within_s=60.0)
+        await waiting.until(lambda: _came_back(paths, found), within_s=60.0)
         job = ("--pods", "4", "--seconds", "0.2", "--job", "four", "--wait")
         code, out, err = await shell.run("submit", "pi", "--name", NAME, *job, within_s=JOB_WITHIN_S)
         assert code == 0, out + err
-    await carico_command.until(lambda: not left_of(shell), within_s=30.0)
+    await waiting.until(lambda: not left_of(shell), within_s=30.0)
 
 
 async def test_what_is_missing_is_named_with_the_nearest_kind_that_works(tmp_path: pathlib.Path) -> None:

@@ -5,14 +5,14 @@ import contextlib
 import errno
 import pathlib
 import shutil
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
 from carico_agent.churn import cgroup, inotify
 from carico_agent.telemetry import cgroup_tree
 from carico_core.runtime import clock as clocks
+from tests.tools import waiting
 
 UID = "1c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c11"
 OTHER = "2c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c11"
@@ -53,13 +53,6 @@ async def running(pods: cgroup.CgroupPods) -> AsyncIterator[None]:
             await task
 
 
-async def until(wanted: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10.0
-    while not wanted():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.002)
-
-
 async def test_a_node_that_starts_after_its_agent(tmp_path: pathlib.Path) -> None:
     node = Node(tmp_path)
     shutil.rmtree(node.group)
@@ -68,7 +61,7 @@ async def test_a_node_that_starts_after_its_agent(tmp_path: pathlib.Path) -> Non
         await asyncio.sleep(0)
         node.make(node.group)
         node.make(node.group / f"pod{UID}", populated=1)
-        await until(lambda: pods.current().running == {UID})
+        await waiting.until(lambda: pods.current().running == {UID})
 
 
 async def test_a_nodes_group_that_is_made_anew(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,13 +69,13 @@ async def test_a_nodes_group_that_is_made_anew(node: Node, monkeypatch: pytest.M
     pods = node.open()
     node.make(node.group / f"pod{UID}", populated=1)
     async with running(pods):
-        await until(lambda: pods.current().running == {UID})
+        await waiting.until(lambda: pods.current().running == {UID})
         shutil.rmtree(node.group)
-        await until(lambda: not pods.current().running)
+        await waiting.until(lambda: not pods.current().running)
         node.make(node.group)
-        await until(lambda: pods._unwatched is False)
+        await waiting.until(lambda: pods._unwatched is False)
         node.make(node.group / f"pod{OTHER}", populated=1)
-        await until(lambda: pods.current().running == {OTHER})
+        await waiting.until(lambda: pods.current().running == {OTHER})
 
 
 async def test_the_sandbox_is_the_first_made_whatever_its_id(node: Node) -> None:
@@ -92,18 +85,18 @@ async def test_the_sandbox_is_the_first_made_whatever_its_id(node: Node) -> None
         node.make(pod, populated=1)
         for name in IDS[:1]:
             node.make(pod / name, populated=1)
-        await until(lambda: pods._ledger.known() == {UID})
+        await waiting.until(lambda: pods._ledger.known() == {UID})
         # Inodes of a plain file system may be used again: the sandbox's is the smallest here too, or the test is void.
         node.make(pod / IDS[1], populated=1)
         if (pod / IDS[1]).stat().st_ino < (pod / IDS[0]).stat().st_ino:
             pytest.skip("this file system does not count inodes up")
-        await until(lambda: pods.current().running == {UID})
+        await waiting.until(lambda: pods.current().running == {UID})
         node.make(pod / IDS[2], populated=1)
         node.make(pod / IDS[1], populated=0)
         await asyncio.sleep(0.01)
         assert pods.current().running == {UID}, "one of two containers still runs"
         node.make(pod / IDS[2], populated=0)
-        await until(lambda: not pods.current().running)
+        await waiting.until(lambda: not pods.current().running)
         assert pods.current().ended == {UID}
 
 
@@ -113,13 +106,13 @@ async def test_folders_that_are_no_pods_are_not_counted(node: Node) -> None:
         node.make(node.group / name, populated=1)
     node.make(node.group / "kubepods" / "burstable" / f"pod{UID}", populated=1)
     async with running(pods):
-        await until(lambda: pods.current().running == {UID})
+        await waiting.until(lambda: pods.current().running == {UID})
 
 
 async def test_lost_events_are_made_up_for(node: Node) -> None:
     pods = node.open()
     async with running(pods):
-        await until(lambda: pods._notify is not None and bool(pods._watches))
+        await waiting.until(lambda: pods._notify is not None and bool(pods._watches))
         assert pods._notify is not None
         loop = asyncio.get_running_loop()
         loop.remove_reader(pods._notify.fileno())
@@ -142,13 +135,13 @@ async def test_without_watches_left_pods_are_still_seen(node: Node, monkeypatch:
     async with running(pods):
         await asyncio.sleep(0)
         pod = node.make(node.group / f"pod{UID}", populated=1)
-        await until(lambda: pods.current().running == {UID})
+        await waiting.until(lambda: pods.current().running == {UID})
         node.make(pod, populated=0)
-        await until(lambda: pods.current().ended == {UID})
+        await waiting.until(lambda: pods.current().ended == {UID})
 
 
 async def test_the_descriptor_is_closed_with_the_task(node: Node) -> None:
     pods = node.open()
     async with running(pods):
-        await until(lambda: pods._notify is not None)
+        await waiting.until(lambda: pods._notify is not None)
     assert pods._notify is None

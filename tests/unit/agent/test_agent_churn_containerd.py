@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import grpclib.const
 import grpclib.exceptions
@@ -23,6 +23,7 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import settings as loader
 from carico_core.runtime import tasks
 from tests.conformance import containerd_fake, containerd_stages
+from tests.tools import waiting
 
 POD = "2f6a0d5f-0000-4000-8000-000000000001"
 OTHER = "2f6a0d5f-0000-4000-8000-000000000002"
@@ -77,12 +78,6 @@ async def running(world: World) -> AsyncIterator[World]:
     finally:
         task.cancel()
         await asyncio.wait({task})
-
-
-async def until(wanted: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not wanted():
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture(params=["recorded", "generated"])
@@ -215,7 +210,7 @@ class TestEvents:
             world.add("main", POD)
             world.fake.tasks["main"] = containerd_fake.RUNNING
             world.fake.send(b"\xff\xff\xff")
-            await until(lambda: world.now.running == {POD})
+            await waiting.until(lambda: world.now.running == {POD})
             assert world.connections == 1, "the connection stays"
 
 
@@ -230,7 +225,7 @@ class TestAway:
             await world.play(life.create + life.start, OTHER)
             world.refusals = [containerd_client.Away("refused")] * 3
             world.fake.send(None)
-            await until(lambda: world.connections == 2)
+            await waiting.until(lambda: world.connections == 2)
             assert world.now.running == {POD, OTHER}, "those of before"
             for step in life.exit:
                 world.fake.play(step, POD)
@@ -238,7 +233,7 @@ class TestAway:
             world.fake.tasks = {f"{POD}-sandbox": containerd_fake.RUNNING}
             world.add("new", "third")
             world.fake.tasks["new"] = containerd_fake.RUNNING
-            await until(lambda: world.now.running == {"third"})
+            await waiting.until(lambda: world.now.running == {"third"})
             assert world.now.ended == {POD, OTHER}
             assert world.connections == 5
 
@@ -270,7 +265,7 @@ class TestAway:
             # No event of it: the subscription did not stand yet.
             world.add("main", POD)
             world.fake.tasks["main"] = containerd_fake.RUNNING
-            await until(lambda: world.now.running == {POD})
+            await waiting.until(lambda: world.now.running == {POD})
 
     async def test_a_mistake_of_our_own_is_not_taken_for_an_outage(self) -> None:
         world = World()
@@ -296,7 +291,7 @@ class TestSocket:
                         task = asyncio.create_task(pods.run())
                     for step in life.create + life.start:
                         world.play(step, uid)
-                    await until(lambda: pods is not None and uid in pods.current().running)  # noqa: B023
+                    await waiting.until(lambda: pods is not None and uid in pods.current().running)  # noqa: B023
             assert pods is not None and task is not None and pods.current().running == {POD, OTHER}
             task.cancel()
             await asyncio.wait({task})

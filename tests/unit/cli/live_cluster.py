@@ -159,10 +159,3 @@ class Cluster:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-
-async def until(condition: Callable[[], object], *, within_s: float = 10.0) -> None:
-    """Returns once the condition holds."""
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.01)

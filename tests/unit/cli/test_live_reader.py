@@ -3,6 +3,7 @@
 from carico_cli.live import where
 from carico_core.domain import errors
 from carico_core.runtime import kube_watch
+from tests.tools import waiting
 from tests.unit.cli import live_cluster
 
 
@@ -14,7 +15,7 @@ async def test_everything_that_is_said_is_in_the_picture() -> None:
     async with cluster.running():
         cluster.api.events.put_nowait(kube_watch.Listed(objects=[live_cluster.pod("a")], resource_version="1"))
         await cluster.advertise(seq=2, pods=4)
-        await live_cluster.until(lambda: cluster.reader.picture().jobs and cluster.reader.picture().services)
+        await waiting.until(lambda: cluster.reader.picture().jobs and cluster.reader.picture().services)
         found = cluster.reader.picture()
         assert [node.name for node in found.nodes] == ["node-1", "node-2", "node-3"]
         assert {node.advertisement.pods for node in found.nodes if node.advertisement} == {4}
@@ -42,7 +43,7 @@ async def test_a_bus_that_goes_and_comes_back_is_said_and_followed_again() -> No
         assert {node.freshness.value for node in cluster.reader.picture().nodes} == {"absent"}
         cluster.hub.set_away(False)
         await cluster.advertise(seq=2)
-        await live_cluster.until(lambda: not cluster.reader.picture().trouble)
+        await waiting.until(lambda: not cluster.reader.picture().trouble)
         assert {node.freshness.value for node in cluster.reader.picture().nodes} == {"fresh"}
         assert cluster.connected == 1
 
@@ -57,21 +58,21 @@ async def test_a_cluster_that_was_taken_down_and_started_elsewhere_is_found() ->
 
         cluster.where = gone
         cluster.hub.set_away(True)
-        await live_cluster.until(lambda: "does not run" in cluster.reader.picture().trouble[0])
+        await waiting.until(lambda: "does not run" in cluster.reader.picture().trouble[0])
         other = live_cluster.ADDRESS.bus.__class__(url="nats://127.0.0.1:4333")
         cluster.where = lambda: where.Address(name="test", bus=other, kube=live_cluster.ADDRESS.kube)
-        await live_cluster.until(lambda: "started anew" in cluster.reader.picture().trouble[0])
+        await waiting.until(lambda: "started anew" in cluster.reader.picture().trouble[0])
         cluster.hub.set_away(False)
-        await live_cluster.until(lambda: cluster.connected == 2)
+        await waiting.until(lambda: cluster.connected == 2)
         await cluster.advertise(seq=2)
-        await live_cluster.until(lambda: not any("NATS" in line for line in cluster.reader.picture().trouble))
+        await waiting.until(lambda: not any("NATS" in line for line in cluster.reader.picture().trouble))
 
 
 async def test_without_a_scheduler_the_nodes_are_shown_and_what_is_missing_is_said() -> None:
     cluster = live_cluster.Cluster()
     await cluster.advertise()
     async with cluster.running():
-        await live_cluster.until(lambda: any("scheduler" in line for line in cluster.reader.picture().trouble))
+        await waiting.until(lambda: any("scheduler" in line for line in cluster.reader.picture().trouble))
         assert {node.reserved for node in cluster.reader.picture().nodes} == {None}
         await cluster.serve()
-        await live_cluster.until(lambda: cluster.reader.picture().trouble == [])
+        await waiting.until(lambda: cluster.reader.picture().trouble == [])

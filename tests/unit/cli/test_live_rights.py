@@ -17,6 +17,7 @@ from carico_core.runtime import kube, logs, nats_bus
 from carico_core.wire import messages as wire
 from carico_core.wire import roles, subjects
 from carico_local import nats_server
+from tests.tools import waiting
 from tests.unit.cli import live_cluster
 
 CLOCK = clocks.SystemClock()
@@ -78,7 +79,7 @@ async def test_people_see_all_by_their_rights(
     reader = readers.Reader(lambda: address, connect, clock=CLOCK, lease_s=live_cluster.LEASE_S)
     task = asyncio.ensure_future(reader.run())
     try:
-        await live_cluster.until(lambda: len(reader.picture().services) == 2 or task.done(), within_s=20.0)
+        await waiting.until(lambda: len(reader.picture().services) == 2 or task.done(), within_s=20.0)
         found = reader.picture()
         check(found, role)
         assert await reader.detail("node-1") is not None

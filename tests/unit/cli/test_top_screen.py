@@ -11,6 +11,7 @@ from carico_cli.top import overlays, screen
 from carico_cli.top import widgets as own
 from carico_core.runtime import kube_watch
 from carico_core.wire import messages as wire
+from tests.tools import waiting
 from tests.unit.cli import live_cluster
 
 Pilot = pilot.Pilot[int]
@@ -38,7 +39,7 @@ class Stage:
 
     async def shows(self, text: str) -> None:
         """Returns once it is drawn."""
-        await live_cluster.until(lambda: text in self.text)
+        await waiting.until(lambda: text in self.text)
 
 
 @contextlib.asynccontextmanager
@@ -53,7 +54,7 @@ async def staged(
         top = screen.Top(found.reader, name="test", clock=found.clock, every_s=0.05)
         async with top.run_test(size=size) as keys:
             stage = Stage(found, top, keys)
-            await live_cluster.until(lambda: stage.names)
+            await waiting.until(lambda: stage.names)
             yield stage
 
 
@@ -98,7 +99,7 @@ async def test_keys_sort_by_the_next_column_and_the_other_way_around() -> None:
         await load(stage, node_1=0.2, node_2=0.9, node_3=0.5)
         await stage.keys.press("s")
         await stage.shows("CPU used▼")
-        await live_cluster.until(lambda: stage.names == ["node-2", "node-3", "node-1"])
+        await waiting.until(lambda: stage.names == ["node-2", "node-3", "node-1"])
         await stage.keys.press("r")
         assert stage.names == ["node-1", "node-3", "node-2"]
         await stage.keys.press("S")
@@ -111,9 +112,9 @@ async def test_the_cursor_stays_with_its_node_when_the_order_changes() -> None:
         await load(stage, node_1=0.9, node_2=0.2, node_3=0.5)
         await stage.keys.press("s", "down")
         nodes = stage.top.screen.query_one(own.Nodes)
-        await live_cluster.until(lambda: nodes.chosen == "node-3")
+        await waiting.until(lambda: nodes.chosen == "node-3")
         await load(stage, seq=3, node_3=0.1)
-        await live_cluster.until(lambda: stage.names == ["node-1", "node-2", "node-3"])
+        await waiting.until(lambda: stage.names == ["node-1", "node-2", "node-3"])
         assert nodes.chosen == "node-3"
 
 
@@ -146,7 +147,7 @@ async def test_a_pause_holds_the_picture_and_goes_on() -> None:
         await stage.keys.pause(0.2)
         assert {node.advertisement.pods for node in stage.top.shown.nodes if node.advertisement} == {3}
         await stage.keys.press("space")
-        await live_cluster.until(lambda: "27 Pods" in stage.text)
+        await waiting.until(lambda: "27 Pods" in stage.text)
         assert "paused" not in stage.text
 
 
@@ -214,7 +215,7 @@ async def test_the_help_names_every_key_and_any_key_goes_back() -> None:
 async def test_it_ends_by_its_keys_also_where_a_node_is_looked_into(key: str, code: int) -> None:
     async with staged() as stage:
         await stage.keys.press("enter", key)
-        await live_cluster.until(lambda: not stage.top.is_running)
+        await waiting.until(lambda: not stage.top.is_running)
         assert stage.top.return_value == code
 
 
@@ -226,7 +227,7 @@ async def test_a_cluster_that_is_gone_is_one_line_and_it_recovers() -> None:
         await stage.keys.press("s")
         await stage.shows("CPU used▼")
         stage.cluster.hub.set_away(False)
-        await live_cluster.until(lambda: "is away" not in stage.text)
+        await waiting.until(lambda: "is away" not in stage.text)
 
 
 async def test_a_terminal_too_small_says_so_and_is_whole_again() -> None:

@@ -8,9 +8,9 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from carico_core.domain import errors
 from carico_twin import bus, catalogue, machine, scenario
 from carico_twin import work as works
+from carico_twin.evaluate import file_mistake
 
 KINDS: Mapping[str, works.Work] = {
     each.name: each
@@ -23,15 +23,8 @@ _MOST_NODES = 5000
 _MOST_PODS = 100_000
 
 
-class PlanError(errors.UserError):
+class PlanError(file_mistake.FileMistake):
     """A scenario file that cannot be run: which file, where in it, what was got and expected."""
-
-    def __init__(self, file: str, path: str, *, got: object, expected: str) -> None:
-        self.file = file
-        self.path = path
-        self.got = got
-        self.expected = expected
-        super().__init__(f"{file}, {path}: got {got!r}, expected {expected}")
 
 
 class _Table:

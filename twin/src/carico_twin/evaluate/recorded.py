@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from carico_core.domain import errors
+from carico_twin.evaluate import file_mistake
 
 VERSION = 1
 # Who was compared: `carico`, `kube-500m` (also `-bare`: its agents stood still), `constant-8` (Pods a node).
@@ -22,15 +22,8 @@ _NODES_MOST = 5000
 _PODS_MOST = 100_000
 
 
-class RecordedError(errors.UserError):
+class RecordedError(file_mistake.FileMistake):
     """A comparison that cannot be set beside the twin: which file, where in it, what was got and expected."""
-
-    def __init__(self, file: str, path: str, *, got: object, expected: str) -> None:
-        self.file = file
-        self.path = path
-        self.got = got
-        self.expected = expected
-        super().__init__(f"{file}, {path}: got {got!r}, expected {expected}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 from carico_core.domain import messages
-from carico_core.wire import capacity_quick as quick
-from carico_core.wire import codec, fields, header
+from carico_core.wire import capacity_quick, codec, fields, header
 
 _MODES = frozenset(mode.value for mode in messages.Mode)
 
@@ -41,7 +40,7 @@ def encode_advertisement(advertisement: messages.Advertisement) -> bytes:
 
 def decode_advertisement(payload: bytes, *, subject: str) -> messages.Advertisement:
     """The advertisement in `payload`. Raises `MessageError` for whatever is wrong with it."""
-    found = quick.read(payload, subject) if len(payload) <= codec.PAYLOAD_MAX_BYTES else None
+    found = capacity_quick.read(payload, subject) if len(payload) <= codec.PAYLOAD_MAX_BYTES else None
     return read_carefully(payload, subject=subject) if found is None else found
 
 
@@ -56,17 +55,19 @@ def read_carefully(payload: bytes, *, subject: str) -> messages.Advertisement:
         ts_ns=origin.ts_ns,
         sampled_at_ns=message.integer("sampled_at", maximum=fields.INT64_MAX),
         capacity=message.number("capacity", maximum=fields.PODS_MAX),
-        capacity_sd=message.number("capacity_sd", maximum=quick.SIGNAL_MAX),
+        capacity_sd=message.number("capacity_sd", maximum=capacity_quick.SIGNAL_MAX),
         bottleneck=message.text("bottleneck", maximum=fields.NAME_MAX) if message.has("bottleneck") else None,
-        signal=message.number("signal", minimum=-quick.SIGNAL_MAX, maximum=quick.SIGNAL_MAX),
+        signal=message.number("signal", minimum=-capacity_quick.SIGNAL_MAX, maximum=capacity_quick.SIGNAL_MAX),
         baseline=message.estimates("baseline"),
         cost=message.estimates("cost"),
         pods=message.integer("pods", maximum=int(fields.PODS_MAX)),
-        covers=frozenset(message.texts("covers", maximum=quick.UID_MAX, count=quick.COVERS_MAX)),
+        covers=frozenset(message.texts("covers", maximum=capacity_quick.UID_MAX, count=capacity_quick.COVERS_MAX)),
         mode=messages.Mode(message.choice("mode", _MODES)),
         usage=_parse_shares(message, "usage"),
         parts=_parse_shares(message, "parts"),
-        direction=message.number_map("direction", minimum=-quick.SIGNAL_MAX, maximum=quick.SIGNAL_MAX),
+        direction=message.number_map(
+            "direction", minimum=-capacity_quick.SIGNAL_MAX, maximum=capacity_quick.SIGNAL_MAX
+        ),
         headroom=_parse_headroom(message),
         classes=message.members("classes", _parse_class) if message.has("classes") else None,
         limit=message.integer("limit", maximum=int(fields.PODS_MAX)) if message.has("limit") else None,
@@ -78,7 +79,9 @@ def _format_estimates(estimates: Mapping[str, messages.Estimate]) -> dict[str, o
 
 
 def _parse_shares(message: fields.Fields, name: str) -> dict[str, float]:
-    shares = message.number_map(name, minimum=-quick.SHARE_ROUNDING, maximum=1.0 + quick.SHARE_ROUNDING)
+    shares = message.number_map(
+        name, minimum=-capacity_quick.SHARE_ROUNDING, maximum=1.0 + capacity_quick.SHARE_ROUNDING
+    )
     return {key: min(max(share, 0.0), 1.0) for key, share in shares.items()}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from carico_core.domain import errors, messages
-from carico_core.wire import fields, header, subjects
+from carico_core.wire import fields, header, quick, subjects
 
 # Kubernetes UIDs are UUIDs (36 characters); those of static Pods are hashes (32).
 UID_MAX = 64
@@ -23,15 +23,20 @@ SIGNAL_MAX = 1e9
 _MODES = {mode.value: mode for mode in messages.Mode}
 
 
-class _Unusual(Exception):
-    """Something the short way does not take."""
-
-
 def read(payload: bytes, subject: str) -> messages.Advertisement | None:
     """The advertisement in bytes that are not too many; None where anything about it is unusual."""
     try:
         return _read(orjson.loads(payload), subject)
-    except (_Unusual, errors.BadName, KeyError, TypeError, ValueError, AttributeError, RecursionError, MemoryError):
+    except (
+        quick.Unusual,
+        errors.BadName,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+        MemoryError,
+    ):
         return None
 
 
@@ -42,23 +47,23 @@ def _read(values: dict[str, Any], subject: str) -> messages.Advertisement:
     capacity, capacity_sd, signal = values["capacity"], values["capacity_sd"], values["signal"]
     bottleneck, limit, classes = values.get("bottleneck"), values.get("limit"), values.get("classes")
     if values["node"] != node or type(version) is not int or version != messages.SCHEMA_VERSION:
-        raise _Unusual
+        raise quick.Unusual
     if type(boot) is not str or not header.is_boot(boot):
-        raise _Unusual
+        raise quick.Unusual
     for count in (seq, ts_ns, sampled_ns):
         if type(count) is not int or not 0 <= count <= fields.INT64_MAX:
-            raise _Unusual
+            raise quick.Unusual
     if not (type(capacity) is type(capacity_sd) is type(signal) is float):
-        raise _Unusual
+        raise quick.Unusual
     if not (0.0 <= capacity <= fields.PODS_MAX and 0.0 <= capacity_sd <= SIGNAL_MAX and abs(signal) <= SIGNAL_MAX):
-        raise _Unusual
+        raise quick.Unusual
     if bottleneck is not None and not (type(bottleneck) is str and fields.is_name(bottleneck, fields.NAME_MAX)):
-        raise _Unusual
+        raise quick.Unusual
     headroom = values.get("headroom")
     return messages.Advertisement(
         node=node, boot=boot, seq=seq, ts_ns=ts_ns, sampled_at_ns=sampled_ns, capacity=capacity,
         capacity_sd=capacity_sd, bottleneck=bottleneck, signal=signal,
-        baseline=_estimates(values["baseline"]), cost=_estimates(values["cost"]),
+        baseline=quick.estimates(values["baseline"]), cost=quick.estimates(values["cost"]),
         pods=_pods(pods), covers=_covers(values["covers"]), mode=_MODES[values["mode"]],
         usage=_shares(values["usage"]), parts=_shares(values["parts"]),
         direction=_numbers(values["direction"], -SIGNAL_MAX, SIGNAL_MAX),
@@ -71,26 +76,26 @@ def _read(values: dict[str, Any], subject: str) -> messages.Advertisement:
 def _pods(value: object) -> int:
     """A number of Pods."""
     if type(value) is not int or not 0 <= value <= fields.PODS_MAX:
-        raise _Unusual
+        raise quick.Unusual
     return value
 
 
 def _covers(value: Any) -> frozenset[str]:
     """The UIDs, looked at together."""
     if type(value) is not list or len(value) > COVERS_MAX or not "".join(value).isprintable():
-        raise _Unusual
+        raise quick.Unusual
     if value and not (all(value) and len(max(value, key=len)) <= UID_MAX):
-        raise _Unusual
+        raise quick.Unusual
     return frozenset(value)
 
 
 def _numbers(value: Any, least: float, most: float) -> dict[str, float]:
     """Dimension name -> number within bounds."""
     if type(value) is not dict or not fields.are_names(tuple(value)):
-        raise _Unusual
+        raise quick.Unusual
     for number in value.values():
         if type(number) is not float or not least <= number <= most:
-            raise _Unusual
+            raise quick.Unusual
     return value
 
 
@@ -102,27 +107,13 @@ def _shares(value: Any) -> dict[str, float]:
     return shares
 
 
-def _estimates(value: Any) -> dict[str, messages.Estimate]:
-    if type(value) is not dict or not fields.are_names(tuple(value)):
-        raise _Unusual
-    found = {}
-    for name, item in value.items():
-        mean, sd = item["mean"], item["sd"]
-        if type(mean) is not float or type(sd) is not float or type(item) is not dict:
-            raise _Unusual
-        if not (abs(mean) <= fields.QUANTITY_MAX and 0.0 <= sd <= fields.QUANTITY_MAX):
-            raise _Unusual
-        found[name] = messages.Estimate(mean=mean, sd=sd)
-    return found
-
-
 def _classes(value: Any) -> Mapping[str, messages.ClassCapacity]:
     if type(value) is not dict or len(value) > fields.CLASSES_MAX:
-        raise _Unusual
+        raise quick.Unusual
     found = {}
     for name, item in value.items():
         if not fields.is_name(name, fields.CLASS_NAME_MAX) or type(item) is not dict:
-            raise _Unusual
+            raise quick.Unusual
         cost_plus = _numbers(item["cost_plus"], 0.0, fields.QUANTITY_MAX)
         found[name] = messages.ClassCapacity(cost_plus=cost_plus, pods=_pods(item["pods"]))
     return found

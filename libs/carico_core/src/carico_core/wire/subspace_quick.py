@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from carico_core.domain import errors, messages
-from carico_core.wire import fields, header, subjects
+from carico_core.wire import fields, header, quick, subjects
 
 # The smallest number above 0: a scale is positive.
 _POSITIVE = 5e-324
@@ -31,17 +31,13 @@ def read_all(
     for index, (subject, values) in enumerate(found):
         try:
             shape, draft = _draft(subject, values, cores_max)
-        except (_Unusual, errors.BadName, KeyError, TypeError, ValueError):
+        except (quick.Unusual, errors.BadName, KeyError, TypeError, ValueError):
             continue
         by_shape.setdefault(shape, []).append((index, draft))
     for shape, drafts in by_shape.items():
         for index, record in _finish(shape, drafts, sigma_max=sigma_max, unit_max=unit_max):
             records[index] = record
     return records
-
-
-class _Unusual(Exception):
-    """Something the short way does not take."""
 
 
 def _draft(subject: str, values: dict[Any, Any], cores_max: float) -> tuple[_Shape, _Draft]:
@@ -51,23 +47,23 @@ def _draft(subject: str, values: dict[Any, Any], cores_max: float) -> tuple[_Sha
     sampled_ns, samples = values["sampled_at"], values["samples"]
     weight, peak, listed = values["weight"], values["peak_pods_per_core"], values["dims"]
     if values["node"] != node or type(version) is not int or version != messages.SCHEMA_VERSION:
-        raise _Unusual
+        raise quick.Unusual
     if type(boot) is not str or not header.is_boot(boot):
-        raise _Unusual
+        raise quick.Unusual
     for count in (seq, ts_ns, sampled_ns, samples):
         if type(count) is not int or not 0 <= count <= fields.INT64_MAX:
-            raise _Unusual
+            raise quick.Unusual
     if type(weight) is not float or type(peak) is not float or type(listed) is not list:
-        raise _Unusual
+        raise quick.Unusual
     dims = tuple(listed)
     if not (0.0 <= weight <= cores_max and 0.0 <= peak <= fields.PODS_MAX) or not dims or not fields.are_names(dims):
-        raise _Unusual
+        raise quick.Unusual
     shape, u = _bytes(values["u"], 2)
     sigma_shape, sigma = _bytes(values["sigma"], 1)
     scale_shape, scale = _bytes(values["scale"], 1)
     count, rank = shape
     if count != len(dims) or rank > count or sigma_shape[0] != rank or scale_shape[0] != count:
-        raise _Unusual
+        raise quick.Unusual
     known = {
         "node": node, "boot": boot, "seq": seq, "ts_ns": ts_ns, "sampled_at_ns": sampled_ns, "dims": dims,
         "samples": samples, "weight": weight, "peak_pods_per_core": peak, "evidence": _evidence(values["evidence"]),
@@ -100,44 +96,30 @@ def _bytes(value: Any, rank: int) -> tuple[list[int], bytes]:
     """The shape of an array and its bytes, which are as many as it says. Raises for what is unusual."""
     shape, data = value["shape"], value["data"]
     if type(value) is not dict or type(shape) is not list or type(data) is not bytes or len(shape) != rank:
-        raise _Unusual
+        raise quick.Unusual
     size = 8
     for length in shape:
         if type(length) is not int or not 0 < length <= fields.DIMS_MAX:
-            raise _Unusual
+            raise quick.Unusual
         size *= length
     if len(data) != size:
-        raise _Unusual
+        raise quick.Unusual
     return shape, data
 
 
 def _evidence(value: Any) -> dict[str, messages.ClassEvidence]:
     """What was measured of each class. Raises for what is unusual."""
     if type(value) is not dict or len(value) > fields.CLASSES_MAX:
-        raise _Unusual
+        raise quick.Unusual
     found = {}
     for name, item in value.items():
         if type(name) is not str or not fields.is_name(name, fields.CLASS_NAME_MAX) or type(item) is not dict:
-            raise _Unusual
+            raise quick.Unusual
         pods = item["pods"]
         # Lifetimes come with few messages: the long way reads them.
         if type(pods) is not int or not 0 <= pods <= fields.PODS_MAX or "lifetime_s" in item:
-            raise _Unusual
+            raise quick.Unusual
         growth = item.get("growth")
-        grown = {} if growth is None else _estimates(growth)
-        found[name] = messages.ClassEvidence(pods=pods, cost=_estimates(item["cost"]), growth=grown)
-    return found
-
-
-def _estimates(value: Any) -> dict[str, messages.Estimate]:
-    if type(value) is not dict or not fields.are_names(tuple(value)):
-        raise _Unusual
-    found = {}
-    for name, item in value.items():
-        mean, sd = item["mean"], item["sd"]
-        if type(mean) is not float or type(sd) is not float or type(item) is not dict:
-            raise _Unusual
-        if not (-fields.QUANTITY_MAX <= mean <= fields.QUANTITY_MAX and 0.0 <= sd <= fields.QUANTITY_MAX):
-            raise _Unusual
-        found[name] = messages.Estimate(mean=mean, sd=sd)
+        grown = {} if growth is None else quick.estimates(growth)
+        found[name] = messages.ClassEvidence(pods=pods, cost=quick.estimates(item["cost"]), growth=grown)
     return found

@@ -34,6 +34,22 @@ export function font(size, weight = 400) {
   return `${weight} ${size}px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif`;
 }
 
+// A level line across, and what it stands for before it.
+export function level(context, theme, { left, right, y, alpha, text }) {
+  context.strokeStyle = theme.faint;
+  context.globalAlpha = alpha;
+  context.lineWidth = 1;
+  context.beginPath();
+  context.moveTo(left, y);
+  context.lineTo(right, y);
+  context.stroke();
+  context.globalAlpha = 1;
+  context.fillStyle = theme.soft;
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  context.fillText(text, left - 6, y);
+}
+
 // Text that fits into `width`, its middle left out: the ends of names tell them apart.
 export function fitted(context, text, width) {
   if (context.measureText(text).width <= width) return text;

@@ -1,6 +1,6 @@
 // A chart over the last minutes: areas, bands and lines on one canvas.
 
-import { font, Sheet } from "./canvas.js";
+import { font, level, Sheet } from "./canvas.js";
 import { HISTORY_S } from "./fleet.js";
 
 const HEIGHT = 150;
@@ -48,24 +48,14 @@ export class Chart {
 
   axes(context, scale, tick) {
     context.font = font(11);
-    context.textBaseline = "middle";
-    context.textAlign = "right";
+    const [left, right] = [PAD.left, this.sheet.width - PAD.right];
     for (const share of [0, 0.5, 1]) {
       const y = Math.round(scale.y(share * scale.top)) + 0.5;
-      context.strokeStyle = this.theme.faint;
-      context.globalAlpha = share === 0 ? 0.9 : 0.35;
-      context.lineWidth = 1;
-      context.beginPath();
-      context.moveTo(PAD.left, y);
-      context.lineTo(this.sheet.width - PAD.right, y);
-      context.stroke();
-      context.globalAlpha = 1;
-      context.fillStyle = this.theme.soft;
-      context.fillText(tick(share * scale.top), PAD.left - 6, y);
+      level(context, this.theme, { left, right, y, alpha: share === 0 ? 0.9 : 0.35, text: tick(share * scale.top) });
     }
     context.textBaseline = "alphabetic";
     const since = scale.span < 119_500 ? `−${Math.round(scale.span / 1000)} s` : `−${(scale.span / 60_000).toFixed(1).replace(".0", "")} min`;
-    for (const [text, align, x] of [[since, "left", PAD.left], ["now", "right", this.sheet.width - PAD.right]]) {
+    for (const [text, align, x] of [[since, "left", left], ["now", "right", right]]) {
       context.textAlign = align;
       context.fillText(text, x, HEIGHT - 4);
     }

@@ -1,6 +1,6 @@
 // Decisions as they come: a dot each, by the time its Pod has waited, and the newest in words.
 
-import { font, Sheet } from "./canvas.js";
+import { font, level, Sheet } from "./canvas.js";
 import { el } from "./dom.js";
 import * as format from "./format.js";
 
@@ -90,20 +90,9 @@ export class Flow {
 
   axes(context) {
     context.font = font(11);
-    context.lineWidth = 1;
+    const [left, right] = [PAD.left, this.sheet.width - PAD.right];
     for (const [waited, text] of TICKS) {
-      const y = Math.round(this.y(waited)) + 0.5;
-      context.strokeStyle = this.theme.faint;
-      context.globalAlpha = 0.4;
-      context.beginPath();
-      context.moveTo(PAD.left, y);
-      context.lineTo(this.sheet.width - PAD.right, y);
-      context.stroke();
-      context.globalAlpha = 1;
-      context.fillStyle = this.theme.soft;
-      context.textAlign = "right";
-      context.textBaseline = "middle";
-      context.fillText(text, PAD.left - 6, y);
+      level(context, this.theme, { left, right, y: Math.round(this.y(waited)) + 0.5, alpha: 0.4, text });
     }
     context.textBaseline = "alphabetic";
     context.textAlign = "left";
