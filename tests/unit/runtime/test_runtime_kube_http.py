@@ -1,4 +1,4 @@
-"""Our own HTTP/1.1: answers come out whole however they arrive, and no request is sent twice that must not be."""
+"""Requests by the short way: answers come out whole however they arrive; none is sent twice that must not be."""
 
 import asyncio
 import contextlib
@@ -51,6 +51,15 @@ def test_an_answer_is_the_same_however_it_arrives(text: bytes, status: int, body
         assert reader.keeps == keeps or position < len(text)
 
 
+def test_answers_follow_one_another() -> None:
+    reader = answers.Reader(LIMIT_BYTES)
+    for text, status, body in ((CONTINUED, 200, b"hello"), (CHUNKED, 201, b"hello"), (EMPTY, 204, b"")) * 2:
+        touched = [reader.is_untouched, reader.feed(text[:7]), reader.is_untouched]
+        assert touched == [True, None, False]
+        assert reader.feed(text[7:]) == answers.Answer(status, body)
+        assert reader.keeps
+
+
 def test_an_answer_may_end_with_its_connection() -> None:
     reader = answers.Reader(LIMIT_BYTES)
     assert reader.feed(TO_THE_END) is None
@@ -73,8 +82,11 @@ def test_half_an_answer_is_none(text: bytes) -> None:
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", answers.BadAnswer),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n", answers.BadAnswer),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", answers.BadAnswer),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", answers.BadAnswer),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", answers.BadAnswer),
+        (b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", answers.BadAnswer),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 10001\r\n\r\n", answers.TooLong),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\n", answers.TooLong),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\n" + b"x" * 10_001, answers.TooLong),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 10_001, answers.TooLong),
     ],
 )
@@ -103,7 +115,7 @@ async def serving(serve: Serve) -> AsyncIterator[kube_http.Server]:
     port = listening.sockets[0].getsockname()[1]
     server = kube_http.Server(
         f"http://127.0.0.1:{port}/base/", tls=None, server_hostname=None, headers={"User-Agent": "test"},
-        connect_timeout_s=5.0,
+        connect_timeout_s=5.0, limit_bytes=LIMIT_BYTES,
     )  # fmt: skip
     async with listening, asyncio.timeout(30):
         yield server
@@ -112,7 +124,7 @@ async def serving(serve: Serve) -> AsyncIterator[kube_http.Server]:
 
 
 async def ask(server: kube_http.Server, method: str, path: str = "/x", **more: str) -> answers.Answer:
-    return await server.request(method, path, params=None, headers=more, body=b"{}", limit_bytes=LIMIT_BYTES)
+    return await server.request(method, path, params=None, headers=more, body=b"{}")
 
 
 async def read(reader: asyncio.StreamReader) -> bytes:
@@ -131,9 +143,7 @@ async def test_a_connection_is_used_again_and_a_request_is_what_it_should_be() -
 
     async with serving(serve) as server:
         assert await ask(server, "POST", Authorization="Bearer t") == answers.Answer(200, b"hello")
-        found = await server.request(
-            "GET", "/a b", params={"limit": "5", "continue": "x=/&"}, headers={}, body=b"{}", limit_bytes=LIMIT_BYTES
-        )
+        found = await server.request("GET", "/a b", params={"limit": "5", "continue": "x=/&"}, headers={}, body=b"{}")
         assert found.status == 200
     assert len(seen) == 1
     first, second = seen[0]

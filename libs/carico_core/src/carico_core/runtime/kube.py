@@ -27,6 +27,11 @@ CONNECT_TIMEOUT_S = 5.0
 # Answers above this are refused: the largest page of Pods is far smaller (etcd objects are at most 1.5 MiB).
 BODY_LIMIT_BYTES = 256 * 2**20
 
+# Told of each request that was sent: its verb (the HTTP method, or WATCH), the answer's status (`NO_ANSWER`: none
+# came) and the seconds until then, waits for a turn apart. `metrics_kube.KubeMetrics.asked` is one.
+Observe = Callable[[str, str, float], None]
+NO_ANSWER = "none"
+
 MirrorEvent = kube_watch.MirrorEvent
 Listed = kube_watch.Listed
 Changed = kube_watch.Changed
@@ -58,8 +63,9 @@ class KubeSettings:
 
 
 async def connect(
-    wanted: KubeSettings, *, clock: clocks.Clock, user_agent: str, environ: Mapping[str, str] | None = None
-) -> "KubeClient":
+    wanted: KubeSettings, *, clock: clocks.Clock, user_agent: str, environ: Mapping[str, str] | None = None,
+    observe: Observe | None = None,
+) -> "KubeClient":  # fmt: skip
     """A client of the API that `wanted` names; nothing is sent yet, so the API may start later.
 
     `environ` may give KUBECONFIG and, in a Pod, KUBERNETES_SERVICE_HOST and _PORT; without them the service is found
@@ -68,17 +74,19 @@ async def connect(
     access = await asyncio.to_thread(
         kube_config.load, wanted.kubeconfig, context=wanted.context, environ=environ or {}, clock=clock
     )
-    return KubeClient(access, wanted=wanted, clock=clock, user_agent=user_agent)
+    return KubeClient(access, wanted=wanted, clock=clock, user_agent=user_agent, observe=observe)
 
 
 class KubeClient:
     """One API server, one session. Errors: `ApiError` and below (it answered), `ApiUnavailable` (it did not)."""
 
     def __init__(
-        self, access: kube_config.Access, *, wanted: KubeSettings, clock: clocks.Clock, user_agent: str
-    ) -> None:
+        self, access: kube_config.Access, *, wanted: KubeSettings, clock: clocks.Clock, user_agent: str,
+        observe: Observe | None = None,
+    ) -> None:  # fmt: skip
         self._access = access
         self._clock = clock
+        self._observe = observe
         self._rng = random.Random(clock.wall_ns())
         self._in_flight = asyncio.Semaphore(wanted.in_flight)
         self._pace = Pace(wanted.rate_per_s, clock=clock)
@@ -86,7 +94,7 @@ class KubeClient:
         self._server = kube_http.Server(
             access.server, tls=access.tls, server_hostname=access.server_hostname,
             headers={"User-Agent": user_agent, "Accept": "application/json"},
-            connect_timeout_s=CONNECT_TIMEOUT_S, configure=_keep_alive,
+            connect_timeout_s=CONNECT_TIMEOUT_S, limit_bytes=BODY_LIMIT_BYTES, configure=_keep_alive,
         ) if access.proxy is None else None  # fmt: skip
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=access.tls or True, socket_factory=_keepalive_socket),
@@ -164,13 +172,14 @@ class KubeClient:
 
     async def _directly(self, server: kube_http.Server, call: "_Call", timeout_s: float) -> bytes:
         """The body of a 2xx answer, by the short way; every other outcome is one of our errors."""
-        with self._translated(call.name):
+        with self._translated(call.name), self._observed(call) as statuses:
             async with asyncio.timeout(timeout_s):
                 for attempt in (1, 2):
                     answer = await server.request(
                         call.method, call.path, params=call.params, headers=await self._headers(call),
-                        body=call.data or b"", limit_bytes=BODY_LIMIT_BYTES, permit=call.permit,
+                        body=call.data or b"", permit=call.permit,
                     )  # fmt: skip
+                    statuses.append(answer.status)
                     if answer.status != 401 or attempt == 2:
                         break
                     # A token that was rotated meanwhile: read or make it again, once.
@@ -189,7 +198,9 @@ class KubeClient:
     async def _open(self, call: "_Call", timeout: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
         """A response of status 2xx; every other outcome is one of our errors."""
         with self._translated(call.name):
-            response = await self._send(call, timeout)
+            with self._observed(call) as statuses:
+                response = await self._send(call, timeout)
+                statuses.append(response.status)
             async with response:
                 if response.status >= 300:
                     raise to_error(response.status, await _read(response, call.name), call.name)
@@ -225,6 +236,22 @@ class KubeClient:
         return headers
 
     @contextlib.contextmanager
+    def _observed(self, call: "_Call") -> Iterator[list[int]]:
+        """The statuses that came, of which the last counts; nothing is told where `permit` kept it from being sent."""
+        statuses: list[int] = []
+        began_s = self._clock.monotonic_s()
+        code = ""
+        try:
+            yield statuses
+            code = str(statuses[-1])
+        except (TimeoutError, OSError, aiohttp.ClientError):
+            code = NO_ANSWER
+            raise
+        finally:
+            if code and self._observe is not None:
+                self._observe(call.verb, code, self._clock.monotonic_s() - began_s)
+
+    @contextlib.contextmanager
     def _translated(self, name: str) -> Iterator[None]:
         """Every error of a connection leaves as `ApiUnavailable`."""
         try:
@@ -253,6 +280,11 @@ class _Call:
     def name(self) -> str:
         """The request in words."""
         return f"{self.method} {self.path}"
+
+    @property
+    def verb(self) -> str:
+        """The HTTP method, or WATCH."""
+        return "WATCH" if self.params is not None and "watch" in self.params else self.method
 
 
 class Pace:

@@ -1,11 +1,12 @@
 """Requests to one HTTP/1.1 server over connections that are kept: no more of HTTP than the Kubernetes API uses.
 
 For the thousands of small requests of a scheduler, of which each costs aiohttp several times the CPU that it costs
-here (ADR 41). Streams and proxies are aiohttp's.
+here (ADR 41). Answers are httptools' to read; streams and proxies are aiohttp's.
 """
 
 import asyncio
 import contextlib
+import functools
 import re
 import socket
 import ssl
@@ -34,9 +35,9 @@ class Ended(OSError):
 class _Connection(asyncio.Protocol):
     """One connection, for one request at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit_bytes: int) -> None:
         self._transport: asyncio.Transport | None = None
-        self._reader: answers.Reader | None = None
+        self._reader = answers.Reader(limit_bytes)
         self._waiting: asyncio.Future[answers.Answer] | None = None
         self.idle_since_s = 0.0
 
@@ -45,11 +46,10 @@ class _Connection(asyncio.Protocol):
         """True while a request may be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def ask(self, request: bytes, limit_bytes: int) -> answers.Answer:
+    async def ask(self, request: bytes) -> answers.Answer:
         """The answer. The connection is of no more use where this raises or is cancelled."""
         if self._transport is None or self._transport.is_closing():
             raise Ended("the server closed the connection", is_clean=True)
-        self._reader = answers.Reader(limit_bytes)
         waiting: asyncio.Future[answers.Answer] = asyncio.get_running_loop().create_future()
         self._waiting = waiting
         self._transport.write(request)
@@ -76,7 +76,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hands on the answer once it is whole."""
-        if self._waiting is None or self._waiting.done() or self._reader is None:
+        if self._waiting is None or self._waiting.done():
             # Nobody asked: a server says so that it is about to close.
             self.close()
             return
@@ -92,7 +92,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Ends what waits."""
         self._transport = None
-        if self._waiting is None or self._waiting.done() or self._reader is None:
+        if self._waiting is None or self._waiting.done():
             return
         answer = self._reader.end() if error is None else None
         if answer is not None:
@@ -107,9 +107,12 @@ class Server:
 
     def __init__(
         self, url: str, *, tls: ssl.SSLContext | None, server_hostname: str | None, headers: Mapping[str, str],
-        connect_timeout_s: float, configure: Callable[[socket.socket], None] = lambda _: None,
+        connect_timeout_s: float, limit_bytes: int, configure: Callable[[socket.socket], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        """`headers` go with every request; `configure` is called with each new connection's socket."""
+        """`headers` go with every request; no body may be longer than `limit_bytes`.
+
+        `configure` is called with each new connection's socket.
+        """
         parts = urllib.parse.urlsplit(url)
         is_tls = parts.scheme == "https"
         self._host = parts.hostname or ""
@@ -119,6 +122,7 @@ class Server:
         self._server_hostname = (server_hostname or self._host) if is_tls else None
         self._common = _header_lines({"Host": parts.netloc.rpartition("@")[2], **headers})
         self._connect_timeout_s = connect_timeout_s
+        self._limit_bytes = limit_bytes
         self._configure = configure
         # Those that may take a request, the one used last at the end.
         self._idle: list[_Connection] = []
@@ -131,7 +135,7 @@ class Server:
 
     async def request(
         self, method: str, path: str, *, params: Mapping[str, str] | None, headers: Mapping[str, str], body: bytes,
-        limit_bytes: int, permit: Callable[[], None] | None = None,
+        permit: Callable[[], None] | None = None,
     ) -> answers.Answer:  # fmt: skip
         """The answer. Raises `OSError`, and what `permit` raises, which is called right before it is sent."""
         request = self._encode(method, path, params, headers, body)
@@ -141,7 +145,7 @@ class Server:
             try:
                 if permit is not None:
                     permit()
-                answer = await connection.ask(request, limit_bytes)
+                answer = await connection.ask(request)
             except Ended as error:
                 if kept is not None and error.is_clean and method in _IDEMPOTENT:
                     continue
@@ -199,7 +203,7 @@ class Server:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._connect_timeout_s):
             transport, connection = await loop.create_connection(
-                _Connection, self._host, self._port,
+                functools.partial(_Connection, self._limit_bytes), self._host, self._port,
                 ssl=self._tls, server_hostname=self._server_hostname,
             )  # fmt: skip
         with contextlib.suppress(OSError):
