@@ -258,3 +258,25 @@ async def test_the_connection_is_renewed_before_its_token_expires(tmp_path: path
         await bus.close()
     finally:
         server.stop()
+
+
+async def test_bytes_that_are_no_text_end_the_reading_of_nothing(server: nats_server.NatsServer) -> None:
+    bus = await join(server)
+    seen: list[bytes] = []
+
+    async def answer(payload: bytes) -> bytes:
+        return payload
+
+    await bus.subscribe(subjects.CAPACITY_ALL, lambda _, payload: seen.append(payload))
+    await bus.serve(buses.ServiceSpec(name="carico-x", version="0.1.0", description="x", endpoints={"echo": answer}))
+    host, port = server.url.removeprefix("nats://").split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b'CONNECT {"verbose":false,"headers":true}\r\n')
+    writer.write(b"PUB carico.v1.capacity.\xff 1\r\n1\r\n")
+    writer.write(b"PUB $SRV.PING _INBOX.\xff 0\r\n\r\n")
+    writer.write(b"HPUB $SRV.PING _INBOX.a 17 17\r\nNATS/1.0 \xff\xff\xff \r\n\r\n\r\n")
+    writer.write(b"PUB carico.v1.capacity.a 1\r\n2\r\n")
+    await until(lambda: seen == [b"1", b"2"])
+    assert await bus.request(subjects.query("x", "echo"), b"still", timeout_s=BACK_S) == b"still"
+    writer.close()
+    await bus.close()

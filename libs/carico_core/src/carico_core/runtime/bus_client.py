@@ -62,11 +62,15 @@ class Client(NatsClient):
             # Whoever asks chooses where the answer goes, and who answers may publish it there: to an inbox and nowhere
             # else, or a reader could have our answer stored in place of a node's report.
             wanted = reply if reply and reply.startswith(INBOXES) else b""
-            await super()._process_msg(sid, subject, wanted, data, headers)
+            try:
+                await super()._process_msg(sid, subject, wanted, data, headers)
+            except (ValueError, LookupError) as error:
+                # Subjects, replies and headers may be any bytes: what nats-py cannot read would end its reading of all.
+                await self._error_cb(NatsError(f"a message cannot be read: {error!r}"))
         else:
             self.stats["in_msgs"] += 1
             self.stats["in_bytes"] += len(data)
-            sink(subject.decode(), reply.decode(), headers or b"", data)
+            sink(bus_intake.text_of(subject), bus_intake.text_of(reply), headers or b"", data)
 
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
         super()._remove_sub(sid, max_msgs)

@@ -61,7 +61,7 @@ class Parser(NatsParser):
                 is_ours = True
                 break
             split = start + int(header_bytes)
-            sink(subject.decode(), (reply or b"").decode(), text[start:split], text[split:end])
+            sink(text_of(subject), text_of(reply or b""), text[start:split], text[split:end])
             position = end + _END_BYTES
             count += 1
             size_bytes += end - split
@@ -69,6 +69,15 @@ class Parser(NatsParser):
         self.nc.stats["in_msgs"] += count
         self.nc.stats["in_bytes"] += size_bytes
         return position, is_ours
+
+
+def text_of(name: bytes) -> str:
+    """A subject or a reply as text.
+
+    The server takes any bytes for one. What is no UTF-8 matches no name of ours and is refused as such; raising here
+    would end the reading of every subscription.
+    """
+    return name.decode(errors="replace")
 
 
 def status_of(headers: bytes) -> tuple[str, str] | None:
