@@ -15,7 +15,7 @@ from carico_aggregator import instruments as aggregator
 from carico_auth import instruments as auth
 from carico_core.domain import cluster
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, metrics_bus
+from carico_core.runtime import health, metrics_bus, metrics_kube
 from carico_core.runtime import metrics as metric
 from carico_scheduler import fleet, policy, reservations
 from carico_scheduler import instruments as scheduler
@@ -24,8 +24,8 @@ from carico_scheduler import instruments as scheduler
 Row = tuple[str, float, str, str]
 # The most values that each label can have.
 VALUES = {
-    "reason": 20, "outcome": 5, "fate": 6, "kind": 8, "verb": 3, "status": 5, "freshness": 4, "dimension": 6, "part": 8,
-    "note": 6, "mode": 4, "stream": 4, "role": 7, "result": 2, "node": 1, "estimator": 1,
+    "reason": 20, "outcome": 5, "fate": 6, "kind": 8, "verb": 6, "code": 8, "status": 5, "freshness": 4, "dimension": 6,
+    "part": 8, "note": 6, "mode": 4, "stream": 4, "role": 7, "result": 2, "node": 1, "estimator": 1,
 }  # fmt: skip
 NODES = 5_000
 _CLOCK = clocks.SystemClock()
@@ -45,6 +45,8 @@ def run(quick: bool = False) -> list[Row]:
         metrics = metric.Metrics(name)
         metrics_bus.BusMetrics(metrics)
         health.watched(health.Health({"bus": lambda: None}), metrics)
+        if name != "aggregator":
+            _fill(metrics_kube.KubeMetrics(metrics))
         _fill(make(metrics))
         size = len(metrics.render())
         rows.append((f"{name}: CPU of a scrape, every series there", _cpu_ms(metrics.render, repetitions), "ms",

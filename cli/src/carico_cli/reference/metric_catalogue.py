@@ -6,7 +6,7 @@ from carico_agent import instruments as agent
 from carico_aggregator import instruments as aggregator
 from carico_auth import instruments as auth
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, metrics_bus
+from carico_core.runtime import health, metrics_bus, metrics_kube
 from carico_core.runtime import metrics as metric
 from carico_scheduler import instruments as scheduler
 from carico_web import instruments as web
@@ -14,6 +14,7 @@ from carico_web import instruments as web
 SHARED = "carico_"
 TITLES = {
     "every": "Every service that is on the bus",
+    "kube": "Every service that asks the Kubernetes API (agent, scheduler, auth callout)",
     "agent": "Agent",
     "aggregator": "Aggregator",
     "scheduler": "Scheduler",
@@ -32,8 +33,8 @@ PROCESS = (
 
 
 def catalogue() -> Mapping[str, tuple[metric.Declared, ...]]:
-    """What is exported by service; under `every` what all of them have."""
-    found = {name: metric.Metrics(name) for name in TITLES if name != "every"}
+    """What is exported by service; under `every` and `kube` what several have."""
+    found = {name: metric.Metrics(name) for name in TITLES if name not in ("every", "kube")}
     clock = clocks.FakeClock()
     agent.Instruments(found["agent"]).ask(_Ages())
     aggregator.Instruments(found["aggregator"], clock=clock)
@@ -43,7 +44,9 @@ def catalogue() -> Mapping[str, tuple[metric.Declared, ...]]:
     every = metric.Metrics("every")
     metrics_bus.BusMetrics(every)
     health.watched(health.Health({}), every)
-    return {"every": every.declared, **{name: each.declared for name, each in found.items()}}
+    kube = metric.Metrics("kube")
+    metrics_kube.KubeMetrics(kube)
+    return {"every": every.declared, "kube": kube.declared, **{name: each.declared for name, each in found.items()}}
 
 
 def names() -> frozenset[str]:

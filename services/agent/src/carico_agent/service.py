@@ -79,7 +79,7 @@ class Service:
 
     async def _work(self, found: panel.Panel, stop: tasks.Stop) -> None:
         pods = open_pods(self._chosen, clock=self._clock)
-        classes = open_classes(self._chosen, clock=self._clock)
+        classes = open_classes(self._chosen, clock=self._clock, metrics=self._metrics)
         recorder = recording.open_recorder(self._chosen, found.facts, pods) if self._chosen.record else None
         opened = open_traces(self._chosen, clock=self._clock)
         agent = app.Agent(
@@ -182,12 +182,14 @@ def open_traces(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> OpenT
     return OpenTraces(traces=traces.PodTraces(tracer, node=chosen.node, clock=clock), close=tracer.close)
 
 
-def open_classes(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> ports.PodClasses | None:
+def open_classes(
+    chosen: settings.AgentSettings, *, clock: clocks.Clock, metrics: metric.Metrics
+) -> ports.PodClasses | None:  # fmt: skip
     """Where the classes of Pods come from, if from anywhere."""
     if chosen.pod_classes == "none" or chosen.pod_events == "none":
         return None
     module: Any = importlib.import_module("carico_agent.churn.classes")
-    classes: ports.PodClasses = module.open_classes(chosen, clock=clock)
+    classes: ports.PodClasses = module.open_classes(chosen, clock=clock, metrics=metrics)
     return classes
 
 

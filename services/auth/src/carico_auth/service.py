@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from carico_auth import app, instruments, reviews
 from carico_auth import settings as setting
 from carico_core.domain import errors
-from carico_core.runtime import bus_keys, health, kube, logs, metrics, metrics_bus, nats_bus, tasks
+from carico_core.runtime import bus_keys, health, kube, logs, metrics, metrics_bus, metrics_kube, nats_bus, tasks
 from carico_core.runtime import clock as clocks
 from carico_core.wire import roles
 
@@ -29,7 +29,10 @@ async def serve(
         "bus": lambda: None if listening and listening[0].connected else "not connected to NATS",
         "api": counted.trouble,
     }
-    api = await kube.connect(chosen.kube, clock=clock, user_agent=setting.PROGRAM, environ=environ)
+    api = await kube.connect(
+        chosen.kube, clock=clock, user_agent=setting.PROGRAM, environ=environ,
+        observe=metrics_kube.KubeMetrics(series).asked,
+    )  # fmt: skip
     try:
         server = await health.serve(health.Health(checks), series, host=chosen.http_host, port=chosen.http_port)
         logs.get("service").info("started", http_port=server.port, issuer=keys.issuer.public, audience=chosen.audience)

@@ -11,6 +11,7 @@ from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import health, kube, kube_actions, logs, metrics, metrics_bus, nats_bus, tasks, tracing
+from carico_core.runtime import metrics_kube as kube_series
 from carico_core.wire import roles, subjects
 from carico_scheduler import cycle, decisions, engine, events, instruments, queries, traces
 from carico_scheduler import settings as setting
@@ -55,11 +56,12 @@ class Scheduler:
     def __init__(
         self, settings: setting.SchedulerSettings, *, api: engine.Kube, clock: clocks.Clock,
         lease_api: kube_actions.Api | None = None, tracer: traces.Tracer | None = None,
+        series: metrics.Metrics | None = None,
     ) -> None:  # fmt: skip
         self._settings = settings
         self._bus: Bus | None = None
         self._clock = clock
-        self.metrics = metrics.Metrics("scheduler")
+        self.metrics = metrics.Metrics("scheduler") if series is None else series
         self._bus_metrics = metrics_bus.BusMetrics(self.metrics)
         counted = instruments.Instruments(self.metrics)
         boot = clocks.boot_id(clock)
@@ -223,18 +225,20 @@ class Scheduler:
 async def serve(settings: setting.SchedulerSettings, stop: tasks.Stop, clock: clocks.Clock) -> None:
     """Runs a scheduler of these settings, with its health server, until `stop`; NATS and the API may come later."""
     async with contextlib.AsyncExitStack() as stack:
-        api = await kube.connect(settings.kube, clock=clock, user_agent=NAME)
+        series = metrics.Metrics("scheduler")
+        asked = kube_series.KubeMetrics(series).asked
+        api = await kube.connect(settings.kube, clock=clock, user_agent=NAME, observe=asked)
         stack.push_async_callback(api.close)
         # A client of its own, as Kubernetes' components have: a renewal must not wait for its turn behind binds.
         unpaced = dataclasses.replace(settings.kube, rate_per_s=0.0)
-        lease_api = await kube.connect(unpaced, clock=clock, user_agent=f"{NAME}/leader-election")
+        lease_api = await kube.connect(unpaced, clock=clock, user_agent=f"{NAME}/leader-election", observe=asked)
         stack.push_async_callback(lease_api.close)
         tracer = tracing.open_tracer(
             settings.traces, service=NAME, attributes={}, clock=clock, share=settings.traces_share
         )
         if tracer is not None:
             stack.push_async_callback(asyncio.to_thread, tracer.close)
-        scheduler = Scheduler(settings, api=api, lease_api=lease_api, clock=clock, tracer=tracer)
+        scheduler = Scheduler(settings, api=api, lease_api=lease_api, clock=clock, tracer=tracer, series=series)
         server = await health.serve(
             scheduler.health, scheduler.metrics, host=settings.http_host, port=settings.http_port
         )

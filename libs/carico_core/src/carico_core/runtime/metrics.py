@@ -50,9 +50,11 @@ class Metrics:
         """Every metric of this registry, in the order of declaration; those of the process itself apart."""
         return tuple(self._declared.values())
 
-    def counter(self, name: str, meaning: str, labels: Sequence[str] = ()) -> prometheus_client.Counter:
-        """A counter; Prometheus adds `_total` to its name."""
-        full = self._prefix + name
+    def counter(
+        self, name: str, meaning: str, labels: Sequence[str] = (), *, shared: bool = False
+    ) -> prometheus_client.Counter:  # fmt: skip
+        """A counter; Prometheus adds `_total` to its name. `shared`: of the same name in every service."""
+        full = ("carico_" if shared else self._prefix) + name
         self._declare(f"{full}_total", Kind.COUNTER, meaning, labels)
         return prometheus_client.Counter(full, meaning, labels, registry=self.registry)
 

@@ -11,7 +11,8 @@ from carico_agent import settings
 from carico_agent.churn import node_pods
 from carico_core.domain import messages, pod_class
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, logs
+from carico_core.runtime import kube, logs, metrics_kube
+from carico_core.runtime import metrics as metric
 from carico_core.wire import kubernetes
 
 # Of a mirror Pod: the UID that the runtime knows the static Pod by.
@@ -19,9 +20,10 @@ from carico_core.wire import kubernetes
 STATIC_UID_ANNOTATION = "kubernetes.io/config.hash"
 
 
-def open_classes(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "PodClasses":
+def open_classes(chosen: settings.AgentSettings, *, clock: clocks.Clock, metrics: metric.Metrics) -> "PodClasses":
     """The classes of the Pods bound to the agent's Node."""
-    return PodClasses(chosen.node, connect=node_pods.connector(chosen, clock=clock))
+    asked = metrics_kube.KubeMetrics(metrics).asked
+    return PodClasses(chosen.node, connect=node_pods.connector(chosen, clock=clock, observe=asked))
 
 
 class PodClasses:

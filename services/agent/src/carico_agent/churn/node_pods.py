@@ -26,10 +26,12 @@ class Api(Protocol):
 Connect = Callable[[], Awaitable[Api]]
 
 
-def connector(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> Connect:
+def connector(
+    chosen: settings.AgentSettings, *, clock: clocks.Clock, observe: kube.Observe | None = None
+) -> Connect:  # fmt: skip
     """What connects to the API that these settings name."""
     wanted = kube.KubeSettings(kubeconfig=chosen.kubeconfig, context=chosen.kube_context)
-    return lambda: kube.connect(wanted, clock=clock, user_agent=settings.PROGRAM)
+    return lambda: kube.connect(wanted, clock=clock, user_agent=settings.PROGRAM, observe=observe)
 
 
 async def follow(node: str, connect: Connect, take: Callable[[kube.MirrorEvent], None]) -> None:
