@@ -94,6 +94,18 @@ def test_beside_the_callout_the_page_shows_a_token(tmp_path: pathlib.Path) -> No
     assert [role.value for known, role in readers.items() if known.name == spec["serviceAccountName"]] == ["reader"]
 
 
+def test_prometheus_finds_the_page_server_and_is_let_in(tmp_path: pathlib.Path) -> None:
+    objects = rendered(tmp_path, "web", "monitoring")
+    port = str(container(objects, "Deployment", "carico-web")["ports"][0]["containerPort"])
+    annotations = one(objects, "Deployment", "carico-web")["spec"]["template"]["metadata"]["annotations"]
+    assert annotations == {
+        "prometheus.io/scrape": "true", "prometheus.io/port": port, "prometheus.io/path": "/metrics"
+    }  # fmt: skip
+    policy = one(objects, "NetworkPolicy", "carico-metrics-web")["spec"]
+    assert policy["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "carico-web"}}
+    assert [each["port"] for each in policy["ingress"][0]["ports"]] == [int(port)]
+
+
 def test_secrets_has_the_readers_seed_only_when_asked() -> None:
     script = (K8S / "secrets.sh").read_text(encoding="utf-8")
     assert "agent aggregator scheduler ${WEB:+reader}" in script
