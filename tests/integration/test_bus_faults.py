@@ -7,14 +7,16 @@ import os
 import pathlib
 import shutil
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
+import nats.errors
 import pytest
 from nats.js import api
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
-from carico_core.runtime import bus_connection, clock, nats_bus
+from carico_core.runtime import bus_client, bus_connection, clock, nats_bus
 from carico_core.wire import subjects
 from carico_local import nats_server
 
@@ -219,25 +221,51 @@ async def test_a_server_without_jetstream_is_refused_in_one_line() -> None:
         await process.wait()
 
 
+@pytest.mark.parametrize("outcome", [None, nats.errors.NoRespondersError()])
 async def test_a_cancellation_that_the_client_loses_is_raised_again(
-    server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch
+    server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch, outcome: Exception | None
 ) -> None:
     bus = await join(server)
     began = asyncio.Event()
-
-    async def lose_it(*_: object, **__: object) -> None:
-        # What asyncio.wait_for before Python 3.12 does where a result and a cancellation meet.
-        began.set()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(BACK_S)
-
-    monkeypatch.setattr(bus._js, "publish", lose_it)
+    monkeypatch.setattr(bus._js, "publish", losing(began, outcome))
     task = asyncio.create_task(bus.enqueue(subjects.subspace("n1"), b"1", msg_id="1"))
     await began.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     await bus.close()
+
+
+@pytest.mark.parametrize("outcome", [None, nats.errors.NoServersError()])
+async def test_a_cancellation_lost_while_connecting_ends_the_wait(
+    server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch, outcome: Exception | None
+) -> None:
+    began = asyncio.Event()
+    connect, lose = bus_client.Client.connect, losing(began, outcome)
+
+    async def connect_and_lose(client: bus_client.Client, **options: Any) -> None:
+        await connect(client, **options)
+        await lose()
+
+    monkeypatch.setattr(bus_client.Client, "connect", connect_and_lose)
+    joining = join(server)
+    await began.wait()
+    joining.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(joining, BACK_S)
+
+
+def losing(began: asyncio.Event, outcome: Exception | None) -> Callable[..., Awaitable[None]]:
+    """A call that does what asyncio.wait_for before Python 3.12 does where its outcome and a cancellation meet."""
+
+    async def lose(*_: object, **__: object) -> None:
+        began.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(BACK_S)
+        if outcome is not None:
+            raise outcome
+
+    return lose
 
 
 async def test_the_connection_is_renewed_before_its_token_expires(tmp_path: pathlib.Path) -> None:

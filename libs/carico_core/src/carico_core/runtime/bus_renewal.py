@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from carico_core.runtime import bus_client, bus_connection, bus_token, optional_imports
+from carico_core.runtime import bus_client, bus_connection, bus_server, bus_token, optional_imports
 from carico_core.runtime import clock as clocks
 
 with optional_imports.hidden("aiohttp"):
@@ -76,7 +76,8 @@ class Renewal:
         }  # fmt: skip
         try:
             async with asyncio.timeout(TRIAL_TIMEOUT_S):
-                await trial.connect(**options)
+                with bus_server.cancellable():
+                    await trial.connect(**options)
         except (NatsError, OSError, TimeoutError) as error:
             told = said[-1] if said else error
             return str(told) or type(told).__name__

@@ -24,7 +24,8 @@ async def join(
     try:
         while True:
             try:
-                return await client.connect(**options)
+                with cancellable():
+                    return await client.connect(**options)
             except (OSError, NatsError, TimeoutError) as error:
                 await watch.on_error(error)
                 await asyncio.sleep(pause_s(rng))
@@ -65,7 +66,17 @@ def address(client: bus_client.Client) -> str:
 
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Foreign exceptions become ours, here and nowhere else; and a cancellation that nats-py lost is raised again.
+    """Foreign exceptions become ours, here and nowhere else; and a cancellation that nats-py lost is raised again."""
+    try:
+        with cancellable():
+            yield
+    except (NatsError, JetStreamError, TimeoutError, OSError) as error:
+        raise errors.BusUnavailable(f"{what}: {str(error) or type(error).__name__}") from error
+
+
+@contextlib.contextmanager
+def cancellable() -> Iterator[None]:
+    """A cancellation that nats-py lost in the block is raised again at its end, in place of an error too.
 
     nats-py waits with `asyncio.wait_for`, which before Python 3.12 returns its result and forgets a cancellation that
     arrives in the same turn of the loop (python/cpython#86296). A service under load then did not end on SIGTERM.
@@ -74,7 +85,13 @@ def translated(what: str) -> Iterator[None]:
     before = 0 if task is None else task.cancelling()
     try:
         yield
-    except (NatsError, JetStreamError, TimeoutError, OSError) as error:
-        raise errors.BusUnavailable(f"{what}: {str(error) or type(error).__name__}") from error
+    except Exception:
+        # Whoever asks again after an error would otherwise ask for ever.
+        _raise_if_cancelled(task, before)
+        raise
+    _raise_if_cancelled(task, before)
+
+
+def _raise_if_cancelled(task: "asyncio.Task[Any] | None", before: int) -> None:
     if task is not None and task.cancelling() > before:
         raise asyncio.CancelledError
