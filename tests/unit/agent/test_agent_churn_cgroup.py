@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import os
 import pathlib
 import shutil
 from collections.abc import AsyncIterator
@@ -10,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from carico_agent.churn import cgroup, inotify
-from carico_agent.telemetry import cgroup_tree
+from carico_agent.telemetry import cgroup_tree, pod_throttling
 from carico_core.runtime import clock as clocks
 from tests.tools import waiting
 
@@ -145,3 +146,40 @@ async def test_the_descriptor_is_closed_with_the_task(node: Node) -> None:
     async with running(pods):
         await waiting.until(lambda: pods._notify is not None)
     assert pods._notify is None
+
+
+async def test_pods_go_on_while_nothing_can_be_opened(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroup, "UNWATCHED_LOOK_S", 0.02)
+    pods = node.open()
+    pod = node.make(node.group / f"pod{UID}", populated=1)
+    async with running(pods):
+        await waiting.until(lambda: pods.current().running == {UID})
+        looks: list[int] = []
+
+        def refuse(path: object) -> None:
+            looks.append(1)
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        with monkeypatch.context() as spent:
+            spent.setattr(os, "scandir", refuse)
+            node.make(node.group / f"pod{OTHER}", populated=1)
+            (pod / "cgroup.events").write_text("populated 1\nfrozen 0\n")
+            await waiting.until(lambda: len(looks) > 3)
+            assert pods.current().running == {UID}
+            assert not pods.current().ended
+        await waiting.until(lambda: pods.current().running == {UID, OTHER})
+
+
+def test_limits_are_those_of_before_while_nothing_can_be_opened(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = node.make(node.group / f"pod{UID}", populated=1)
+    (pod / "cpu.max").write_text("50000 100000\n")
+    (pod / "cpu.stat").write_text("usage_usec 1\nthrottled_usec 0\n")
+    throttling = pod_throttling.PodThrottling(node.group)
+    throttling.rescan()
+
+    def refuse(path: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    throttling.rescan()
+    assert throttling.any_limit

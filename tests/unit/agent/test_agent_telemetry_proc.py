@@ -1,5 +1,7 @@
 """/proc of several kernels: what is read, what is absent, what is broken."""
 
+import errno
+import os
 import pathlib
 import shutil
 import tempfile
@@ -212,6 +214,29 @@ def test_process_accounting_follows_descendants_through_start_end_and_reuse_of_n
     clock.advance(1.0)
     table.refresh()
     assert table.cpu_s == pytest.approx(0.75 + 0.1), "the new owner of the number is found; strangers never count"
+
+
+def test_processes_that_cannot_be_opened_are_no_idle_node(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, fake = clocks.FakeClock(), FakeProc(tmp_path)
+    fake.put(10, parent=1, ticks=900)
+    fake.put(5, parent=10, ticks=100)
+    table = process_accounting.ProcessTable(10, clock=clock, proc=tmp_path)
+    table.refresh()
+
+    def refuse(*_: object) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    fake.put(5, parent=10, ticks=125)
+    for names in ("read_bytes", "listdir"):
+        with monkeypatch.context() as spent:
+            spent.setattr(pathlib.Path if names == "read_bytes" else os, names, refuse)
+            clock.advance(1.0)
+            with pytest.raises(port.Broken, match="Too many open files"):
+                table.refresh()
+    table.refresh()
+    assert table.cpu_s == pytest.approx(0.25), "what was used meanwhile is counted afterwards"
 
 
 def test_process_accounting_climbs_like_a_cgroup_of_paced_pods(tmp_path: pathlib.Path) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from carico_agent import settings
 from carico_agent.churn import inotify, ledger
-from carico_agent.telemetry import cgroup_tree, port
+from carico_agent.telemetry import cgroup_tree, kernel_file, port
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
 
@@ -85,7 +85,7 @@ class CgroupPods:
                 self._watches = inotify.Watches(self._notify)
                 loop.add_reader(self._notify.fileno(), self._on_readable)
             while True:
-                self._look(self._root)
+                self._try_to_look()
                 self._wake.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._pause_s()):
@@ -131,13 +131,17 @@ class CgroupPods:
             path = self._watches.path(watch)
             if mask & inotify.IN_Q_OVERFLOW:
                 self._log.warning("events were lost: looking at all Pods")
-                self._look(self._root)
+                self._try_to_look()
             elif mask & inotify.IN_IGNORED:
                 if self._watches.ended(watch) == self._root:
                     # The node's group was removed; it may be made anew.
                     self._wake.set()
             elif path is not None:
-                self._on_event(path, mask, name)
+                try:
+                    self._on_event(path, mask, name)
+                except OSError:
+                    # The look says why, and is made again until it sees what this event was about.
+                    self._wake.set()
 
     def _on_event(self, path: pathlib.Path, mask: int, name: str) -> None:
         if mask & inotify.IN_DELETE and self._watches is not None:
@@ -154,6 +158,14 @@ class CgroupPods:
             self._on_folder(path / name)
         elif mask & inotify.IN_DELETE:
             self._on_removed(name)
+
+    def _try_to_look(self) -> None:
+        """Looks, or leaves the Pods as they were: that nothing can be opened does not end any of them."""
+        try:
+            self._look(self._root)
+        except OSError as error:
+            self._unwatched = True
+            self._limited.warning("look", "Pods cannot be looked at: they are those of before", why=str(error))
 
     def _look(self, root: pathlib.Path) -> None:
         """Looks at every Pod below `root`, and watches what is not watched yet."""
@@ -257,12 +269,14 @@ def _sandbox(containers: list[pathlib.Path]) -> pathlib.Path | None:
 
 
 def _populated(folder: pathlib.Path) -> bool | None:
-    """Whether the group or one below it holds a process; None where it is gone."""
+    """Whether the group or one below it holds a process; None where it is gone. Raises `OSError` as `folders`."""
     try:
         events = (folder / "cgroup.events").read_text(encoding="ascii")
     except FileNotFoundError:
         return _holds_process(folder)
-    except OSError:
+    except OSError as error:
+        if kernel_file.is_spent(error):
+            raise
         return None
     return "populated 1" in events
 
@@ -273,5 +287,7 @@ def _holds_process(folder: pathlib.Path) -> bool | None:
         if (folder / "cgroup.procs").read_bytes().strip():
             return True
         return any(_holds_process(child) for child in cgroup_tree.folders(folder))
-    except OSError:
+    except OSError as error:
+        if kernel_file.is_spent(error):
+            raise
         return None

@@ -7,7 +7,7 @@ import pathlib
 import re
 from collections.abc import Iterable, Iterator
 
-from carico_agent.telemetry import port
+from carico_agent.telemetry import kernel_file, port
 
 # "pod<uid>" (cgroupfs driver) or "...-pod<uid with _ for ->.slice" (systemd driver).
 _POD = re.compile(r"(?:^|-)pod([0-9a-f][0-9a-f_-]{7,})(?:\.slice)?$")
@@ -130,7 +130,7 @@ def pod_uid(folder: str) -> str | None:
 
 
 def pods(root: pathlib.Path, *, depth: int = POD_DEPTH) -> Iterator[pathlib.Path]:
-    """The Pods' folders below a node's; folders that go away meanwhile are left out."""
+    """The Pods' folders below a node's; folders that go away meanwhile are left out. Raises `OSError` as `folders`."""
     if depth == 0:
         return
     for child in folders(root):
@@ -141,10 +141,12 @@ def pods(root: pathlib.Path, *, depth: int = POD_DEPTH) -> Iterator[pathlib.Path
 
 
 def folders(root: pathlib.Path) -> list[pathlib.Path]:
-    """The folders in a folder; none where it went away."""
+    """The folders in a folder; none where it went away. Raises `OSError` where nothing can be opened any more."""
     try:
         # scandir knows folders without a stat of each file; a Pod's group has two dozen.
         with os.scandir(root) as entries:
             return [root / entry.name for entry in entries if entry.is_dir()]
-    except OSError:
+    except OSError as error:
+        if kernel_file.is_spent(error):
+            raise
         return []

@@ -11,6 +11,8 @@ from carico_agent.telemetry import port
 DIGITS_MOST = 20
 # The kernel has the file but the feature is switched off: PSI with psi=0 reads so.
 _OFF = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
+# This process or the machine has no file or memory left: what was to be read is still there.
+_SPENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class KernelFile:
@@ -65,6 +67,11 @@ class KernelFile:
             return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise port.Absent(str(self.path), error.strerror or "cannot be opened") from None
+
+
+def is_spent(error: OSError) -> bool:
+    """True where the error says nothing of what was to be read, which must not pass for gone then."""
+    return error.errno in _SPENT
 
 
 def keyed(data: bytes, key: bytes, *, what: str) -> int:

@@ -44,7 +44,10 @@ class PodThrottling:
 
     def rescan(self) -> None:
         """Nothing; knows the limits of the Pods that exist now. Counters of Pods known already go on."""
-        found = {pod: self._limits_of(pod) for pod in cgroup_tree.pods(self._folder)}
+        try:
+            found = {pod: self._limits_of(pod) for pod in cgroup_tree.pods(self._folder)}
+        except OSError:
+            return  # too many open files: those known before are the best guess
         self._pods = {pod: limits for pod, limits in found.items() if limits[0] or limits[1]}
 
     def read(self) -> float:

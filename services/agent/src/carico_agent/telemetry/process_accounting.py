@@ -111,7 +111,9 @@ class ProcessTable:
     def _read(self, pid: int, name: str) -> bytes:
         try:
             return (self._proc / str(pid) / name).read_bytes()
-        except OSError:  # it has ended
+        except OSError as error:  # it has ended
+            if kernel_file.is_spent(error):
+                raise port.Broken(str(self._proc), error.strerror) from None
             return b""
 
 
@@ -197,8 +199,10 @@ def parse_delay_s(data: bytes) -> float:
 
 
 def kernel_names(folder: pathlib.Path) -> list[str]:
-    """The names in a folder of /proc; none where it went away."""
+    """The names in a folder of /proc; none where it went away. Raises `Broken` where nothing can be opened any more."""
     try:
         return os.listdir(folder)
-    except OSError:
+    except OSError as error:
+        if kernel_file.is_spent(error):
+            raise port.Broken(str(folder), error.strerror) from None
         return []
