@@ -10,6 +10,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import nats
 import nats.errors
 import pytest
 from nats.js import api
@@ -307,4 +308,32 @@ async def test_bytes_that_are_no_text_end_the_reading_of_nothing(server: nats_se
     await until(lambda: seen == [b"1", b"2"])
     assert await bus.request(subjects.query("x", "echo"), b"still", timeout_s=BACK_S) == b"still"
     writer.close()
+    await bus.close()
+
+
+async def test_what_somebody_sends_to_the_inbox_of_a_puller_is_no_message_of_the_queue(
+    server: nats_server.NatsServer,
+) -> None:
+    bus = await join(server)
+    other = await nats.connect(server.url)
+    pulled: list[bytes] = []
+    asked = await other.subscribe("$JS.API.CONSUMER.MSG.NEXT.>")
+    await other.flush()
+
+    async def pull() -> None:
+        async for batch in bus.pull():
+            await bus.acknowledge(batch)
+            pulled.extend(item.payload for item in batch)
+
+    pulling = asyncio.create_task(pull())
+    inbox = (await asked.next_msg(timeout=BACK_S)).reply
+    await other.publish(inbox, b"not of the queue")
+    await other.publish(inbox, b"not of the queue", reply="carico.v1.capacity.a")
+    await other.flush()
+    await bus.enqueue(subjects.subspace("n1"), b"1", msg_id="1")
+    await until(lambda: pulled == [b"1"])
+    pulling.cancel()
+    await asyncio.gather(pulling, return_exceptions=True)
+    assert bus.connected
+    await other.close()
     await bus.close()

@@ -17,7 +17,7 @@ def report(
     stamp = seq * SECOND_NS if ts_ns is None else ts_ns
     return messages.LocalSubspace(
         node=node, boot=boot, seq=seq, ts_ns=stamp, sampled_at_ns=stamp, dims=dims, u=u, sigma=sigma, samples=10,
-        weight=weight, scale=np.array([8.0, 8e9][: len(dims)]),
+        weight=weight, scale=np.array([8.0, 8e9, 1.0][: len(dims)]),
         evidence={"*": messages.ClassEvidence(pods=2, cost={"cpu": messages.Estimate(mean=cost, sd=0.1)})},
         peak_pods_per_core=seq / 10.0,
     )  # fmt: skip

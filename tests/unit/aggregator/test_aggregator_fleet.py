@@ -165,6 +165,26 @@ def test_sequential_follows_the_arrivals_and_a_follower_goes_on_from_the_leader(
     np.testing.assert_array_equal(follower.gram(found.gathered()), made)
 
 
+def test_one_node_of_other_dimensions_does_not_end_the_sequential_model() -> None:
+    found, plain = new_fleet(None), new_fleet(None)
+    merger, expected = model.Sequential(), model.Sequential()
+    for seq in range(1, 4):
+        for node in ("a", "b"):
+            batch = [reports.report(node, seq)]
+            expected.arrived(plain.take(batch, float(seq)), 3)
+            merger.arrived(found.take(batch, float(seq)), 3)
+        odd = found.take([reports.report("c", seq, dims=("cpu", "memory", "gpu"))], float(seq))
+        merger.arrived(odd, 3)
+    np.testing.assert_array_equal(merger.gram(found.gathered()), expected.gram(plain.gathered()))
+
+
+def test_the_sequential_models_states_are_bounded() -> None:
+    found, merger = new_fleet(None), model.Sequential()
+    for number in range(3 * model.DIMENSIONS_KEPT):
+        merger.arrived(found.take([reports.report(f"n{number}", 1, dims=("cpu", f"d{number}"))], 1.0), len(found))
+    assert len(merger._grams) == model.DIMENSIONS_KEPT
+
+
 def test_evidence_is_fused_by_variance_and_pods_are_summed() -> None:
     sure = messages.ClassEvidence(pods=3, cost={"cpu": messages.Estimate(mean=1.0, sd=0.1)})
     unsure = messages.ClassEvidence(pods=1, cost={"cpu": messages.Estimate(mean=2.0, sd=1.0)})

@@ -9,6 +9,10 @@ from carico_core.numerics import merge as merges
 from carico_core.wire import codec
 from carico_core.wire import messages as wire
 
+# Sets of dimensions of which `sequential` keeps a state: nodes of one cluster have few, and who makes up more must not
+# grow it for ever.
+DIMENSIONS_KEPT = 16
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Content:
@@ -65,23 +69,28 @@ class Sequential:
 
     def __init__(self) -> None:
         self._rule = merges.Sequential()
-        self._gram: messages.Array | None = None
-        self._dims: tuple[str, ...] = ()
+        # By dimensions, so that one node that measures others does not end the recursion of all.
+        self._grams: dict[tuple[str, ...], messages.Array] = {}
 
     def arrived(self, entries: list[messages.Entry], live_nodes: int) -> None:
         """Merges each arrival by (N - 1) : 1."""
         for entry in entries:
-            if entry.dims != self._dims:
-                self._gram, self._dims = None, entry.dims
-            self._gram = self._rule.arrive(self._gram, entry.gram, max(live_nodes, 1))
+            self._keep(entry.dims, self._rule.arrive(self._grams.get(entry.dims), entry.gram, max(live_nodes, 1)))
 
     def follow(self, model: messages.GlobalModel) -> None:
         """The leader's model in place of ours."""
-        self._gram, self._dims = model.gram, model.dims
+        self._keep(model.dims, model.gram)
 
     def gram(self, gathered: fleet.Gathered) -> messages.Array | None:
         """The state of the recursion."""
-        return self._gram if self._dims == gathered.dims else None
+        return self._grams.get(gathered.dims)
+
+    def _keep(self, dims: tuple[str, ...], gram: messages.Array) -> None:
+        # Newest last: what is dropped is what no node has measured for longest.
+        self._grams.pop(dims, None)
+        self._grams[dims] = gram
+        if len(self._grams) > DIMENSIONS_KEPT:
+            del self._grams[next(iter(self._grams))]
 
 
 def make(gathered: fleet.Gathered, merger: Merger) -> Content | None:

@@ -27,6 +27,7 @@ EXPIRES_S = 30.0
 REFUSED_S = 0.5
 LEAVE_S = 1.0
 _NOTHING = "408"
+_ACKNOWLEDGED_ON = "$JS.ACK."
 
 
 class QueueItem:
@@ -122,8 +123,11 @@ class Puller:
     def _on_message(self, subject: str, reply: str, headers: bytes, payload: bytes) -> None:
         status = bus_intake.status_of(headers) if headers and not payload else None
         if status is None:
-            self._owed -= 1
-            self._come.append(QueueItem(self._client, subject, reply, payload))
+            # What somebody else sends to this inbox is no message of the queue, and its reply must not be answered:
+            # an empty one would have the server hang up.
+            if reply.startswith(_ACKNOWLEDGED_ON):
+                self._owed -= 1
+                self._come.append(QueueItem(self._client, subject, reply, payload))
         elif status[0] != "100":
             self._end(*status, headers)
         self._wake.set()
