@@ -12,14 +12,16 @@ from typing import Any
 
 import nats
 import nats.errors
+import nats.micro.service
 import pytest
 from nats.js import api
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
-from carico_core.runtime import bus_client, bus_connection, clock, nats_bus
+from carico_core.runtime import bus_client, bus_connection, bus_renewal, clock, nats_bus
 from carico_core.wire import subjects
 from carico_local import nats_server
+from tests.tools import waiting
 
 # A reconnect is due within 2 s plus jitter; tests allow four times that.
 BACK_S = 8.0
@@ -256,13 +258,13 @@ async def test_a_cancellation_lost_while_connecting_ends_the_wait(
         await asyncio.wait_for(joining, BACK_S)
 
 
-def losing(began: asyncio.Event, outcome: Exception | None) -> Callable[..., Awaitable[None]]:
+def losing(began: asyncio.Event, outcome: Exception | None, after_s: float = BACK_S) -> Callable[..., Awaitable[None]]:
     """A call that does what asyncio.wait_for before Python 3.12 does where its outcome and a cancellation meet."""
 
     async def lose(*_: object, **__: object) -> None:
         began.set()
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(BACK_S)
+            await asyncio.sleep(after_s)
         if outcome is not None:
             raise outcome
 
@@ -293,11 +295,8 @@ async def test_bytes_that_are_no_text_end_the_reading_of_nothing(server: nats_se
     bus = await join(server)
     seen: list[bytes] = []
 
-    async def answer(payload: bytes) -> bytes:
-        return payload
-
     await bus.subscribe(subjects.CAPACITY_ALL, lambda _, payload: seen.append(payload))
-    await bus.serve(buses.ServiceSpec(name="carico-x", version="0.1.0", description="x", endpoints={"echo": answer}))
+    await bus.serve(buses.ServiceSpec(name="carico-x", version="0.1.0", description="x", endpoints={"echo": _echo}))
     host, port = server.url.removeprefix("nats://").split(":")
     _, writer = await asyncio.open_connection(host, int(port))
     writer.write(b'CONNECT {"verbose":false,"headers":true}\r\n')
@@ -337,3 +336,39 @@ async def test_what_somebody_sends_to_the_inbox_of_a_puller_is_no_message_of_the
     assert bus.connected
     await other.close()
     await bus.close()
+
+
+async def test_a_renewal_that_fails_for_good_ends_the_connection_at_once_and_not_with_its_token(
+    server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    async def fail(_: object) -> None:
+        raise RuntimeError("a bug in the renewal")
+
+    monkeypatch.setattr(bus_renewal.Renewal, "run", fail)
+    token = tmp_path / "token"
+    token.write_text("x")
+    settings = buses.BusSettings(url=server.url, token_file=str(token))
+    bus = await nats_bus.connect(settings, name="x", clock=clock.SystemClock())
+    await asyncio.wait_for(bus.wait_closed(), BACK_S)
+    await bus.close()
+
+
+async def test_a_service_that_could_not_be_made_answers_nothing(
+    server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = await join(server)
+    spec = buses.ServiceSpec(name="carico-x", version="0.1.0", description="x", endpoints={"echo": _echo})
+    with monkeypatch.context() as broken:
+        broken.setattr(
+            nats.micro.service.Service, "add_endpoint", losing(asyncio.Event(), nats.errors.Error("away"), 0.0)
+        )
+        with pytest.raises(errors.BusUnavailable):
+            await bus.serve(spec)
+    assert await bus.service_stats("carico-x", within_s=0.2) == []
+    await bus.serve(spec)
+    await waiting.answered(lambda: bus.service_stats("carico-x", within_s=0.5), lambda found: len(found) == 1)
+    await bus.close()
+
+
+async def _echo(payload: bytes) -> bytes:
+    return payload

@@ -45,6 +45,20 @@ async def test_ready_follows_the_checks_and_health_its_own() -> None:
         await server.close()
 
 
+async def test_a_check_at_fault_is_told_and_leaves_no_connection_open() -> None:
+    def broken() -> str | None:
+        raise RuntimeError("a bug in a check")
+
+    server = await health.serve(health.Health({"bus": broken}), metric.Metrics("agent"), host="127.0.0.1", port=0)
+    try:
+        async with asyncio.timeout(10):
+            assert (await ask(server.port, get("/readyz")))[0] == 500
+            assert (await ask(server.port, get("/metrics")))[0] == 500
+            assert (await ask(server.port, get("/healthz")))[0] == 200
+    finally:
+        await server.close()
+
+
 async def test_what_should_not_be_asked() -> None:
     server = await health.serve(
         health.Health({}, alive={"loop": lambda: "stuck"}), metric.Metrics("agent"), host="127.0.0.1", port=0

@@ -78,7 +78,8 @@ class Renewal:
             async with asyncio.timeout(TRIAL_TIMEOUT_S):
                 with bus_server.cancellable():
                     await trial.connect(**options)
-        except (NatsError, OSError, TimeoutError) as error:
+        except (NatsError, OSError, TimeoutError, ValueError) as error:
+            # ValueError: a file that is being replaced, or what answers is no NATS.
             told = said[-1] if said else error
             return str(told) or type(told).__name__
         finally:

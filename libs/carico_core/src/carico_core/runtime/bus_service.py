@@ -1,6 +1,9 @@
 """Services that answer on NATS by its services framework, so that `nats service ls|info|stats|ping` see them."""
 
+import contextlib
+
 from nats.aio.client import Client
+from nats.errors import Error as NatsError
 from nats.micro import add_service
 from nats.micro.request import ERROR_HEADER as ERROR_HEADER
 from nats.micro.request import Request, ServiceError
@@ -18,10 +21,16 @@ async def serve(client: Client, spec: buses.ServiceSpec) -> "Handle":
         client,
         ServiceConfig(name=spec.name, version=spec.version, description=spec.description, metadata=metadata),
     )
-    for verb, answer in spec.endpoints.items():
-        subject = subjects.query(spec.short_name, verb, spec.node)
-        config = EndpointConfig(name=verb.replace(".", "-"), subject=subject, handler=_handler(answer))
-        await service.add_endpoint(config)
+    try:
+        for verb, answer in spec.endpoints.items():
+            subject = subjects.query(spec.short_name, verb, spec.node)
+            config = EndpointConfig(name=verb.replace(".", "-"), subject=subject, handler=_handler(answer))
+            await service.add_endpoint(config)
+    except BaseException:
+        # Whoever asks for it again would be two services, one of them half made.
+        with contextlib.suppress(NatsError):
+            await service.stop()
+        raise
     return Handle(service)
 
 

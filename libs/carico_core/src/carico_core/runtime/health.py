@@ -8,8 +8,8 @@ import contextlib
 from collections.abc import Callable, Mapping
 
 from carico_core.domain import errors
+from carico_core.runtime import logs, metrics_loop
 from carico_core.runtime import metrics as metric
-from carico_core.runtime import metrics_loop
 
 # A probe sends one short GET; who sends more, or nothing, is cut off.
 REQUEST_LIMIT_BYTES = 8192
@@ -17,7 +17,10 @@ REQUEST_TIMEOUT_S = 5.0
 OFF = -1
 
 Check = Callable[[], str | None]
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+_REASONS = {
+    200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 500: "Internal Server Error",
+    503: "Service Unavailable",
+}  # fmt: skip
 
 
 class Health:
@@ -110,7 +113,12 @@ async def _exchange(
     with contextlib.suppress(OSError, TimeoutError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
             head = await reader.readuntil(b"\r\n\r\n")
-            status, content_type, body = _answer(head, health, metrics)
+            try:
+                status, content_type, body = _answer(head, health, metrics)
+            except Exception:
+                # A check or a gauge at fault: each request would leave its connection open, until no file is left.
+                logs.get("health").exception("request failed")
+                status, content_type, body = 500, "text/plain", b"the service failed: its log says why\n"
             writer.write(
                 f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {content_type}\r\n"
                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()

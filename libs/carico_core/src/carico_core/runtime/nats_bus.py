@@ -37,6 +37,7 @@ from carico_core.wire import roles, subjects
 
 STORE_TIMEOUT_S = 2.0
 SETTLE_TIMEOUT_S = 2
+LEAVE_TIMEOUT_S = 2.0
 
 
 class NatsBus:
@@ -208,9 +209,12 @@ class NatsBus:
     async def close(self) -> None:
         """Leaves the bus; what was published is flushed first."""
         self._watch.is_closing = True
-        for task in (self._restoring, self._renewing):
-            if task is not None:
-                task.cancel()
+        tasks = [task for task in (self._restoring, self._renewing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            # A renewal has a connection of its own to close.
+            await asyncio.wait(tasks, timeout=LEAVE_TIMEOUT_S)
         if self._client.is_connected:
             with contextlib.suppress(NatsError, TimeoutError):
                 await self._client.flush(timeout=1)
@@ -231,6 +235,7 @@ class NatsBus:
     def renew_by(self, renewal: "bus_renewal.Renewal") -> None:
         """Makes the connection anew before its token expires, from now on."""
         self._renewing = asyncio.ensure_future(renewal.run())
+        self._renewing.add_done_callback(self._renewal_ended)
 
     def reconnected(self) -> None:
         """The connection is back: work that waits for the old one starts over, and others are told."""
@@ -253,6 +258,12 @@ class NatsBus:
         if self._client.is_connected:
             with contextlib.suppress(NatsError, TimeoutError):
                 await self._client.flush(timeout=SETTLE_TIMEOUT_S)
+
+    def _renewal_ended(self, renewing: asyncio.Future[None]) -> None:
+        # Nobody would notice before the token has expired, hours later: whoever waits for the end starts anew now.
+        if not renewing.cancelled():
+            self._log.error("the connection is not renewed any more", error=repr(renewing.exception()))
+            self._closed.set()
 
     def _ended(self) -> None:
         if not self._watch.is_closing:
