@@ -97,11 +97,11 @@ class NodeSite:
                     process.wait(5)
         sweep.sweep(self.cluster, state_dirs=[self.root / "node"])
 
-    def request(self, method: str, path: str, body: Any = None) -> Any:
+    def request(self, method: str, path: str, body: Any = None, *, kind: str = "application/json") -> Any:
         """The decoded answer, or the text where it is not JSON; 404 is None."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
-            headers = {"Content-Type": "application/json"}
+            headers = {"Content-Type": kind}
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
             data = response.read()
@@ -111,6 +111,10 @@ class NodeSite:
             return None
         assert response.status < 300, data
         return json.loads(data) if "json" in response.headers["Content-Type"] else data.decode()
+
+    def patch(self, path: str, body: Any) -> Any:
+        """The object after a merge patch."""
+        return self.request("PATCH", path, body, kind="application/merge-patch+json")
 
     def run(self, name: str, *command: str, **spec: Any) -> dict[str, Any]:
         """Creates a Pod that is bound to the node; `container` adds to its container, the rest to its spec."""

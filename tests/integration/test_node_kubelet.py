@@ -157,3 +157,28 @@ def test_amounts_reach_the_command(site: node_site.NodeSite) -> None:
     site.run("amounts", "sh", "-c", "echo $CORES", container={"env": env})
     site.until_phase("amounts", "Succeeded")
     assert site.request("GET", f"{PODS}/amounts/log") == "4\n"
+
+
+def test_a_pod_past_its_deadline_fails_and_stays_until_it_is_deleted(site: node_site.NodeSite) -> None:
+    site.run(
+        "late", "sh", "-c", WAIT, activeDeadlineSeconds=1, restartPolicy="Always", terminationGracePeriodSeconds=20
+    )
+    status = site.until_phase("late", "Failed")
+    said = "Pod was active on the node longer than the specified deadline"
+    assert (status["reason"], status["message"]) == ("DeadlineExceeded", said)
+    # It ended by itself, in its grace; what it came to does not matter.
+    assert container(status)["state"]["terminated"]["exitCode"] == 0
+    assert events(site, "late")["DeadlineExceeded"] == said
+    assert events(site, "late")["Killing"] == "Stopping container main"
+    delete(site, "late")
+
+
+def test_a_deadline_may_be_set_later_and_holds_for_pods_that_wait(site: node_site.NodeSite) -> None:
+    site.run("endless", "sh", "-c", WAIT, terminationGracePeriodSeconds=20)
+    site.until_phase("endless", "Running")
+    site.run("hopeless", "true", activeDeadlineSeconds=1, volumes=[{"name": "v", "configMap": {"name": "c"}}])
+    site.patch(f"{PODS}/endless", {"spec": {"activeDeadlineSeconds": 1}})
+    for name in ("endless", "hopeless"):
+        assert site.until_phase(name, "Failed")["reason"] == "DeadlineExceeded"
+    site.run("quick", "true", activeDeadlineSeconds=600)
+    assert "reason" not in site.until_phase("quick", "Succeeded")

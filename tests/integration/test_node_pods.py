@@ -184,7 +184,7 @@ def test_what_is_not_supported_is_said_and_the_pod_waits(site: node_site.NodeSit
 
     def is_told() -> bool:
         events = site.request("GET", "/api/v1/namespaces/default/events")["items"]
-        return any("volume 'v'" in event.get("message", "") for event in events)
+        return any('configmap "c" not found' in event.get("message", "") for event in events)
 
     site.until(is_told, "an Event")
     site.request("DELETE", f"{PODS}/mounts?gracePeriodSeconds=1")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from carico_local.node import admission, kubelet, latency, podspec
+from carico_local.node import admission, handlers, kubelet, latency, podspec, variables, volumes
 
 
 def pod(*, name: str = "p", metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
@@ -38,8 +38,7 @@ def test_grace_is_the_deletions_else_the_pods_and_at_least_a_second(
     [
         ({"container": {"command": None}}, "without a command"),
         ({"container": {"env": [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}}, "'E'"),
-        ({"container": {"livenessProbe": {"grpc": {"port": 1}}}}, "livenessProbe"),
-        ({"activeDeadlineSeconds": 5}, "activeDeadlineSeconds"),
+        ({"container": {"livenessProbe": {"udp": {"port": 1}}}}, "livenessProbe"),
     ],
 )
 def test_what_is_missing_here_is_named(spec: dict[str, Any], words: str) -> None:
@@ -74,21 +73,40 @@ def test_amounts_of_containers_are_variables() -> None:
     own = {"name": "c", "command": ["a"], "env": env}
     spec = podspec.parse(pod(containers=[own, other]))
     node = {"cpu": 3.5, "memory": 2.0**30}
-    found = podspec.environment(spec, spec.containers[0], base={}, pod_ip="", host_ip="", node=node)
+    found = variables.environment(spec, spec.containers[0], base={}, pod_ip="", host_ip="", node=node)
     assert found == {"limits_cpu": "4", "requests_cpu": "250", "limits_memory": "1024", "requests_memory": "0"}
 
 
-def test_volumes_are_folders_or_not_to_be_had() -> None:
-    volumes = [
+def test_volumes_are_places_or_not_to_be_had() -> None:
+    declared = [
         {"name": "e", "emptyDir": {}}, {"name": "c", "configMap": {"name": "m"}},
-        {"name": "o", "secret": {"secretName": "s", "optional": True}}, {"name": "h", "hostPath": {"path": "/"}},
+        {"name": "o", "secret": {"secretName": "s", "optional": True}},
+        {"name": "h", "hostPath": {"path": "/", "type": "Directory"}},
+        {"name": "p", "persistentVolumeClaim": {"claimName": "disk", "readOnly": True}}, {"name": "x", "ephemeral": {}},
+        {"name": "n", "nfs": {"server": "s"}},
     ]  # fmt: skip
-    mounts = [{"name": "e", "mountPath": "/data/"}, {"name": "e", "mountPath": "/data/in", "subPath": "s"}]
-    spec = podspec.parse(pod(volumes=volumes, container={"volumeMounts": mounts}))
+    mounts = [{"name": "e", "mountPath": "/data/"}, {"name": "h", "mountPath": "/data/in", "subPath": "s"}]
+    spec = podspec.parse(pod(volumes=declared, container={"volumeMounts": mounts}))
     assert [(mount.path, mount.sub_path) for mount in spec.containers[0].mounts] == [("/data/in", "s"), ("/data", "")]
-    assert spec.unmounted == (
-        "MountVolume.SetUp failed for volume 'c': configmap 'm' not found", "volume 'h'",
-    )  # fmt: skip
+    assert {volume.name: volume.source for volume in spec.volumes} == {
+        "e": volumes.EmptyDir(),
+        "c": volumes.Absent(why='MountVolume.SetUp failed for volume "c" : configmap "m" not found'),
+        "h": volumes.HostPath(path="/", type="Directory"),
+        "p": volumes.Claim(name="disk", read_only=True),
+        "x": volumes.Claim(name="p-x", is_own=True),
+        "n": volumes.Absent(
+            why='MountVolume.SetUp failed for volume "n" : an emulated node has no volumes of the kind nfs'
+        ),
+    }
+
+
+def test_a_grpc_probe_without_its_package_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = pod(container={"readinessProbe": {"grpc": {"port": 9000, "service": "s"}}})
+    readiness = podspec.parse(asked).containers[0].readiness
+    assert readiness is not None
+    assert readiness.handler == handlers.Grpc(port=9000, service="s")
+    monkeypatch.setattr(handlers, "has_grpc", lambda: False)
+    assert "pip install grpclib" in podspec.parse(asked).unsupported[0]
 
 
 def test_the_api_servers_own_token_volume_is_no_obstacle() -> None:
@@ -103,7 +121,7 @@ def test_variables_see_those_before_them_and_fields_of_the_pod() -> None:
         {"name": "LATER", "value": "$(UID)$$(UID)"},
     ]
     spec = podspec.parse(pod(container={"env": env}))
-    found = podspec.environment(spec, spec.containers[0], base={"BASE": "1"}, pod_ip="127.1.1.1", host_ip="h")
+    found = variables.environment(spec, spec.containers[0], base={"BASE": "1"}, pod_ip="127.1.1.1", host_ip="h")
     assert found == {"BASE": "1", "A": "1-$(LATER)", "UID": "p", "APP": "x", "LATER": "p$(UID)"}
 
 

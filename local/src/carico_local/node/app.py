@@ -69,7 +69,7 @@ async def _run(
     recorder = kube_actions.EventRecorder(client, clock=clock, controller="kubelet", instance=chosen.name)
     node = site.Site(
         chosen=chosen, clock=clock, group=opened.group, records=kept, runtime=containers,
-        reporter=reporter.Reporter(client, rng), events=events.Events(recorder),
+        reporter=reporter.Reporter(client, rng), events=events.Events(recorder), api=client,
     )  # fmt: skip
     registered = registration.Registration(client, chosen, clock=clock, group=opened.group)
     pods = kubelet.Kubelet(node, labels=lambda: registered.labels)

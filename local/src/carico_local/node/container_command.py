@@ -1,10 +1,12 @@
 """What a container runs, where, and with what; and what its hooks and probes run inside it."""
 
 import dataclasses
+import os
 import pathlib
+from collections.abc import Mapping
 
 from carico_local.cgroups import group as groups
-from carico_local.node import handlers, podspec, runtime, site, sources
+from carico_local.node import container_spec, handlers, mounting, podspec, runtime, site, sources, variables
 from carico_local.node import records as files
 from carico_local.workloads import main as workloads
 
@@ -17,6 +19,8 @@ class Place:
     group: groups.Group | None
     pod_ip: str
     restart_policy: str
+    # Where the Pod's volumes are, once they are mounted.
+    folders: Mapping[str, mounting.Folder]
     # Restarts of the container where the API has it as running: without a record of it, it is lost.
     was_running: int | None = None
 
@@ -24,7 +28,7 @@ class Place:
 class Commands:
     """The commands of one container of a Pod on a node."""
 
-    def __init__(self, spec: podspec.ContainerSpec, place: Place, node: site.Site) -> None:
+    def __init__(self, spec: container_spec.ContainerSpec, place: Place, node: site.Site) -> None:
         self._spec = spec
         self._place = place
         self._node = node
@@ -42,16 +46,18 @@ class Commands:
         """What is run at start `number`, whose files are in `directory`; its volumes are there."""
         places = self._places()
         for folder in places.values():
-            pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-        variables = self._variables(directory)
+            if not os.path.exists(folder):
+                pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+        found = self._variables(directory)
         own = {name for name, *_ in self._spec.env}
         return runtime.Command(
             id=self.id(number),
-            argv=[sources.moved(podspec.expand(word, variables), places) for word in self._spec.command],
-            env={name: sources.moved(value, places) if name in own else value for name, value in variables.items()},
+            argv=[sources.moved(variables.expand(word, found), places) for word in self._spec.command],
+            env={name: sources.moved(value, places) if name in own else value for name, value in found.items()},
             cwd=sources.moved(self._spec.cwd, places),
             directory=directory,
             group=self.group,
+            read_only=mounting.protected(self._mounted()),
         )
 
     async def perform(self, number: int, handler: handlers.Handler, *, timeout_s: float) -> str | None:
@@ -77,11 +83,18 @@ class Commands:
             workloads.ADDRESS_VARIABLE: self._place.pod_ip,
         }
         amounts = {"cpu": chosen.cores, "memory": chosen.memory_bytes / chosen.scale}
-        return podspec.environment(
+        return variables.environment(
             pod, self._spec, base=base, pod_ip=self._place.pod_ip, host_ip=chosen.address, node=amounts
         )
 
     def _places(self) -> dict[str, str]:
         """The folder of each of the container's volumes, by the path it has in the container."""
-        root = self._node.records.volumes(self._place.pod.uid)
-        return {mount.path: str(root / mount.volume / mount.sub_path.lstrip("/")) for mount in self._spec.mounts}
+        return {mount.path: self._folder(mount) for mount in self._spec.mounts}
+
+    def _mounted(self) -> list[tuple[str, bool]]:
+        """Each of these folders, and whether it is read-only in this container."""
+        folders = self._place.folders
+        return [(self._folder(each), each.read_only or folders[each.volume].read_only) for each in self._spec.mounts]
+
+    def _folder(self, mount: sources.Mount) -> str:
+        return str(pathlib.Path(self._place.folders[mount.volume].path) / mount.sub_path.lstrip("/"))

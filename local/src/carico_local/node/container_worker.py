@@ -10,25 +10,17 @@ from carico_core.runtime import logs
 from carico_local.cgroups import group as groups
 from carico_local.node import (
     container_command,
-    container_logs,
+    container_end,
+    container_spec,
     handlers,
     latency,
-    podspec,
     probes,
     runtime,
     settings,
     site,
     status,
 )
-from carico_local.node import records as files
 
-# kubelet: the first restart is immediate, then 10 s doubling to 300 s, forgotten after 10 minutes of running.
-BACKOFF_FIRST_S = 10.0
-BACKOFF_MOST_S = 300.0
-BACKOFF_RESET_S = 600.0
-# https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
-MESSAGE_BYTES = 4096
-MESSAGE_LOG_BYTES = 2048
 # A postStart hook has no timeout of its own; whoever waits longer has forgotten it.
 HOOK_MOST_S = 3600.0
 _log = logs.get("node.container")
@@ -39,7 +31,7 @@ class ContainerWorker:
 
     def __init__(
         self,
-        spec: podspec.ContainerSpec,
+        spec: container_spec.ContainerSpec,
         *,
         place: container_command.Place,
         node: site.Site,
@@ -84,6 +76,7 @@ class ContainerWorker:
         """Nothing; the container gets SIGTERM, after its preStop hook, and is not started again."""
         self._stop.set()
         if self._live_id:
+            self._tell("Killing", f"Stopping container {self.spec.name}", False)
             self._end_gently()
 
     def _end_gently(self) -> None:
@@ -167,19 +160,15 @@ class ContainerWorker:
     def _terminate(
         self, number: int, started_ns: int, ended: runtime.Exit | None, *, failure: str
     ) -> status.Terminated:
-        container_id = self._commands.id(number)
+        container_id, now_ns = self._commands.id(number), self._node.clock.wall_ns()
         if failure:
-            found = status.Terminated(
-                exit_code=128, reason="StartError", started_ns=0, finished_ns=self._node.clock.wall_ns(),
-                message=f"unable to start container process: {failure}", container_id=container_id,
-            )  # fmt: skip
+            found = container_end.not_started(failure, container_id=container_id, now_ns=now_ns)
         elif ended is None:
-            found = status.lost(now_ns=self._node.clock.wall_ns(), started_ns=started_ns)
+            found = status.lost(now_ns=now_ns, started_ns=started_ns)
         else:
-            found = status.Terminated(
-                exit_code=ended.code, reason=reason_of(ended), started_ns=started_ns, finished_ns=ended.finished_ns,
-                signal=ended.signal, message=self._message(number, ended), container_id=container_id,
-            )  # fmt: skip
+            directory = self._node.records.attempt(self._place.pod.uid, self.spec.name, number)
+            text = container_end.message(directory, log_instead=self.spec.log_as_message and ended.code != 0)
+            found = container_end.of(ended, container_id=container_id, started_ns=started_ns, message=text)
         self._set(state=found, ready=False)
         return found
 
@@ -189,9 +178,9 @@ class ContainerWorker:
 
     async def _back_off(self, ended: status.Terminated) -> bool:
         """True where the container was stopped while it waited for its next start."""
-        if ended.finished_ns - ended.started_ns > BACKOFF_RESET_S * 1e9 and ended.started_ns:
+        if ended.finished_ns - ended.started_ns > container_end.BACKOFF_RESET_S * 1e9 and ended.started_ns:
             self._failures = 0
-        wait_s = backoff_s(self._failures)
+        wait_s = container_end.backoff_s(self._failures)
         self._failures += 1
         if wait_s:
             note = f"back-off {wait_s:.0f}s restarting failed container={self.spec.name} pod={self._place.pod.key}"
@@ -224,7 +213,7 @@ class ContainerWorker:
             self._now_runs(started_ns)
         await probes.run(self.spec, self._check, self)
 
-    async def _check(self, probe: podspec.Probe) -> str | None:
+    async def _check(self, probe: container_spec.Probe) -> str | None:
         return await self._commands.perform(self.state.restarts, probe.handler, timeout_s=probe.timeout_s)
 
     def started(self) -> None:
@@ -259,17 +248,6 @@ class ContainerWorker:
                 group, cores=self.spec.limit_cores, memory_bytes=self.spec.limit_bytes, chosen=self._node.chosen
             )
 
-    def _message(self, number: int, ended: runtime.Exit) -> str:
-        """What the container left as its termination message, or the end of its log where it asks for that."""
-        directory = self._node.records.attempt(self._place.pod.uid, self.spec.name, number)
-        with contextlib.suppress(OSError):
-            text = (directory / files.MESSAGE).read_bytes()[:MESSAGE_BYTES].decode(errors="replace")
-            if text:
-                return text
-        if self.spec.log_as_message and ended.code != 0:
-            return container_logs.tail(directory / files.LOG, limit_bytes=MESSAGE_LOG_BYTES)
-        return ""
-
     def _set(self, **changes: object) -> None:
         self.state = dataclasses.replace(self.state, **changes)  # type: ignore[arg-type]  # names are the fields'
         self._on_change()
@@ -284,21 +262,3 @@ def limit_group(
         group.set_cpu(cores=real, period_us=max(1000, round(chosen.quota_period_ms * 1000)))
     if memory_bytes is not None:
         group.set_memory(round(memory_bytes * chosen.scale))
-
-
-def backoff_s(failures: int) -> float:
-    """Seconds before the restart that follows `failures` earlier ones; 0: at once.
-
-    >>> [backoff_s(n) for n in (0, 1, 2, 3, 50)]
-    [0.0, 10.0, 20.0, 40.0, 300.0]
-    """
-    if failures == 0:
-        return 0.0
-    return float(min(BACKOFF_FIRST_S * 2.0 ** min(failures - 1, 10), BACKOFF_MOST_S))
-
-
-def reason_of(ended: runtime.Exit) -> str:
-    """Completed, Error or OOMKilled."""
-    if ended.oom_killed:
-        return "OOMKilled"
-    return "Completed" if ended.code == 0 else "Error"

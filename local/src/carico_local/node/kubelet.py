@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from carico_core.runtime import kube, logs
-from carico_local.node import admission, pod_worker, podspec, runtime, site
+from carico_local.node import admission, ending, pod_worker, podspec, runtime, site
 
 _log = logs.get("node.kubelet")
 _TERMINAL = frozenset({"Succeeded", "Failed"})
@@ -117,7 +117,7 @@ class Kubelet:
             self._node.records.forget(uid)
             return
         grace_s = worker.spec.grace_s if last is None else podspec.parse(last).grace_s
-        worker.end(pod_worker.Ending(grace_s=grace_s, report=False, delete=False))
+        worker.end(ending.Ending(grace_s=grace_s, report=False, delete=False))
         task = self._tasks[uid]
         task.add_done_callback(lambda _: self._forget(uid))
 
@@ -141,9 +141,7 @@ class Kubelet:
     async def shut_down(self, *, grace_s: float) -> None:
         """Nothing, once every Pod has ended; their statuses say that the node was stopped."""
         for worker in self._workers.values():
-            worker.end(
-                pod_worker.Ending(grace_s=grace_s, report=True, delete=False, reason="Terminated", message=_SHUTDOWN)
-            )
+            worker.end(ending.Ending(grace_s=grace_s, report=True, delete=False, failed=("Terminated", _SHUTDOWN)))
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=grace_s + 5.0)
 

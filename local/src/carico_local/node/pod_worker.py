@@ -7,24 +7,23 @@ from collections.abc import Iterable
 from typing import Any
 
 from carico_core.runtime import logs
-from carico_core.wire import kubernetes
 from carico_local.cgroups import group as groups
-from carico_local.node import container_command, container_worker, latency, podspec, site, status
+from carico_local.node import (
+    container_command,
+    container_spec,
+    container_worker,
+    ending,
+    latency,
+    mounting,
+    podspec,
+    reported,
+    site,
+    status,
+)
 
 _log = logs.get("node.pod")
 _TERMINAL = ("Succeeded", "Failed")
 _OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """How a Pod is to end. `report`: its last status is written; `delete`: its object then goes."""
-
-    grace_s: float
-    report: bool
-    delete: bool
-    reason: str = ""
-    message: str = ""
 
 
 class PodWorker:
@@ -45,9 +44,12 @@ class PodWorker:
         self._node = node
         self._rejected = rejected
         self._group: groups.Group | None = None if node.group is None else node.group.child(f"pod{spec.uid}")
-        self._ending: Ending | None = None
+        self._ending: ending.Ending | None = None
         self._stop = asyncio.Event()
-        self._start_ns = _start_ns(pod) or node.clock.wall_ns()
+        self._gone = asyncio.Event()
+        self._start_ns = reported.start_ns(pod) or node.clock.wall_ns()
+        self._deadline = ending.Deadline(self._exceeded, start_ns=self._start_ns, clock=node.clock)
+        self._folders: dict[str, mounting.Folder] = {}
         self._sandboxed = False
         self._ended = False
         # False until the sandbox is gone: a Pod's end is told when a container runtime would tell it.
@@ -62,13 +64,14 @@ class PodWorker:
         # Sidecars that were started, in order, and their lives.
         self._beside: list[tuple[container_worker.ContainerWorker, asyncio.Task[bool]]] = []
 
-    def _container(self, item: podspec.ContainerSpec, policy: str) -> container_worker.ContainerWorker:
+    def _container(self, item: container_spec.ContainerSpec, policy: str) -> container_worker.ContainerWorker:
         place = container_command.Place(
             pod=self.spec,
             group=self._group,
             pod_ip=self.pod_ip,
             restart_policy=policy,
-            was_running=_was_running(self._object, item.name),
+            folders=self._folders,
+            was_running=reported.was_running(self._object, item.name),
         )
         return container_worker.ContainerWorker(
             item, place=place, node=self._node, on_change=self._publish, tell=self._tell
@@ -79,14 +82,26 @@ class PodWorker:
         self._object = pod
         if pod["metadata"].get("deletionTimestamp"):
             grace_s = podspec.parse(pod).grace_s
-            self.end(Ending(grace_s=grace_s, report=True, delete=True))
+            self.end(ending.Ending(grace_s=grace_s, report=True, delete=True))
+        elif self._ending is None and self.is_active:
+            self._deadline.set(podspec.deadline_s(pod))
 
-    def end(self, ending: Ending) -> None:
-        """Nothing; the Pod ends. A second call may only shorten the grace."""
-        if self._ending is not None and ending.grace_s >= self._ending.grace_s and not ending.delete:
+    def end(self, wish: ending.Ending) -> None:
+        """Nothing; the Pod ends. A second call may only shorten the grace; the first one's reason stays."""
+        if not wish.stays:
+            self._gone.set()
+        if self._ending is not None and wish.grace_s >= self._ending.grace_s and not wish.delete:
             return
-        self._ending = ending
+        before = self._ending
+        self._ending = wish if before is None else dataclasses.replace(wish, failed=before.failed or wish.failed)
         self._stop.set()
+
+    def _exceeded(self) -> None:
+        """Nothing; the Pod has been active for as long as it may."""
+        if self._ending is None and self.is_active:
+            self._tell(ending.DEADLINE_REASON, ending.DEADLINE_MESSAGE, False)
+            failed = (ending.DEADLINE_REASON, ending.DEADLINE_MESSAGE)
+            self.end(ending.Ending(grace_s=self.spec.grace_s, report=True, delete=False, failed=failed, stays=True))
 
     @property
     def is_active(self) -> bool:
@@ -103,7 +118,8 @@ class PodWorker:
         assert self._ending is not None
         if self._ending.report and self._cut:
             self._ended = True
-            self._publish(final=self._ending)
+            self._publish()
+        await self._gone.wait()
         if self._ending.delete:
             self._node.reporter.delete(self.spec.uid, namespace=self.spec.namespace, name=self.spec.name)
 
@@ -112,12 +128,14 @@ class PodWorker:
         stopping = asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait({living, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if not living.done():
+            # One that waits to start sees the wish first, and has ended by now.
+            if self._stop.is_set() and self._phase() not in _TERMINAL:
                 self._cut = True
                 await self._end_containers(living)
             await living
             await self._clean_up()
         finally:
+            self._deadline.cancel()
             stopping.cancel()
             living.cancel()
 
@@ -128,9 +146,8 @@ class PodWorker:
             note = f"this emulated node does not have: {'; '.join(self.spec.unsupported)}"
             self._tell("FailedCreatePodSandBox", note, True)
             return await self._wait_for_stop()
-        if self.spec.unmounted:
-            self._tell("FailedMount", "; ".join(self.spec.unmounted), True)
-            return await self._wait_for_stop()
+        if not await self._mount():
+            return None
         if self._group is not None:
             self._group.create()
             container_worker.limit_group(
@@ -140,6 +157,8 @@ class PodWorker:
             seed = f"{self._node.chosen.name}/{self.spec.uid}"
             if await self._pause(latency.start_s(seed, factor=self._node.chosen.latency)):
                 return None
+        if self._folders:
+            self._node.records.mount(self.spec.uid, mounting.to_json(self._folders))
         self._sandboxed = True
         try:
             if await self._run_inits():
@@ -147,6 +166,21 @@ class PodWorker:
         finally:
             await self._end_sidecars()
         return None
+
+    async def _mount(self) -> bool:
+        """True once all of the Pod's volumes are there; False where it was ended before."""
+        known = self._node.records.mounted(self.spec.uid)
+        if known is not None:
+            self._folders.update(mounting.from_json(known))
+            return True
+        root = self._node.records.volumes(self.spec.uid)
+        found = await mounting.until_there(
+            lambda: mounting.folders(self.spec, root=root, api=self._node.api),
+            tell=lambda why: self._tell("FailedMount", why, True),
+            pause=self._pause,
+        )
+        self._folders.update(found or {})
+        return found is not None
 
     async def _run_inits(self) -> bool:
         """True once every init container has succeeded, in order, and every sidecar among them is up."""
@@ -187,8 +221,6 @@ class PodWorker:
     async def _end_containers(self, living: "asyncio.Task[None]") -> None:
         """SIGTERM, the grace period, SIGKILL."""
         assert self._ending is not None
-        if self._ending.report:
-            self._tell("Killing", "Stopping the Pod's containers", False)
         for worker in self._workers():
             # Sidecars end when the others have.
             if not worker.spec.is_sidecar:
@@ -227,6 +259,7 @@ class PodWorker:
             sandboxed=self._sandboxed,
             ended=self._ended,
             rejected=self._rejected,
+            failed=None if self._ending is None else self._ending.failed,
         )
 
     def _told(self, worker: container_worker.ContainerWorker) -> status.ContainerState:
@@ -238,7 +271,7 @@ class PodWorker:
             return dataclasses.replace(now, state=status.INITIALIZING)
         return now
 
-    def _publish(self, *, final: Ending | None = None) -> None:
+    def _publish(self) -> None:
         if self._ending is not None and not self._ending.report:
             return
         if self._rejected is None and not self._settled and self._phase() in _TERMINAL:
@@ -246,32 +279,17 @@ class PodWorker:
         found = status.pod_status(
             self.spec, self._state(), previous={"conditions": self._previous()}, now_ns=self._node.clock.wall_ns()
         )
-        if final is not None and final.reason:
-            found |= {"reason": final.reason, "message": final.message}
         self._conditions = [entry for entry in found["conditions"] if entry["type"] in _OURS]
         self._node.reporter.put(self.spec.uid, namespace=self.spec.namespace, name=self.spec.name, status=found)
 
     def _previous(self) -> list[dict[str, Any]]:
         """Conditions as they stand: ours as last written here, the others' as last seen."""
-        seen = (self._object.get("status") or {}).get("conditions") or []
+        seen = reported.conditions(self._object)
         if not self._conditions:
-            return list(seen)
+            return seen
         return self._conditions + [entry for entry in seen if entry.get("type") not in _OURS]
 
     def _tell(self, reason: str, note: str, warning: bool) -> None:
+        if self._ending is not None and not self._ending.report:
+            return
         self._node.events.add(self._object, reason=reason, action=reason, note=note, warning=warning)
-
-
-def _was_running(pod: dict[str, Any], container: str) -> int | None:
-    """How often a container had been restarted that the API has as running; None where it has not."""
-    told = pod.get("status") or {}
-    for entry in (*(told.get("containerStatuses") or ()), *(told.get("initContainerStatuses") or ())):
-        if entry.get("name") == container and (entry.get("state") or {}).get("running"):
-            return int(entry.get("restartCount") or 0)
-    return None
-
-
-def _start_ns(pod: dict[str, Any]) -> int | None:
-    """When a node process before this one took the Pod, as the API has it."""
-    text = (pod.get("status") or {}).get("startTime")
-    return None if text is None else round(kubernetes.parse_instant(text) * 1e9)

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from carico_local.node import podspec
+from carico_local.node import container_spec
 
-Check = Callable[[podspec.Probe], Awaitable[str | None]]
+Check = Callable[[container_spec.Probe], Awaitable[str | None]]
 
 
 class Found(Protocol):
@@ -32,7 +32,7 @@ class Found(Protocol):
         ...
 
 
-async def run(spec: podspec.ContainerSpec, check: Check, found: Found) -> None:
+async def run(spec: container_spec.ContainerSpec, check: Check, found: Found) -> None:
     """Nothing, at once where there are no probes, else when the container is found dead; cancelled when it ends."""
     if spec.startup is not None:
         if not await _until_passed(spec.startup, check, found):
@@ -47,7 +47,7 @@ async def run(spec: podspec.ContainerSpec, check: Check, found: Found) -> None:
             group.create_task(_follow_liveness("Liveness", spec.liveness, check, found))
 
 
-async def _until_passed(probe: podspec.Probe, check: Check, found: Found) -> bool:
+async def _until_passed(probe: container_spec.Probe, check: Check, found: Found) -> bool:
     """True once the startup probe has passed; False where the container was given up."""
     failures = 0
     await asyncio.sleep(probe.initial_delay_s)
@@ -61,7 +61,7 @@ async def _until_passed(probe: podspec.Probe, check: Check, found: Found) -> boo
     return True
 
 
-async def _follow_readiness(probe: podspec.Probe, check: Check, found: Found) -> None:
+async def _follow_readiness(probe: container_spec.Probe, check: Check, found: Found) -> None:
     ready, successes, failures = False, 0, 0
     await asyncio.sleep(probe.initial_delay_s)
     while True:
@@ -78,7 +78,7 @@ async def _follow_readiness(probe: podspec.Probe, check: Check, found: Found) ->
         await asyncio.sleep(probe.period_s)
 
 
-async def _follow_liveness(kind: str, probe: podspec.Probe, check: Check, found: Found) -> None:
+async def _follow_liveness(kind: str, probe: container_spec.Probe, check: Check, found: Found) -> None:
     failures = 0
     await asyncio.sleep(probe.initial_delay_s)
     while True:

@@ -1,12 +1,12 @@
 """What a node keeps on disk about its containers, so that a node process that starts anew finds them.
 
 ROOT/runtime.json                                    the zygote: pid and start time
-ROOT/pods/<uid>/pod.json                             the Pod as it was last seen
 ROOT/pods/<uid>/<container>/<attempt>/started.json   pid, start time in ticks, wall time
                                      /failed.json    why its command could not be run
                                      /exit.json      exit code, signal, wall time
                                      /log            its output
                                      /message        what it left as its termination message
+ROOT/pods/<uid>/volumes.json                         where each of its volumes is
 ROOT/pods/<uid>/volumes~/<name>/                     an emptyDir
 """
 
@@ -25,6 +25,7 @@ EXITED = "exit.json"
 LOG = "log"
 MESSAGE = "message"
 VOLUMES = "volumes~"
+MOUNTED = "volumes.json"
 # A kubelet keeps one dead container of each name for `logs --previous`.
 KEPT_ATTEMPTS = 2
 
@@ -69,6 +70,15 @@ class Records:
     def volumes(self, uid: str) -> pathlib.Path:
         """The directory of a Pod's emptyDir volumes: no container has such a name."""
         return self.pod(uid) / VOLUMES
+
+    def mounted(self, uid: str) -> dict[str, Any] | None:
+        """Where each volume of a Pod is, as it was mounted; None where it was not."""
+        return read_json(self.pod(uid) / MOUNTED)
+
+    def mount(self, uid: str, places: dict[str, Any]) -> None:
+        """Nothing; where each volume of a Pod is will be known to a node process that starts anew."""
+        self.pod(uid).mkdir(parents=True, exist_ok=True)
+        write_json(self.pod(uid) / MOUNTED, places)
 
     def pods(self) -> tuple[str, ...]:
         """UIDs of the Pods that there are records of."""

@@ -44,6 +44,8 @@ class Command:
     cwd: str
     directory: pathlib.Path
     group: groups.Group | None
+    # What the process may not write to.
+    read_only: Sequence[str] = ()
 
 
 class StartFailed(Exception):
@@ -157,6 +159,7 @@ class Runtime:
             directory=str(command.directory),
             procs=[] if command.group is None else list(command.group.procs_files),
             die_with_parent=command.group is None,
+            read_only=list(command.read_only),
         )
         return await started
 

@@ -37,3 +37,4 @@ class Site:
     runtime: runtime.Runtime
     reporter: reporter.Reporter
     events: events.Events
+    api: Api

@@ -6,7 +6,7 @@ The embedded API keeps no ConfigMaps and no Secrets, so one that is not optional
 import dataclasses
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import quantity
@@ -19,8 +19,13 @@ _OBJECTS = {
     "configMapRef": "configmap",
     "secretRef": "secret",
 }
-# The API server mounts its token here by itself; commands that do not use it need not miss it.
-TOKEN_VOLUME = "kube-api-access"
+LABEL_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+_FIELDS = frozenset(
+    {
+        "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "status.podIP", "status.podIPs",
+        "status.hostIP", "status.hostIPs", "spec.serviceAccountName",
+    }
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +44,12 @@ class Mount:
     volume: str
     path: str
     sub_path: str = ""
+    read_only: bool = False
+
+
+def is_known_field(path: str) -> bool:
+    """True for a field of the Pod that a variable may refer to."""
+    return path in _FIELDS or LABEL_FIELD.fullmatch(path) is not None
 
 
 def missing(item: Object) -> str:
@@ -77,34 +88,17 @@ def amount(ref: ResourceRef, node: Mapping[str, float]) -> str:
     return str(math.ceil(value / ref.divisor - 1e-6))
 
 
-def empty_dirs(spec: Object) -> frozenset[str]:
-    """The names of the Pod's emptyDir volumes."""
-    return frozenset(str(each.get("name")) for each in spec.get("volumes") or () if "emptyDir" in each)
-
-
 def mounts(item: Object, volumes: frozenset[str]) -> tuple[Mount, ...]:
     """Where a container has the Pod's own volumes, the deepest path first."""
     found = [
-        Mount(volume=each["name"], path=each["mountPath"].rstrip("/"), sub_path=each.get("subPath") or "")
+        Mount(
+            volume=each["name"], path=each["mountPath"].rstrip("/"), sub_path=each.get("subPath") or "",
+            read_only=bool(each.get("readOnly")),
+        )
         for each in item.get("volumeMounts") or ()
         if each["name"] in volumes and each["mountPath"].strip("/")
-    ]
+    ]  # fmt: skip
     return tuple(sorted(found, key=lambda mount: -len(mount.path)))
-
-
-def unmounted(spec: Object) -> Iterator[str]:
-    """Why volumes cannot be had, one text a volume."""
-    for volume in spec.get("volumes") or ():
-        name = str(volume.get("name", ""))
-        if name.startswith(TOKEN_VOLUME) or "emptyDir" in volume:
-            continue
-        for key, kind, field in (("configMap", "configmap", "name"), ("secret", "secret", "secretName")):
-            if key in volume:
-                if not volume[key].get("optional"):
-                    yield f"MountVolume.SetUp failed for volume {name!r}: {kind} {volume[key].get(field)!r} not found"
-                break
-        else:
-            yield f"volume {name!r}"
 
 
 def moved(text: str, places: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_local.node import podspec
+from carico_local.node import container_spec, podspec
 
 Object = dict[str, Any]
 
@@ -73,6 +73,8 @@ class PodState:
     # True once the Pod is being deleted or stopped and nothing of it runs any more.
     ended: bool = False
     rejected: tuple[str, str] | None = None
+    # Reason and message where its node ended it before it was through, whatever its containers made of that.
+    failed: tuple[str, str] | None = None
 
 
 def lost(*, now_ns: int, started_ns: int = 0) -> Terminated:
@@ -92,7 +94,9 @@ def phase(spec: podspec.PodSpec, state: PodState) -> str:
         return "Failed"
     main = [state.containers[container.name] for container in spec.containers]
     if state.ended:
-        succeeded = all(isinstance(c.state, Terminated) and c.state.exit_code == 0 for c in main)
+        succeeded = state.failed is None and all(
+            isinstance(c.state, Terminated) and c.state.exit_code == 0 for c in main
+        )
         return "Succeeded" if succeeded else "Failed"
     initial = _init_phase(spec, state)
     if initial is not None:
@@ -134,6 +138,8 @@ def pod_status(spec: podspec.PodSpec, state: PodState, *, previous: Mapping[str,
     if state.rejected is not None:
         status["reason"], status["message"] = state.rejected
         return status
+    if state.ended and state.failed is not None:
+        status["reason"], status["message"] = state.failed
     if state.sandboxed:
         status |= {"podIP": state.pod_ip, "podIPs": [{"ip": state.pod_ip}], "hostIPs": [{"ip": state.host_ip}]}
     status["containerStatuses"] = _container_statuses(spec.containers, state.containers)
@@ -142,11 +148,13 @@ def pod_status(spec: podspec.PodSpec, state: PodState, *, previous: Mapping[str,
     return status
 
 
-def _container_statuses(specs: Sequence[podspec.ContainerSpec], states: Mapping[str, ContainerState]) -> list[Object]:
+def _container_statuses(
+    specs: Sequence[container_spec.ContainerSpec], states: Mapping[str, ContainerState]
+) -> list[Object]:
     return [_container_status(spec, states[spec.name]) for spec in specs]
 
 
-def _container_status(spec: podspec.ContainerSpec, now: ContainerState) -> Object:
+def _container_status(spec: container_spec.ContainerSpec, now: ContainerState) -> Object:
     status: Object = {
         "name": spec.name,
         "image": spec.image,

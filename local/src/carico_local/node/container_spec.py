@@ -1,0 +1,122 @@
+"""What a node runs of a container: command, environment, limits, probes, hooks; and what it cannot give it."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from carico_core.domain import quantity
+from carico_local.node import handlers, sources
+
+Object = Mapping[str, Any]
+_PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What is asked of a container, and how often."""
+
+    handler: handlers.Handler
+    initial_delay_s: float
+    period_s: float
+    timeout_s: float
+    failures: int
+    successes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSpec:
+    """One container: its command, environment (literal, or from elsewhere) and limits (cores, bytes)."""
+
+    name: str
+    image: str
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str | None, str | sources.ResourceRef | None], ...]
+    cwd: str
+    limit_cores: float | None
+    limit_bytes: int | None
+    log_as_message: bool
+    startup: Probe | None
+    readiness: Probe | None
+    liveness: Probe | None
+    post_start: handlers.Handler | None
+    pre_stop: handlers.Handler | None
+    mounts: tuple[sources.Mount, ...]
+    # An init container that runs beside the others, as long as they do.
+    is_sidecar: bool
+    # What its variables refer to and is not there; empty where nothing is missing.
+    missing: str
+
+
+def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) -> ContainerSpec:
+    """A container of the API; `items`: all of the Pod's by name, `volumes`: the names of those it may mount."""
+    limits = (item.get("resources") or {}).get("limits") or {}
+    lifecycle = item.get("lifecycle") or {}
+    ports = _ports(item)
+    return ContainerSpec(
+        name=item["name"],
+        image=item.get("image") or "",
+        command=(*(item.get("command") or ()), *(item.get("args") or ())) if item.get("command") else (),
+        env=tuple(_variables(item, items)),
+        cwd=item.get("workingDir") or "/",
+        limit_cores=quantity.parse_quantity(limits["cpu"]) if "cpu" in limits else None,
+        limit_bytes=round(quantity.parse_quantity(limits["memory"])) if "memory" in limits else None,
+        log_as_message=item.get("terminationMessagePolicy") == "FallbackToLogsOnError",
+        startup=_probe(item, "startupProbe"),
+        readiness=_probe(item, "readinessProbe"),
+        liveness=_probe(item, "livenessProbe"),
+        post_start=handlers.parse(lifecycle.get("postStart"), ports),
+        pre_stop=handlers.parse(lifecycle.get("preStop"), ports),
+        mounts=sources.mounts(item, volumes),
+        is_sidecar=False,
+        missing=sources.missing(item),
+    )
+
+
+def _variables(
+    item: Object, items: Mapping[str, Object]
+) -> Iterator[tuple[str, str | None, str | sources.ResourceRef | None]]:
+    """Name, literal value, other source: one of the latter is None. What is optional and missing is left out."""
+    for entry in item.get("env") or ():
+        source = entry.get("valueFrom") or {}
+        if not source:
+            yield entry["name"], str(entry.get("value") or ""), None
+        elif field := (source.get("fieldRef") or {}).get("fieldPath"):
+            yield entry["name"], None, field
+        elif reference := source.get("resourceFieldRef"):
+            yield entry["name"], None, sources.resource_ref(reference, items, item["name"])
+
+
+def _ports(item: Object) -> dict[str, int]:
+    return {entry["name"]: entry["containerPort"] for entry in item.get("ports") or () if entry.get("name")}
+
+
+def _probe(item: Object, key: str) -> Probe | None:
+    probe = item.get(key) or {}
+    handler = handlers.parse(probe, _ports(item))
+    if handler is None:
+        return None
+    return Probe(
+        handler=handler,
+        initial_delay_s=float(probe.get("initialDelaySeconds") or 0),
+        period_s=float(probe.get("periodSeconds") or 10),
+        timeout_s=float(probe.get("timeoutSeconds") or 1),
+        failures=int(probe.get("failureThreshold") or 3),
+        successes=int(probe.get("successThreshold") or 1),
+    )
+
+
+def unsupported(item: Object) -> Iterator[str]:
+    """What the container asks for and an emulated node does not have, in words."""
+    name = item["name"]
+    if not item.get("command"):
+        yield f"container {name!r} without a command (no image is pulled here, so no entrypoint is known)"
+    for entry in item.get("env") or ():
+        field = ((entry.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
+        if field is not None and not sources.is_known_field(field):
+            yield f"source of variable {entry['name']!r} of container {name!r}"
+    for key in _PROBES:
+        handler = handlers.parse(item.get(key), _ports(item))
+        if item.get(key) and handler is None:
+            yield f"{key} of container {name!r} (httpGet, tcpSocket, grpc and exec alone)"
+        elif isinstance(handler, handlers.Grpc) and not handlers.has_grpc():
+            yield f"{key} of container {name!r}: grpc needs the package grpclib beside carico (pip install grpclib)"
