@@ -25,16 +25,16 @@ def test_a_straight_line_is_one_of_them(age_s: float, slope: float) -> None:
 
 
 def test_what_lies_beyond_goes_on_by_the_last_slope() -> None:
-    parts = np.array([1.0, 2.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    parts = [1.0, 2.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     known = [True, True, True, False, False, False, False, False]
-    assert profile.extrapolated(parts, known).tolist() == [1.0, 2.0, 3.0, 6.0, 12.0, 24.0, 48.0, 96.0]
-    flat = np.array([1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-    assert profile.extrapolated(flat, known)[3:].tolist() == [0.0] * 5
+    assert profile.extrapolated(parts, known) == [1.0, 2.0, 3.0, 6.0, 12.0, 24.0, 48.0, 96.0]
+    flat = [1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert profile.extrapolated(flat, known)[3:] == [0.0] * 5
 
 
 def test_nothing_measured_says_nothing_of_growth() -> None:
-    parts = np.array([1.0, 5.0, 5.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-    assert profile.extrapolated(parts, [True] + [False] * 7).tolist() == [1.0] + [0.0] * 7
+    parts = [1.0, 5.0, 5.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert profile.extrapolated(parts, [True] + [False] * 7) == [1.0] + [0.0] * 7
 
 
 def aged(*lives_s: float, running_s: float = 0.0) -> lives.Lives:

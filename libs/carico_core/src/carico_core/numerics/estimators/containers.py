@@ -45,4 +45,4 @@ class Pulses:
             self._left_s -= done_s
             now = done_s / dt_s
         self.usual += base.approached(dt_s, _USUAL_S) * (now - self.usual)
-        self.shown += min(max(gain, 0.0), 1.0) * (now - self.shown)
+        self.shown += (gain if 0.0 <= gain <= 1.0 else min(max(gain, 0.0), 1.0)) * (now - self.shown)

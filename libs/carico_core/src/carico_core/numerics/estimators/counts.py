@@ -43,7 +43,7 @@ class FilteredCount:
     shows at once. Without this a filtered usage meets a fresh count, and costs are learnt too low in every ramp.
     """
 
-    __slots__ = ("_due_s", "_pods", "_started", "_values", "_waiting", "start_lag_s", "steady_s")
+    __slots__ = ("_due_s", "_pods", "_started", "_used", "_values", "_waiting", "start_lag_s", "steady_s")
 
     def __init__(self, dimensions: int, *, start_lag_s: float) -> None:
         self.start_lag_s = start_lag_s
@@ -54,6 +54,8 @@ class FilteredCount:
         # Starts on their way: what is left of their lag, and how many Pods.
         self._due_s = [0.0] * SLOTS
         self._started = [0.0] * SLOTS
+        # Slots from here on are free.
+        self._used = 0
         self._waiting = False
 
     @property
@@ -106,20 +108,23 @@ class FilteredCount:
         return max(0.0, pods - sum(self._started)) if self._waiting else pods
 
     def _arrive(self, dt_s: float) -> None:
-        for slot, count in enumerate(self._started):
-            if not count:
+        due_s, started = self._due_s, self._started
+        for slot in range(self._used):
+            if not started[slot]:
                 continue
-            self._due_s[slot] -= dt_s
-            if self._due_s[slot] <= DUE_EPSILON_S:
-                self._due_s[slot] = 0.0
-                self._started[slot] = 0.0
-        self._waiting = any(self._started)
+            due_s[slot] -= dt_s
+            if due_s[slot] <= DUE_EPSILON_S:
+                due_s[slot] = started[slot] = 0.0
+        self._waiting = any(started)
+        if not self._waiting:
+            self._used = 0
 
     def _depart(self, grown: float) -> None:
-        free = [slot for slot in range(SLOTS) if self._started[slot] == 0.0]
-        slot = free[0] if free else max(range(SLOTS), key=lambda one: self._due_s[one])
+        started = self._started
+        slot = started.index(0.0) if 0.0 in started else max(range(SLOTS), key=self._due_s.__getitem__)
         self._due_s[slot] = self.start_lag_s
-        self._started[slot] += grown
+        started[slot] += grown
+        self._used = max(self._used, slot + 1)
         self._waiting = True
 
 

@@ -8,8 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from carico_core.domain import messages
 from carico_core.numerics import arrays
 from carico_core.numerics.estimators import (
@@ -20,6 +18,7 @@ from carico_core.numerics.estimators import (
     containers,
     counts,
     lives,
+    priors,
     profile,
     resource,
     start_lag,
@@ -98,7 +97,7 @@ class Footprint:
         self._classes: collections.OrderedDict[str, counts.FilteredCount] = collections.OrderedDict()
         self._counts: collections.Counter[str] = collections.Counter()
         # Per dimension the Pods of each class by age, as the filter shows them.
-        self._profiles: list[dict[str, arrays.Array]] = [{} for _ in config.dims]
+        self._profiles: list[dict[str, list[float]]] = [{} for _ in config.dims]
         # Whether classes are told; until they are, all Pods are of one.
         self._followed = False
         self._ticked = False
@@ -264,7 +263,7 @@ class Footprint:
                 count.start_lag_s = lag_s
         for index, (each, usage, end) in enumerate(zip(self._costs, usages, full, strict=True)):
             shown = self._shown_by_part(index) if each.grows else {}
-            counted = {name: float(parts[0]) for name, parts in shown.items()} if each.grows else self._shown(index)
+            counted = {name: parts[0] for name, parts in shown.items()} if each.grows else self._shown(index)
             each.learn(usage, counted, shown, censored=end and self._constants.censored, dt_s=dt_s)
         keep = 0.5 ** (dt_s / self._config.peak_half_life_s)
         shown_pods = sum(count.value(0) for count in self._classes.values())
@@ -276,16 +275,18 @@ class Footprint:
             if not each.grows:
                 continue
             filtered = self._profiles[index]
+            gain = min(max(gains[index], 0.0), 1.0)
             for name in self._classes:
                 now = self._reached(name)
                 before = filtered.get(name)
-                gain = min(max(gains[index], 0.0), 1.0)
-                filtered[name] = now if before is None else before + gain * (now - before)
+                if before is not None:
+                    now = [was + gain * (part - was) for part, was in zip(now, before, strict=True)]
+                filtered[name] = now
 
-    def _reached(self, name: str) -> arrays.Array:
+    def _reached(self, name: str) -> list[float]:
         """The running Pods of a class by age, which counts from when a program can have begun its work."""
         lag_s = self._constants.start_lag_s
-        return profile.reached([age_s - lag_s for age_s in self._lives.ages_s(name)])
+        return profile.behind([age_s - lag_s for age_s in self._lives.ages_s(name)])
 
     def _shown(self, index: int) -> dict[str, float]:
         """Pods of each class as the usage of a dimension shows them."""
@@ -295,19 +296,20 @@ class Footprint:
                 found[kind] = pulses.shown
         return found
 
-    def _shown_by_part(self, index: int) -> dict[str, arrays.Array]:
+    def _shown_by_part(self, index: int) -> dict[str, list[float]]:
         """The same by part, for a dimension in which Pods grow."""
-        shown = {name: parts.copy() for name, parts in self._profiles[index].items() if name in self._classes}
-        for name, parts in shown.items():
-            parts[0] = self._classes[name].value(index)
-        return shown
+        return {
+            name: [self._classes[name].value(index), *parts[1:]]
+            for name, parts in self._profiles[index].items()
+            if name in self._classes
+        }
 
-    def _now_by_part(self, counted: Mapping[str, int]) -> dict[str, arrays.Array]:
+    def _now_by_part(self, counted: Mapping[str, int]) -> dict[str, list[float]]:
         """Pods of each class as they are, by part."""
         found = {}
         for name, count in counted.items():
             found[name] = self._reached(name)
-            found[name][0] = count
+            found[name][0] = float(count)
         return found
 
     def _headroom(self, index: int, usage: float, counted: Mapping[str, int], *, full: bool) -> float:
@@ -347,7 +349,7 @@ class Footprint:
         ending = {name: self._lives.ending_within(name, span) for name in self._counts}
         costs = self._costs[0]
         if costs.grows:
-            return costs.expected_by_part({name: _in_all(count) for name, count in ending.items()})
+            return costs.expected_by_part({name: [count] for name, count in ending.items()})
         return costs.expected(ending)
 
     def _cost_plus(self, headroom: Sequence[float]) -> dict[str, list[float]]:
@@ -414,7 +416,7 @@ class Footprint:
             return None
         cost = fused.cost[dim]
         own = self._own_evidence.get(name, {}).get(dim)
-        return class_costs.without((cost.mean, cost.sd**2), own, self._constants.per_dimension.between_nodes)
+        return priors.without((cost.mean, cost.sd**2), own, self._constants.per_dimension.between_nodes)
 
     def _new_count(self) -> counts.FilteredCount:
         lag_s = self._constants.start_lag_s if self._lag is None else self._lag.value_s
@@ -432,10 +434,3 @@ class Footprint:
             for filtered in self._profiles:
                 filtered.pop(name, None)
             self._lives.forget(name)
-
-
-def _in_all(count: float) -> arrays.Array:
-    """So many Pods, of which no part is looked at."""
-    found = np.zeros(profile.PARTS)
-    found[0] = count
-    return found

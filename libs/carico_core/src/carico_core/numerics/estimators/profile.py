@@ -25,40 +25,40 @@ _SEGMENTS = tuple(zip(range(1, PARTS), EDGES_S, WIDTHS_S, strict=True))
 
 
 def reached(ages_s: Sequence[float]) -> arrays.Array:
-    """Summed over Pods of these ages: how many there are, and how much of each segment lies behind them (PARTS,).
+    """`behind` as an array (PARTS,).
 
     >>> reached([3.0]).tolist()
     [1.0, 1.0, 1.0, 0.5, 0.0, 0.0, 0.0, 0.0]
     """
+    return np.array(behind(ages_s))
+
+
+def behind(ages_s: Sequence[float]) -> list[float]:
+    """Summed over Pods of these ages: how many there are, and how much of each segment lies behind them (PARTS,)."""
     if len(ages_s) <= _FEW:
-        return np.array(_few_reached(ages_s))
-    found = np.zeros(PARTS)
-    if ages_s:
-        behind = np.maximum((np.array(ages_s)[:, None] - _EDGES) / _WIDTHS, 0.0)
-        np.minimum(behind[:, :-1], 1.0, out=behind[:, :-1])
-        found[0] = len(ages_s)
-        found[1:] = behind.sum(axis=0)
-    return found
+        return _few_behind(ages_s)
+    shares = np.maximum((np.array(ages_s)[:, None] - _EDGES) / _WIDTHS, 0.0)
+    np.minimum(shares[:, :-1], 1.0, out=shares[:, :-1])
+    found: list[float] = shares.sum(axis=0).tolist()
+    return [float(len(ages_s)), *found]
 
 
-def _few_reached(ages_s: Sequence[float]) -> list[float]:
+def _few_behind(ages_s: Sequence[float]) -> list[float]:
     """The same without arrays, which cost more than they save on a handful of Pods, ten times a second."""
     found = [0.0] * PARTS
     found[0] = float(len(ages_s))
     last = PARTS - 1
     for age_s in ages_s:
         for part, edge_s, width_s in _SEGMENTS:
-            behind = (age_s - edge_s) / width_s
-            if behind <= 0.0:
+            share = (age_s - edge_s) / width_s
+            if share <= 0.0:
                 break
-            found[part] += behind if behind < 1.0 or part == last else 1.0
+            found[part] += share if share < 1.0 or part == last else 1.0
     return found
 
 
-def extrapolated(parts: arrays.Array, measured: Sequence[bool]) -> arrays.Array:
+def extrapolated(parts: Sequence[float], measured: Sequence[bool]) -> list[float]:
     """The parts (PARTS,), those beyond the last measured segment by its slope; none of them where none is."""
     last = max((index for index in range(1, PARTS) if measured[index]), default=0)
-    found = parts.copy()
-    slope = max(0.0, float(parts[last])) / WIDTHS_S[last - 1] if last else 0.0
-    found[last + 1 :] = slope * _WIDTHS[last:]
-    return found
+    slope = max(0.0, parts[last]) / WIDTHS_S[last - 1] if last else 0.0
+    return [*parts[: last + 1], *(slope * width_s for width_s in WIDTHS_S[last:])]

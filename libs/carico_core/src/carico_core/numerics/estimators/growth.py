@@ -1,0 +1,142 @@
+"""What a Pod of one class holds by its age: worked out from its rows of the filter, and kept until those change.
+
+Plain numbers: at eight parts numpy's overhead costs more than the arithmetic. Sums of products go from the first part
+to the last, as numpy's do up to eight (a test holds that), so that either way gives the same bits.
+"""
+
+import functools
+import math
+import operator
+from collections.abc import Sequence
+
+import numpy as np
+
+from carico_core.numerics import arrays
+from carico_core.numerics.estimators import profile
+
+# A part counts as measured once its variance is below this share of the prior's.
+_MEASURED = 0.25
+# ... and is sure enough to say how what a Pod holds goes on.
+_SURE = 0.1
+# Standard deviations by which a growth that goes on must differ from none. At 1, six Pods that grow for 20 s were
+# taken before the first of them was known to grow (memory overran by 56 node-seconds); at 0, noise passes for growth,
+# and the next Pods wait for the first ones to end.
+_LIKELY_SD = 0.3
+
+# Pods by part: how many, and how much of each segment of their age lies behind them (PARTS,).
+Parts = Sequence[float]
+
+
+class Growth:
+    """The parts of a class as the filter has them: which are told, what a whole life takes, what is still to come."""
+
+    __slots__ = ("_beyond", "_covariance", "_known", "_mean", "_unknown", "_unknown_part", "_variances", "_wholes")
+
+    def __init__(self, mean: arrays.Array, covariance: arrays.Array, *, unknown_part: float) -> None:
+        """mean (PARTS,), covariance (PARTS, PARTS); unknown_part: variance of a part that nobody measured."""
+        self._mean: list[float] = mean.tolist()
+        self._covariance = covariance
+        self._unknown_part = unknown_part
+        self._variances: list[float] = covariance.diagonal().tolist()
+        told_below = _MEASURED * unknown_part
+        # 1 for the parts that readings or peers have told, 0 for the others, and the reverse.
+        self._known = [1.0, *(1.0 if variance < told_below else 0.0 for variance in self._variances[1:])]
+        self._unknown = [1.0 - known for known in self._known]
+        self._beyond: list[float] | None = None
+        self._wholes: dict[float, tuple[float, float]] = {}
+
+    @property
+    def is_told(self) -> bool:
+        """Whether readings or peers have told what such a Pod takes.
+
+        The first second says nothing: a program that has not yet loaded its data looks small.
+        """
+        return self._known[1] > 0.0
+
+    @property
+    def variance(self) -> float:
+        """Variance of the sum of the parts that are told."""
+        return self._variance_of(self._known)
+
+    def whole(self, life_s: float) -> tuple[float, float]:
+        """(mean, sd) of a Pod at that age of a life this long at which it takes most, as far as told.
+
+        Single parts may be unsure and cancel each other; their sum, which readings show, is what counts.
+        """
+        found = self._wholes.get(life_s)
+        if found is None:
+            found = self._wholes[life_s] = self._worked_out(life_s)
+        return found
+
+    def plus(self, life_s: float, risk_sd: float) -> float:
+        """What a Pod takes cautiously at the end of a life this long."""
+        seen, spread = self.whole(life_s)
+        # What was seen, with its risk; what lies beyond goes on as it did last, as far as that is sure.
+        return seen + risk_sd * spread + dot(_times(behind(life_s), self._unknown), self._goes_on())
+
+    def expected(self, parts: Parts) -> float:
+        """sum of c_j n_j."""
+        return dot(parts, self._mean)
+
+    def left(self, now: Parts, pods: float, life_s: float) -> float:
+        """What the running Pods, with these parts behind them, will still take, cautiously; not negative."""
+        rest = [pods * each - gone for each, gone in zip(behind(life_s), now, strict=True)]
+        ahead = [0.0, *(each if each > 0.0 else 0.0 for each in rest[1:])]
+        told_ahead = _times(ahead, self._known)
+        told = 0.0
+        if any(told_ahead):
+            # What is told goes with its risk, as it does in c+: Pods that have just started hold little yet, and where
+            # the doubt counted for them the next one was let in beside them.
+            told = max(0.0, dot(told_ahead, self._mean) + math.sqrt(self._variance_of(told_ahead)))
+        return told + dot(_times(ahead, self._unknown), self._goes_on())
+
+    def _worked_out(self, life_s: float) -> tuple[float, float]:
+        told = [_times(parts, self._known) for parts in _stages(life_s)]
+        totals = [dot(parts, self._mean) for parts in told]
+        most = max(range(len(totals)), key=totals.__getitem__)
+        return max(0.0, totals[most]), math.sqrt(self._variance_of(told[most]))
+
+    def _goes_on(self) -> list[float]:
+        """The parts, those beyond the last one told by its slope: growth goes on as far as it is likely."""
+        found = self._beyond
+        if found is None:
+            variances = [variance if variance > 0.0 else 0.0 for variance in self._variances]
+            # A part just reached is told, yet says little about its slope: the one before stands until then.
+            sure = [variance < _SURE * self._unknown_part for variance in variances]
+            likely = [
+                max(mean - _LIKELY_SD * math.sqrt(variance), 0.0)
+                for mean, variance in zip(self._mean[1:], variances[1:], strict=True)
+            ]
+            found = self._beyond = profile.extrapolated([self._mean[0], *likely], sure)
+        return found
+
+    def _variance_of(self, parts: Parts) -> float:
+        """Variance of the sum of these parts."""
+        seen = np.array(parts)
+        return max(0.0, float(seen @ self._covariance @ seen))
+
+
+def dot(left: Parts, right: Parts) -> float:
+    """The sum of products, from the first to the last.
+
+    >>> dot([1.0, 2.0], [3.0, 4.0])
+    11.0
+    """
+    return float(sum(map(operator.mul, left, right)))
+
+
+# Lives of a class change as its Pods end, and no more often.
+@functools.lru_cache(maxsize=4096)
+def behind(life_s: float) -> tuple[float, ...]:
+    """The parts that lie behind a Pod at the end of a life this long (PARTS,)."""
+    return tuple(profile.behind([life_s]))
+
+
+@functools.lru_cache(maxsize=4096)
+def _stages(life_s: float) -> tuple[tuple[float, ...], ...]:
+    """The same at the edge of each segment before the end, and at the end."""
+    return (*(behind(edge_s) for edge_s in profile.EDGES_S if edge_s < life_s), behind(life_s))
+
+
+def _times(left: Parts, right: Parts) -> list[float]:
+    return list(map(operator.mul, left, right))
