@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import random
+import uuid
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -237,6 +238,17 @@ async def test_covers_are_bounded_and_keep_the_newest(rig: Make) -> None:
     assert len(covers) == 10 + app.COVERS_MARGIN
     assert {"running", "uid-999"} <= covers
     assert "uid-0" not in covers
+
+
+async def test_an_advertisement_of_the_largest_node_is_one_that_readers_take(rig: Make) -> None:
+    agent = rig(pod_limit=settings.POD_LIMIT_MOST)
+    agent.start()
+    await agent.seconds()
+    running = [str(uuid.UUID(int=number)) for number in range(settings.POD_LIMIT_MOST)]
+    ended = tuple(str(uuid.UUID(int=number)) for number in range(10_000, 15_000))
+    agent.pods.become(*running, ended=ended)
+    await agent.settle()
+    assert len(agent.heard[-1].covers) == settings.POD_LIMIT_MOST + app.COVERS_MARGIN
 
 
 async def test_the_own_model_is_queued_when_it_moved_or_aged(rig: Make) -> None:

@@ -229,7 +229,8 @@ class Agent:
         """Why the node is not measured at present; None where it is."""
         if self.state is None:
             return "no second of samples yet"
-        age_s = self._clock.monotonic_s() - (self._last_sample_s or self._started_s)
+        since_s = self._started_s if self._last_sample_s is None else self._last_sample_s
+        age_s = self._clock.monotonic_s() - since_s
         return None if age_s <= SAMPLE_STALE_S else f"no sample for {age_s:.1f} s"
 
     def sample_age_s(self) -> float | None:

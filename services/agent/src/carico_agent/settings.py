@@ -11,6 +11,9 @@ from carico_core.runtime.settings import setting
 
 PREFIX = "AGENT"
 PROGRAM = "carico-agent"
+# An advertisement names each Pod it covers, 39 bytes each, and readers drop one of more than 64 KiB: with these, those
+# that ended lately and the classes it fits.
+POD_LIMIT_MOST = 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +95,13 @@ class AgentSettings:
         help="containerd's socket, for Pod events from containerd",
         why="containerd's own default",
     )
-    pod_limit: int = setting(110, help="most Pods of the node", minimum=1, why="the kubelet's own default")
+    pod_limit: int = setting(
+        110,
+        help="most Pods of the node",
+        minimum=1,
+        maximum=POD_LIMIT_MOST,
+        why="the kubelet's own default",
+    )
     estimator: str = setting(
         registry.DEFAULT,
         help="how capacity is estimated: `footprint` (costs per dimension, class and age), `vector` (one class), "
