@@ -1,6 +1,7 @@
 """Runs of the twin repeat by seed, and every scheduler in it places each Pod once and loses none."""
 
 import dataclasses
+import gc
 
 import pytest
 
@@ -23,6 +24,16 @@ def plan(pods: int = 40, nodes: int = 3, **changes: object) -> scenario.Scenario
     job = scenario.Job(name="pi", work=works.PI, pods=pods, request_cores=1.0)
     made = scenario.Scenario(name="small", hardware=world.uniform(nodes), jobs=(job,))
     return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["kube least", "trimaran", "oracle", "vector"])
+def test_a_run_leaves_no_cycles_that_only_the_collector_would_find(name: str) -> None:
+    running = world.World(plan(pods=12), CHOICES[name], seed=1)
+    gc.collect()
+    with world.uncollected():
+        running.run()
+        assert gc.collect() == 0
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize("name", CHOICES)

@@ -121,7 +121,8 @@ class TwinAgent:
             is_due = self._sample(self._next_s)
             self._next_s += SAMPLE_EVERY_S
             taken += 1
-        self._timeline.account(taken)
+        if taken:
+            self._timeline.account(taken)
         return is_due
 
     def _sample(self, at_s: float) -> bool:

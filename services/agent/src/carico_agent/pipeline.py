@@ -90,6 +90,8 @@ class Pipeline:
         self._last: Sample | None = None
         self._usage: messages.Array | None = None
         self._direction = np.zeros(len(config.node.dims))
+        # Whether it points anywhere: an array takes longer to be asked than all that is done with the answer.
+        self._is_pointing = False
         self._federated = False
         self._estimated: base.CapacityEstimate | None = None
         self.peak_pods_per_core = 0.0
@@ -191,6 +193,7 @@ class Pipeline:
         if self._federated and self._cluster is not None:
             merged = subspace.merge_gram(self._local, self._cluster, weight_a=config.local_weight)
         self._direction = signal.direction(merged, config.node.signal_mode)
+        self._is_pointing = any(self._direction.tolist())
 
     def _observe(self, pods: int, churning: bool, *, dt_s: float) -> base.Observation:
         assert self._usage is not None
@@ -207,7 +210,7 @@ class Pipeline:
             gains=self._filter.last_gain,
             pods=pods,
             # A model without any usage points nowhere: the scalar estimators must not learn the cap as a baseline.
-            signal=level if self._direction.any() else math.nan,
+            signal=level if self._is_pointing else math.nan,
             direction=self._direction,
             churning=churning,
             # What the cluster carried long ago, as an agent cut off from the bus knows it, is no measure.

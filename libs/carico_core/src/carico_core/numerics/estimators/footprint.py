@@ -71,9 +71,9 @@ class Footprint:
     """One `ClassCosts` per dimension, a filtered count per class, and the lives of Pods."""
 
     __slots__ = (
-        "_ceiling", "_classes", "_config", "_constants", "_containers", "_costs", "_counts", "_followed", "_full",
-        "_lag", "_lead_s", "_lives", "_new_s", "_own_evidence", "_peak_pods", "_peers", "_profiles", "_ticked",
-        "_ticked_once", "_typical",
+        "_ceiling", "_ceilings", "_classes", "_config", "_constants", "_containers", "_costs", "_counts", "_followed",
+        "_full", "_lag", "_lead_s", "_lives", "_new_s", "_own_evidence", "_peak_pods", "_peers", "_profiles",
+        "_running", "_ticked", "_ticked_once", "_typical",
     )  # fmt: skip
 
     def __init__(self, config: base.EstimatorConfig, constants: FootprintConstants = DEFAULT) -> None:
@@ -86,9 +86,10 @@ class Footprint:
         self._full = counts.FullShare(len(config.dims), full_from=base.CENSORED_FROM)
         self._lag = start_lag.StartLag(constants.start_lag_s) if constants.measure_start_lag else None
         self._lives = lives.Lives()
+        self._ceilings: list[float] = config.ceiling.tolist()
         is_cpu = config.dims[0] == "cpu"
         self._ceiling = burst.BurstCeiling(
-            float(config.ceiling[0]), share=constants.burst if is_cpu else 0.0, memory_s=constants.burst_s
+            self._ceilings[0], share=constants.burst if is_cpu else 0.0, memory_s=constants.burst_s
         )
         seen = containers.KINDS if constants.runtime_work and is_cpu else ()
         self._containers = {kind: containers.Pulses() for kind in seen}
@@ -96,6 +97,7 @@ class Footprint:
         # Classes held, the one that ran least recently first.
         self._classes: collections.OrderedDict[str, counts.FilteredCount] = collections.OrderedDict()
         self._counts: collections.Counter[str] = collections.Counter()
+        self._running = 0
         # Per dimension the Pods of each class by age, as the filter shows them.
         self._profiles: list[dict[str, list[float]]] = [{} for _ in config.dims]
         # Whether classes are told; until they are, all Pods are of one.
@@ -135,6 +137,7 @@ class Footprint:
             for _ in range(ended):
                 self._containers[containers.ENDED].begin()
         self._counts = self._lives.counts()
+        self._running = len(named)
         for name in self._counts:
             if name not in self._classes:
                 self._classes[name] = self._new_count()
@@ -180,7 +183,7 @@ class Footprint:
             pulses.tick(steps[0], elapsed_s)
         self._age(steps)
         if self._lag is not None:
-            self._lag.tick(steps[0], float(self._counts.total()), elapsed_s)
+            self._lag.tick(steps[0], float(self._running), elapsed_s)
         cpu = min(max(samples[0], 0.0), 1.0) if math.isfinite(samples[0]) else 1.0
         self._lives.tick(cpu, elapsed_s)
         self._ceiling.tick(cpu, elapsed_s)
@@ -219,9 +222,10 @@ class Footprint:
             closed=admission.is_guarded(self._config, usages),
         )  # fmt: skip
         tightest = 0 if found.bottleneck is None else found.bottleneck
-        spreads = [self._mean_cost(each) for each in self._costs]
+        by_class = {name: count.value(0) for name, count in self._classes.items()}
+        shown = sum(by_class.values())
+        spreads = [self._mean_cost(each, by_class, shown) for each in self._costs]
         noise = self._costs[tightest].noise
-        shown = sum(count.value(0) for count in self._classes.values())
         return base.CapacityEstimate(
             capacity=found.capacity,
             # To first order: sd(H / c+)^2 = (sd_H^2 + (H / c+)^2 sd_c^2) / c+^2
@@ -247,7 +251,7 @@ class Footprint:
         if self._followed:
             return
         wanted = min(max(pods, 0), self._config.pod_limit)
-        if wanted != self._counts.total():
+        if wanted != self._running:
             self._take({f"#{number}": base.ALL_PODS for number in range(wanted)})
 
     def _counted(self, pods: int) -> Mapping[str, int]:
@@ -333,7 +337,7 @@ class Footprint:
             # taken: the model knows better where it says more.
             now = max(now, each.floor + expected)
         now = max(now, min(level, each.floor))
-        ceiling = float(self._config.ceiling[index]) if index else self._ceiling.value
+        ceiling = self._ceilings[index] if index else self._ceiling.value
         headroom = ceiling * each.scale - now
         if index == 0:
             headroom += self._borrow(usage)
@@ -343,9 +347,8 @@ class Footprint:
 
     def _borrow(self, usage: float) -> float:
         """CPU that running Pods are expected to give back before a Pod placed now has started."""
-        ceiling = float(self._config.ceiling[0])
         # h = l x min(r, .5 / ceiling), in CPU share
-        span = self._constants.look_ahead * self._lead_s * min(lives.speed(usage), 0.5 / ceiling)
+        span = self._constants.look_ahead * self._lead_s * min(lives.speed(usage), 0.5 / self._ceilings[0])
         ending = {name: self._lives.ending_within(name, span) for name in self._counts}
         costs = self._costs[0]
         if costs.grows:
@@ -362,7 +365,7 @@ class Footprint:
         plus = each.plus(name, self._lives.longest_s(name), self._constants.risk_sd)
         # The guess for what nobody has measured is a share of the node by its cores: below 1.7 cores it is more than
         # all of it. Where that node is never empty, no Pod of the class would run anywhere and be measured (ADR 30).
-        if each.is_unknown(name) and room >= _TRIED_FROM * float(self._config.ceiling[index]) * each.scale:
+        if each.is_unknown(name) and room >= _TRIED_FROM * self._ceilings[index] * each.scale:
             return min(plus, room)
         return plus
 
@@ -387,10 +390,8 @@ class Footprint:
             unknown_per_core=self._constants.unknown_per_core,
         )
 
-    def _mean_cost(self, each: class_costs.ClassCosts) -> base.Spread:
+    def _mean_cost(self, each: class_costs.ClassCosts, shown: Mapping[str, float], total: float) -> base.Spread:
         """(mean, sd) of the cost of a Pod of those that show on this node; of a new one where none does."""
-        shown = {name: count.value(0) for name, count in self._classes.items()}
-        total = sum(shown.values())
         if total <= 0.0:
             return each.cost(messages.NEW_CLASS, lives.UNKNOWN_LIFE_S)
         parts = [(count / total, each.cost(name, self._lives.longest_s(name))) for name, count in shown.items()]
