@@ -12,7 +12,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, kube_actions, kube_watch, memory_kube
+from carico_core.runtime import kube, kube_actions, kube_list, kube_watch, memory_kube
 from carico_core.wire import kubernetes, kubernetes_lease
 from tests.contract.kubernetes import control_planes, shapes
 
@@ -44,7 +44,7 @@ class Site:
         body = {"gracePeriodSeconds": 0}
         await self.client.request("DELETE", f"{self.pods}/{name}", body=body)
 
-    def mirror(self, api: kube_watch.Api | None = None) -> AsyncGenerator[kube_watch.MirrorEvent, None]:
+    def mirror(self, api: kube_list.Api | None = None) -> AsyncGenerator[kube_watch.MirrorEvent, None]:
         """A mirror of the namespace's Pods."""
         return kube_watch.mirror(
             api or self.client,
@@ -198,15 +198,42 @@ async def test_a_mirror_lists_then_tells_each_change(site: Site) -> None:
 
 
 async def test_a_list_of_many_pages_is_whole(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kube_watch, "PAGE_LIMIT", 3)
+    monkeypatch.setattr(kube_list, "PAGE_LIMIT", 3)
     for number in range(8):
         await site.create(f"p{number}")
-    listed = await kube_watch.list_all(site.client, site.pods, params={})
+    listed = await kube_list.list_all(site.client, site.pods, params={})
     assert sorted(obj["metadata"]["name"] for obj in listed.objects) == [f"p{number}" for number in range(8)]
     async with following(site) as copy:
         await site.create("later")
         await copy.until(lambda: len(copy.objects) == 9)
     assert copy.told == ["LISTED", "ADDED later"]
+
+
+class Expiring:
+    """A client to which the snapshot of its pages expires after the first."""
+
+    def __init__(self, client: Client) -> None:
+        self.stream = client.stream
+        self._client = client
+
+    async def request(
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, timeout_s: float = 10.0
+    ) -> Any:
+        if "continue" in (params or {}):
+            raise errors.Gone(status=410, reason="Expired", message="too old", request=path)
+        return await self._client.request(method, path, params=params, timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize("count", [4, 200])
+async def test_a_list_whose_pages_expire_is_whole(site: Site, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(kube_list, "PAGE_LIMIT", 3)
+    names = [f"p{number}" for number in range(count)]
+    for some in range(0, count, 50):
+        await asyncio.gather(*(site.create(name) for name in names[some : some + 50]))
+    listed = await kube_list.list_all(Expiring(site.client), site.pods, params={})
+    assert sorted(obj["metadata"]["name"] for obj in listed.objects) == sorted(names)
+    whole = await site.client.request("GET", site.pods)
+    assert listed.objects == whole["items"]
 
 
 async def test_selectors_limit_a_mirror(site: Site) -> None:
@@ -284,7 +311,7 @@ async def test_nothing_is_lost_while_the_api_is_killed_and_restarted(site: Site)
         await asyncio.sleep(0.1)
         stop.set()
         written = await writing
-        listed = await kube_watch.list_all(site.client, site.pods, params={})
+        listed = await kube_list.list_all(site.client, site.pods, params={})
         truth = {obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for obj in listed.objects}
         await copy.until(lambda: copy.versions() == truth)
     assert written > 10

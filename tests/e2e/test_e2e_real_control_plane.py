@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, kube_watch
+from carico_core.runtime import kube, kube_list
 from carico_local.cluster import state
 from carico_local.control_plane import audit
 from tests.e2e import carico_command
@@ -49,7 +49,7 @@ async def _check_binds(paths: state.Paths) -> None:
     settings = kube.KubeSettings(kubeconfig=str(paths.kubeconfig))
     client = await kube.connect(settings, clock=clocks.SystemClock(), user_agent="test")
     try:
-        pods = (await kube_watch.list_all(client, "/api/v1/namespaces/default/pods", params={})).objects
+        pods = (await kube_list.list_all(client, "/api/v1/namespaces/default/pods", params={})).objects
     finally:
         await client.close()
     bound = audit.bindings(paths.data / "control-plane" / "bindings.log")

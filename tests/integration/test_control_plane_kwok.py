@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, kube_watch
+from carico_core.runtime import kube, kube_list
 from carico_local import job as jobs
 from carico_local.cluster import processes, ready_nodes
 from carico_local.control_plane import standalone
@@ -48,7 +48,7 @@ async def api(real_control_plane: standalone.Standalone) -> AsyncIterator[kube.K
 
 async def listed(api: kube.KubeClient, path: str, **params: str) -> list[dict[str, Any]]:
     """The objects of a collection."""
-    return (await kube_watch.list_all(api, path, params=params)).objects
+    return (await kube_list.list_all(api, path, params=params)).objects
 
 
 async def until(condition: Callable[[], Any]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_watch
+from carico_core.runtime import kube_list, kube_watch
 
 AWAY = errors.ApiUnavailable("away")
 GONE = errors.Gone(status=410, reason="Expired", message="too old", request="GET /x")
@@ -132,12 +132,13 @@ async def test_objects_of_a_list_are_read_page_by_page() -> None:
         return str(found["metadata"]["name"])
 
     script = Paged(lists=[page(5, obj("a", 1), obj("b", 1), following="next"), page(5, obj("c", 2))], watches=[])
-    listed = await kube_watch.list_all(script, "/x", params={}, read=name)
+    listed = await kube_list.list_all(script, "/x", params={}, read=name)
     assert (listed.objects, read) == (["a", "b", "c"], ["page", "a", "b", "page", "c"])
 
 
-async def test_a_page_that_expires_is_read_in_one_piece(waits: list[float]) -> None:
-    script = Script(lists=[page(5, obj("a", 1), following="next"), GONE, page(6, obj("a", 1), obj("b", 6))], watches=[])
+async def test_a_list_whose_pages_expire_starts_anew_without_them(waits: list[float]) -> None:
+    whole = page(6, obj("a", 1), obj("b", 6))
+    script = Script(lists=[page(5, obj("a", 1), following="next"), GONE], watches=[[whole]])
     assert await run(script) == ["list a,b"]
     assert "limit" not in script.asked[2]
     assert "continue" not in script.asked[2]

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from carico_core.domain import decision
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_actions, logs
+from carico_core.runtime import kube_actions, kube_list, logs
 from carico_scheduler import binder as binders
 from carico_scheduler import (
     claims,
@@ -38,7 +38,7 @@ REPORT_EVERY_S = 0.5
 BEAT_S = 1.0
 
 
-class Kube(kube_actions.BindApi, mirrors.Kube, Protocol):
+class Kube(kube_actions.BindApi, mirrors.Kube, kube_list.Api, Protocol):
     """What is needed of the Kubernetes API."""
 
 

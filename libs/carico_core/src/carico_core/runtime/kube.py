@@ -16,7 +16,7 @@ import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_config, kube_http, kube_http_answer, kube_watch, settings
+from carico_core.runtime import kube_config, kube_http, kube_http_answer, kube_list, kube_watch, settings
 
 # A dead peer is noticed after KEEPALIVE_IDLE_S + 3 probes, also on a watch that says nothing for minutes.
 KEEPALIVE_IDLE_S = 15
@@ -157,7 +157,7 @@ class KubeClient:
         *,
         params: Mapping[str, str] | None = None,
         options: kube_watch.Options = kube_watch.DEFAULT_OPTIONS,
-        read: kube_watch.Read | None = None,
+        read: kube_list.Read | None = None,
     ) -> AsyncGenerator[kube_watch.MirrorEvent, None]:
         """List and watch of one collection for ever: see `kube_watch.mirror`."""
         return kube_watch.mirror(

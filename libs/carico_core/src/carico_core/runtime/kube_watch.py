@@ -7,31 +7,21 @@ import asyncio
 import contextlib
 import dataclasses
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import Any, Literal, Protocol, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Literal, cast
 
 import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube_list
 
-Object = dict[str, Any]
-Read = Callable[[Object], Any]
+Object = kube_list.Object
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
-PAGE_LIMIT = 500
+# Comes first, and after each gap.
+Listed = kube_list.Listed
 # One line of a watch is one object, and etcd takes none above 1.5 MiB.
 LINE_LIMIT_BYTES = 16 * 2**20
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
-    """All objects there are: what is not among them is gone. Comes first, and after each gap.
-
-    Each is as the mirror's `read` has made it.
-    """
-
-    objects: list[Any]
-    resource_version: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,32 +50,12 @@ class Options:
     watch_s: float = 240.0
     # What the client waits longer than that before it calls the connection dead.
     grace_s: float = 15.0
-    list_timeout_s: float = 60.0
+    list_timeout_s: float = kube_list.TIMEOUT_S
     backoff_first_s: float = 0.1
     backoff_most_s: float = 5.0
 
 
 DEFAULT_OPTIONS = Options()
-
-
-class Lister(Protocol):
-    """What a list needs of a client."""
-
-    async def request(
-        self, method: str, path: str, *, params: Mapping[str, str] | None = None, timeout_s: float = 10.0
-    ) -> Any:
-        """The decoded answer."""
-        ...
-
-
-class Api(Lister, Protocol):
-    """What a mirror needs of a client."""
-
-    def stream(
-        self, method: str, path: str, params: Mapping[str, str] | None = None, *, idle_timeout_s: float | None = None
-    ) -> AsyncGenerator[bytes, None]:
-        """The bytes of the answer as they arrive."""
-        ...
 
 
 class Backoff:
@@ -109,8 +79,8 @@ class Backoff:
 
 
 async def mirror(
-    api: Api, path: str, *, params: Mapping[str, str], clock: clocks.Clock, rng: random.Random, options: Options,
-    read: Read | None = None,
+    api: kube_list.Api, path: str, *, params: Mapping[str, str], clock: clocks.Clock, rng: random.Random,
+    options: Options, read: kube_list.Read | None = None,
 ) -> AsyncGenerator[MirrorEvent, None]:  # fmt: skip
     """`Listed`, then `Changed` for each change; never ends by itself.
 
@@ -118,8 +88,7 @@ async def mirror(
     stays away, `Away` is said once, and a new list follows when it is back: a server that restarted may have another
     past, so nothing of the old one is relied on. 410 lists again. Events that the reader has seen are not repeated.
 
-    `read` is applied to each object of a list as its page comes: as the API shows them, 30,000 Pods at a time take
-    half a gigabyte.
+    `read` is applied to each object of a list as it comes: see `kube_list.list_all`.
     """
     follower = _Follower(api, path, params=params, clock=clock, rng=rng, options=options, read=read)
     while True:
@@ -136,14 +105,14 @@ class _Follower:
 
     def __init__(
         self,
-        api: Api,
+        api: kube_list.Api,
         path: str,
         *,
         params: Mapping[str, str],
         clock: clocks.Clock,
         rng: random.Random,
         options: Options,
-        read: Read | None,
+        read: kube_list.Read | None,
     ) -> None:
         self.position: str | None = None
         self._read = read
@@ -161,8 +130,8 @@ class _Follower:
         """One `Listed`, after one `Away` where the API does not answer."""
         while True:
             try:
-                listed = await list_all(
-                    self._api, self._path, params=self._params, options=self._options, read=self._read
+                listed = await kube_list.list_all(
+                    self._api, self._path, params=self._params, timeout_s=self._options.list_timeout_s, read=self._read
                 )
             except (errors.ApiError, errors.ApiUnavailable) as error:
                 if not self._away:
@@ -230,41 +199,6 @@ class _Follower:
         if repeated or kind == "BOOKMARK":
             return None
         return Changed(type=kind, object=subject)
-
-
-async def list_all(
-    api: Lister, path: str, *, params: Mapping[str, str], options: Options = DEFAULT_OPTIONS, read: Read | None = None
-) -> Listed:
-    """All objects of a collection, read in pages; where the pages' snapshot expires, in one piece."""
-    try:
-        return await _list_pages(api, path, {**params, "limit": str(PAGE_LIMIT)}, options, read)
-    except errors.Gone:
-        return await _list_pages(api, path, dict(params), options, read)
-
-
-async def _list_pages(api: Lister, path: str, params: dict[str, str], options: Options, read: Read | None) -> Listed:
-    objects: list[Any] = []
-    while True:
-        page = await api.request("GET", path, params=params, timeout_s=options.list_timeout_s)
-        try:
-            items, metadata = page["items"] or [], page["metadata"]
-            version = str(metadata["resourceVersion"])
-            # A collection that is empty may be null: Go's nil slice.
-            checked = [_checked(item) for item in items]
-            following = metadata.get("continue")
-        except (KeyError, TypeError, AttributeError) as error:
-            raise errors.ApiUnavailable(f"GET {path}: the answer is not a list of objects") from error
-        objects.extend(checked if read is None else map(read, checked))
-        if not following:
-            return Listed(objects=objects, resource_version=version)
-        params = params | {"continue": following}
-
-
-def _checked(item: Any) -> Object:
-    """The item, where it is an object with metadata; readers then need to ask no more."""
-    if not isinstance(item["metadata"], dict):
-        raise TypeError("metadata")
-    return cast(Object, item)
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

@@ -15,7 +15,7 @@ import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_watch, memory_objects
+from carico_core.runtime import kube_list, kube_watch, memory_objects
 
 Object = dict[str, Any]
 # Mirrors of tests come back quickly.
@@ -112,9 +112,12 @@ class MemoryKube:
         *,
         idle_timeout_s: float | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """The lines of a watch as they come."""
+        """The lines of a watch as they come; a list in one part."""
         await self._arrive(method, path)
         target, asked = _parse(path), params or {}
+        if "watch" not in asked:
+            yield orjson.dumps(self._list(target, asked))
+            return
         selector = memory_objects.parse_selector(target.namespace, asked)
         position = int(asked.get("resourceVersion") or self.objects.version)
         if position < self.objects.compacted:
@@ -142,7 +145,7 @@ class MemoryKube:
         *,
         params: Mapping[str, str] | None = None,
         options: kube_watch.Options = OPTIONS,
-        read: kube_watch.Read | None = None,
+        read: kube_list.Read | None = None,
     ) -> AsyncGenerator[kube_watch.MirrorEvent, None]:
         """List and watch for ever, by the same code as the real client's."""
         return kube_watch.mirror(

@@ -6,7 +6,7 @@ up the Lease a moment ago, a decision made now could miss its last binds and fil
 
 import asyncio
 
-from carico_core.runtime import kube_watch
+from carico_core.runtime import kube_list
 from carico_core.wire import kubernetes
 from carico_scheduler import state as states
 
@@ -16,7 +16,7 @@ LOOK_EVERY_S = 0.02
 LIST_AGAIN_S = 0.5
 
 
-async def catch_up(api: kube_watch.Lister, state: states.State) -> int:
+async def catch_up(api: kube_list.Api, state: states.State) -> int:
     """How many Pods had to be waited for, once the state has a claim for each that the API knows to be just bound.
 
     Nothing of the list is put into the state: the watch alone does that, in its order, so that a Pod that has ended
@@ -41,15 +41,14 @@ def _unknown(uids: set[str], state: states.State) -> set[str]:
     return {uid for uid, claim in found.items() if claim is None or claim.is_assumed}
 
 
-async def _just_bound(api: kube_watch.Lister) -> set[str]:
+async def _just_bound(api: kube_list.Api) -> set[str]:
     """The UIDs of the Pods that are bound and still Pending, without those that cannot be read."""
-    listed = await kube_watch.list_all(api, "/api/v1/pods", params=JUST_BOUND)
-    return {str(each["metadata"].get("uid")) for each in listed.objects if _is_readable(each)}
+    listed = await kube_list.list_all(api, "/api/v1/pods", params=JUST_BOUND, read=_uid_of)
+    return {uid for uid in listed.objects if uid is not None}
 
 
-def _is_readable(obj: kube_watch.Object) -> bool:
+def _uid_of(obj: kube_list.Object) -> str | None:
     try:
-        kubernetes.parse_pod(obj)
+        return kubernetes.parse_pod(obj).uid
     except ValueError:
-        return False
-    return True
+        return None
