@@ -137,8 +137,10 @@ async def test_a_node_that_is_deleted_with_pods_on_it(tmp_path: pathlib.Path) ->
         await site.create_pods(PODS)
         await site.until_succeeded(10)
         await site.client.request("DELETE", "/api/v1/nodes/node-2")
+        await waiting.answered(lambda: site.ask("capacity.list"), lambda told: "node-2" not in str(told["nodes"]))
+        # What was decided before the scheduler heard of it has landed, and is seen here too.
         await waiting.until(lambda: not api.held)
-        await asyncio.sleep(0.3)
+        await waiting.until(lambda: set(api.bound) <= bound_as_seen(site))
         before = {uid for uid, nodes in site.nodes_of.items() if "node-2" in nodes}
         await site.until_succeeded(PODS)
         after = {uid for uid, nodes in site.nodes_of.items() if "node-2" in nodes}
@@ -176,6 +178,11 @@ async def test_clocks_of_nodes_a_minute_off(tmp_path: pathlib.Path) -> None:
         used = collections.Counter(node for nodes in site.nodes_of.values() for node in nodes)
         assert set(used) == set(scheduler_site.NODES), "a node was left out for its clock"
         assert min(used.values()) >= PODS // 10
+
+
+def bound_as_seen(site: scheduler_site.Site) -> set[str]:
+    """The Pods that have a node as the watch shows them."""
+    return {pod["metadata"]["name"] for pod in site.pods.values() if pod["spec"].get("nodeName")}
 
 
 async def event_of(site: scheduler_site.Site, pod: str, reason: str) -> str:

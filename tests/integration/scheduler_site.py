@@ -11,6 +11,8 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
+import orjson
+
 from carico_core.domain import decision, errors, messages
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
@@ -128,6 +130,15 @@ class Site:
                 return
             else:
                 return
+
+    async def ask(self, verb: str, payload: bytes = b"") -> Any:
+        """The scheduler's answer, once it gives one."""
+        subject = subjects.query("scheduler", verb)
+        async with asyncio.timeout(30.0):
+            while True:
+                with contextlib.suppress(errors.BusUnavailable):
+                    return orjson.loads(await self.bus.request(subject, payload, timeout_s=2.0))
+                await asyncio.sleep(0.1)
 
     @property
     def succeeded(self) -> int:

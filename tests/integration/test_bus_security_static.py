@@ -1,6 +1,5 @@
 """Static identities by nkeys at a real NATS server with TLS: rights, rotation, and what they do not protect."""
 
-import asyncio
 import os
 import pathlib
 import signal
@@ -34,11 +33,17 @@ class Static:
         return buses.BusSettings(url=self.nats.url, tls_ca=str(self.certificates / "ca.crt"), nkey=str(path))
 
     def reload(self) -> None:
-        """Has the server read the keys anew."""
+        """Nothing, once the server has read the keys anew."""
         store = self.nats.directory / "store"
         config = nats_server.configuration(store_dir=store, port=self.nats.port, extra=self._config())
         (self.nats.directory / "nats.conf").write_text(config)
+        before = self._reloads()
         os.kill(self.nats.pid, signal.SIGHUP)
+        waiting.until_now(lambda: self._reloads() > before)
+
+    def _reloads(self) -> int:
+        log = self.nats.directory / "nats.log"
+        return log.read_text(encoding="utf-8", errors="replace").count("Reloaded server configuration")
 
     def _config(self) -> dict[str, object]:
         tls = security_site.tls_of(self.certificates)
@@ -140,7 +145,6 @@ async def test_a_key_is_rotated_without_anyone_being_shut_out(shared: Static) ->
         old.on_reconnect(lambda: back.append(True))
         shared.keys.rotate("reader")
         shared.reload()
-        await asyncio.sleep(0.3)
         async with (
             security_site.raw(shared.settings("reader")),
             security_site.raw(shared.settings("reader", key="reader.previous.nk")),

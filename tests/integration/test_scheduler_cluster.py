@@ -2,12 +2,9 @@
 
 import asyncio
 import pathlib
-from typing import Any
 
-import orjson
-
-from carico_core.domain import errors
 from tests.integration import scheduler_site
+from tests.tools import waiting
 
 PODS = 100
 
@@ -17,12 +14,12 @@ async def test_a_hundred_pods_are_bound_once_and_within_what_was_advertised(tmp_
         site.start_scheduler()
         await site.create_pods(PODS)
         await site.until_succeeded(PODS)
-        answer = await ask(site, "decision.get", b'{"pod": "pi-7"}')
+        answer = await site.ask("decision.get", b'{"pod": "pi-7"}')
         assert answer["decision"]["outcome"] == "bound"
-        assert len((await ask(site, "capacity.list"))["nodes"]) == 3
-        assert (await ask(site, "reservations.list"))["reservations"] == []
-        await asyncio.sleep(0.2)
-        assert len(site.bound) == PODS
+        assert len((await site.ask("capacity.list"))["nodes"]) == 3
+        assert (await site.ask("reservations.list"))["reservations"] == []
+        # Told of beside the binds, not before them.
+        await waiting.until(lambda: len(site.bound) == PODS)
         site.check(PODS)
         events = await site.client.request("GET", "/api/v1/namespaces/default/events")
         scheduled = [each for each in events["items"] if each["reason"] == "Scheduled"]
@@ -72,13 +69,3 @@ async def test_it_starts_before_all_else(tmp_path: pathlib.Path) -> None:
         await site.create_pods(5)
         await site.until_succeeded(5)
         site.check(5)
-
-
-async def ask(site: scheduler_site.Site, verb: str, payload: bytes = b"") -> Any:
-    """The scheduler's answer."""
-    for _ in range(50):
-        try:
-            return orjson.loads(await site.bus.request(f"carico.v1.query.scheduler.{verb}", payload, timeout_s=2.0))
-        except errors.BusUnavailable:
-            await asyncio.sleep(0.1)
-    raise AssertionError(f"nobody answers {verb}")

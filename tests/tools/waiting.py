@@ -1,6 +1,7 @@
 """Waiting for what comes by itself."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -13,6 +14,20 @@ async def until(condition: Callable[[], object], *, within_s: float = WAIT_S) ->
     async with asyncio.timeout(within_s):
         while not condition():
             await asyncio.sleep(0.01)
+
+
+def until_now(
+    condition: Callable[[], object],
+    *,
+    within_s: float = WAIT_S,
+    every_s: float = 0.02,
+    what: Callable[[], object] = str,
+) -> None:
+    """Returns once the condition holds, for tests without a loop. Fails with what `what` gives where it does not."""
+    deadline_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"not within {within_s:g} s: {what()}"
+        time.sleep(every_s)
 
 
 async def answered(
