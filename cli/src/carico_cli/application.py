@@ -13,28 +13,29 @@ from carico_core.runtime import logs as log_setup
 EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
 PROGRAM = "carico"
-# In the order of the help; where each is.
-COMMANDS = {
-    "demo": "demo:command",
-    "up": "lifecycle:up",
-    "status": "status:command",
-    "top": "top.command:command",
-    "submit": "submit:command",
-    "explain": "explain.command:command",
-    "capacity": "capacity:command",
-    "logs": "logs:command",
-    "web": "web:command",
-    "env": "env:command",
-    "decode": "decode:command",
-    "targets": "targets:command",
-    "record": "record:command",
-    "replay": "replay:command",
-    "evaluate": "evaluate:command",
-    "compare": "compare:command",
-    "doctor": "doctor.command:command",
-    "bus-config": "bus_config:command",
-    "down": "lifecycle:down",
+# In the order of the help: where each is, and its line there, which must fit into 80 columns.
+_LISTED = {
+    "demo": ("demo:command", "A cluster, a job on it, a live view, a report; then all is gone."),
+    "up": ("lifecycle:up", "Starts a cluster in the background; returns when it is ready."),
+    "status": ("status:command", "Services, nodes and jobs, once."),
+    "top": ("top.command:command", "The same live: nodes, jobs, decisions, services."),
+    "submit": ("submit:command", "A job of Pods on a cluster; starts one where none runs."),
+    "explain": ("explain.command:command", "Why a Pod is where it is, or waits; a node's capacity."),
+    "capacity": ("capacity:command", "How many more Pods fit, and what stops the next one."),
+    "logs": ("logs:command", "The log of a service."),
+    "web": ("web:command", "The live page, in a browser."),
+    "env": ("env:command", 'NATS_URL and KUBECONFIG, for eval "$(carico env)".'),
+    "decode": ("decode:command", "A message of the cluster's model as JSON, for nats sub."),
+    "targets": ("targets:command", "The services as a Prometheus finds them."),
+    "record": ("record:command", "Records a node's samples and Pod events in a file."),
+    "replay": ("replay:command", "A recording through an estimator."),
+    "evaluate": ("evaluate:command", "Every scheduler in a simulated cluster; a report."),
+    "compare": ("compare:command", "Beside kube-scheduler, on Pods that really run."),
+    "doctor": ("doctor.command:command", "What is wrong with a cluster, and what to do about it."),
+    "bus-config": ("bus_config:command", "Keys and rights for NATS."),
+    "down": ("lifecycle:down", "Ends a cluster and removes all that it left."),
 }
+COMMANDS = {name: where for name, (where, _) in _LISTED.items()}
 # What an image that needs them not leaves out; the commands that do are not there either.
 LEFT_OUT = ("carico_twin", "matplotlib")
 
@@ -56,7 +57,11 @@ class Commands(click.Group):
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] in LEFT_OUT:
                 return None
-            raise
+            raise errors.EnvironmentUnfit(
+                f"the Python package {error.name!r} is missing here, as after an update of CARICO: "
+                "`make install` installs what it needs"
+            ) from error
+        command.short_help = _LISTED[cmd_name][1]
         return command
 
     def resolve_command(
@@ -87,7 +92,8 @@ def run() -> int:
         print(error.format_message(), file=sys.stderr)
         return EXIT_USER_ERROR
     except click.ClickException as error:
-        print(f"{PROGRAM}: {error.format_message()}", file=sys.stderr)
+        # Choices come a line each.
+        print(f"{PROGRAM}: {' '.join(error.format_message().split())}", file=sys.stderr)
         return EXIT_USER_ERROR
     except (click.Abort, asyncio.CancelledError):
         raise KeyboardInterrupt from None

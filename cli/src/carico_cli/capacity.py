@@ -1,6 +1,7 @@
 """`carico capacity`: how many more Pods of a kind fit, and what stops the next one."""
 
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,7 +40,12 @@ def command(
     async def ask(asker: asking.Asker) -> dict[str, Any]:
         return await _fit(asker, {**question, "limit": _LIMIT_MOST if as_json else fit_text.SHOWN})
 
-    answer = asking.run(ask, at, context.environ)
+    try:
+        answer = asking.run(ask, at, context.environ)
+    except asking.Refused as error:
+        # The scheduler names the fields of the question; the user gave flags.
+        said = re.sub(r'"(class|like)"', r"--\1", str(error))
+        raise errors.SettingsError(said.replace('"pod"', f"--file {file}" if file else "--like")) from None
     click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() if as_json else fit_text.text(answer))
 
 
@@ -75,16 +81,26 @@ def _pod(file: pathlib.Path) -> dict[str, Any]:
     """The first Pod that the manifest describes. Raises `SettingsError`."""
     try:
         found = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError) as error:
-        raise errors.SettingsError(f"--file {file}: {getattr(error, 'strerror', None) or error}") from None
+    except OSError as error:
+        raise errors.SettingsError(f"--file {file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise errors.SettingsError(f"--file {file}: got bytes that are no UTF-8, expected a manifest") from error
     except yaml.YAMLError as error:
-        raise errors.SettingsError(f"--file {file}: no YAML: {' '.join(str(error).split())}") from None
+        raise errors.SettingsError(f"--file {file}: no YAML: {_why(error)}") from None
     for each in found:
         pod = pod_of(each) if isinstance(each, dict) else None
         if pod is not None:
             return pod
     kinds = ", ".join(sorted({str(each.get("kind")) for each in found if isinstance(each, dict)})) or "nothing"
     raise errors.SettingsError(f"--file {file}: got {kinds}, expected a Pod, or one of {', '.join(_OWNERS)}")
+
+
+def _why(error: yaml.YAMLError) -> str:
+    """What is wrong, and where, in one line."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or problem is None:
+        return " ".join(str(error).split())
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
 
 
 def pod_of(manifest: Mapping[str, Any]) -> dict[str, Any] | None:

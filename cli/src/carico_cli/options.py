@@ -51,6 +51,14 @@ def cluster(function: F) -> F:
             help="How many nodes, or of which kind, or both: 3, process=3 (default: as many as the machine carries), "
             "kubelet=2 (real, in containers or, as root, namespaces), kwok=1000.",
         ),
+        click.option(
+            "--node-cgroups",
+            type=click.Choice(plans.NODE_CGROUPS),
+            default="auto",
+            show_default=True,
+            help="process nodes: none measures and runs Pods as plain processes, without quota, as auto does where "
+            "cgroups may not be written.",
+        ),
         click.option("--node-base", help="kubelet nodes: the Debian image that theirs is built on (default: pulled)."),
         click.option(
             "--control-plane",
@@ -88,4 +96,5 @@ def wish(name: str, given: dict[str, Any]) -> plans.Wish:
         merge=given["merge"],
         aggregators=given["aggregators"],
         schedulers=given["schedulers"],
+        node_cgroups=given["node_cgroups"],
     )

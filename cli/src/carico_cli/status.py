@@ -33,7 +33,7 @@ def command(context: settings.Context, name: str, as_json: bool) -> int:
     view = _services(found, running=running)
     if running and found.phase is state.Phase.READY:
         asyncio.run(_ask(view, found))
-        view |= asyncio.run(_live(paths, found))
+        view |= asyncio.run(_live(paths, found, view["services"]))
     click.echo(orjson.dumps(view, option=orjson.OPT_INDENT_2).decode() if as_json else _text(view))
     return 0 if running and not _silent(view) else 1
 
@@ -82,7 +82,7 @@ def _silent(view: dict[str, Any]) -> list[str]:
     ]
 
 
-async def _live(paths: state.Paths, found: state.ClusterState) -> dict[str, Any]:
+async def _live(paths: state.Paths, found: state.ClusterState, services: list[dict[str, Any]]) -> dict[str, Any]:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(5.0), session.connect(paths, found) as live:
             for subject, payload in await live.bus.latest_capacities():
@@ -98,6 +98,10 @@ async def _live(paths: state.Paths, found: state.ClusterState) -> dict[str, Any]
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             return {"nodes": _nodes(live, found), "jobs": _jobs(live)}
+    # Its process is there, and says nothing: frozen, or out of CPU.
+    for row in services:
+        if row["name"] == topology.NATS and row["ready"]:
+            row["ready"], row["why_not"] = False, "it does not answer"
     return {}
 
 
@@ -110,7 +114,8 @@ def _nodes(live: session.Session, found: state.ClusterState) -> list[dict[str, A
         rows.append(
             {
                 "name": node,
-                "freshness": said.get("freshness", "absent"),
+                # What a scheduler that does not answer thinks of a node is not known.
+                "freshness": said.get("freshness", "absent" if live.observer.scheduler else None),
                 "pods": advertised.pods if advertised else None,
                 "capacity": round(advertised.capacity, 2) if advertised else None,
                 "capacity_sd": round(advertised.capacity_sd, 2) if advertised else None,

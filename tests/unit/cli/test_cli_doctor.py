@@ -1,6 +1,7 @@
 """`carico doctor`: each thing that can be wrong with a cluster gives its line, and what to do."""
 
 import asyncio
+import dataclasses
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -10,12 +11,16 @@ import pytest
 import yaml
 
 from carico_cli.doctor import cluster, findings, rights, signals
+from carico_cli.live import where
 from carico_core.domain import errors
+from carico_core.runtime import bus as buses
+from carico_core.runtime import kube
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from tests.tools import carico_cli
 from tests.unit.scheduler import objects
 
+AT = where.Address(name="x", bus=buses.BusSettings(url="nats://x:4222"), kube=kube.KubeSettings())
 ROOT = pathlib.Path(__file__).parents[3]
 NOW_S = 1_000_000_000.0
 Level = findings.Level
@@ -91,7 +96,7 @@ async def listen(bus: Bus, *names: str) -> list[findings.Finding]:
         return bus
 
     nodes = [objects.make_node(name) for name in names]
-    found = await signals.check(connect, nodes, lease_s=10.0, now_s=NOW_S, url="nats://x:4222")
+    found = await signals.check(connect, nodes, lease_s=10.0, now_s=NOW_S, at=AT, namespace="carico")
     assert bus.closed
     return found
 
@@ -182,9 +187,21 @@ async def test_a_bus_that_lets_nobody_in_is_not_waited_for(monkeypatch: pytest.M
         await asyncio.Event().wait()
         raise AssertionError
 
-    found = await signals.check(connect, [], lease_s=10.0, now_s=NOW_S, url="nats://x:4222")
+    found = await signals.check(connect, [], lease_s=10.0, now_s=NOW_S, at=AT, namespace="carico")
     assert [one.level for one in found] == [Level.FAIL]
-    assert "nats://x:4222" in found[0].detail
+    assert "nats://x:4222" in found[0].detail and "service/carico-nats" in found[0].do
+    here = dataclasses.replace(AT, name="shop", is_local=True)
+    found = await signals.check(connect, [], lease_s=10.0, now_s=NOW_S, at=here, namespace="carico")
+    assert "`carico status --name shop`" in found[0].do
+
+
+def test_who_we_are_on_the_bus_is_what_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setenv("CARICO_BUS_NKEY", str(tmp_path / "no.seed"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert carico_cli.run(monkeypatch, "doctor", "--nats-url", "gopher://x") == 2
+    assert "--nats-url: got 'gopher://x'" in capsys.readouterr().err
 
 
 def test_a_kubeconfig_that_is_not_there_is_one_line(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from carico_cli import capacity
-from carico_cli.explain import asking, command, fit_text, node_text, pod_text, words
+from carico_cli.explain import advice, asking, command, fit_text, node_text, pod_text, words
 from carico_cli.live import where
-from carico_core.domain import cluster, errors, pod_class
+from carico_core.domain import cluster, decision, errors, pod_class
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube
@@ -97,6 +97,7 @@ async def test_a_waiting_pod_is_told_every_node_and_why() -> None:
     assert "for 4.0 s, 0 binds tried; next try as soon as something changes" in " ".join(text.split())
     assert "    capacity: 0.33 free of threshold 1, 1 reserved" in text
     assert "    taint: " in text
+    assert "What could help, by reason:\n  capacity: " in text and "\n  taint: a toleration in the Pod" in text
     assert_fits_a_terminal(text)
 
 
@@ -149,6 +150,17 @@ async def test_with_no_scheduler_the_stream_and_the_api_answer() -> None:
         await command.explain_node(asker(bus), "node-0")
 
 
+async def test_with_no_scheduler_and_no_api_a_pod_is_not_said_to_have_ended() -> None:
+    bus = answering.DeskBus(desk_with_pods())
+    bus.keep("default", "placed")
+    bus.is_answered = False
+    away = errors.ApiUnavailable("GET /version: no answer in time")
+    answer = await command.explain_pod(asker(bus, away), "default", "placed", 20)
+    text = " ".join(pod_text.text(answer, now_ns=0).split())
+    assert text.startswith("Pod default/placed is on node-0 (as last decided)")
+    assert "nobody says what is true now" in text and "no answer in time" in text
+
+
 async def test_a_record_of_another_pod_of_the_name_is_not_shown() -> None:
     bus = answering.DeskBus(desk_with_pods())
     bus.keep("default", "placed")
@@ -173,7 +185,7 @@ async def test_an_unknown_pod_is_a_mistake_with_the_nearest_names() -> None:
 async def test_a_node_is_told_by_dimension_cap_and_class() -> None:
     bus = answering.DeskBus(desk_with_pods())
     text = node_text.text(await command.explain_node(asker(bus), "node-0"))
-    assert text.startswith("node-0 takes 1.0 more typical Pods; cpu stops it there")
+    assert text.startswith("node-0 takes 1.0 more typical Pods; what bounds it: cpu")
     assert "reserved: 1 Pod: default/placed" in text
     for word in ("DIMENSION", "8 GB", "50 MB", "most for now: 6.0 more", "image/pi", "on it: 1 of image/pi"):
         assert word in text, text
@@ -192,7 +204,7 @@ async def test_what_fits_is_told_with_what_stops_it() -> None:
     assert_fits_a_terminal(text)
     unknown = fit_text.text(await ask.ask("capacity.fit", {"pod": {"containers": [{"image": "new"}]}}))
     assert "no node has measured its class yet" in unknown
-    with pytest.raises(asking.Refused, match="no Pod default/nobody"):
+    with pytest.raises(asking.Refused, match="got default/nobody"):
         await ask.ask("capacity.fit", {"like": "nobody"})
 
 
@@ -201,7 +213,7 @@ async def test_like_a_pod_that_has_ended_is_asked_by_what_the_api_has_of_it() ->
     ask = asker(answering.DeskBus(desk_with_pods()), {"ended": ended})
     answer = await capacity._fit(ask, {"like": "ended", "limit": 10})
     assert (answer["class"], answer["is_measured"]) == ("image/pi", True)
-    with pytest.raises(asking.Refused, match="no Pod default/nobody"):
+    with pytest.raises(asking.Refused, match="got default/nobody"):
         await capacity._fit(ask, {"like": "nobody"})
 
 
@@ -257,11 +269,24 @@ def test_mistakes_are_told_in_one_line(
     assert len(err.strip().splitlines()) == 1 and "Traceback" not in err
 
 
-@pytest.mark.parametrize(("text", "expected"), [("a: [", "no YAML"), ("kind: Service", "got Service, expected a Pod")])
+def test_every_reason_has_what_could_help() -> None:
+    assert set(advice.BY_REASON) == set(decision.Reason)
+    told = advice.for_refused({"taint": 1, "capacity": 5, "of a later version": 9})
+    assert [reason for reason, _ in told] == ["capacity", "taint"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"a: [", "no YAML: line 1, column 5: "),
+        (b"kind: Service", "got Service, expected a Pod"),
+        (b"\x92\xff", "no UTF-8"),
+    ],
+)
 def test_manifests_that_cannot_be_used_are_told_of(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str],
-    text: str, expected: str,
+    text: bytes, expected: str,
 ) -> None:  # fmt: skip
-    (tmp_path / "m.yaml").write_text(text)
+    (tmp_path / "m.yaml").write_bytes(text)
     assert carico_cli.run(monkeypatch, "capacity", "--file", str(tmp_path / "m.yaml")) == 2
     assert expected in capsys.readouterr().err

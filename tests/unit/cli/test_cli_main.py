@@ -9,6 +9,7 @@ import pytest
 
 from carico_cli import application, main
 from carico_core.domain import errors
+from tests.tools import carico_cli
 
 
 def raising(error: BaseException) -> Callable[..., int]:
@@ -54,6 +55,32 @@ def test_an_interrupt_while_modules_are_read_is_no_traceback(
         main.main()
     assert ended.value.code == 130
     assert capsys.readouterr().err == "carico: interrupted\n"
+
+
+def test_a_package_that_is_missing_is_told_with_what_installs_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(application.COMMANDS, "env", "there_is_no_such_module:command")
+    assert carico_cli.run(monkeypatch, "env") == 2
+    assert "`make install`" in capsys.readouterr().err
+
+
+def test_a_choice_that_is_missing_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert carico_cli.run(monkeypatch, "submit") == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "pi, train, mixed, server" in said
+
+
+def test_the_list_of_commands_says_all_of_each_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert carico_cli.run(monkeypatch, "--help") == 0
+    lines = capsys.readouterr().out.partition("Commands:\n")[2].rstrip().splitlines()
+    assert [line.split()[0] for line in lines] == list(application.COMMANDS)
+    assert not any(line.endswith("...") for line in lines)
 
 
 def test_without_a_word_the_command_explains_itself(

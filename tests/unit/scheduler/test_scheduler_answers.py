@@ -250,7 +250,7 @@ async def test_fit_does_not_keep_made_up_classes() -> None:
         ("node.explain", {}, '"node": "NAME"'),
         ("capacity.fit", {"like": "a", "class": "b"}, "got like and class"),
         ("capacity.fit", {"like": "pod-1"}, "there is default/pod-0"),
-        ("capacity.fit", {"class": "nothing"}, "0 classes"),
+        ("capacity.fit", {"class": "nothing"}, "got 'nothing', expected a class"),
         ("capacity.fit", {"pod": [1]}, "got list"),
         ("capacity.fit", {"pod": {"spec": 3}}, "spec"),
         ("capacity.fit", {"pod": {"containers": [{"resources": {"requests": {"cpu": "x"}}}]}}, "cpu"),

@@ -117,7 +117,8 @@ async def _waiting(api: rights.Api, now_s: float) -> findings.Finding:
     return findings.warn(
         what,
         f"waiting for more than {WAITING_LONG_S:.0f} s: {findings.names(pods)}",
-        f"`kubectl describe pod` of one says why; where it has no Event, no scheduler {cluster.SCHEDULER_NAME!r} runs",
+        "`carico explain NAMESPACE/POD` says why, by node, and what could help; `kubectl describe pod` has the Event: "
+        f"without one no scheduler {cluster.SCHEDULER_NAME!r} runs",
     )
 
 

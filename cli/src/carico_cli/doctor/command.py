@@ -8,11 +8,11 @@ import orjson
 
 from carico_cli import settings
 from carico_cli.doctor import cluster, findings, signals
+from carico_cli.live import where as places
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, nats_bus
-from carico_local.cluster import state
+from carico_core.wire import roles
 
 USER_AGENT = "carico-doctor"
 EXIT_FAILED = 1
@@ -32,13 +32,13 @@ def command(
     """Looks at versions, rights, NATS, and PSI on each node. Exit code 1 where something will not work."""
     wanted = kube.KubeSettings(kubeconfig=more["kubeconfig"], context=more["kube_context"])
     nats_url = nats_url or context.environ.get("NATS_URL")
+    at: places.Address | None = None
     if name is not None:
-        paths = state.find(context.home, name)
-        running = state.read(paths) if state.is_running(paths) else None
-        if running is None:
-            raise errors.SettingsError(f"cluster {name!r} does not run: `carico up --name {name}`")
-        wanted, nats_url = kube.KubeSettings(kubeconfig=str(paths.kubeconfig)), running.nats_url
-    found = asyncio.run(_examine(context, wanted, nats_url, namespace))
+        at = places.local(context.home, name)()
+        wanted = at.kube
+    elif nats_url:
+        at = places.remote(nats_url, wanted, context.environ)()
+    found = asyncio.run(_examine(context, wanted, at, namespace))
     if as_json:
         click.echo(orjson.dumps([dataclasses.asdict(one) for one in found], option=orjson.OPT_INDENT_2).decode())
     else:
@@ -47,7 +47,7 @@ def command(
 
 
 async def _examine(
-    context: settings.Context, wanted: kube.KubeSettings, nats_url: str | None, namespace: str
+    context: settings.Context, wanted: kube.KubeSettings, at: places.Address | None, namespace: str
 ) -> list[findings.Finding]:
     clock = clocks.SystemClock()
     seen = cluster.Seen(findings=[], nodes=[])
@@ -62,14 +62,16 @@ async def _examine(
         seen.findings.append(findings.fail("Kubernetes", str(error), do))
     finally:
         await api.close()
-    if nats_url is None:
+    if at is None:
         detail = "not looked at: no address; give --nats-url, or set NATS_URL, once it is installed"
         return [*seen.findings, findings.skip("NATS", detail)]
-    bus = buses.BusSettings(url=nats_url)
     return seen.findings + await signals.check(
-        lambda: nats_bus.connect(bus, name=USER_AGENT, clock=clock, owns_streams=False),
+        lambda: nats_bus.connect(
+            at.bus, name=USER_AGENT, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI)
+        ),
         seen.nodes,
-        lease_s=bus.lease_s,
+        lease_s=at.bus.lease_s,
         now_s=clock.wall_ns() / 1e9,
-        url=nats_url,
+        at=at,
+        namespace=namespace,
     )

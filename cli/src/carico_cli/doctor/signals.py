@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import orjson
 
 from carico_cli.doctor import findings
+from carico_cli.live import where as places
 from carico_core.domain import cluster, errors, messages
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
@@ -19,6 +20,7 @@ CLOCK_MOST_S = 2.0
 QUESTIONS = {"aggregator": "model.get", "scheduler": "capacity.list"}
 # One question a node; more than this many are not waited for one by one.
 ASKED_AT_ONCE = 64
+WHO = "is the address right, and are CARICO_BUS_NKEY and CARICO_BUS_TLS_CA those of the role cli (docs/security.md)?"
 
 
 class Bus(Protocol):
@@ -38,15 +40,17 @@ class Bus(Protocol):
 
 
 async def check(
-    connect: Callable[[], Awaitable[Bus]], nodes: Sequence[cluster.Node], *, lease_s: float, now_s: float, url: str
-) -> list[findings.Finding]:
+    connect: Callable[[], Awaitable[Bus]], nodes: Sequence[cluster.Node], *, lease_s: float, now_s: float,
+    at: places.Address, namespace: str,
+) -> list[findings.Finding]:  # fmt: skip
     """Everything about the bus."""
-    what = "NATS"
+    what, url = "NATS", at.bus.url.rpartition("@")[2]
     try:
         async with asyncio.timeout(CONNECT_MOST_S):
             bus = await connect()
     except TimeoutError:
-        do = "give --nats-url (or NATS_URL); from outside a cluster: `kubectl -n carico port-forward svc/nats 4222`"
+        forward = f"; from outside the cluster: `kubectl -n {namespace} port-forward service/carico-nats 4222`"
+        do = at.look if at.is_local else WHO + forward
         return [findings.fail(what, f"nothing that lets us in at {url} within {CONNECT_MOST_S:.0f} s", do)]
     except errors.CaricoError as error:
         return [findings.fail(what, str(error), "see docs/nats.md and docs/security.md")]
@@ -59,7 +63,7 @@ async def check(
             return [*found, findings.warn("streams", "not there yet", do)]
         found += _agents(stored, nodes, lease_s=lease_s, now_s=now_s)
         for service, verb in QUESTIONS.items():
-            found.append(await _service(bus, service, verb))
+            found.append(await _service(bus, service, verb, at=at, namespace=namespace))
         found += await _notes(bus, [node.name for node in nodes])
         return found
     finally:
@@ -94,11 +98,12 @@ def _agents(
     return said
 
 
-async def _service(bus: Bus, name: str, verb: str) -> findings.Finding:
+async def _service(bus: Bus, name: str, verb: str, *, at: places.Address, namespace: str) -> findings.Finding:
     try:
         await bus.request(subjects.query(name, verb), b"", timeout_s=ANSWER_MOST_S)
     except errors.BusError as error:
-        do = f"`kubectl -n carico logs deploy/carico-{name}`; `nats service ls` shows who answers"
+        log = f"carico logs {name} --name {at.name}" if at.is_local else ""
+        do = f"`{log or f'kubectl -n {namespace} logs deployment/carico-{name}'}`; `nats service ls` shows who answers"
         return findings.fail(name, f"does not answer: {error}", do)
     return findings.ok(name, "answers")
 

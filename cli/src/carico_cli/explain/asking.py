@@ -29,11 +29,9 @@ T = TypeVar("T")
 class NobodyAnswers(errors.CaricoError):
     """No scheduler answers on the bus."""
 
-    def __init__(self, where: str) -> None:
-        super().__init__(
-            f"no scheduler answers at {where}: none runs, or none leads at the moment "
-            "(`carico status` for a local cluster; `nats service ls` shows who is there)"
-        )
+    def __init__(self, at: places.Address) -> None:
+        look = at.look if at.is_local else "`nats service ls` shows who is there, `carico doctor` what is wrong"
+        super().__init__(f"no scheduler answers at {at.name}: none runs, or none leads at the moment; {look}")
 
 
 class Refused(errors.UserError):
@@ -113,7 +111,7 @@ class Asker:
                 payload = await self._bus.request(subject, orjson.dumps(question), timeout_s=ANSWER_MOST_S)
             except errors.BusUnavailable:
                 if self.clock.monotonic_s() >= until_s:
-                    raise NobodyAnswers(self._at.name) from None
+                    raise NobodyAnswers(self._at) from None
                 await asyncio.sleep(LEADER_EVERY_S)
                 continue
             except errors.BusError as error:
@@ -151,9 +149,8 @@ async def _bus(at: places.Address, clock: clocks.Clock) -> AsyncIterator[nats_bu
                 at.bus, name=USER_AGENT, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI)
             )
     except TimeoutError:
-        raise errors.SettingsError(
-            f"NATS at {at.bus.url.rpartition('@')[2]}: nothing that lets us in within {CONNECT_MOST_S:.0f} s; "
-            "give --nats-url (or NATS_URL), or --name for a local cluster"
+        raise errors.BusUnavailable(
+            f"NATS at {at.bus.url.rpartition('@')[2]}: nothing that lets us in within {CONNECT_MOST_S:.0f} s; {at.look}"
         ) from None
     try:
         yield bus

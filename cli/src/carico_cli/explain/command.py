@@ -96,6 +96,11 @@ async def _add_api(asker: asking.Asker, answer: dict[str, Any]) -> None:
         answer["state"] = "ended" if ended else "bound" if answer["node"] else "waiting"
         nothing = "no decision about it is kept" + ("" if answer["node"] is None else " any more: they are, for a day")
         answer["why"] = made["message"] if made else nothing
+    elif isinstance(found, str) and made is not None and answer["state"] == "unknown":
+        # Nobody can say what has become of it since.
+        waits = made["outcome"] == "unschedulable"
+        answer |= {"state": "waiting" if waits else "bound", "node": made["node"], "phase": "as last decided"}
+        answer["why"] = f"{made['message']} (its last record; nobody says what is true now)"
     elif made is not None and answer["state"] == "unknown":
         answer |= {"state": "ended", "node": made["node"], "why": "the API has no such Pod; its last record is kept"}
 

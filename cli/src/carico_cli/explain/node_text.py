@@ -26,7 +26,7 @@ def _headline(answer: Row) -> str:
         )
     return (
         f"{answer['node']} takes {answer['free']:.1f} more typical Pods; "
-        f"{_CAPS.get(answer['bottleneck'], answer['bottleneck'])} stops it there"
+        f"what bounds it: {_CAPS.get(answer['bottleneck'], answer['bottleneck'])}"
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_cli.explain import words
+from carico_cli.explain import advice, words
 
 Row = Mapping[str, Any]
 # Nodes named one by one in a text; --json has more.
@@ -87,7 +87,18 @@ def _of_nodes(answer: Row) -> list[str]:
     lines = ["", *words.paragraph(said + (f"; refused: {refused}" if refused else ""), "")]
     lines += _table(answer["candidates"][:SHOWN], answer["refused"])
     left = answer["nodes"] - min(len(answer["candidates"]), SHOWN)
-    return lines + ([f"... and {words.plural(left, 'node')} more (--json names up to 1000)"] if left else [])
+    lines += [f"... and {words.plural(left, 'node')} more (--json names up to 1000)"] if left else []
+    return lines + _of_help(answer)
+
+
+def _of_help(answer: Row) -> list[str]:
+    """What could help a Pod that waits and that no node takes."""
+    if answer["state"] != "waiting" or answer["feasible"] or not answer["refused"]:
+        return []
+    lines = ["", "What could help, by reason:"]
+    for reason, text in advice.for_refused(answer["refused"]):
+        lines += words.paragraph(f"{reason}: {text}")
+    return lines
 
 
 def _counts(refused: Mapping[str, int]) -> str:

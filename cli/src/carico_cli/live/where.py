@@ -22,6 +22,17 @@ class Address:
     name: str
     bus: buses.BusSettings
     kube: kube.KubeSettings
+    # Of `carico up`, on this machine.
+    is_local: bool = False
+
+    @property
+    def look(self) -> str:
+        """What to do where nothing answers there."""
+        if self.is_local:
+            return f"`carico status --name {self.name}` says what runs"
+        return (
+            "is the address right, and are we let in (CARICO_BUS_..., docs/security.md)? `carico doctor` looks closer"
+        )
 
 
 class Where(Protocol):
@@ -41,7 +52,7 @@ def local(home: pathlib.Path, name: str) -> Where:
         if found is None:
             raise errors.SettingsError(f"cluster {name!r} does not run: `carico up --name {name}`")
         wanted = kube.KubeSettings(kubeconfig=str(paths.kubeconfig))
-        return Address(name=name, bus=buses.BusSettings(url=found.nats_url), kube=wanted)
+        return Address(name=name, bus=buses.BusSettings(url=found.nats_url), kube=wanted, is_local=True)
 
     return find
 

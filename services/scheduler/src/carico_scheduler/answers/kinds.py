@@ -78,7 +78,7 @@ def _like(known: knowns.Known, named: str) -> cluster.Pod:
     found = next((each for each in pods if each.key == key), None)
     if found is None:
         near = questions.nearest(key, (each.key for each in pods))
-        raise questions.BadQuestion(f'"like": no Pod {key} waits or runs{_hint(near)}')
+        raise questions.BadQuestion(f'"like": got {key}, expected a Pod that waits or runs{_hint(near)}')
     return found
 
 
@@ -89,7 +89,8 @@ def _class(known: knowns.Known, named: str) -> str:
     if len(found) == 1:
         return found[0]
     near = sorted(found) if found else questions.nearest(named, classes) or sorted(classes)[: questions.NEAREST_MOST]
-    raise questions.BadQuestion(f'"class": {len(found)} classes of name {named!r} are measured{_hint(near)}')
+    wanted = "one of those by its whole name" if found else "a class that a node has measured"
+    raise questions.BadQuestion(f'"class": got {named!r}, expected {wanted}{_hint(near)}')
 
 
 def _hint(near: list[str]) -> str:
