@@ -372,3 +372,17 @@ async def test_a_service_that_could_not_be_made_answers_nothing(
 
 async def _echo(payload: bytes) -> bytes:
     return payload
+
+
+async def test_many_large_messages_are_read_whole_from_a_server_that_lets_little_wait(tmp_path: pathlib.Path) -> None:
+    server = nats_server.NatsServer(tmp_path / "nats", extra={"max_pending": 2 * 2**20}).start()
+    try:
+        bus = await join(server, lease_s=60.0)
+        for number in range(300):
+            await bus.publish(subjects.capacity(f"n{number}"), b"x" * 30_000)
+        found = await waiting.answered(bus.latest_capacities, lambda found: len(found) == 300)
+        assert {len(payload) for _, payload in found} == {30_000}
+        assert bus.traffic.reconnects == 0
+        await bus.close()
+    finally:
+        server.kill()

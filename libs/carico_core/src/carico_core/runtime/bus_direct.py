@@ -18,10 +18,14 @@ with optional_imports.hidden("aiohttp"):
     from nats.aio.msg import Msg
     from nats.errors import Error as NatsError
 
+# A page ends with either. By bytes, or a server takes who reads thousands of large messages for one that does not keep
+# up, and hangs up (`max_pending`).
 PAGE_MESSAGES = 1000
+PAGE_BYTES = 1 << 20
 PAGE_TIMEOUT_S = 2.0
 _END_OF_PAGE = "204"
 _NOT_FOUND = "404"
+_LEFT = "Nats-Num-Pending"
 # A first look back this far; eight times as far each time that was not enough.
 _WINDOW = 1024
 _WIDER = 8
@@ -36,15 +40,24 @@ class Stored:
     payload: bytes
 
 
+@dataclasses.dataclass(slots=True)
+class _Page:
+    """What an answer holds, and how many messages of the subject come after it."""
+
+    messages: list[Stored] = dataclasses.field(default_factory=list)
+    left: int = 0
+
+
 async def read(client: Client, stream: str, subject: str, *, first_seq: int = 1) -> AsyncIterator[Stored]:
     """Every message of `subject` (wildcards allowed) from `first_seq` on, oldest first. Raises nats-py's errors."""
     while True:
-        page = await _ask(client, stream, {"seq": first_seq, "next_by_subj": subject, "batch": PAGE_MESSAGES})
-        for message in page:
+        query = {"seq": first_seq, "next_by_subj": subject, "batch": PAGE_MESSAGES, "max_bytes": PAGE_BYTES}
+        page = await _ask(client, stream, query)
+        for message in page.messages:
             yield message
-        if len(page) < PAGE_MESSAGES:
+        if not page.messages or page.left == 0:
             return
-        first_seq = page[-1].seq + 1
+        first_seq = page.messages[-1].seq + 1
 
 
 async def last(client: Client, stream: str, subject: str) -> Stored | None:
@@ -52,13 +65,13 @@ async def last(client: Client, stream: str, subject: str) -> Stored | None:
 
     Raises nats-py's errors.
     """
-    found = await _ask(client, f"{stream}.{subject}", None)
+    found = (await _ask(client, f"{stream}.{subject}", None)).messages
     return found[-1] if found else None
 
 
 async def newest_of_each(client: Client, stream: str, subject: str, *, limit: int) -> list[Stored]:
     """The last message of each subject, of the `limit` subjects written last, oldest first. Raises nats-py's errors."""
-    last = await _ask(client, stream, {"last_by_subj": subject})
+    last = (await _ask(client, stream, {"last_by_subj": subject})).messages
     window = _WINDOW
     while last:
         first_seq = max(1, last[0].seq - window + 1)
@@ -72,20 +85,21 @@ async def newest_of_each(client: Client, stream: str, subject: str, *, limit: in
     return []
 
 
-async def _ask(client: Client, stream: str, query: dict[str, Any] | None) -> list[Stored]:
+async def _ask(client: Client, stream: str, query: dict[str, Any] | None) -> _Page:
     """One answer: a single message, or several and a status that ends them."""
-    found: list[Stored] = []
+    found = _Page()
     is_page = query is not None and "batch" in query
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def on_message(message: Msg) -> None:
         headers = message.headers or {}
         if "Nats-Subject" in headers:
-            found.append(Stored(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data))
+            found.messages.append(Stored(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data))
         if ended.done() or ("Nats-Subject" in headers and is_page):
             return
         status = headers.get("Status", _END_OF_PAGE)
         if status in (_END_OF_PAGE, _NOT_FOUND):
+            found.left = int(headers.get(_LEFT, "0"))
             ended.set_result(None)
         else:
             ended.set_exception(NatsError(f"{stream} answers {status} {headers.get('Description', '')}".strip()))
