@@ -83,14 +83,16 @@ class Fleet:
     def _load(self, node: configuration.Node, images: Sequence[str]) -> None:
         with self.engine.saved(images) as archive:
             arguments = ("exec", "--interactive", self.container(node), *_IMPORT)
-            done = subprocess.run(
-                [self.engine.command, *arguments], env=dict(self.engine.environ), stdin=archive.stdout,
-                capture_output=True, check=False, timeout=engines.TIMEOUT_S,
-            )  # fmt: skip
-        if done.returncode != 0:
-            raise errors.EnvironmentUnfit(
-                f"{node.name} did not take {', '.join(images)}: {done.stderr.decode(errors='replace').strip()}"
-            )
+            try:
+                done = subprocess.run(
+                    [self.engine.command, *arguments], env=dict(self.engine.environ), stdin=archive.stdout,
+                    capture_output=True, check=False, timeout=engines.TIMEOUT_S,
+                )  # fmt: skip
+                why = "" if done.returncode == 0 else done.stderr.decode(errors="replace").strip() or "no word why"
+            except subprocess.TimeoutExpired:
+                why = f"no answer within {engines.TIMEOUT_S:.0f} s"
+        if why:
+            raise errors.EnvironmentUnfit(f"{node.name} did not take {', '.join(images)}: {why}")
 
     def logs(self, node: configuration.Node) -> str:
         """What the node has written so far."""

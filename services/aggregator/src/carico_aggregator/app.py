@@ -5,7 +5,8 @@ changed, `broadcast` publishes the model, at most once a second and at least eve
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import orjson
@@ -41,7 +42,7 @@ class Bus(Protocol):
 
     async def subscribe(self, subject: str, handler: buses.Handler) -> object: ...
 
-    def pull(self) -> AsyncIterator[list[buses.QueueItem]]: ...
+    def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]: ...
 
     async def acknowledge(self, items: Sequence[buses.QueueItem]) -> None: ...
 
@@ -90,8 +91,10 @@ class Aggregator:
 
     async def intake_forever(self) -> None:
         """Never returns; takes what the queue gives."""
-        async for batch in self._bus.pull():
-            await self._take(batch)
+        # Closed here, or what was pulled and not handed on is given back only once the bus is closed.
+        async with contextlib.aclosing(self._bus.pull()) as batches:
+            async for batch in batches:
+                await self._take(batch)
 
     async def exchange_forever(self) -> None:
         """Never returns; tells the other replicas what changed at once, and everything every few seconds."""

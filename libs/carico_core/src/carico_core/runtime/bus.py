@@ -1,7 +1,7 @@
 """What the bus offers, whichever adapter carries it: `nats_bus` (NATS) or `memory_bus` (tests)."""
 
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from carico_core.runtime import settings
@@ -149,8 +149,8 @@ class Bus(Protocol):
         """Stores into the work queue, in place of an older message of the subject. Raises `BusUnavailable`."""
         ...
 
-    def pull(self) -> AsyncIterator[list[QueueItem]]:
-        """Batches of the work queue, for ever; replicas share them."""
+    def pull(self) -> AsyncGenerator[list[QueueItem], None]:
+        """Batches of the work queue, for ever; replicas share them. Closed, it gives back what nobody was handed."""
         ...
 
     async def acknowledge(self, items: Sequence[QueueItem]) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 import orjson
 
@@ -94,7 +94,7 @@ class MemoryBus:
             hub.queue[subject] = payload
             hub.queued.notify_all()
 
-    async def pull(self) -> AsyncIterator[list[buses.QueueItem]]:
+    async def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]:
         """All that is queued, as soon as there is something."""
         hub = self.hub
         while True:
