@@ -1,5 +1,6 @@
 #!/bin/bash
 # Says whether `docker compose up` will work here, and what to do where it will not: one line each, exit code 2.
+# With words it goes on to `docker compose WORDS` where it will: compose/check.sh up -d --wait.
 # Settings are those of docker-compose.yml (CARICO_COMPOSE_...).
 set -u
 declare -i wrong=0
@@ -47,5 +48,6 @@ if [ -z "$(docker compose ps --quiet 2>/dev/null)" ]; then
     fi
   done
 fi
-[ "$wrong" -ne 0 ] || echo "ready: Docker $engine, Compose $plugin, $((memory >> 20)) MiB"
-exit "$wrong"
+[ "$wrong" -eq 0 ] || exit "$wrong"
+echo "ready: Docker $engine, Compose $plugin, $((memory >> 20)) MiB"
+[ "$#" -eq 0 ] || exec docker compose "$@"

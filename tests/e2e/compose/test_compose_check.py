@@ -17,12 +17,13 @@ case "$*" in
   "compose version --short") {compose} ;;
   "compose ps --quiet") {running} ;;
   "info --format"*) echo {memory} ;;
+  "compose up"*) echo "docker $*" ;;
 esac
 """
 
 
 def check(
-    folder: pathlib.Path, answers: dict[str, str] | None = None, *, ports: dict[str, str] | None = None
+    folder: pathlib.Path, answers: dict[str, str] | None = None, *words: str, ports: dict[str, str] | None = None
 ) -> tuple[int, str, str]:
     """Exit code, standard output and standard error."""
     answers = answers or {}
@@ -35,14 +36,21 @@ def check(
     environ = {f"CARICO_COMPOSE_{name}_PORT": port for name, port in free.items()}
     tools = [folder, *({} if answers.get("version") == "missing" else {"/usr/bin", "/bin"})]
     done = subprocess.run(
-        ["/bin/bash", str(SCRIPT)], env={**environ, "PATH": os.pathsep.join(map(str, tools))}, capture_output=True,
-        text=True, check=False, timeout=30.0,
+        ["/bin/bash", str(SCRIPT), *words], env={**environ, "PATH": os.pathsep.join(map(str, tools))}, text=True,
+        capture_output=True, check=False, timeout=30.0,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 
 
 def test_all_is_well(tmp_path: pathlib.Path) -> None:
     assert check(tmp_path) == (0, "ready: Docker 27.1.1, Compose 2.40.3, 8192 MiB\n", "")
+
+
+def test_with_words_it_goes_on_where_all_is_well(tmp_path: pathlib.Path) -> None:
+    code, out, _ = check(tmp_path, {}, "up", "-d", "--wait")
+    assert (code, out.splitlines()[1]) == (0, "docker compose up -d --wait")
+    code, out, _ = check(tmp_path, {"memory": str(1 << 30)}, "up", "-d", "--wait")
+    assert (code, out) == (2, "")
 
 
 @pytest.mark.parametrize(

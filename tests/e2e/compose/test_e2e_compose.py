@@ -73,9 +73,20 @@ def test_an_image_is_small_and_of_nobody(built_stack: compose_stack.Stack, image
     assert images.compressed_bytes(engine, image) <= images.COMPRESSED_MOST_BYTES
 
 
-def test_the_agent_runs_without_docstrings(stack: compose_stack.Stack) -> None:
-    said = stack.compose("exec", "-T", "--index", "1", "node", "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
-    assert "python -OO /opt/carico/bin/carico-agent" in said
+def test_a_node_compiles_nothing_when_it_starts(stack: compose_stack.Stack) -> None:
+    """A module whose bytecode is not in the image is compiled at every start, on half a CPU."""
+    look = "import carico_local.contained.main, carico_local.contained.programs, carico_agent.main, encodings.idna"
+    words = ("python", "-OO", "-v", "-c", look)
+    done = stack.attempt("exec", "-T", "--index", "1", "node", *words)
+    assert done.returncode == 0
+    assert "# code object from '/opt/carico/bytecode" in done.stderr
+    assert re.findall(r"# code object from \S+\.py$", done.stderr, re.MULTILINE) == []
+
+
+def test_kubelet_and_agent_are_forks_of_the_first_process(stack: compose_stack.Stack) -> None:
+    look = "for each in /proc/[0-9]*; do tr '\\0' ' ' < $each/cmdline; echo; done"
+    said = stack.compose("exec", "-T", "--index", "1", "node", "sh", "-c", look)
+    assert [line.strip() for line in said.splitlines()].count("python -OO -m carico_local.contained") == 3
 
 
 def test_a_job_runs_and_tells_its_progress(stack: compose_stack.Stack) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import pytest
 
 SCRIPT = """
-import sys
+import os, sys
 from carico_local.contained import pair
-first, second = ([ "/bin/sh", "-c", word ] for word in sys.argv[1:])
-sys.exit(pair.Pair(first, second, pause=lambda _: None).run())
+kubelet, agent = (lambda word=word: os.execv("/bin/sh", ["sh", "-c", word]) for word in sys.argv[1:])
+sys.exit(pair.Pair(kubelet=kubelet, agent=agent, pause=lambda _: None).run())
 """
 # A program that says when it is up and when it is asked to end.
 LASTING = 'trap "echo {0} ends >> {1}; exit {2}" TERM; echo {0} up >> {1}; while :; do sleep 0.05; done'
@@ -60,6 +60,33 @@ def test_what_a_person_has_to_mend_ends_both(tmp_path: pathlib.Path) -> None:
     running = Running(log, LASTING.format("kubelet", log, 0), f"until [ -e {log} ]; do sleep 0.02; done; exit 2")
     assert running.process.wait(30.0) == 2
     assert running.lines() == ["kubelet up", "kubelet ends"]
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "said"),
+    [
+        ("lambda: 2", 2, ""),
+        ("lambda: sys.exit(2)", 2, ""),
+        ("lambda: (print('word'), 2)[1]", 2, "word"),
+        # A failure is told, and the program is started again.
+        ("lambda: 2 if os.path.exists(sys.argv[1]) else (open(sys.argv[1], 'w'), {}['key'])", 2, "KeyError: 'key'"),
+    ],
+)
+def test_a_program_is_a_function_in_a_process_of_its_own(
+    tmp_path: pathlib.Path, program: str, code: int, said: str
+) -> None:
+    script = (
+        "import os, sys, time\nfrom carico_local.contained import pair\n"
+        f"ended = pair.Pair(kubelet={program}, agent=lambda: time.sleep(60), pause=lambda _: None).run()\n"
+        "print('once')\nsys.exit(ended)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "mark")], capture_output=True, text=True, check=False,
+        timeout=60.0,
+    )  # fmt: skip
+    assert done.returncode == code
+    assert said in done.stdout + done.stderr
+    assert done.stdout.count("once") == 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="enters a process namespace of its own, which needs root")

@@ -1,8 +1,7 @@
-"""How the two programs of a contained node are started."""
+"""What the two programs of a contained node are told."""
 
 import dataclasses
 import pathlib
-import sys
 
 from carico_local import arguments
 from carico_local.contained import settings, size
@@ -34,28 +33,28 @@ class Node:
         return self.chosen.root / READY_FILE
 
 
-def kubelet(node: Node) -> tuple[str, ...]:
-    """The emulated kubelet. Its Pods are bounded by the container itself: no right to make cgroups is needed."""
-    return arguments.python(
-        "carico_local.node",
-        name=node.name,
-        cluster=CLUSTER,
-        kubeconfig=node.chosen.kubeconfig,
-        root=node.chosen.root,
-        ready_file=node.ready_file,
-        cores=node.chosen.cores,
-        scale=node.scale,
-        memory_bytes=node.size.memory_bytes,
-        cgroups="none",
-        address=node.address,
-        log_port=node.chosen.log_port,
-        drain_s=node.chosen.drain_s,
-        leave=True,
-    )
+def kubelet(node: Node) -> list[str]:
+    """Flags of the emulated kubelet. The container itself bounds its Pods: no right to make cgroups is needed."""
+    options: dict[str, object] = {
+        "name": node.name,
+        "cluster": CLUSTER,
+        "kubeconfig": node.chosen.kubeconfig,
+        "root": node.chosen.root,
+        "ready_file": node.ready_file,
+        "cores": node.chosen.cores,
+        "scale": node.scale,
+        "memory_bytes": node.size.memory_bytes,
+        "cgroups": "none",
+        "address": node.address,
+        "log_port": node.chosen.log_port,
+        "drain_s": node.chosen.drain_s,
+        "leave": True,
+    }
+    return arguments.flags(options)
 
 
-def agent(node: Node) -> tuple[str, ...]:
-    """The agent: it measures the container's own cgroup, or its processes where that does not tell of pressure."""
+def agent(node: Node) -> list[str]:
+    """Flags of the agent: it measures the container's cgroup, or its processes where that does not tell of pressure."""
     sees = {"scope": "cgroup", "cgroup": size.OWN_GROUP} if not node.size.without else {"scope": "process"}
     options: dict[str, object] = {
         "node": node.name,
@@ -71,4 +70,4 @@ def agent(node: Node) -> tuple[str, ...]:
         "http_host": "0.0.0.0",
         "http_port": node.chosen.http_port,
     }
-    return (str(pathlib.Path(sys.prefix) / "bin/carico-agent"), *arguments.flags(options))
+    return arguments.flags(options)

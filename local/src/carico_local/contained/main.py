@@ -1,17 +1,16 @@
 """The first process of a container that is a node."""
 
+import importlib
 import random
 import socket
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from carico_core.domain import errors
 from carico_core.runtime import logs, tasks
 from carico_core.runtime import settings as reading
 from carico_local.contained import commands, identity, pair, settings, size
-
-# Kubelet and agent take 110 MiB (measured).
-LEAST_MEMORY_BYTES = 192 * 2**20
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,7 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         log.warning("fallback", fallback="process-accounting", why=node.size.without, note=note)
     # Left by a container that was killed and is started again: the node is not ready yet.
     node.ready_file.unlink(missing_ok=True)
-    return pair.Pair(commands.kubelet(node), commands.agent(node), pause=time.sleep).run()
+    programs: Any = importlib.import_module("carico_local.contained.programs")
+    return pair.Pair(kubelet=programs.kubelet(node), agent=programs.agent(node), pause=time.sleep).run()
 
 
 def _node(chosen: settings.ContainerSettings) -> commands.Node:
@@ -43,11 +43,7 @@ def _node(chosen: settings.ContainerSettings) -> commands.Node:
             f"this container has no address under its own name {socket.gethostname()} ({error}): give it a network"
         ) from error
     found = size.read()
-    if found.memory_bytes < LEAST_MEMORY_BYTES:
-        raise errors.EnvironmentUnfit(
-            f"got a container of {found.memory_bytes / 2**20:.0f} MiB, expected {LEAST_MEMORY_BYTES / 2**20:.0f} for "
-            "kubelet, agent and a first Pod: raise its limit (CARICO_COMPOSE_NODE_MEMORY)"
-        )
+    size.check(found)
     # Whatever differs from container to container; only a DNS query is numbered by it.
     name = chosen.name or identity.node_name(address, rng=random.Random(address))
     return commands.Node(chosen=chosen, name=name, address=address, size=found)

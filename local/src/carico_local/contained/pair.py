@@ -2,33 +2,45 @@
 
 The kubelet's containers outlive a kubelet that crashes, so it is started anew beside them; a container engine could
 only end them all. The first process of a container also inherits every orphan in it, and must wait for each.
+
+Each program is a fork of this process, which has imported what both need: a node has half a CPU, and two interpreters
+that import for themselves take twice the time until it is at work (docs/measurements.md). No thread runs here, nor may.
 """
 
+import gc
 import os
 import signal
-from collections.abc import Callable, Sequence
+import sys
+import traceback
+from collections.abc import Callable
 from types import FrameType
 
 from carico_core.runtime import logs, tasks
 
 RESTART_PAUSE_S = 1.0
+# Its result is the exit code of the process that it is given.
+Program = Callable[[], int]
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 _log = logs.get("contained")
 
 
 class Pair:
-    """`first` ends the container when it was asked to end; `second` follows it."""
+    """`kubelet` ends the container when it was asked to end; `agent` follows it."""
 
-    def __init__(self, first: Sequence[str], second: Sequence[str], *, pause: Callable[[float], None]) -> None:
-        self._argv = {"kubelet": tuple(first), "agent": tuple(second)}
+    def __init__(self, *, kubelet: Program, agent: Program, pause: Callable[[float], None]) -> None:
+        self._programs = {"kubelet": kubelet, "agent": agent}
         self._pause = pause
         self._pids: dict[str, int] = {}
         self._stopping = False
 
     def run(self) -> int:
         """The exit code of the container, once both programs have ended."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _ENDING:
             signal.signal(number, self._on_signal)
-        for name in self._argv:
+        # What is alive now is never collected in a child: its memory stays shared with this process.
+        gc.collect()
+        gc.freeze()
+        for name in self._programs:
             self._start(name)
         while True:
             name, code = self._wait()
@@ -46,10 +58,18 @@ class Pair:
                 self._start(name)
 
     def _start(self, name: str) -> None:
-        argv = self._argv[name]
-        self._pids[name] = os.posix_spawn(argv[0], argv, os.environ)  # noqa: TID251  # the engine's, handed on
+        # A signal of between fork and the child's own handling of signals would be taken for this process's.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        pid = os.fork()
+        if pid == 0:
+            for number in _ENDING:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+            os._exit(_code(self._programs[name]))
+        self._pids[name] = pid
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         if self._stopping:
-            os.kill(self._pids[name], signal.SIGTERM)
+            os.kill(pid, signal.SIGTERM)
 
     def _wait(self) -> tuple[str, int]:
         """The name and exit code of the next program to end; processes that nobody else waits for are reaped."""
@@ -71,3 +91,17 @@ class Pair:
         self._stopping = True
         if "kubelet" in self._pids:
             os.kill(self._pids["kubelet"], signal.SIGTERM)
+
+
+def _code(program: Program) -> int:
+    """The exit code of a program, however it ends; nothing may get past it into what the parent goes on to do."""
+    try:
+        return program()
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else tasks.EXIT_FAILED
+    except BaseException:
+        traceback.print_exc()
+        return tasks.EXIT_FAILED
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
