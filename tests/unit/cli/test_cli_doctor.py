@@ -24,6 +24,7 @@ AT = where.Address(name="x", bus=buses.BusSettings(url="nats://x:4222"), kube=ku
 ROOT = pathlib.Path(__file__).parents[3]
 NOW_S = 1_000_000_000.0
 Level = findings.Level
+FORBIDDEN = errors.Forbidden(status=403, reason="Forbidden", message="no", request="GET /api/v1/nodes")
 
 
 class Api:
@@ -41,6 +42,8 @@ class Api:
             return {"status": {"allowed": f"{asked['verb']} {asked['resource']}" not in self.denied}}
         if path not in self.answers:
             raise errors.NotFound(status=404, reason="NotFound", message="no such page", request=path)
+        if isinstance(self.answers[path], Exception):
+            raise self.answers[path]
         return self.answers[path]
 
 
@@ -125,6 +128,14 @@ async def test_a_right_that_is_missing_is_named() -> None:
     assert found["rights of carico-scheduler"][0].level is Level.FAIL
     assert "watch nodes" in found["rights of carico-scheduler"][0].detail
     assert found["rights of carico-agent"][0].level is Level.SKIP
+
+
+async def test_who_may_not_list_nodes_hears_of_all_else() -> None:
+    found = await look(Api({rights.REVIEWS: None, "/api/v1/nodes": FORBIDDEN}))
+    assert found["nodes"][0].level is Level.FAIL and "list nodes" in found["nodes"][0].do
+    assert {"Kubernetes", "rights to install", "waiting Pods"} <= set(found)
+    said = {one.what: one for one in await listen(Bus([advertised("n1")], {}))}
+    assert said["agents"].level is Level.SKIP and said["agents"].detail.startswith("1 advertise")
 
 
 async def test_an_api_without_reviews_is_not_faulted() -> None:

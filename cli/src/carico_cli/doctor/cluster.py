@@ -28,11 +28,15 @@ class Seen:
 
 
 async def check(api: rights.Api, namespace: str, *, now_s: float) -> Seen:
-    """Everything about the API. Raises `ApiUnavailable`, `ApiError` for the first thing asked."""
+    """Everything about the API. Raises `ApiUnavailable`; `ApiError` where it does not tell its version."""
     version = await api.request("GET", "/version")
     found = [_version(version)]
     found += await rights.check(api, namespace)
-    objects = (await api.request("GET", "/api/v1/nodes"))["items"]
+    try:
+        objects = (await api.request("GET", "/api/v1/nodes"))["items"]
+    except errors.Forbidden as error:
+        do = "use a kubeconfig whose user may list nodes: without them neither PSI nor agents can be looked for"
+        return Seen(findings=[*found, findings.fail("nodes", str(error), do), await _waiting(api, now_s)], nodes=[])
     pressure = dict(await asyncio.gather(*(_pressure(api, item) for item in objects)))
     found += _nodes(objects, pressure)
     found.append(await _waiting(api, now_s))

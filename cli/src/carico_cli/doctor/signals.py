@@ -49,7 +49,7 @@ async def check(
         async with asyncio.timeout(CONNECT_MOST_S):
             bus = await connect()
     except TimeoutError:
-        forward = f"; from outside the cluster: `kubectl -n {namespace} port-forward service/carico-nats 4222`"
+        forward = f" From outside the cluster: `kubectl -n {namespace} port-forward service/carico-nats 4222`"
         do = at.look if at.is_local else WHO + forward
         return [findings.fail(what, f"nothing that lets us in at {url} within {CONNECT_MOST_S:.0f} s", do)]
     except errors.CaricoError as error:
@@ -83,6 +83,8 @@ def _agents(
             unreadable += 1
     fresh = {name for name, one in heard.items() if now_s - one.ts_ns / 1e9 <= lease_s}
     names = [node.name for node in nodes]
+    if not names:
+        return [findings.skip("agents", f"{len(fresh)} advertise; which nodes there are is not known")]
     silent = [name for name in names if name not in fresh]
     off = [name for name, one in heard.items() if one.ts_ns / 1e9 - now_s > CLOCK_MOST_S]
     said = [findings.ok("agents", f"{len(names) - len(silent)} nodes of {len(names)} advertise")]
