@@ -29,14 +29,17 @@ _RUN = (
 
 def prepare(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str]) -> network.Network:
     """The cluster's network, made where there is none. Raises `EnvironmentUnfit` without what nodes run on."""
-    if kubelet_programs.has_engine(plan.binaries):
+    with_engine = kubelet_programs.has_engine(plan.binaries)
+    # Before anything is made: a tool that is killed in between must leave word of what `clear` has to look for.
+    _directory(paths).mkdir(parents=True, exist_ok=True)
+    _write_network(paths, name=network.name(plan.name) if with_engine else "")
+    if with_engine:
         engine = engines.Engine(environ=environ)
         engine.check()
         found = network.ensure(engine, plan.name)
     else:
         found = host_nodes.network_of(plan)
-    written = {"name": found.name, "addresses": str(found.addresses), "gateway": found.gateway}
-    _network_file(paths).write_text(json.dumps(written), encoding="utf-8")
+    _write_network(paths, name=found.name, addresses=str(found.addresses), gateway=found.gateway)
     return found
 
 
@@ -107,10 +110,10 @@ def cgroup(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], nam
 def clear(paths: state.Paths, environ: Mapping[str, str]) -> None:
     """Nothing; no node of the cluster is left, nor its network. Raises `EnvironmentUnfit`."""
     try:
-        found = _read_network(paths)
-    except (OSError, ValueError):
+        name = json.loads(_network_file(paths).read_text(encoding="utf-8"))["name"]
+    except FileNotFoundError:
         return  # nothing was made yet
-    if found.name:
+    if name:
         nodes.sweep(engines.Engine(environ=environ), paths.name)
     else:
         host_nodes.sweep(paths.name, environ)
@@ -150,6 +153,13 @@ def _members(plan: plans.Plan) -> list[configuration.Node]:
 
 def _directory(paths: state.Paths) -> pathlib.Path:
     return paths.data / "kubelets"
+
+
+def _write_network(paths: state.Paths, **written: str) -> None:
+    # As a whole: a tool may be killed at any moment.
+    unfinished = _network_file(paths).with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(written), encoding="utf-8")
+    unfinished.replace(_network_file(paths))
 
 
 def _read_network(paths: state.Paths) -> network.Network:

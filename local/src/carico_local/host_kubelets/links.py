@@ -23,6 +23,8 @@ def ensure(ip: pathlib.Path, cluster: str) -> network.Network:
         chosen = next((each for each in network.CANDIDATES if not _overlaps(each, addresses)), None)
         if chosen is None:
             raise errors.EnvironmentUnfit("no range of addresses is free for a network of nodes")
+        # One that was killed before it had an address would be in the way for ever.
+        _try(ip, "link", "delete", name)
         _run(ip, "link", "add", name, "type", "bridge")
         _run(ip, "address", "add", f"{chosen[1]}/{chosen.prefixlen}", "dev", name)
         _run(ip, "link", "set", name, "up")

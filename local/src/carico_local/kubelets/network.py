@@ -30,29 +30,33 @@ def ensure(engine: engines.Engine, cluster: str) -> Network:
     return _read(engine, found[0]) if found else _make(engine, cluster)
 
 
+def name(cluster: str) -> str:
+    """The name of the network in an engine."""
+    return f"carico-{cluster}"
+
+
 def bridge(cluster: str) -> str:
     """The name of the network's interface on the machine."""
     return f"crc-{hashlib.sha256(cluster.encode()).hexdigest()[:_BRIDGE_HASH]}"
 
 
 def _make(engine: engines.Engine, cluster: str) -> Network:
-    name = f"carico-{cluster}"
     for addresses in CANDIDATES:
         try:
             engine.run(
                 "network", "create", "--label", f"{engines.LABEL}={cluster}", "--subnet", str(addresses),
-                "--opt", f"com.docker.network.bridge.name={bridge(cluster)}", name,
+                "--opt", f"com.docker.network.bridge.name={bridge(cluster)}", name(cluster),
             )  # fmt: skip
         except engines.EngineRefused as error:
             if "overlap" not in error.why.lower():
                 raise
         else:
-            return _read(engine, name)
+            return _read(engine, name(cluster))
     raise errors.EnvironmentUnfit(f"no range of {CANDIDATES[-1]} to {CANDIDATES[0]} is free for a network of nodes")
 
 
-def _read(engine: engines.Engine, name: str) -> Network:
-    found = engine.inspect("--type", "network", name)[0]
+def _read(engine: engines.Engine, network: str) -> Network:
+    found = engine.inspect("--type", "network", network)[0]
     pool = found["IPAM"]["Config"][0]
     addresses = ipaddress.IPv4Network(pool["Subnet"])
     # Engines that were not told a gateway take the first address, and some do not say so.
