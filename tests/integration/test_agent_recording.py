@@ -4,13 +4,13 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from carico_agent.replay import engine, reading
+from tests.tools import waiting
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 # The block in which an agent keeps what it has not written yet, and what its start takes.
 BLOCK_BYTES = 200
 
@@ -37,11 +37,11 @@ def agent(folder: pathlib.Path, name: str, *more: str) -> "subprocess.Popen[byte
 
 
 def wait_for_blocks(process: "subprocess.Popen[bytes]", path: pathlib.Path) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not path.exists() or path.stat().st_size < BLOCK_BYTES:
+    def has_blocks() -> bool:
         assert process.poll() is None, path.with_suffix(".log").read_text()
-        assert time.monotonic() < deadline, path.with_suffix(".log").read_text()
-        time.sleep(0.02)
+        return path.exists() and path.stat().st_size >= BLOCK_BYTES
+
+    waiting.until_now(has_blocks, within_s=WAIT_S, what=path.with_suffix(".log").read_text)
 
 
 def test_a_killed_agent_leaves_a_readable_file_and_a_stopped_one_a_whole_one(tmp_path: pathlib.Path) -> None:

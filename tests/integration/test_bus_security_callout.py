@@ -8,7 +8,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from typing import Any
 
 import aiohttp
 import pytest
@@ -174,14 +173,18 @@ async def test_while_the_api_is_away_clients_are_refused_and_get_in_when_it_is_b
             nats_bus.connect(settings, name="late", clock=security_site.CLOCK, owns_streams=False)
         )
         try:
-            await asyncio.to_thread(wait_for, lambda: any("api_away" in (page(each)) for each in site.callouts))
+            await asyncio.to_thread(
+                waiting.until_now, lambda: any("api_away" in (page(each)) for each in site.callouts)
+            )
             assert not joining.done()
             assert there.connected
         finally:
             site.api.away = False
         bus = await asyncio.wait_for(joining, security_site.WAIT_S)
         await bus.close()
-        await asyncio.to_thread(wait_for, lambda: all(each.is_ready() or "api" in page(each) for each in site.callouts))
+        await asyncio.to_thread(
+            waiting.until_now, lambda: all(each.is_ready() or "api" in page(each) for each in site.callouts)
+        )
 
 
 def page(callout: security_site.Callout) -> str:
@@ -193,13 +196,6 @@ def page(callout: security_site.Callout) -> str:
         return error.read().decode()
     except OSError:
         return ""
-
-
-def wait_for(condition: Any) -> None:
-    deadline_s = time.monotonic() + security_site.WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
 
 
 async def test_a_rotated_token_reconnects_without_a_gap(
@@ -249,7 +245,7 @@ async def test_who_is_connected_stays_so_while_a_new_token_cannot_be_reviewed(
         site.api.away = True
         try:
             # It has tried, was refused, and still has the connection it had.
-            await asyncio.to_thread(wait_for, lambda: refusals(site, "api_away") > before)
+            await asyncio.to_thread(waiting.until_now, lambda: refusals(site, "api_away") > before)
             assert agent.connected
             assert not back
             await agent.publish(subjects.capacity("node-s"), b"x")

@@ -9,7 +9,7 @@ import pytest
 
 from carico_core.runtime import tracing
 from tests.e2e import carico_command
-from tests.tools import span_collector
+from tests.tools import span_collector, waiting
 
 # Created by the API, seen by the scheduler; a Pod's own steps follow each other.
 STEPS = {
@@ -17,7 +17,8 @@ STEPS = {
     "carico-agent": {"start", "advertise"},
 }
 PODS = 4
-# A batch waits 5 s before it is sent.
+# OpenTelemetry's own setting, in ms: by default a batch waits 5 s before it is sent.
+SENT_SOON = {"OTEL_BSP_SCHEDULE_DELAY": "200"}
 WITHIN_S = 60.0
 NAME = "e2e-traces"
 
@@ -34,17 +35,15 @@ async def test_scheduler_and_agent_meet_in_one_trace_for_each_pod(
     collector: span_collector.Collector, tmp_path: pathlib.Path
 ) -> None:
     shell = carico_command.Shell(tmp_path)
-    shell.environ |= {"CARICO_SCHEDULER_TRACES": collector.url, "CARICO_AGENT_TRACES": collector.url}
+    shell.environ |= {"CARICO_SCHEDULER_TRACES": collector.url, "CARICO_AGENT_TRACES": collector.url} | SENT_SOON
     async with carico_command.cluster(shell, NAME, "--nodes", "2"):
         job = ("submit", "pi", "--name", NAME, "--pods", str(PODS), "--seconds", "0.5", "--wait")
         code, out, err = await shell.run(*job)
         assert code == 0, out + err
-        try:
-            async with asyncio.timeout(WITHIN_S):
-                while len(whole(collector)) < PODS:
-                    await asyncio.sleep(0.2)
-        except TimeoutError:
-            raise AssertionError(f"of {PODS} traces: {dict(steps(collector))}") from None
+        await asyncio.to_thread(
+            waiting.until_now, lambda: len(whole(collector)) == PODS, within_s=WITHIN_S, every_s=0.1,
+            what=lambda: f"{PODS} traces: {dict(steps(collector))}",
+        )  # fmt: skip
     for trace_id, spans in whole(collector).items():
         (root,) = (span for span in spans if not span.parent_span_id)
         assert root.name == "pod"
