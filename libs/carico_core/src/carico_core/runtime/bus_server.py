@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from carico_core.domain import errors
@@ -51,6 +51,25 @@ def check(client: bus_client.Client) -> None:
             f"NATS server at {address(client)} runs without JetStream: start it with `nats-server -js`, "
             "or with a `jetstream` block in its configuration"
         )
+
+
+async def until_ready(
+    prepare: Callable[[], Awaitable[None]], *, log: Any, rng: random.Random, while_: Callable[[], bool] = lambda: True
+) -> None:
+    """Nothing, once `prepare` has worked; asks again as long as the server is not there for it and `while_` holds.
+
+    A server that has just come up answers before its JetStream does.
+    """
+    is_said = False
+    while while_():
+        try:
+            await prepare()
+            return
+        except errors.BusUnavailable as error:
+            if not is_said:
+                log.warning("JetStream is not ready", error=str(error))
+            is_said = True
+            await asyncio.sleep(pause_s(rng))
 
 
 def pause_s(rng: random.Random) -> float:

@@ -1,4 +1,4 @@
-"""The bus on NATS with JetStream, by nats-py; together with `bus_streams` the only importer of `nats`.
+"""The bus on NATS with JetStream, by nats-py, which only this module and its parts (`bus_...`) import.
 
 Rules that were measured (docs of nats-py do not say them): callbacks must never raise, or the read loop dies while
 `is_connected` stays true; nothing is buffered while disconnected; pulls are asked for anew at a reconnect (`bus_pull`).
@@ -32,12 +32,12 @@ with optional_imports.hidden("aiohttp"):
         bus_service,
         bus_streams,
         bus_survey,
+        bus_upkeep,
     )
 from carico_core.wire import roles, subjects
 
 STORE_TIMEOUT_S = 2.0
 SETTLE_TIMEOUT_S = 2
-LEAVE_TIMEOUT_S = 2.0
 
 
 class NatsBus:
@@ -52,16 +52,10 @@ class NatsBus:
         self._lease_s = lease_s
         self._copies = copies
         self._owns_streams = owns_streams
-        self._rng = rng
         self._log = logs.get("bus", connection=name)
-        self._closed = asyncio.Event()
-        self._reconnect_callbacks: list[Callable[[], None]] = []
         self._pullers: list[bus_pull.Puller] = []
-        self._watch = watch
-        self._restoring: asyncio.Future[None] | None = None
-        self._renewing: asyncio.Future[None] | None = None
-        watch.on_back = self.reconnected
-        watch.on_end = self._ended
+        self._upkeep = bus_upkeep.Upkeep(client, watch, prepare=self.prepare, rng=rng)
+        self._upkeep.on_reconnect(self._restart_pulls)
 
     @property
     def connected(self) -> bool:
@@ -200,21 +194,15 @@ class NatsBus:
 
     def on_reconnect(self, callback: Callable[[], None]) -> None:
         """Calls `callback` each time the bus is back."""
-        self._reconnect_callbacks.append(callback)
+        self._upkeep.on_reconnect(callback)
 
     async def wait_closed(self) -> None:
         """Returns once the connection is closed for good."""
-        await self._closed.wait()
+        await self._upkeep.wait_closed()
 
     async def close(self) -> None:
         """Leaves the bus; what was published is flushed first."""
-        self._watch.is_closing = True
-        tasks = [task for task in (self._restoring, self._renewing) if task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            # A renewal has a connection of its own to close.
-            await asyncio.wait(tasks, timeout=LEAVE_TIMEOUT_S)
+        await self._upkeep.end()
         if self._client.is_connected:
             with contextlib.suppress(NatsError, TimeoutError):
                 await self._client.flush(timeout=1)
@@ -234,21 +222,11 @@ class NatsBus:
 
     def renew_by(self, renewal: "bus_renewal.Renewal") -> None:
         """Makes the connection anew before its token expires, from now on."""
-        self._renewing = asyncio.ensure_future(renewal.run())
-        self._renewing.add_done_callback(self._renewal_ended)
+        self._upkeep.renew_by(renewal)
 
-    def reconnected(self) -> None:
-        """The connection is back: work that waits for the old one starts over, and others are told."""
+    def _restart_pulls(self) -> None:
         for puller in self._pullers:
             puller.restart()
-        if self._restoring is not None:
-            self._restoring.cancel()
-        self._restoring = asyncio.ensure_future(self._restore())
-        for callback in self._reconnect_callbacks:
-            try:
-                callback()
-            except Exception:  # a raising callback would end nats-py's reconnecting
-                self._log.exception("reconnect callback failed")
 
     async def _settle(self) -> None:
         """Until the server knows of subscriptions just made; where it is away, it learns of them at the reconnect."""
@@ -258,36 +236,6 @@ class NatsBus:
         if self._client.is_connected:
             with contextlib.suppress(NatsError, TimeoutError):
                 await self._client.flush(timeout=SETTLE_TIMEOUT_S)
-
-    def _renewal_ended(self, renewing: asyncio.Future[None]) -> None:
-        # Nobody would notice before the token has expired, hours later: whoever waits for the end starts anew now.
-        if not renewing.cancelled():
-            self._log.error("the connection is not renewed any more", error=repr(renewing.exception()))
-            self._closed.set()
-
-    def _ended(self) -> None:
-        if not self._watch.is_closing:
-            self._log.error("closed by NATS for good", error=str(self._client.last_error))
-        self._closed.set()
-
-    async def _restore(self) -> None:
-        """Makes streams anew where the server came back without them; pulls and publishes then go on by themselves.
-
-        A server that has just come back answers before its JetStream does: asked until it does, or is gone again.
-        """
-        is_said = False
-        while self._client.is_connected:
-            try:
-                await self.prepare()
-                return
-            except errors.BusUnavailable as error:
-                if not is_said:
-                    self._log.warning("JetStream is not ready after the reconnect", error=str(error))
-                is_said = True
-                await asyncio.sleep(bus_server.pause_s(self._rng))
-            except errors.CaricoError as error:
-                self._log.error("streams could not be checked after the reconnect", error=str(error))
-                return
 
 
 async def connect(
@@ -312,7 +260,7 @@ async def connect(
         client, watch, name=name, lease_s=settings.lease_s, copies=settings.copies, owns_streams=owns_streams, rng=rng
     )
     try:
-        await _prepare(bus, watch, rng)
+        await bus_server.until_ready(bus.prepare, log=watch.log, rng=rng)
     except BaseException:
         await bus.close()
         raise
@@ -325,18 +273,6 @@ async def connect(
         )  # fmt: skip
     watch.log.info("connected", url=bus_server.address(client), server=str(client.connected_server_version))
     return bus
-
-
-async def _prepare(bus: NatsBus, watch: bus_connection.Watch, rng: random.Random) -> None:
-    is_said = False
-    while True:
-        try:
-            return await bus.prepare()
-        except errors.BusUnavailable as error:
-            if not is_said:
-                watch.log.warning("JetStream is not ready", error=str(error))
-            is_said = True
-            await asyncio.sleep(bus_server.pause_s(rng))
 
 
 class _Subscription:
