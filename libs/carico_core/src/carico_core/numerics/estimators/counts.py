@@ -89,14 +89,17 @@ class FilteredCount:
             # x_i <- x_i + alpha_i (n - x_i), alpha_i as the usage of dimension i used it
             values[index] += (gain if 0.0 <= gain <= 1.0 else min(max(gain, 0.0), 1.0)) * (visible - values[index])
 
-    def tick_first(self, gain: float, pods: float, dt_s: float) -> None:
-        """As `tick`, for a count of one dimension of which nobody asks how long it has stood still."""
-        before = self._pods
-        if before < 0.0:
-            self._pods = self._values[0] = pods
-            return
-        visible = self._visible(pods, dt_s) if self._waiting or pods != before else pods
-        self._values[0] += gain * (visible - self._values[0])
+    def tick_all(self, samples: list[tuple[float, float, float]]) -> None:
+        """As `tick` for each (gain in [0, 1], Pods, seconds), for a count of one dimension; `steady_s` stays."""
+        value = self._values[0]
+        for gain, pods, dt_s in samples:
+            before = self._pods
+            if before < 0.0:
+                self._pods = value = pods
+                continue
+            visible = self._visible(pods, dt_s) if self._waiting or pods != before else pods
+            value += gain * (visible - value)
+        self._values[0] = value
 
     def _visible(self, pods: float, dt_s: float) -> float:
         if self._waiting:

@@ -3,10 +3,8 @@
 The steps are those of the design, section 7. `vector` is the same idea for a single class.
 """
 
-import collections
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from carico_core.domain import messages
 from carico_core.numerics import arrays
@@ -15,17 +13,14 @@ from carico_core.numerics.estimators import (
     base,
     burst,
     class_costs,
-    containers,
     counts,
+    footprint_constants,
     lives,
+    population,
     priors,
-    profile,
     resource,
-    start_lag,
 )
 
-# Classes held by a node: more than it can tell apart; the one that ran least recently gives way.
-CLASSES_HELD = 16
 # Classes advertised besides, that other nodes have measured: those with most Pods.
 CLASSES_TOLD = 48
 # From an advertisement's stamp to the start of a Pod placed by it, until some have been measured: half of the second
@@ -36,44 +31,16 @@ _LEAD_GAIN = 0.1
 _TRIED_FROM = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FootprintConstants:
-    """Switches and numbers beside those of each dimension (class_costs.CostConstants).
-
-    by_class: False puts all Pods into one class. federated: peers' evidence is used. risk_sd: standard deviations
-    added to a cost. look_ahead: share of the learnt lead that is looked ahead, 0 none. growth: by which factor an
-    unmeasured load may grow at once, 0: without bound. unknown_per_core: divided into the cores, the Pods a node may
-    always run. start_lag_s, measure_start_lag: see `vector`. censored: a full node's readings say "at least" only.
-    burst, burst_s: see `burst`, 0: none. runtime_work: containers' creations and ends are told from the Pods' usage
-    (see `containers`). eager_s: how long after a class has come each few samples are learnt from at once.
-    """
-
-    by_class: bool = True
-    federated: bool = True
-    risk_sd: float = 1.0
-    look_ahead: float = 1.0
-    growth: float = 2.0
-    unknown_per_core: float = 1.7
-    start_lag_s: float = 0.2
-    measure_start_lag: bool = True
-    censored: bool = True
-    burst: float = 0.25
-    burst_s: float = 15.0
-    runtime_work: bool = True
-    eager_s: float = 6.0
-    per_dimension: class_costs.CostConstants = field(default_factory=class_costs.CostConstants)
-
-
-DEFAULT = FootprintConstants()
+FootprintConstants = footprint_constants.FootprintConstants
+DEFAULT = footprint_constants.DEFAULT
 
 
 class Footprint:
-    """One `ClassCosts` per dimension, a filtered count per class, and the lives of Pods."""
+    """One `ClassCosts` per dimension, and the Pods of the node by class."""
 
     __slots__ = (
-        "_ceiling", "_ceilings", "_classes", "_config", "_constants", "_containers", "_costs", "_counts", "_followed",
-        "_full", "_lag", "_lead_s", "_lives", "_new_s", "_own_evidence", "_peak_pods", "_peers", "_profiles",
-        "_running", "_ticked", "_ticked_once", "_typical",
+        "_ceiling", "_ceilings", "_config", "_constants", "_costs", "_full", "_lead_s", "_own_evidence", "_peak_pods",
+        "_peers", "_pods", "_ticked", "_typical",
     )  # fmt: skip
 
     def __init__(self, config: base.EstimatorConfig, constants: FootprintConstants = DEFAULT) -> None:
@@ -84,28 +51,15 @@ class Footprint:
             for dim, facts in zip(config.dims, resource.facts_of(config), strict=True)
         ]
         self._full = counts.FullShare(len(config.dims), full_from=base.CENSORED_FROM)
-        self._lag = start_lag.StartLag(constants.start_lag_s) if constants.measure_start_lag else None
-        self._lives = lives.Lives()
+        growing = [index for index, each in enumerate(self._costs) if each.grows]
+        self._pods = population.Population(config, constants, growing=growing)
         self._ceilings: list[float] = config.ceiling.tolist()
         is_cpu = config.dims[0] == "cpu"
         self._ceiling = burst.BurstCeiling(
             self._ceilings[0], share=constants.burst if is_cpu else 0.0, memory_s=constants.burst_s
         )
-        seen = containers.KINDS if constants.runtime_work and is_cpu else ()
-        self._containers = {kind: containers.Pulses() for kind in seen}
-        self._costs[0].hold(list(self._containers))
-        # Classes held, the one that ran least recently first.
-        self._classes: collections.OrderedDict[str, counts.FilteredCount] = collections.OrderedDict()
-        self._counts: collections.Counter[str] = collections.Counter()
-        self._running = 0
-        # Per dimension the Pods of each class by age, as the filter shows them.
-        self._profiles: list[dict[str, list[float]]] = [{} for _ in config.dims]
-        # Whether classes are told; until they are, all Pods are of one.
-        self._followed = False
+        self._hold()
         self._ticked = False
-        self._ticked_once = False
-        # How long ago a class came that had not run here, to the time from which that is of no account.
-        self._new_s = constants.eager_s
         self._peak_pods = 0.0
         self._lead_s = UNKNOWN_LEAD_S
         # The cluster's classes besides those held, and how many Pods of each class run in it.
@@ -115,37 +69,22 @@ class Footprint:
 
     def follow(self, running: Mapping[str, str]) -> None:
         """Which workload Pods run now (UID to class), at each change."""
-        self._followed = True
-        self._take(running if self._constants.by_class else dict.fromkeys(running, base.ALL_PODS))
+        self._pods.follow(running)
+        self._hold()
 
     @property
     def eager(self) -> bool:
-        """Whether one class alone has run here, and for so short a time that a few samples tell much.
-
-        Of two that come together a few samples cannot say which of them uses what: 12 Pods a core went to one node.
-        """
-        return self._new_s < self._constants.eager_s and len(self._counts) == 1
+        """Whether one class alone has run here, and for so short a time that a few samples tell much."""
+        return self._pods.eager
 
     def creating(self) -> None:
         """The runtime begins to create a container."""
-        if self._containers:
-            self._containers[containers.CREATED].begin()
+        self._pods.creating()
 
-    def _take(self, named: Mapping[str, str]) -> None:
-        ended = self._lives.follow(named)
-        if self._containers:
-            for _ in range(ended):
-                self._containers[containers.ENDED].begin()
-        self._counts = self._lives.counts()
-        self._running = len(named)
-        for name in self._counts:
-            if name not in self._classes:
-                self._classes[name] = self._new_count()
-                self._new_s = 0.0
-            self._classes.move_to_end(name)
-        self._drop_least_recent()
+    def _hold(self) -> None:
+        """Keep the costs of the classes that are held, and of the runtime's own work."""
         for index, each in enumerate(self._costs):
-            each.hold([*sorted(self._classes), *(self._containers if index == 0 else ())])
+            each.hold([*sorted(self._pods.classes), *(self._pods.kinds if index == 0 else ())])
 
     def lead(self, lead_s: float) -> None:
         """A Pod has started this long after the stamp of the advertisement it was placed by."""
@@ -173,22 +112,15 @@ class Footprint:
         steps: list[float] = gains.tolist()
         if len(steps) != len(self._config.dims) or not all(map(math.isfinite, steps)):
             return
-        self._count(pods)
+        if self._pods.count(pods):
+            self._hold()
         elapsed_s = base.elapsed(dt_s)
         samples: list[float] = sample_y.tolist()
         self._full.tick(samples, steps)
-        for name, count in self._classes.items():
-            count.tick(steps, float(self._counts[name]), elapsed_s)
-        for pulses in self._containers.values():
-            pulses.tick(steps[0], elapsed_s)
-        self._age(steps)
-        if self._lag is not None:
-            self._lag.tick(steps[0], float(self._running), elapsed_s)
         cpu = min(max(samples[0], 0.0), 1.0) if math.isfinite(samples[0]) else 1.0
-        self._lives.tick(cpu, elapsed_s)
+        self._pods.tick(steps, cpu, elapsed_s)
         self._ceiling.tick(cpu, elapsed_s)
-        self._new_s = min(self._new_s + elapsed_s, self._constants.eager_s)
-        self._ticked = self._ticked_once = True
+        self._ticked = True
 
     def update(self, observation: base.Observation) -> base.CapacityEstimate:
         """The estimate after learning from one more second."""
@@ -206,7 +138,7 @@ class Footprint:
     def estimate(self, observation: base.Observation) -> base.CapacityEstimate:
         """Steps 7 to 12: what fits below every ceiling, per class and for the typical Pod."""
         usages, _ = base.usage(observation.y)
-        counted = self._counted(observation.pods)
+        counted = self._pods.counted(observation.pods)
         dims = self._config.dims
         full = self._full.full(usages)
         headroom = [
@@ -222,7 +154,7 @@ class Footprint:
             closed=admission.is_guarded(self._config, usages),
         )  # fmt: skip
         tightest = 0 if found.bottleneck is None else found.bottleneck
-        by_class = {name: count.value(0) for name, count in self._classes.items()}
+        by_class = self._pods.shown_by_class(0)
         shown = sum(by_class.values())
         spreads = [self._mean_cost(each, by_class, shown) for each in self._costs]
         noise = self._costs[tightest].noise
@@ -246,90 +178,27 @@ class Footprint:
             class_pods=dict(counted),
         )
 
-    def _count(self, pods: int) -> None:
-        """Without word of classes the count is all there is: every Pod of one class."""
-        if self._followed:
-            return
-        wanted = min(max(pods, 0), self._config.pod_limit)
-        if wanted != self._running:
-            self._take({f"#{number}": base.ALL_PODS for number in range(wanted)})
-
-    def _counted(self, pods: int) -> Mapping[str, int]:
-        """Running Pods by class."""
-        return self._counts if self._followed else {base.ALL_PODS: min(max(pods, 0), self._config.pod_limit)}
-
     def _learn(self, usages: list[float], dt_s: float) -> None:
         full = self._full.full(usages)
-        if self._lag is not None:
-            level = usages[0] * self._costs[0].scale
-            lag_s = self._lag.judge(level, informative=not full[0], dt_s=dt_s)
-            for count in self._classes.values():
-                count.start_lag_s = lag_s
+        self._pods.judge_lag(usages[0] * self._costs[0].scale, informative=not full[0], dt_s=dt_s)
         for index, (each, usage, end) in enumerate(zip(self._costs, usages, full, strict=True)):
-            shown = self._shown_by_part(index) if each.grows else {}
-            counted = {name: parts[0] for name, parts in shown.items()} if each.grows else self._shown(index)
+            shown = self._pods.shown_by_part(index) if each.grows else {}
+            counted = {name: parts[0] for name, parts in shown.items()} if each.grows else self._pods.shown(index)
             each.learn(usage, counted, shown, censored=end and self._constants.censored, dt_s=dt_s)
         keep = 0.5 ** (dt_s / self._config.peak_half_life_s)
-        shown_pods = sum(count.value(0) for count in self._classes.values())
-        self._peak_pods = max(self._peak_pods * keep, shown_pods)
-
-    def _age(self, gains: list[float]) -> None:
-        """Take the Pods by age through the filter of each dimension that Pods hold."""
-        for index, each in enumerate(self._costs):
-            if not each.grows:
-                continue
-            filtered = self._profiles[index]
-            gain = min(max(gains[index], 0.0), 1.0)
-            for name in self._classes:
-                now = self._reached(name)
-                before = filtered.get(name)
-                if before is not None:
-                    now = [was + gain * (part - was) for part, was in zip(now, before, strict=True)]
-                filtered[name] = now
-
-    def _reached(self, name: str) -> list[float]:
-        """The running Pods of a class by age, which counts from when a program can have begun its work."""
-        lag_s = self._constants.start_lag_s
-        return profile.behind([age_s - lag_s for age_s in self._lives.ages_s(name)])
-
-    def _shown(self, index: int) -> dict[str, float]:
-        """Pods of each class as the usage of a dimension shows them."""
-        found = {name: count.value(index) for name, count in self._classes.items()}
-        if index == 0:
-            for kind, pulses in self._containers.items():
-                found[kind] = pulses.shown
-        return found
-
-    def _shown_by_part(self, index: int) -> dict[str, list[float]]:
-        """The same by part, for a dimension in which Pods grow."""
-        return {
-            name: [self._classes[name].value(index), *parts[1:]]
-            for name, parts in self._profiles[index].items()
-            if name in self._classes
-        }
-
-    def _now_by_part(self, counted: Mapping[str, int]) -> dict[str, list[float]]:
-        """Pods of each class as they are, by part."""
-        found = {}
-        for name, count in counted.items():
-            found[name] = self._reached(name)
-            found[name][0] = float(count)
-        return found
+        self._peak_pods = max(self._peak_pods * keep, sum(self._pods.shown_by_class(0).values()))
 
     def _headroom(self, index: int, usage: float, counted: Mapping[str, int], *, full: bool) -> float:
         """H = ceiling S - now + borrow - growth."""
         each = self._costs[index]
         level = usage * each.scale
-        by_part = self._now_by_part(counted) if each.grows else {}
+        by_part = self._pods.now_by_part(counted) if each.grows else {}
         if each.grows:
-            expected, shown = each.expected_by_part(by_part), each.expected_by_part(self._shown_by_part(index))
+            expected = each.expected_by_part(by_part)
+            shown = each.expected_by_part(self._pods.shown_by_part(index))
         else:
-            pods = {name: float(count) for name, count in counted.items()}
-            if index == 0:
-                # What of a burst of the runtime still shows is over soon; what is usual comes again.
-                for kind, pulses in self._containers.items():
-                    pods[kind] = pulses.usual
-            expected, shown = each.expected(pods), each.expected(self._shown(index))
+            expected = each.expected(self._pods.expected(index, counted))
+            shown = each.expected(self._pods.shown(index))
         # now = Y + sum c (n - x): Pods not shown yet are added, those that have left but still show are taken out.
         now = level + expected - shown
         if full or each.grows:
@@ -342,14 +211,14 @@ class Footprint:
         if index == 0:
             headroom += self._borrow(usage)
         for name, parts in by_part.items():
-            headroom -= each.left_to_grow(name, parts, float(counted[name]), self._lives.longest_s(name))
+            headroom -= each.left_to_grow(name, parts, float(counted[name]), self._pods.lives.longest_s(name))
         return headroom
 
     def _borrow(self, usage: float) -> float:
         """CPU that running Pods are expected to give back before a Pod placed now has started."""
         # h = l x min(r, .5 / ceiling), in CPU share
         span = self._constants.look_ahead * self._lead_s * min(lives.speed(usage), 0.5 / self._ceilings[0])
-        ending = {name: self._lives.ending_within(name, span) for name in self._counts}
+        ending = {name: self._pods.lives.ending_within(name, span) for name in self._pods.running}
         costs = self._costs[0]
         if costs.grows:
             return costs.expected_by_part({name: [count] for name, count in ending.items()})
@@ -357,12 +226,13 @@ class Footprint:
 
     def _cost_plus(self, headroom: Sequence[float]) -> dict[str, list[float]]:
         """c+ per class and dimension: of the classes held, of those that peers measured, and of a new one."""
-        names = [*self._classes, *(name for name in self._peers if name not in self._classes), messages.NEW_CLASS]
+        held = self._pods.classes
+        names = [*held, *(name for name in self._peers if name not in held), messages.NEW_CLASS]
         return {name: [self._plus(index, name, room) for index, room in enumerate(headroom)] for name in names}
 
     def _plus(self, index: int, name: str, room: float) -> float:
         each = self._costs[index]
-        plus = each.plus(name, self._lives.longest_s(name), self._constants.risk_sd)
+        plus = each.plus(name, self._pods.lives.longest_s(name), self._constants.risk_sd)
         # The guess for what nobody has measured is a share of the node by its cores: below 1.7 cores it is more than
         # all of it. Where that node is never empty, no Pod of the class would run anywhere and be measured (ADR 30).
         if each.is_unknown(name) and room >= _TRIED_FROM * self._ceilings[index] * each.scale:
@@ -372,7 +242,9 @@ class Footprint:
     def _typical_cost(self, plus: Mapping[str, list[float]]) -> list[float]:
         """c+ weighted by the running Pods of each class in the cluster; of a new class where none runs."""
         known = {
-            name: weight for name, weight in (self._typical or self._counts).items() if name in plus and weight > 0
+            name: weight
+            for name, weight in (self._typical or self._pods.running).items()
+            if name in plus and weight > 0
         }
         total = sum(known.values())
         if total <= 0.0:
@@ -394,22 +266,22 @@ class Footprint:
         """(mean, sd) of the cost of a Pod of those that show on this node; of a new one where none does."""
         if total <= 0.0:
             return each.cost(messages.NEW_CLASS, lives.UNKNOWN_LIFE_S)
-        parts = [(count / total, each.cost(name, self._lives.longest_s(name))) for name, count in shown.items()]
+        parts = [(count / total, each.cost(name, self._pods.lives.longest_s(name))) for name, count in shown.items()]
         return sum(share * cost[0] for share, cost in parts), sum(share * cost[1] for share, cost in parts)
 
     def _evidence(self) -> dict[str, dict[str, base.Evidence]]:
         found: dict[str, dict[str, base.Evidence]] = {}
         for dim, each in zip(self._config.dims, self._costs, strict=True):
-            for name in self._classes:
+            for name in self._pods.classes:
                 evidence = each.evidence(name, self._evident_life_s(each, name))
                 if evidence is not None:
                     found.setdefault(name, {})[dim] = evidence
         return found
 
     def _evident_life_s(self, each: class_costs.ClassCosts, name: str) -> float | None:
-        if each.grows and not self._lives.is_known(name):
+        if each.grows and not self._pods.lives.is_known(name):
             return None
-        return self._lives.longest_s(name)
+        return self._pods.lives.longest_s(name)
 
     def _without_own(self, name: str, dim: str, fused: messages.ClassEvidence) -> base.Evidence | None:
         """The cluster's evidence of a class without this node's part in it; None where nobody else has any."""
@@ -418,20 +290,3 @@ class Footprint:
         cost = fused.cost[dim]
         own = self._own_evidence.get(name, {}).get(dim)
         return priors.without((cost.mean, cost.sd**2), own, self._constants.per_dimension.between_nodes)
-
-    def _new_count(self) -> counts.FilteredCount:
-        lag_s = self._constants.start_lag_s if self._lag is None else self._lag.value_s
-        made = counts.FilteredCount(len(self._config.dims), start_lag_s=lag_s)
-        if self._ticked_once:
-            # The node is known: this class begins with none, so that its first Pods show as late as others do.
-            made.tick([1.0] * len(self._config.dims), 0.0, 0.0)
-        return made
-
-    def _drop_least_recent(self) -> None:
-        for name in [name for name in self._classes if not self._counts[name]]:
-            if len(self._classes) <= CLASSES_HELD:
-                return
-            del self._classes[name]
-            for filtered in self._profiles:
-                filtered.pop(name, None)
-            self._lives.forget(name)

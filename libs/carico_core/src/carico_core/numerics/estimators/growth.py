@@ -30,7 +30,17 @@ Parts = Sequence[float]
 class Growth:
     """The parts of a class as the filter has them: which are told, what a whole life takes, what is still to come."""
 
-    __slots__ = ("_beyond", "_covariance", "_known", "_mean", "_unknown", "_unknown_part", "_variances", "_wholes")
+    __slots__ = (
+        "_beyond",
+        "_covariance",
+        "_known",
+        "_mean",
+        "_unknown",
+        "_unknown_part",
+        "_variances",
+        "_wholes",
+        "is_told",
+    )
 
     def __init__(self, mean: arrays.Array, covariance: arrays.Array, *, unknown_part: float) -> None:
         """mean (PARTS,), covariance (PARTS, PARTS); unknown_part: variance of a part that nobody measured."""
@@ -42,16 +52,11 @@ class Growth:
         # 1 for the parts that readings or peers have told, 0 for the others, and the reverse.
         self._known = [1.0, *(1.0 if variance < told_below else 0.0 for variance in self._variances[1:])]
         self._unknown = [1.0 - known for known in self._known]
+        # Whether readings or peers have told what such a Pod takes. The first second says nothing: a program that has
+        # not yet loaded its data looks small.
+        self.is_told = self._known[1] > 0.0
         self._beyond: list[float] | None = None
         self._wholes: dict[float, tuple[float, float]] = {}
-
-    @property
-    def is_told(self) -> bool:
-        """Whether readings or peers have told what such a Pod takes.
-
-        The first second says nothing: a program that has not yet loaded its data looks small.
-        """
-        return self._known[1] > 0.0
 
     @property
     def variance(self) -> float:

@@ -14,6 +14,8 @@ MEMORY_S = 120.0
 ENOUGH_CHANGE = 1.5
 BETTER = 0.7
 
+# Samples that wait to be taken through every candidate's filter together: one at a time, calls cost more than sums.
+_WAITING_MOST = 16
 # In squared Pods: less is a filter's tail, and dividing by it amplifies rounding.
 LEAST_CHANGE = 1e-9
 
@@ -21,7 +23,7 @@ LEAST_CHANGE = 1e-9
 class StartLag:
     """One filtered count per candidate lag, and how well the changes of each explain the changes of usage."""
 
-    __slots__ = ("_counts", "_level", "_products", "_shown", "_squares", "_usage_squares", "value_s")
+    __slots__ = ("_counts", "_level", "_products", "_shown", "_squares", "_usage_squares", "_waiting", "value_s")
 
     def __init__(self, start_lag_s: float) -> None:
         self.value_s = start_lag_s
@@ -31,23 +33,31 @@ class StartLag:
         self._squares = [0.0] * len(lags)
         self._products = [0.0] * len(lags)
         self._usage_squares = 0.0
+        # Samples not taken yet: gain, Pods and seconds.
+        self._waiting: list[tuple[float, float, float]] = []
         # Usage at the last call, negative before the first and across readings that say nothing.
         self._level = -1.0
 
     def tick(self, gain: float, pods: float, dt_s: float) -> None:
         """Move every candidate on by one sample of the filter."""
-        held = min(max(gain, 0.0), 1.0)
-        for count in self._counts:
-            count.tick_first(held, pods, dt_s)
+        self._waiting.append((min(max(gain, 0.0), 1.0), pods, dt_s))
+        if len(self._waiting) == _WAITING_MOST:
+            self._take()
 
     def judge(self, level: float, *, informative: bool, dt_s: float) -> float:
         """The lag to use (s), after one more usage reading; a full node's readings say nothing."""
+        self._take()
         shown = [count.value(0) for count in self._counts]
         if informative and self._level >= 0.0:
             self._compare(level - self._level, shown, math.exp(-dt_s / MEMORY_S))
         self._level = level if informative else -1.0
         self._shown = shown
         return self.value_s
+
+    def _take(self) -> None:
+        for count in self._counts:
+            count.tick_all(self._waiting)
+        self._waiting = []
 
     def _compare(self, change: float, shown: list[float], keep: float) -> None:
         self._usage_squares = keep * self._usage_squares + change * change
