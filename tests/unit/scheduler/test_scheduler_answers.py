@@ -123,8 +123,12 @@ async def test_score_parts_say_what_wishes_took_off() -> None:
     desk.hear("node-1", 6.0)
     desk.state.put_pod(objects.make_pod(), NOW_S)
     best, other = (await desk.ask("pod.explain", pod="pod-0"))["candidates"]
-    assert (best["node"], best["score"], best["parts"]) == ("node-0", 4.0, {"room": 4.0, "wishes": {"taints": 1.0}})
-    assert (other["node"], other["score"], other["parts"]) == ("node-1", 3.0, {"room": 6.0, "wishes": {"taints": 0.0}})
+    assert (best["node"], best["score"], best["parts"]) == ("node-0", 0.875, {"room": 0.875, "wishes": {"taints": 1.0}})
+    assert (other["node"], other["score"], other["parts"]) == (
+        "node-1",
+        0.6875,
+        {"room": 1.375, "wishes": {"taints": 0.0}},
+    )
 
 
 async def test_a_node_says_who_holds_room_and_what_bounds_it() -> None:

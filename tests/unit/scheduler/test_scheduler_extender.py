@@ -118,7 +118,7 @@ def test_requests_of_a_real_kube_scheduler_are_answered_in_kind(kind: str) -> No
             kept = [each for each in asked["Nodes"]["items"] if each["metadata"]["name"] != "node-b-nodes"]
             assert answer["Nodes"]["items"] == kept, "whole and in their order"
         scores = json.loads(await desk.extender.prioritize((RECORDED / f"prioritize-{kind}.json").read_bytes()))
-        assert {each["Host"]: each["Score"] for each in scores} == {f"node-a-{kind}": 10, f"node-c-{kind}": 7}
+        assert {each["Host"]: each["Score"] for each in scores} == {f"node-a-{kind}": 10, f"node-c-{kind}": 6}
 
     objects.run_fast(main())
 

@@ -273,39 +273,42 @@ def prefer(name: str) -> dict[str, Any]:
     return {"nodeAffinity": {cases.PREFERRED: [{"weight": 10, "preference": term}]}}
 
 
-@pytest.mark.parametrize(("room", "chosen"), [(3.0, "wished"), (3.9, "wished"), (4.1, "roomy"), (40.0, "roomy")])
+@pytest.mark.parametrize(("room", "chosen"), [(3.0, "wished"), (3.4, "wished"), (3.6, "roomy"), (40.0, "roomy")])
 def test_a_wish_is_worth_a_factor_of_two_in_room_and_never_more(room: float, chosen: str) -> None:
+    # Half of the new Pod is counted as there: 1.5 against room - .5.
     known = advertised(wished=2.0, roomy=room)
     found = scores(known, pod("picky", affinity=prefer("wished")))
     assert max(found, key=lambda name: found[name]) == chosen
     # Room alone decides for a Pod without wishes, and a wish makes no node feasible or infeasible.
     plain = scores(known, pod("plain"))
-    assert plain == {"wished": 2.0, "roomy": room}
+    assert plain == pytest.approx({"wished": 1.5 / 4, "roomy": (room - 0.5) / 4})
     assert found.keys() == plain.keys()
 
 
 def test_soft_taints_preferred_pods_and_soft_spread_lean_the_score() -> None:
-    known = advertised(a=2.0, b=2.0)
+    known = advertised(a=2.5, b=2.5)
+    # (2.5 - 1/2) / 4 cores, and what is left of it without any wish met.
+    whole, half = 0.5, 0.25
     known.put_pod(pod("web", labels={"app": "web"}, nodeName="a", containers=[{"name": "c"}]), NOW_S)
     # What was reserved for it is covered: both nodes have the same room again.
     known.put_advertisement(
         state.Heard(
-            advertisement=objects.make_advertisement("a", 2.0, seq=2, pods=1, covers=frozenset({"uid-web"})),
+            advertisement=objects.make_advertisement("a", 2.5, seq=2, pods=1, covers=frozenset({"uid-web"})),
             sampled_s=NOW_S,
         ),
         NOW_S,
     )
     term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}
     wish = {cases.PREFERRED: [{"weight": 1, "podAffinityTerm": term}]}
-    assert scores(known, pod("near", affinity={"podAffinity": wish})) == {"a": 2.0, "b": 1.0}
-    assert scores(known, pod("apart", affinity={"podAntiAffinity": wish})) == {"a": 1.0, "b": 2.0}
+    assert scores(known, pod("near", affinity={"podAffinity": wish})) == {"a": whole, "b": half}
+    assert scores(known, pod("apart", affinity={"podAntiAffinity": wish})) == {"a": half, "b": whole}
     spread = [{"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"} | term]
-    assert scores(known, pod("even", topologySpreadConstraints=spread)) == {"a": 1.0, "b": 2.0}
+    assert scores(known, pod("even", topologySpreadConstraints=spread)) == {"a": half, "b": whole}
     soft = cluster.Taint(key="slow", value="", effect="PreferNoSchedule")
     known.put_node(objects.make_node("b", labels=node("b", **{ZONE: "b"}).labels, taints=(soft,)))
-    assert scores(known, pod("plain")) == {"a": 2.0, "b": 1.0}
+    assert scores(known, pod("plain")) == {"a": whole, "b": half}
     tolerates = [{"key": "slow", "operator": "Exists"}]
-    assert scores(known, pod("hardy", tolerations=tolerates)) == {"a": 2.0, "b": 2.0}
+    assert scores(known, pod("hardy", tolerations=tolerates)) == {"a": whole, "b": whole}
 
 
 def claim(name: str, **changes: Any) -> dict[str, Any]:

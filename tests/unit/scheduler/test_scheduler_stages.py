@@ -156,10 +156,9 @@ def random_fleet(rng: random.Random, rules: policy.Policy, count: int) -> fleet.
 
 
 @hypothesis.settings(max_examples=40, deadline=None)
-@hypothesis.given(seed=st.integers(0, 2**32), relative=st.booleans())
-def test_masks_and_rows_agree_on_every_node(seed: int, relative: bool) -> None:
+@hypothesis.given(seed=st.integers(0, 2**32), mode=st.sampled_from(policy.ScoreMode))
+def test_masks_and_rows_agree_on_every_node(seed: int, mode: policy.ScoreMode) -> None:
     rng = random.Random(seed)
-    mode = policy.ScoreMode.RELATIVE if relative else policy.ScoreMode.ABSOLUTE
     rules = policy.Policy(score=mode, threshold=rng.choice([0.5, 1.0, 2.0]))
     view = random_fleet(rng, rules, 12).snapshot(NOW_S)
     demand = demands.Demand(
@@ -203,3 +202,30 @@ def test_relative_score_does_not_fill_the_big_node_first() -> None:
     view = nodes.snapshot(NOW_S)
     assert int(capacity.AbsoluteScore().scores(view, demands.Demand()).argmax()) == 0
     assert int(capacity.RelativeScore().scores(view, demands.Demand()).argmax()) == 1
+
+
+@hypothesis.given(free=st.lists(st.floats(1.0, 16.0), min_size=2, max_size=12), cores=st.sampled_from((1, 3, 4, 64)))
+def test_of_equal_nodes_the_score_per_core_chooses_as_the_absolute_one(free: list[float], cores: int) -> None:
+    nodes = fleet.Fleet(policy.Policy())
+    for number, room in enumerate(free):
+        nodes.put_node(objects.make_node(f"n{number}", allocatable_cores=float(cores)), reservations.Load())
+        nodes.put_advertisement(objects.make_advertisement(f"n{number}", room, pods=1), NOW_S)
+    view = nodes.snapshot(NOW_S)
+    chosen = int(capacity.PerCoreScore().scores(view, demands.Demand()).argmax())
+    # Within rounding: on cores that are no power of two, neighbouring numbers may come out equal.
+    assert free[chosen] == pytest.approx(max(free), rel=1e-12)
+
+
+def test_by_the_score_per_core_nodes_fill_in_step_with_their_size() -> None:
+    scorer = capacity.PerCoreScore()
+    sizes = {"2": 2.0, "4": 4.0, "8": 8.0, "16": 16.0}
+    held = dict.fromkeys(sizes, 0)
+    for _ in range(15):
+        nodes = fleet.Fleet(policy.Policy())
+        for name, cores in sizes.items():
+            nodes.put_node(objects.make_node(name, allocatable_cores=cores), reservations.Load())
+            nodes.put_advertisement(objects.make_advertisement(name, cores - held[name], pods=held[name]), NOW_S)
+        view = nodes.snapshot(NOW_S)
+        held[list(sizes)[int(scorer.scores(view, demands.Demand()).argmax())]] += 1
+    # Half of the cores: each has half of its own.
+    assert held == {"2": 1, "4": 2, "8": 4, "16": 8}

@@ -9,6 +9,7 @@ from carico_core.wire import freshness
 class ScoreMode(enum.StrEnum):
     """How nodes that have room are ranked."""
 
+    PER_CORE = "per_core"
     ABSOLUTE = "absolute"
     RELATIVE = "relative"
 
@@ -32,7 +33,7 @@ class Policy:
     """What the cycle goes by. Ages in seconds, threshold in Pods; the defaults are those of the settings."""
 
     threshold: float = 1.0
-    score: ScoreMode = ScoreMode.ABSOLUTE
+    score: ScoreMode = ScoreMode.PER_CORE
     release: Release = Release.COVERS
     fallback: Fallback = Fallback.WAIT
     max_pods_per_core: float = 16.0

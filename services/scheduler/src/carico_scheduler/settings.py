@@ -19,7 +19,9 @@ class SchedulerSettings:
         why="room for one whole Pod",
     )  # fmt: skip
     score: policies.ScoreMode = settings.setting(
-        policies.ScoreMode.ABSOLUTE, help="rank nodes by free capacity, absolute or relative to their size"
+        policies.ScoreMode.PER_CORE,
+        help="rank nodes by free capacity: for each core, absolute, or as a share of what the node takes",
+        why="of equal nodes the one with most room, as by absolute; that would leave the small of unequal ones empty",
     )
     release: policies.Release = settings.setting(
         policies.Release.COVERS,

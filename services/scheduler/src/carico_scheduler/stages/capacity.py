@@ -1,9 +1,19 @@
 """Refuses nodes whose advertised capacity, less what is reserved, is below the threshold; ranks the others by it."""
 
+from typing import assert_never
+
+import numpy as np
+
 from carico_core.domain import decision
 from carico_scheduler import demand as demands
 from carico_scheduler import policy as policies
 from carico_scheduler import snapshot
+from carico_scheduler.stages import protocol
+
+# Where whole Pods are shared out by size, counting half of the next one favours neither large nor small (the method of
+# Sainte-Lague): counting none of it gives the small nodes more than their share, counting all of it less.
+_OF_THE_NEXT_POD = 0.5
+_LEAST_CORES = 1e-9
 
 
 class Capacity:
@@ -24,6 +34,24 @@ class Capacity:
         if free == float("-inf"):
             return "nothing advertised"
         return f"{free:.2g} free of threshold {view.policy.threshold:g}, {row.reserved} reserved"
+
+
+class PerCoreScore:
+    """(capacity - reserved - 1/2) / cores: the node with most room for its size, the new Pod half counted.
+
+    Of nodes with equally many cores the one with most room, as by the absolute score.
+    """
+
+    def scores(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Floats:
+        """A score for every slot; -inf where nothing is advertised."""
+        cores = np.maximum(view.allocatable_cores, _LEAST_CORES)
+        scores: snapshot.Floats = (view.free(demand.pod_class) - _OF_THE_NEXT_POD) / cores
+        return scores
+
+    def score(self, row: snapshot.NodeRow, view: snapshot.Snapshot, demand: demands.Demand) -> float:
+        """The score of one node."""
+        cores = max(row.node.allocatable_cores, _LEAST_CORES)
+        return (row.free_for(demand.pod_class) - _OF_THE_NEXT_POD) / cores
 
 
 class AbsoluteScore:
@@ -59,6 +87,14 @@ class RelativeScore:
         return free / whole if whole > 0 else free
 
 
-def scorer_of(mode: policies.ScoreMode) -> AbsoluteScore | RelativeScore:
+def scorer_of(mode: policies.ScoreMode) -> protocol.Scorer:
     """The scorer of a mode."""
-    return RelativeScore() if mode is policies.ScoreMode.RELATIVE else AbsoluteScore()
+    match mode:
+        case policies.ScoreMode.PER_CORE:
+            return PerCoreScore()
+        case policies.ScoreMode.ABSOLUTE:
+            return AbsoluteScore()
+        case policies.ScoreMode.RELATIVE:
+            return RelativeScore()
+        case _:
+            assert_never(mode)
