@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pytest
 
-from carico_agent import app, outlets, sampler, service, settings
+from carico_agent import advertisement, app, outlets, sampler, service, settings
 from carico_agent.churn import ledger
 from carico_agent.telemetry import panel, port
 from carico_core.domain import errors, messages, recording
@@ -235,7 +235,7 @@ async def test_covers_are_bounded_and_keep_the_newest(rig: Make) -> None:
     one.pods.become("running", ended=tuple(f"uid-{number}" for number in range(1000)))
     await one.settle()
     covers = one.heard[-1].covers
-    assert len(covers) == 10 + app.COVERS_MARGIN
+    assert len(covers) == 10 + advertisement.COVERS_MARGIN
     assert {"running", "uid-999"} <= covers
     assert "uid-0" not in covers
 
@@ -248,7 +248,7 @@ async def test_an_advertisement_of_the_largest_node_is_one_that_readers_take(rig
     ended = tuple(str(uuid.UUID(int=number)) for number in range(10_000, 15_000))
     agent.pods.become(*running, ended=ended)
     await agent.settle()
-    assert len(agent.heard[-1].covers) == settings.POD_LIMIT_MOST + app.COVERS_MARGIN
+    assert len(agent.heard[-1].covers) == settings.POD_LIMIT_MOST + advertisement.COVERS_MARGIN
 
 
 async def test_the_own_model_is_queued_when_it_moved_or_aged(rig: Make) -> None:

@@ -3,10 +3,13 @@
 import dataclasses
 import math
 
-from carico_agent import pipeline
+from carico_agent import pipeline, ports
 from carico_core.domain import messages
 from carico_core.numerics import subspace
 from carico_core.numerics.estimators import base
+
+# Pods that ended lately and are covered, at most, beyond the Pod limit (messages.md).
+COVERS_MARGIN = 256
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,14 @@ def capacity(
         classes=_classes(estimate, state.pods),
         limit=estimate.limit,
     )
+
+
+def covers(pods: ports.PodSet, *, pod_limit: int) -> frozenset[str]:
+    """UIDs of the Pods that a count of these accounts for: those that run, and the newest of those that ended."""
+    most = pod_limit + COVERS_MARGIN
+    running = list(pods.running)[:most]
+    room = most - len(running)
+    return frozenset(running) | frozenset(list(pods.ended)[-room:] if room else ())
 
 
 def local_subspace(

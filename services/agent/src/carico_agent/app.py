@@ -9,25 +9,20 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from carico_agent import advertisement, configuration, instruments, pipeline, ports, settings, views
+from carico_agent import advertisement, cluster_model, configuration, instruments, pipeline, ports, settings, views
 from carico_agent.telemetry import panel, port
-from carico_core.domain import errors, messages, recording
+from carico_core.domain import messages, recording
 from carico_core.numerics import subspace
 from carico_core.numerics.estimators import registry
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
 from carico_core.runtime import metrics as metric
-from carico_core.wire import freshness
 from carico_core.wire import messages as wire
 
 # Seconds of history that a state query shows.
 HISTORY_S = 180
 # The canonical line comes each second at debug and each minute at info.
 INFO_EVERY = 60
-# Pods that ended stay covered this long, and at most this many beyond the Pod limit (messages.md).
-COVERS_MARGIN = 256
-# Shares are at most 1, and so is every element of a Gram matrix divided by its batch; the rest is rounding.
-GRAM_MOST = 1.0 + 1e-6
 # Readiness: without a sample for this long the node is not measured.
 SAMPLE_STALE_S = 3.0
 
@@ -67,10 +62,11 @@ class Agent:
         self._node = configuration.node_config(parts.settings, parts.panel.facts)
         self.pipeline = pipeline.Pipeline(configuration.pipeline_config(parts.settings, self._node))
         self.state: pipeline.State | None = None
-        self._guard = freshness.SequenceGuard(parts.settings.bus.lease_s)
+        self._cluster = cluster_model.Intake(
+            self.pipeline, self._instruments,
+            lease_s=parts.settings.bus.lease_s, clock=parts.clock, log=self._limited,
+        )  # fmt: skip
         self._history: collections.deque[tuple[Any, ...]] = collections.deque(maxlen=HISTORY_S)
-        self._model: messages.GlobalModel | None = None
-        self._model_at_s: float | None = None
         self._last_sample_s: float | None = None
         self._started_s = parts.clock.monotonic_s()
         self._seqs = {"capacity": 0, "subspace": 0}
@@ -132,7 +128,7 @@ class Agent:
         self._updates += 1
         self._instruments.update_s.observe(self._clock.monotonic_s() - begun_s)
         self._instruments.show(state, self._node.dims, self._node.scale.tolist())
-        self._remember(state)
+        self._history.append(views.history_row(state))
         self._say(state)
         self._on_capacity()
         if self._outdated():
@@ -162,36 +158,11 @@ class Agent:
 
     def on_model(self, _subject: str, payload: bytes) -> None:
         """Nothing; follows the cluster's model, or drops and counts a message that cannot be used."""
-        try:
-            model = wire.decode_model(payload)
-        except errors.MessageError as error:
-            self._drop_model(error.reason.value, str(error))
-            return
-        refused = self._guard.accept(model.replica, model.boot, model.seq, self._clock.monotonic_s())
-        if refused is not None:
-            self._drop_model(refused.value, f"replica {model.replica} seq {model.seq}")
-        elif float(model.gram.max()) > GRAM_MOST:
-            self._drop_model(errors.Drop.OUT_OF_RANGE.value, f"gram up to {model.gram.max():g}, expected at most 1")
-        elif not self.pipeline.follow(model, now_s=self._clock.monotonic_s()):
-            self._drop_model(errors.Drop.WRONG_SHAPE.value, f"dims {model.dims}, expected {self._node.dims} among them")
-        else:
-            self._model = model
-            self._model_at_s = self._clock.monotonic_s()
-            self._instruments.models.inc()
+        self._cluster.take(payload)
 
     def on_stored_model(self, payload: bytes | None) -> None:
         """Nothing; follows the model kept for late joiners unless it is too old to say anything."""
-        if payload is None:
-            return
-        try:
-            age_s = (self._clock.wall_ns() - wire.decode_model(payload).ts_ns) / 1e9
-        except errors.MessageError as error:
-            self._drop_model(error.reason.value, str(error))
-            return
-        if abs(age_s) <= self.pipeline.config.model_max_age_s:
-            self.on_model("", payload)
-        else:
-            self._drop_model(errors.Drop.TOO_OLD.value, f"stored {age_s:.0f} s ago")
+        self._cluster.take_stored(payload)
 
     def next_capacity(self) -> bytes | None:
         """The next advertisement; None before the first update."""
@@ -239,11 +210,11 @@ class Agent:
 
     def model_age_s(self) -> float | None:
         """How old the newest model of the cluster is; None before the first."""
-        return None if self._model_at_s is None else self._clock.monotonic_s() - self._model_at_s
+        return self._cluster.age_s()
 
     def view(self) -> dict[str, Any]:
         """The state as people ask for it: what is advertised, why, and the last minutes."""
-        model = self._model
+        model = self._cluster.newest
         return {
             "node": self._settings.node,
             "boot": self._boot,
@@ -279,11 +250,7 @@ class Agent:
         Kept together: a UID covered by a message that does not count it yet would free its reservation too early.
         """
         self.state = state
-        most = self._settings.pod_limit + COVERS_MARGIN
-        running = list(pods.running)[:most]
-        # The newest ends are kept.
-        room = most - len(running)
-        self._covers = frozenset(running) | frozenset(list(pods.ended)[-room:] if room else ())
+        self._covers = advertisement.covers(pods, pod_limit=self._settings.pod_limit)
 
     def _name_pods(self) -> bool:
         """True where the estimator was told of other Pods, or of other classes, than before."""
@@ -310,15 +277,6 @@ class Agent:
         return advertisement.Stamp(
             node=self._settings.node, boot=self._boot, seq=self._seqs[kind], ts_ns=self._clock.wall_ns()
         )
-
-    def _drop_model(self, reason: str, detail: str) -> None:
-        self._instruments.model_drops.labels(reason).inc()
-        self._limited.warning(("model", reason), "model dropped", reason=reason, detail=detail)
-
-    def _remember(self, state: pipeline.State) -> None:
-        estimate = state.estimate
-        row = (state.sampled_at_ns, estimate.capacity, estimate.capacity_sd, state.signal, state.pods)
-        self._history.append((*row, *(round(usage, 4) for usage in state.usage.tolist())))
 
     def _say(self, state: pipeline.State) -> None:
         say = self._log.info if self._updates % INFO_EVERY == 1 else self._log.debug

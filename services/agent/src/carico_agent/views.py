@@ -18,6 +18,13 @@ def of_source(facts: panel.Facts, *, ceiling: Sequence[float]) -> dict[str, Any]
     }
 
 
+def history_row(state: pipeline.State) -> tuple[Any, ...]:
+    """One second of the history, in the order of the columns of `of_history`."""
+    estimate = state.estimate
+    row = (state.sampled_at_ns, estimate.capacity, estimate.capacity_sd, state.signal, state.pods)
+    return (*row, *(round(usage, 4) for usage in state.usage.tolist()))
+
+
 def of_history(rows: Iterable[tuple[Any, ...]], dims: tuple[str, ...]) -> dict[str, Any]:
     """The last minutes as a table."""
     return {"columns": ["sampled_at_ns", "capacity", "sd", "signal", "pods", *dims], "rows": list(rows)}
