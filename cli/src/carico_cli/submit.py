@@ -90,7 +90,7 @@ def unsuccessful(job_name: str, bad: Sequence[facts.PodFacts]) -> list[str]:
 
 def _became(pod: facts.PodFacts) -> str:
     on = f" on {pod.node}" if pod.node else ", not bound to a node"
-    if pod.phase == "Failed":
+    if pod.phase == "Failed" and not pod.deleted_while:
         return f"failed{on}" + (f": {pod.reason}" if pod.reason else "")
     # It was removed from the API before it ended.
-    return f"was deleted while {pod.phase}{on}: by someone, or with its node"
+    return f"was deleted while {pod.deleted_while or pod.phase}{on}: by someone, or with its node"

@@ -169,6 +169,8 @@ class Observer:
         node = pod.get("spec", {}).get("nodeName")
         if node and (not found.nodes or found.nodes[-1] != node):
             found.nodes.append(node)
+        if metadata.get("deletionTimestamp") and not found.is_terminal and not found.deleted_while:
+            found.deleted_while = found.phase
         found.phase = status.get("phase", "Pending")
         for container in status.get("containerStatuses", []):
             state = container.get("state", {})

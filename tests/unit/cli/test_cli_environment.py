@@ -43,4 +43,11 @@ def test_each_pod_that_did_not_succeed_is_named_with_why() -> None:
         "job j: Pod b was deleted while Running on n1: by someone, or with its node",
         "job j: Pod c was deleted while Pending, not bound to a node: by someone, or with its node",
     ]
+    killed = facts.PodFacts(
+        uid="4", name="d", workload="pi", created_s=0.0, phase="Failed", reason="Error", nodes=["n1"],
+        deleted_while="Running",
+    )  # fmt: skip
+    assert submit.unsuccessful("j", [killed]) == [
+        "job j: Pod d was deleted while Running on n1: by someone, or with its node"
+    ]
     assert submit.unsuccessful("j", pods * 4)[-1] == "job j: and 2 more that did not succeed"

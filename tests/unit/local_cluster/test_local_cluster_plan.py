@@ -89,6 +89,8 @@ def test_a_plan_survives_its_file() -> None:
         (plan.Wish(node_kind="process", nodes=111), "--nodes"),
         (plan.Wish(node_kind="kwok", nodes=10_001), "--nodes"),
         (plan.Wish(merge="magic"), "--merge"),
+        (plan.Wish(node_cgroups="magic"), "--node-cgroups"),
+        (plan.Wish(node_kind="kwok", node_cgroups="none"), "--node-cgroups"),
     ],
 )
 def test_a_wish_without_sense_is_refused_by_the_name_of_its_flag(wish: plan.Wish, flag: str) -> None:

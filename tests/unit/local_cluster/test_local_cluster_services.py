@@ -12,7 +12,7 @@ import pytest
 from carico_agent import settings as agent_settings
 from carico_aggregator import settings as aggregator_settings
 from carico_core.runtime import settings
-from carico_local.cluster import machine, plan, readiness, state, supervisor, topology
+from carico_local.cluster import inherited, machine, plan, readiness, state, topology
 from carico_local.cluster import service as parts
 from carico_local.fleet import settings as fleet_settings
 from carico_local.node import settings as node_settings
@@ -140,9 +140,13 @@ def test_played_nodes_have_two_services_in_all(tmp_path: pathlib.Path) -> None:
 
 def test_services_do_not_inherit_another_clusters_settings() -> None:
     environ = {"NATS_URL": "a", "KUBECONFIG": "b", "CARICO_AGENT_NODE": "c", "PATH": "d"}
-    assert supervisor.stripped(environ) == {"PATH": "d"}
+    assert inherited.stripped(environ) == {"PATH": "d"}
+    assert list(inherited.notes(environ)) == ["CARICO_AGENT_NODE of this shell does not reach the cluster's services"]
+    assert list(inherited.notes({"CARICO_NODE_CGROUPS": "none", "CARICO_TEST_SYSTEM": "1"})) == [
+        "CARICO_NODE_CGROUPS of this shell does not reach the cluster's services: use --node-cgroups"
+    ]
     # Where traces go is no other cluster's business.
-    assert supervisor.stripped({"CARICO_AGENT_TRACES": "t", "CARICO_AGENT_NODE": "n"}) == {"CARICO_AGENT_TRACES": "t"}
+    assert inherited.stripped({"CARICO_AGENT_TRACES": "t", "CARICO_AGENT_NODE": "n"}) == {"CARICO_AGENT_TRACES": "t"}
 
 
 async def test_an_http_probe_gives_the_first_line_of_the_refusal() -> None:

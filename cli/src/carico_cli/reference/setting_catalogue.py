@@ -42,6 +42,22 @@ PROGRAMS = (
     Program(
         name="carico-web", what="The live page", module="carico_web.settings", cls="WebSettings", prefix="web",
     ),
+    Program(
+        name="python -m carico_local.node", what="An emulated node of a local cluster, which `carico up` starts",
+        module="carico_local.node.settings", cls="NodeSettings", prefix="node",
+    ),
+    Program(
+        name="python -m carico_local.contained", what="An emulated node that is one container, with its agent",
+        module="carico_local.contained.settings", cls="ContainerSettings", prefix="container",
+    ),
+    Program(
+        name="python -m carico_local.fleet", what="Plays the agents of kwok nodes",
+        module="carico_local.fleet.settings", cls="FleetSettings", prefix="fleet",
+    ),
+    Program(
+        name="python -m carico_local.api", what="The embedded Kubernetes API", module="carico_local.api.main",
+        cls="Settings", prefix="api",
+    ),
 )  # fmt: skip
 # Settings that belong to a group of several programs are shown once.
 GROUPS = {
@@ -63,7 +79,7 @@ def services() -> str:
                 own.append(each)
             else:
                 shared.setdefault(group, {}).setdefault(each.variable, each)
-        parts.append(f"## {program.name}\n{program.what}; and {_named(program)}.\n\n{_table(own)}")
+        parts.append(f"## {program.name}\n{program.what}{_named(program)}.\n\n{_table(own)}")
     for group, found in shared.items():
         parts.append(f"## {GROUPS[group]}\n{_table(list(found.values()))}")
     return "\n\n".join(parts)
@@ -106,7 +122,8 @@ def _is_argument(parameter: click.Parameter) -> bool:
 
 def _named(program: Program) -> str:
     groups = sorted({each.variable.split("_")[1] for each in described(program)} - {program.prefix.upper()})
-    return ", ".join(f"`CARICO_{group}_...`" for group in groups)
+    named = ", ".join(f"`CARICO_{group}_...`" for group in groups)
+    return f"; and {named}" if named else ""
 
 
 def _table(found: list[settings.Setting]) -> str:
@@ -137,7 +154,8 @@ def _expected(kind: click.ParamType[Any]) -> str:
 
 def _is_unset(default: object) -> bool:
     # click's own mark of an option without a default, and what stands for "none given" of one that is repeated.
-    return default == () or type(default).__name__ == "Sentinel"
+    # A pair is a default in parts, which the help says in words.
+    return isinstance(default, tuple) or type(default).__name__ == "Sentinel"
 
 
 def _cell(text: str) -> str:

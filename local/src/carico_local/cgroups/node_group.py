@@ -45,7 +45,7 @@ def open_node(
     All or nothing: what was made of a group that cannot be limited is removed again.
     """
     if layout.version is layouts.Version.NONE:
-        return NodeGroup(group=None, reason="no cgroup file system is mounted, or none is to be used")
+        return NodeGroup(group=None, reason="no cgroup file system is mounted")
     missing = [name for name in _needed(layout) if name not in layout.trees]
     if missing:
         return NodeGroup(group=None, reason=f"no cgroup tree with {', '.join(missing)} is mounted")

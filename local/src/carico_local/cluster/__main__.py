@@ -31,8 +31,8 @@ def main() -> int:
             await _end_with_stdin(stop)
         with state.locked(paths):
             found = supervisor.Supervisor(
-                plan, paths, supervisor.stripped(settings.environment()),
-                clock=clocks.SystemClock(), tell=_tell, restart=arguments.restart,
+                plan, paths, settings.environment(), clock=clocks.SystemClock(), tell=_tell,
+                restart=arguments.restart,
             )  # fmt: skip
             failed.append(not await found.run(stop))
 

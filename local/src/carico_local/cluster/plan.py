@@ -27,6 +27,8 @@ REAL_CONTROL_PLANE_MEMORY_BYTES = 600 * 2**20
 
 ESTIMATORS = tuple(sorted(registry.ESTIMATORS))
 MERGES = ("round", "sequential")
+# auto: cgroups where they may be written, else plain processes; none: as where they may not.
+NODE_CGROUPS = ("auto", "none")
 
 
 class ControlPlane(enum.StrEnum):
@@ -72,6 +74,7 @@ class Wish:
     merge: str | None = None
     aggregators: int = 1
     schedulers: int = 1
+    node_cgroups: str = "auto"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,7 @@ class Plan:
     merge: str | None
     aggregators: int
     schedulers: int
+    node_cgroups: str = "auto"
     # Programs of a real control plane: where each is.
     binaries: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # What a person should know before trusting figures from this cluster.
@@ -151,6 +155,7 @@ def make_plan(wish: Wish, on: machine.Machine, binaries: Mapping[str, str] | Non
         merge=wish.merge,
         aggregators=wish.aggregators,
         schedulers=wish.schedulers,
+        node_cgroups=wish.node_cgroups,
         binaries=dict(binaries or {}),
         warnings=_warnings(nodes, wish, on) if kind is NodeKind.PROCESS else (),
     )
@@ -202,6 +207,12 @@ def _check(wish: Wish) -> None:
             raise errors.SettingsError(f"{flag}: got {got:g}, expected {lowest:g} to {highest:g}")
     _check_choice("--estimator", wish.estimator, ESTIMATORS)
     _check_choice("--merge", wish.merge, MERGES)
+    _check_choice("--node-cgroups", wish.node_cgroups, NODE_CGROUPS)
+    if wish.node_cgroups != "auto" and wish.node_kind != NodeKind.PROCESS:
+        raise errors.SettingsError(
+            f"--node-cgroups: got {wish.node_cgroups} with --nodes {wish.node_kind}, expected process nodes: only "
+            "those can do without"
+        )
 
 
 def _check_choice(flag: str, got: str | None, choices: tuple[str, ...]) -> None:

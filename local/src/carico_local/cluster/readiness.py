@@ -86,6 +86,12 @@ async def wait(probe: Probe) -> None:
         pause_s = min(LAST_PAUSE_S, pause_s * GROWTH)
 
 
+def forget(probe: Probe) -> None:
+    """Nothing; what a process before the one that is to be started has written does not count."""
+    if isinstance(probe, File):
+        probe.path.unlink(missing_ok=True)
+
+
 @functools.cache
 def unverified() -> ssl.SSLContext:
     """TLS to a program of this machine that signs its own certificate: for questions whose answer is no secret."""

@@ -1,11 +1,15 @@
-"""Which Nodes the API shows as Ready: followed by a watch, since thousands of them are megabytes a list."""
+"""Which Nodes the API shows as Ready, by a watch, since thousands of them are megabytes a list; and which advertise."""
 
+import asyncio
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube
+from carico_core.runtime import kube, nats_bus
+from carico_core.wire import subjects
+from carico_local.cluster import readiness
 
 
 class ReadyNodes:
@@ -34,3 +38,24 @@ def is_ready(node: Mapping[str, Any]) -> bool:
     """True where the Node's kubelet says so."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+async def until_advertised(
+    wanted: Collection[str], *, nats_url: str, kubeconfig: pathlib.Path, clock: clocks.Clock
+) -> None:
+    """Returns once every node has advertised a capacity and is Ready at the API."""
+    heard: set[str] = set()
+    bus = await nats_bus.connect(buses.BusSettings(url=nats_url), name="supervisor", clock=clock)
+    nodes = ReadyNodes()
+    following = asyncio.ensure_future(nodes.follow(kubeconfig, clock=clock))
+    try:
+        await bus.subscribe(subjects.CAPACITY_ALL, lambda subject, _: heard.add(subjects.node_of(subject)))
+        heard |= {subjects.node_of(subject) for subject, _ in await bus.latest_capacities()}
+        while not (heard.issuperset(wanted) and nodes.names.issuperset(wanted)):
+            if following.done():
+                following.result()
+            await asyncio.sleep(readiness.LAST_PAUSE_S)
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await bus.close()

@@ -6,14 +6,13 @@ import shutil
 from collections.abc import Callable, Mapping
 
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs, nats_bus, tasks
-from carico_core.wire import subjects
+from carico_core.runtime import logs, tasks
 from carico_local.cgroups import sweep
 from carico_local.cluster import (
     backoff,
     events,
+    inherited,
     kubelet_nodes,
     leftovers,
     ports,
@@ -45,12 +44,6 @@ class StartFailed(errors.CaricoError):
         super().__init__(why)
 
 
-# A collector of traces is chosen by whoever looks, and belongs to no cluster: settings of services that go on to them.
-OF_ANY_CLUSTER = frozenset(
-    f"CARICO_{service}_{name}" for service in ("AGENT", "SCHEDULER") for name in ("TRACES", "TRACES_SHARE")
-)
-
-
 class Supervisor:
     """One run of a cluster. `restart`: crashed services are started again, as Kubernetes would."""
 
@@ -68,12 +61,15 @@ class Supervisor:
         self._where = topology.addresses(plan, ports.choose(plan.name, topology.ports_needed(plan)))
         # Read by `down` to find every process of this cluster, whoever started it.
         self._mark = f"CARICO_CLUSTER_RUN={paths.root}"
-        self._environ = {**environ, "CARICO_CLUSTER_RUN": str(paths.root), "PYTHONUNBUFFERED": "1"}
+        self._environ = {**inherited.stripped(environ), "CARICO_CLUSTER_RUN": str(paths.root), "PYTHONUNBUFFERED": "1"}
         self._children: dict[str, processes.Child] = {}
         self._ready: set[str] = set()
         self._restarts: dict[str, int] = {}
+        # Services that were ended to be started with what is true now.
+        self._outdated: set[str] = set()
         self._crashes: list[state.Crash] = []
-        self._notes: list[str] = list(plan.warnings)
+        self._notes: list[str] = []
+        self._first_notes = (*plan.warnings, *inherited.notes(environ))
         self._phase = state.Phase.STARTING
         self._failure: str | None = None
         self._started_ns = clock.wall_ns()
@@ -83,6 +79,8 @@ class Supervisor:
     async def run(self, stop: tasks.Stop) -> bool:
         """True where the cluster came up and was ended in order. Everything has ended when this returns."""
         self._goes_on = leftovers.are_possible(self._paths)
+        for text in self._first_notes:
+            self._note(text)
         for directory in (self._paths.data / "nodes", self._paths.run, self._paths.logs):
             directory.mkdir(parents=True, exist_ok=True)
         topology.write_configuration(self._plan, self._where, self._paths, self._environ)
@@ -113,7 +111,10 @@ class Supervisor:
                     await up[topology.API].wait()
                     await self._go_on()
                     await asyncio.gather(*(event.wait() for event in up.values()))
-                    await self._until_advertised()
+                    await ready_nodes.until_advertised(
+                        self._plan.node_names, nats_url=self._where.nats_url, kubeconfig=self._paths.kubeconfig,
+                        clock=self._clock,
+                    )  # fmt: skip
             except TimeoutError:
                 missing = await self._missing(wanted)
                 raise StartFailed(f"not ready after {timeout_s:.0f} s: {missing}") from None
@@ -129,6 +130,7 @@ class Supervisor:
         while True:
             # Anew each time: how an agent is started depends on what its node says of itself.
             current = self._fresh(service.name)
+            readiness.forget(current.probe)
             began_s = self._clock.monotonic_s()
             child = await processes.start(current.command)
             self._children[service.name] = child
@@ -144,6 +146,10 @@ class Supervisor:
             finally:
                 waiting.cancel()
                 ended.cancel()
+            if service.name in self._outdated:
+                self._outdated.discard(service.name)
+                self._ready.discard(service.name)
+                continue
             self._note_crash(service.name, child, first=not up[service.name].is_set())
             await asyncio.sleep(loop.pause_s(ran_s=self._clock.monotonic_s() - began_s))
             self._restarts[service.name] = self._restarts.get(service.name, 0) + 1
@@ -160,8 +166,21 @@ class Supervisor:
             said = topology.read_ready(self._paths, name.removeprefix("node/"))
             if said.get("fallback"):
                 self._note(f"nodes run without cgroups ({said.get('reason')}): fallback {said['fallback']}")
+            self._renew(f"agent/{name.removeprefix('node/')}")
         self._say(events.Kind.READY, name)
         self._write()
+
+    def _renew(self, name: str) -> None:
+        """Nothing; a service that runs is started anew where it would be started otherwise now.
+
+        Without cgroups an agent measures the node's process by its id, which is another after a crash.
+        """
+        child = self._children.get(name)
+        if child is None or child.process.returncode is not None:
+            return
+        if child.command.argv != self._fresh(name).command.argv:
+            self._outdated.add(name)
+            child.process.terminate()
 
     def _note(self, text: str) -> None:
         if text not in self._notes:
@@ -197,26 +216,6 @@ class Supervisor:
             await asyncio.to_thread(shutil.rmtree, self._paths.data / "nodes" / node, ignore_errors=True)
         if text := found.text(self._plan.name):
             self._note(text)
-
-    async def _until_advertised(self) -> None:
-        """Returns once every node has advertised a capacity and is Ready at the API."""
-        heard: set[str] = set()
-        wanted = set(self._plan.node_names)
-        settings = buses.BusSettings(url=self._where.nats_url)
-        bus = await nats_bus.connect(settings, name="supervisor", clock=self._clock)
-        nodes = ready_nodes.ReadyNodes()
-        following = asyncio.ensure_future(nodes.follow(self._paths.kubeconfig, clock=self._clock))
-        try:
-            await bus.subscribe(subjects.CAPACITY_ALL, lambda subject, _: heard.add(subjects.node_of(subject)))
-            heard |= {subjects.node_of(subject) for subject, _ in await bus.latest_capacities()}
-            while not (wanted <= heard and wanted <= nodes.names):
-                if following.done():
-                    following.result()
-                await asyncio.sleep(readiness.LAST_PAUSE_S)
-        finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
-            await bus.close()
 
     async def _missing(self, wanted: list[parts.Service]) -> str:
         late = [service for service in wanted if service.name not in self._ready]
@@ -289,13 +288,3 @@ def _leaves(error: BaseException | None, kind: type[BaseException]) -> list[Base
     if isinstance(error, BaseExceptionGroup):
         return [leaf for child in error.exceptions for leaf in _leaves(child, kind)]
     return [error] if isinstance(error, kind) else []
-
-
-def stripped(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for services: without settings that a shell of another cluster may have set."""
-    foreign = ("NATS_URL", "KUBECONFIG")
-    return {
-        name: value
-        for name, value in environ.items()
-        if name in OF_ANY_CLUSTER or (not name.startswith("CARICO_") and name not in foreign)
-    }

@@ -153,6 +153,7 @@ class _Builder:
             cores=plan.cores,
             scale=plan.scale,
             memory_bytes=plan.memory_bytes,
+            cgroups=plan.node_cgroups,
             cluster=plan.name,
             root=str(self._paths.data / "nodes" / node),
             ready_file=str(ready),

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import random
 import ssl
@@ -36,6 +37,8 @@ async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.
         found, cluster=chosen.cluster, node=chosen.name, cores=chosen.real_cores, memory_bytes=chosen.memory_bytes,
         period_us=round(chosen.quota_period_ms * 1000),
     )  # fmt: skip
+    if chosen.cgroups == "none":
+        opened = dataclasses.replace(opened, reason="as was asked for")
     if opened.group is None:
         _log.warning("fallback", fallback=opened.fallback, why=opened.reason, note="Pods run without quota and limits")
     beside = None if opened.group is None else node_group.runtime_group(found, chosen.cluster, chosen.name)

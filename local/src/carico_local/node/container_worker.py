@@ -140,7 +140,7 @@ class ContainerWorker:
         self._live_id = self._commands.id(number)
         hook = self.spec.post_start if is_new else None
         if hook is None:
-            self._now_runs(started_ns)
+            self._now_runs(started_ns, is_new=is_new)
         if self._stop.is_set():
             self._end_gently()
         probing = asyncio.create_task(self._attend(hook, started_ns), name=f"probes {self._live_id}")
@@ -194,12 +194,13 @@ class ContainerWorker:
                 self._set(state=ended, last=self.state.last)
         return self._stop.is_set()
 
-    def _now_runs(self, started_ns: int) -> None:
+    def _now_runs(self, started_ns: int, *, is_new: bool) -> None:
         started = self.spec.startup is None
         self._set(
             state=status.Running(started_ns=started_ns), ready=started and self.spec.readiness is None, started=started
         )
-        self._tell("Started", f"Started container {self.spec.name}", False)
+        if is_new:
+            self._tell("Started", f"Started container {self.spec.name}", False)
         if started:
             self.up.set()
 
@@ -210,7 +211,7 @@ class ContainerWorker:
                 self._tell("FailedPostStartHook", f"PostStartHook failed: {why}", True)
                 await self._end_now()
                 return
-            self._now_runs(started_ns)
+            self._now_runs(started_ns, is_new=True)
         await probes.run(self.spec, self._check, self)
 
     async def _check(self, probe: container_spec.Probe) -> str | None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from carico_core.runtime import settings
 
-# Spec 12: a 10 ms quota period keeps a server's latency on the node meaningful.
+# A 10 ms quota period keeps a server's latency on the node meaningful.
 QUOTA_PERIOD_MS = 10.0
 
 
@@ -19,7 +19,9 @@ class NodeSettings:
     kubeconfig: str = settings.setting(help="path of a kubeconfig")
     root: pathlib.Path = settings.setting(help="directory of the node: records, logs, the runtime's socket")
     ready_file: pathlib.Path | None = settings.setting(None, help="file written as JSON once the node is Ready")
-    cores: float = settings.setting(4.0, help="emulated cores", unit="cores", minimum=0.1, why="spec 11's nodes")
+    cores: float = settings.setting(
+        4.0, help="emulated cores", unit="cores", minimum=0.1, why="a worker of the published cluster"
+    )
     scale: float = settings.setting(
         0.125, help="real CPU of one emulated core", minimum=0.005, maximum=1.0, why="three nodes on 2 CPUs"
     )
@@ -28,10 +30,18 @@ class NodeSettings:
     )
     pods: int = settings.setting(110, help="most Pods", minimum=1, why="Kubernetes' default")
     quota_period_ms: float = settings.setting(
-        QUOTA_PERIOD_MS, help="period of the CPU quota", unit="ms", minimum=1.0, maximum=1000.0, why="spec 12"
+        QUOTA_PERIOD_MS,
+        help="period of the CPU quota",
+        unit="ms",
+        minimum=1.0,
+        maximum=1000.0,
+        why="with the usual 100 ms a server that has spent its share answers nobody for most of that time",
     )
     latency: float = settings.setting(
-        1.0, help="factor on the start and exit latencies of a container runtime", minimum=0.0, why="spec 11's figures"
+        1.0,
+        help="factor on the start and exit latencies of a container runtime",
+        minimum=0.0,
+        why="1: as containerd takes, .55 s in the median",
     )
     address: str = settings.setting(
         "127.0.0.1", help="address of the node, where its log endpoint listens", why="emulated nodes share one machine"

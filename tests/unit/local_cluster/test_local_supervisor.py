@@ -1,0 +1,62 @@
+"""The parent of a cluster's processes: what it says before anything starts, and which services it starts anew."""
+
+import asyncio
+import json
+import pathlib
+import types
+from typing import Any, cast
+
+from carico_core.runtime import clock as clocks
+from carico_local.cluster import events, machine, plan, processes, readiness, state, supervisor, topology
+
+MACHINE = machine.Machine(
+    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
+)
+
+
+def some_supervisor(root: pathlib.Path, told: list[events.Event], **environ: str) -> supervisor.Supervisor:
+    made = plan.make_plan(plan.Wish(name="x", nodes=1, node_cgroups="none"), MACHINE)
+    paths = state.Paths(root)
+    paths.run.mkdir(parents=True)
+    return supervisor.Supervisor(
+        made, paths, environ, clock=clocks.FakeClock(), tell=told.append, restart=True
+    )  # fmt: skip
+
+
+def test_nodes_without_cgroups_are_started_so(tmp_path: pathlib.Path) -> None:
+    found = some_supervisor(tmp_path, [])
+    flags = found._fresh("node/node-1").command.argv
+    assert flags[flags.index("--cgroups") + 1] == "none"
+
+
+def test_an_agent_that_measures_a_process_which_is_no_more_is_started_anew(tmp_path: pathlib.Path) -> None:
+    told: list[events.Event] = []
+    found = some_supervisor(tmp_path, told)
+    ready = topology.ready_file(state.Paths(tmp_path), "node-1")
+    ended: list[str] = []
+    ready.write_text(json.dumps({"pid": 1, "fallback": "process-accounting", "reason": "as was asked for"}))
+    child = types.SimpleNamespace(
+        command=found._fresh("agent/node-1").command, id=processes.identify_self(),
+        process=types.SimpleNamespace(returncode=None, terminate=lambda: ended.append("agent/node-1")),
+    )  # fmt: skip
+    found._children["agent/node-1"] = cast(Any, child)
+    found._note_ready("node/node-1", asyncio.Event())
+    assert ended == []
+    ready.write_text(json.dumps({"pid": 2, "fallback": "process-accounting", "reason": "as was asked for"}))
+    found._note_ready("node/node-1", asyncio.Event())
+    assert ended == ["agent/node-1"]
+    # Said once, however often the node starts.
+    assert [event.text for event in told if event.kind is events.Kind.NOTE] == [
+        "nodes run without cgroups (as was asked for): fallback process-accounting"
+    ]
+
+
+async def test_what_an_earlier_process_wrote_makes_nobody_ready(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "ready"
+    path.touch()
+    probe = readiness.File(path=path)
+    assert await probe.why_not() is None
+    readiness.forget(probe)
+    assert await probe.why_not() == "ready is not written yet"
+    readiness.forget(probe)
+    readiness.forget(readiness.Tcp(port=1))
