@@ -6,7 +6,7 @@ import time
 
 import click
 
-from carico_cli import options, settings
+from carico_cli import log_lines, options, settings
 from carico_core.domain import errors
 from carico_local.cluster import service as service_parts
 from carico_local.cluster import state, topology
@@ -19,8 +19,9 @@ _LOOK_EVERY_S = 0.2
 @options.name()
 @click.option("--follow", "-f", is_flag=True, help="Go on as lines are written.")
 @click.option("--tail", type=click.IntRange(min=0), default=200, show_default=True, help="Last lines to show.")
+@click.option("--raw", is_flag=True, help="Lines as they were written, JSON; so it does without a terminal.")
 @click.pass_obj
-def command(context: settings.Context, service: str | None, name: str, follow: bool, tail: int) -> None:
+def command(context: settings.Context, service: str | None, name: str, follow: bool, tail: int, raw: bool) -> None:
     """Shows a service's log: nats, api, aggregator, scheduler, node/node-1, agent/node-1 or supervisor."""
     paths = state.find_logs(context.home, name)
     found = state.read(paths)
@@ -33,13 +34,19 @@ def command(context: settings.Context, service: str | None, name: str, follow: b
     log = paths.log(service_parts.log_name(service))
     if not log.exists():
         raise errors.SettingsError(f"{service} has written no log yet")
+    is_readable = sys.stdout.isatty() and not raw
+
+    def show(line: str) -> None:
+        text = line.rstrip("\n")
+        click.echo(log_lines.readable(text, coloured=not context.plain) if is_readable else text)
+
     with log.open("r", encoding="utf-8", errors="replace") as file:
         for line in file.readlines()[-tail:] if tail else []:
-            click.echo(line, nl=False)
+            show(line)
         while follow:
             line = file.readline()
             if line:
-                click.echo(line, nl=False)
+                show(line)
                 sys.stdout.flush()
             else:
                 time.sleep(_LOOK_EVERY_S)

@@ -70,13 +70,8 @@ def address(
     context: settings.Context, *, name: str | None, nats_url: str | None, kubeconfig: str, kube_context: str
 ) -> places.Address:
     """Where the cluster is that is meant. Raises `SettingsError`."""
-    if name is not None and nats_url is not None:
-        raise errors.SettingsError("--name and --nats-url: got both, expected one of them")
-    nats_url = nats_url or context.environ.get("NATS_URL")
-    if name is not None or not nats_url:
-        return places.local(context.home, name or options.DEFAULT_NAME)()
     wanted = kube.KubeSettings(kubeconfig=kubeconfig, context=kube_context)
-    return places.remote(nats_url, wanted, context.environ)()
+    return places.chosen(context.home, context.environ, name=name, nats_url=nats_url, wanted=wanted)()
 
 
 def run(asking: Callable[["Asker"], Awaitable[T]], at: places.Address, environ: Mapping[str, str]) -> T:

@@ -1,11 +1,13 @@
 """Where a cluster is: a local one by its name, any other by its addresses."""
 
+import contextlib
 import dataclasses
 import pathlib
 import urllib.parse
 from collections.abc import Mapping
 from typing import Protocol
 
+from carico_cli import options
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import kube, settings
@@ -71,3 +73,33 @@ def remote(nats_url: str, wanted: kube.KubeSettings, environ: Mapping[str, str])
     bus = settings.load(buses.BusSettings, prefix="bus", argv=["--url", nats_url], environ=shared, program="carico")
     address = Address(name=nats_url.rpartition("@")[2], bus=bus, kube=wanted)
     return lambda: address
+
+
+def chosen(
+    home: pathlib.Path, environ: Mapping[str, str], *, name: str | None, nats_url: str | None, wanted: kube.KubeSettings
+) -> Where:  # fmt: skip
+    """The cluster that is meant: by its name, by an address, by NATS_URL, or the one named demo.
+
+    Raises `SettingsError` for both a name and an address, and as `remote` does.
+    """
+    if name is not None and nats_url is not None:
+        raise errors.SettingsError("--name and --nats-url: got both, expected one of them")
+    if nats_url is not None:
+        return remote(nats_url, wanted, environ)
+    url = environ.get("NATS_URL")
+    if name is not None or not url:
+        return local(home, name or options.DEFAULT_NAME)
+    # `eval "$(carico env)"` was said: by its name it is found again where it is started anew.
+    own = None if wanted.kubeconfig or wanted.context else _named(home, url)
+    return remote(url, wanted, environ) if own is None else local(home, own)
+
+
+def _named(home: pathlib.Path, nats_url: str) -> str | None:
+    """The name of the local cluster at an address."""
+    for name in state.cluster_names(home):
+        with contextlib.suppress(errors.CaricoError):
+            paths = state.find(home, name)
+            found = state.read(paths)
+            if found is not None and found.nats_url == nats_url and state.is_running(paths):
+                return name
+    return None

@@ -13,7 +13,8 @@ from typing import Any
 import click
 import orjson
 
-from carico_cli import options, settings
+from carico_cli import settings
+from carico_cli.explain import asking
 from carico_cli.live import connection, picture, reader
 from carico_cli.live import where as places
 from carico_cli.top import once
@@ -41,10 +42,7 @@ class Wish:
 
 
 @click.command("top")
-@options.name()
-@click.option("--nats-url", help="A cluster elsewhere: address of its NATS; CARICO_BUS_... says who you are there.")
-@click.option("--kubeconfig", default="", help="With --nats-url: for its jobs (default: $KUBECONFIG, ~/.kube/config).")
-@click.option("--context", "kube_context", default="", help="With --nats-url: context of the kubeconfig.")
+@asking.places_of
 @click.option("--every", "every_s", type=float, default=1.0, show_default=True, help="Seconds between two pictures.")
 @click.option("--once", "is_once", is_flag=True, help="Print the picture once; so it does without a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="With --once: JSON, as docs/top.md describes it.")
@@ -52,15 +50,13 @@ class Wish:
 @click.option("--node", help="Begin with a look into this node.")
 @click.pass_obj
 def command(
-    context: settings.Context, /, name: str, is_once: bool, nats_url: str | None, **more: Any
+    context: settings.Context, /, name: str | None, is_once: bool, nats_url: str | None, **more: Any
 ) -> int:  # fmt: skip
     """Shows nodes, jobs, decisions and services live: sort, filter, pause, look into a node; ? shows the keys."""
     wish = Wish(every_s=more["every_s"], as_json=more["as_json"], svg=more["svg"], node=more["node"])
     _check(wish, is_once=is_once)
-    where = places.local(context.home, name)
-    if nats_url is not None:
-        wanted = kube.KubeSettings(kubeconfig=more["kubeconfig"], context=more["kube_context"])
-        where = places.remote(nats_url, wanted, context.environ)
+    wanted = kube.KubeSettings(kubeconfig=more["kubeconfig"], context=more["kube_context"])
+    where = places.chosen(context.home, context.environ, name=name, nats_url=nats_url, wanted=wanted)
     address = where()
     clock = clocks.SystemClock()
     connect = connection.connector(clock, context.environ, name=USER_AGENT)

@@ -1,0 +1,59 @@
+"""Which cluster a command means: by name, by address, by NATS_URL, or the default."""
+
+import pathlib
+
+import pytest
+
+from carico_cli.live import where
+from carico_core.domain import errors
+from carico_core.runtime import kube
+from carico_local.cluster import machine, plan, processes, state
+
+ANY = kube.KubeSettings()
+MACHINE = machine.Machine(
+    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
+)
+URL = "nats://127.0.0.1:4999"
+
+
+@pytest.fixture
+def shop(tmp_path: pathlib.Path) -> state.Paths:
+    """A local cluster of that name at `URL`; it runs for who holds its lock."""
+    paths = state.Paths(tmp_path / "shop")
+    paths.root.mkdir()
+    paths.plan.write_text("{}")
+    made = plan.make_plan(plan.Wish(name="shop", nodes=1), MACHINE)
+    found = state.ClusterState(
+        plan=made, phase=state.Phase.READY, supervisor=processes.ProcessId(pid=1, start_ticks=1), mark="m",
+        started_ns=1, nats_url=URL, api_url="http://127.0.0.1:2", services=(), crashes=(), notes=(), failure=None,
+    )  # fmt: skip
+    state.write(paths, found)
+    return paths
+
+
+def test_an_address_of_the_environment_that_is_a_local_cluster_is_meant_by_its_name(shop: state.Paths) -> None:
+    home = shop.root.parent
+    with state.locked(shop):
+        found = where.chosen(home, {"NATS_URL": URL}, name=None, nats_url=None, wanted=ANY)()
+        assert (found.name, found.is_local, found.kube.kubeconfig) == ("shop", True, str(shop.kubeconfig))
+        assert "carico status --name shop" in found.look
+        named = kube.KubeSettings(kubeconfig="/another")
+        assert not where.chosen(home, {"NATS_URL": URL}, name=None, nats_url=None, wanted=named)().is_local
+    # One that does not run any more has given up its port.
+    assert not where.chosen(home, {"NATS_URL": URL}, name=None, nats_url=None, wanted=ANY)().is_local
+
+
+def test_a_flag_goes_before_the_environment(shop: state.Paths) -> None:
+    home = shop.root.parent
+    elsewhere = {"NATS_URL": "nats://elsewhere:4222"}
+    with state.locked(shop):
+        assert where.chosen(home, elsewhere, name="shop", nats_url=None, wanted=ANY)().name == "shop"
+    assert where.chosen(home, elsewhere, name=None, nats_url="x:1", wanted=ANY)().bus.url == "x:1"
+    assert where.chosen(home, elsewhere, name=None, nats_url=None, wanted=ANY)().bus.url == "nats://elsewhere:4222"
+    with pytest.raises(errors.SettingsError, match="got both"):
+        where.chosen(home, {}, name="shop", nats_url=URL, wanted=ANY)
+
+
+def test_without_any_it_is_the_default(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(errors.SettingsError, match="no cluster named 'demo'"):
+        where.chosen(tmp_path, {}, name=None, nats_url=None, wanted=ANY)()
