@@ -98,7 +98,7 @@ async def test_a_crashed_service_is_started_again_and_the_cluster_goes_on(shell:
             now = state.read(paths)
             return now is not None and all(service.ready for service in now.services) and len(now.crashes) == 3
 
-        await waiting.until(healed, within_s=40)
+        await waiting.until(healed, within_s=carico_command.WITHIN_S)
         code, out, err = await shell.run(
             "submit", "pi", "--name", "e2e-heal", "--pods", "4", "--seconds", "0.5", "--wait"
         )

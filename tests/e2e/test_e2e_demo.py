@@ -62,7 +62,7 @@ async def test_ctrl_c_ends_everything(shell: carico_command.Shell, moment: str) 
     process = await shell.start("demo", "--name", name, "--pods", "40", "--seconds", "5")
     assert process.stdout is not None
     word = b"running" if moment == "job" else b"ready: nats"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(carico_command.WITHIN_S):
         while word not in await process.stdout.readline():
             pass
     process.send_signal(signal.SIGINT)
@@ -70,7 +70,7 @@ async def test_ctrl_c_ends_everything(shell: carico_command.Shell, moment: str) 
         # While the first is being followed: the end is hurried, and as complete.
         await asyncio.sleep(0.1)
         process.send_signal(signal.SIGINT)
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(carico_command.WITHIN_S):
         _, err = await process.communicate()
     assert process.returncode == 130
     assert b"interrupted" in err
@@ -81,13 +81,13 @@ async def test_ctrl_c_ends_everything(shell: carico_command.Shell, moment: str) 
 async def test_a_killed_demo_takes_its_cluster_along(shell: carico_command.Shell) -> None:
     process = await shell.start("demo", "--name", "e2e-kill", "--pods", "40")
     assert process.stdout is not None
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(carico_command.WITHIN_S):
         while b"running" not in await process.stdout.readline():
             pass
     process.kill()
     await process.wait()
     paths = shell.paths("e2e-kill")
-    await waiting.until(lambda: not state.is_running(paths), within_s=40)
+    await waiting.until(lambda: not state.is_running(paths), within_s=carico_command.WITHIN_S)
     code, out, err = await shell.run("down", "--name", "e2e-kill")
     assert code == 0, out + err
     assert shell.left("e2e-kill") == []
@@ -96,7 +96,7 @@ async def test_a_killed_demo_takes_its_cluster_along(shell: carico_command.Shell
 async def test_a_crashed_service_is_named_with_its_last_lines(shell: carico_command.Shell) -> None:
     process = await shell.start("demo", "--name", "e2e-crash", "--pods", "40")
     assert process.stdout is not None
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(carico_command.WITHIN_S):
         while b"running" not in await process.stdout.readline():
             pass
     found = state.read(shell.paths("e2e-crash"))
@@ -104,7 +104,7 @@ async def test_a_crashed_service_is_named_with_its_last_lines(shell: carico_comm
     (victim,) = [service for service in found.services if service.name == "scheduler"]
     assert victim.process is not None
     os.kill(victim.process.pid, signal.SIGKILL)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(carico_command.WITHIN_S):
         _, err = await process.communicate()
     assert process.returncode == 1
     assert b"scheduler ended by itself (killed by SIGKILL); its last lines:" in err
