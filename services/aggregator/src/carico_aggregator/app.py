@@ -7,7 +7,7 @@ changed, `broadcast` publishes the model, at most once a second and at least eve
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import orjson
 
@@ -221,7 +221,7 @@ class Aggregator:
             self._seq = max(self._seq, part.seq)
             await self._bus.publish(subjects.partial(self.replica), wire.encode_partial(part))
 
-    async def _say(self, kind: str, saying: Any) -> bool:
+    async def _say(self, kind: str, saying: Awaitable[None]) -> bool:
         """True where the bus took it; what it did not take is said again by the next round."""
         try:
             await saying

@@ -8,7 +8,7 @@ from typing import Any
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
-from carico_core.runtime import bus_tls, bus_token
+from carico_core.runtime import bus_tls, bus_token, logs
 
 CONNECT_TIMEOUT_S = 5
 # A half-open connection is noticed after two missed pings.
@@ -22,7 +22,7 @@ SAID_MOST = 64
 class Watch:
     """The client's callbacks: one line per change of state, and never an exception, which would end nats-py's loops."""
 
-    def __init__(self, log: Any, settings: buses.BusSettings) -> None:
+    def __init__(self, log: logs.Log, settings: buses.BusSettings) -> None:
         self.log = log
         self.is_closing = False
         self.on_back: Callable[[], None] = lambda: None

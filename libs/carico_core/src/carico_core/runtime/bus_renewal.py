@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from carico_core.runtime import bus_client, bus_connection, bus_server, bus_token, optional_imports
+from carico_core.runtime import bus_client, bus_connection, bus_server, bus_token, logs, optional_imports
 from carico_core.runtime import clock as clocks
 
 with optional_imports.hidden("aiohttp"):
@@ -28,7 +28,7 @@ class Renewal:
 
     def __init__(
         self, client: bus_client.Client, *, make_client: Callable[[], bus_client.Client], options: Mapping[str, Any],
-        token: pathlib.Path, log: Any, clock: clocks.Clock, rng: random.Random,
+        token: pathlib.Path, log: logs.Log, clock: clocks.Clock, rng: random.Random,
     ) -> None:  # fmt: skip
         self._client = client
         self._make_client = make_client

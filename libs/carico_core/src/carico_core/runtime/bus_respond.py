@@ -3,9 +3,8 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
-from carico_core.runtime import optional_imports
+from carico_core.runtime import logs, optional_imports
 
 with optional_imports.hidden("aiohttp"):
     from nats.aio.client import Client
@@ -22,7 +21,7 @@ AT_ONCE_MOST = 1024
 class Responder:
     """Answers one subject. nats-py hands on a message when the one before is done with, so each gets a task."""
 
-    def __init__(self, client: Client, answer: Answer, *, log: Any, on_dropped: Callable[[], None]) -> None:
+    def __init__(self, client: Client, answer: Answer, *, log: logs.Log, on_dropped: Callable[[], None]) -> None:
         self._client = client
         self._answer = answer
         self._log = log

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from carico_core.domain import errors
-from carico_core.runtime import bus_client, bus_connection, optional_imports
+from carico_core.runtime import bus_client, bus_connection, logs, optional_imports
 
 with optional_imports.hidden("aiohttp"):
     from nats.errors import Error as NatsError
@@ -54,7 +54,11 @@ def check(client: bus_client.Client) -> None:
 
 
 async def until_ready(
-    prepare: Callable[[], Awaitable[None]], *, log: Any, rng: random.Random, while_: Callable[[], bool] = lambda: True
+    prepare: Callable[[], Awaitable[None]],
+    *,
+    log: logs.Log,
+    rng: random.Random,
+    while_: Callable[[], bool] = lambda: True,
 ) -> None:
     """Nothing, once `prepare` has worked; asks again as long as the server is not there for it and `while_` holds.
 
@@ -111,6 +115,6 @@ def cancellable() -> Iterator[None]:
     _raise_if_cancelled(task, before)
 
 
-def _raise_if_cancelled(task: "asyncio.Task[Any] | None", before: int) -> None:
+def _raise_if_cancelled(task: "asyncio.Task[object] | None", before: int) -> None:
     if task is not None and task.cancelling() > before:
         raise asyncio.CancelledError

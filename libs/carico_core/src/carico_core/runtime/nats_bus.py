@@ -11,7 +11,6 @@ import functools
 import pathlib
 import random
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
@@ -19,6 +18,7 @@ from carico_core.runtime import bus_connection, bus_tls, logs, optional_imports
 from carico_core.runtime import clock as clocks
 
 with optional_imports.hidden("aiohttp"):
+    from nats.aio.subscription import Subscription
     from nats.errors import Error as NatsError
     from nats.js import JetStreamContext
 
@@ -276,7 +276,7 @@ async def connect(
 
 
 class _Subscription:
-    def __init__(self, found: Any) -> None:
+    def __init__(self, found: "Subscription") -> None:
         self._found = found
 
     async def unsubscribe(self) -> None:
