@@ -16,9 +16,11 @@ here=$(cd "$(dirname "$0")" && pwd)
 umask 077
 mkdir -p "$directory"
 
-[ -e "$directory/public.env" ] || "$carico" bus-config "$kind" --out "$directory" >&2
+# What bus-config says of a server's configuration is not for here: deploy/k8s has its own, with TLS.
+[ -e "$directory/public.env" ] || "$carico" bus-config "$kind" --out "$directory" >/dev/null
+# The last two: people come by a port-forward.
 [ -e "$directory/tls/tls.crt" ] || "$here/../nats/certificates.sh" "$directory/tls" "carico-nats.$namespace.svc" \
-    "carico-nats.$namespace.svc.cluster.local" "*.carico-nats-peers.$namespace.svc" >&2
+    "carico-nats.$namespace.svc.cluster.local" "*.carico-nats-peers.$namespace.svc" localhost 127.0.0.1 >&2
 
 object() {
     echo "---"

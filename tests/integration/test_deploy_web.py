@@ -2,7 +2,9 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -104,6 +106,24 @@ def test_prometheus_finds_the_page_server_and_is_let_in(tmp_path: pathlib.Path) 
     policy = one(objects, "NetworkPolicy", "carico-metrics-web")["spec"]
     assert policy["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "carico-web"}}
     assert [each["port"] for each in policy["ingress"][0]["ports"]] == [int(port)]
+
+
+def test_secrets_makes_a_certificate_for_a_port_forward_too(tmp_path: pathlib.Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the openssl command for certificates")
+    environ = {**settings.environment(), "CARICO": str(pathlib.Path(sys.executable).with_name("carico")),
+               "KUBECTL": str(kubernetes.programs("kubectl")["kubectl"].path)}  # fmt: skip
+    made = subprocess.run(
+        [str(K8S / "secrets.sh"), str(tmp_path / "made")], env=environ, capture_output=True, text=True, check=True
+    )
+    assert made.stderr == "", "nothing of a configuration that deploy/k8s has no use for"
+    assert [each["kind"] for each in yaml.safe_load_all(made.stdout)].count("Secret") == 5
+    shown = subprocess.run(
+        ["openssl", "x509", "-in", str(tmp_path / "made/tls/tls.crt"), "-noout", "-ext", "subjectAltName"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for name in ("DNS:carico-nats.carico.svc", "DNS:localhost", "IP Address:127.0.0.1"):
+        assert name in shown.stdout
 
 
 def test_secrets_has_the_readers_seed_only_when_asked() -> None:
