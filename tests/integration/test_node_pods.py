@@ -54,12 +54,23 @@ def test_exit_codes_and_signals(
     assert (ended["exitCode"], ended["reason"], ended.get("signal")) == (code, "Error", signal)
 
 
-def test_a_command_that_does_not_exist_is_a_start_error(site: node_site.NodeSite) -> None:
-    site.run("nope", "no-such-command")
-    status = site.until_phase("nope", "Failed")
+@pytest.mark.parametrize(
+    ("name", "command", "cwd", "words"),
+    [
+        ("nope", "no-such-command", "/", 'exec: "no-such-command": executable file not found in $PATH'),
+        ("gone", "/no/such", "/", 'exec: "/no/such": stat /no/such: no such file or directory'),
+        ("data", "/etc/passwd", "/", 'exec: "/etc/passwd": permission denied'),
+        ("lost", "true", "/no/such", 'chdir to cwd ("/no/such") failed: no such file or directory'),
+    ],
+)
+def test_a_command_that_cannot_be_run_is_a_start_error(
+    site: node_site.NodeSite, name: str, command: str, cwd: str, words: str
+) -> None:
+    site.run(name, command, container={"workingDir": cwd})
+    status = site.until_phase(name, "Failed")
     ended = node_site.terminated(status)
     assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
-    assert 'exec: "no-such-command": executable file not found' in ended["message"]
+    assert ended["message"] == f"unable to start container process: {words}"
     assert condition(status, "Ready")["status"] == "False"
 
 

@@ -24,17 +24,40 @@ def run(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> NoRetu
     """Never returns. What stands in the way of the command is written to `status_fd`, which closes at exec."""
     try:
         _enter(request, output_fd=output_fd, status_fd=status_fd)
-        argv, variables = request["argv"], request["env"]
-        if os.path.basename(argv[0]) == WORKLOAD:
-            os.close(status_fd)
-            _run_workload(argv[1:], variables)
-        os.execvpe(argv[0], argv, variables)
-    except FileNotFoundError:
-        reason = f'exec: "{request["argv"][0]}": executable file not found in $PATH'
     except OSError as error:
-        reason = f"exec: {request['argv'][0]!r}: {error.strerror}"
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"{where}{_lowered(error)}", status_fd)
+    try:
+        os.chdir(request["cwd"])
+    except OSError as error:
+        _fail(f'chdir to cwd ("{request["cwd"]}") failed: {_lowered(error)}', status_fd)
+    argv, variables = request["argv"], request["env"]
+    if os.path.basename(argv[0]) == WORKLOAD:
+        os.close(status_fd)
+        _run_workload(argv[1:], variables)
+    try:
+        os.execvpe(argv[0], argv, variables)
+    except OSError as error:
+        _fail(_not_executed(argv[0], error), status_fd)
+
+
+def _fail(reason: str, status_fd: int) -> NoReturn:
     os.write(status_fd, reason.encode())
     os._exit(EXIT_NOT_STARTED)
+
+
+def _not_executed(command: str, error: OSError) -> str:
+    """Why a command could not be run, in runc's words."""
+    if not isinstance(error, FileNotFoundError):
+        return f'exec: "{command}": {_lowered(error)}'
+    if "/" in command:
+        return f'exec: "{command}": stat {command}: {_lowered(error)}'
+    return f'exec: "{command}": executable file not found in $PATH'
+
+
+def _lowered(error: OSError) -> str:
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]
 
 
 def _enter(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> None:
@@ -54,7 +77,6 @@ def _enter(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> Non
     os.closerange(3, status_fd)
     os.closerange(status_fd + 1, 4096)
     read_only.protect(request["read_only"])
-    os.chdir(request["cwd"])
 
 
 def _run_workload(arguments: list[str], variables: Mapping[str, str]) -> NoReturn:

@@ -183,9 +183,11 @@ class ContainerWorker:
         wait_s = container_end.backoff_s(self._failures)
         self._failures += 1
         if wait_s:
-            note = f"back-off {wait_s:.0f}s restarting failed container={self.spec.name} pod={self._place.pod.key}"
+            pod = self._place.pod
+            full = f"{pod.name}_{pod.namespace}({pod.uid})"
+            note = f"back-off {wait_s:.0f}s restarting failed container={self.spec.name} pod={full}"
             self._set(state=status.Waiting(reason="CrashLoopBackOff", message=note), last=ended)
-            self._tell("BackOff", f"Back-off restarting failed container {self.spec.name}", True)
+            self._tell("BackOff", f"Back-off restarting failed container {self.spec.name} in pod {full}", True)
         else:
             wait_s = latency.start_s(f"{self._commands.id(self.state.restarts)}", factor=self._node.chosen.latency)
         with contextlib.suppress(TimeoutError):
