@@ -145,7 +145,7 @@ def built(found: docker_engine.Running, folder: pathlib.Path) -> Iterator[Stack]
 
 
 def _environ(found: docker_engine.Running) -> dict[str, str]:
-    ports = {name: str(nats_server.free_port()) for name in ("API", "NATS", "WEBSOCKET", "WEB", "PROMETHEUS")}
+    ports = {name: str(nats_server.free_port()) for name in ("API", "NATS", "WEBSOCKET", "WEB", "PROMETHEUS", "TRACES")}
     return {
         **{name: value for name, value in found.environ.items() if not name.startswith(("CARICO_", "COMPOSE_"))},
         **images.WITHOUT_NETWORK,

@@ -49,6 +49,9 @@ def test_a_node_is_its_container(stack: compose_stack.Stack) -> None:
     for each in stack.inspected("node"):
         host = each["HostConfig"]
         assert (host["CpuQuota"], host["CpuPeriod"], host["Memory"]) == (5000, 10000, 2**30)
+        # One setting is both: what Pods have, and what the engine waits beyond that.
+        assert "CARICO_CONTAINER_DRAIN_S=30" in each["Config"]["Env"]
+        assert each["Config"]["StopTimeout"] == 50
     status = stack.nodes()["node-1"]["status"]
     assert status["capacity"] == {"cpu": "4", "memory": "8388608Ki", "pods": "110"}
     assert status["addresses"][0]["address"].count(".") == 3

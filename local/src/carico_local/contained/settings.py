@@ -26,8 +26,8 @@ class ContainerSettings:
         pathlib.Path("/var/lib/carico/node"), help="directory of the node: records, logs, the runtime's socket"
     )
     drain_s: float = settings.setting(
-        20.0, help="time that Pods have to finish once the container is asked to end", unit="s", minimum=0.0,
-        maximum=3600.0, why="three times a Pod of `pi`; the engine's own patience (stop_grace_period) must be longer",
+        30.0, help="time that Pods have to finish once the container is asked to end", unit="s", minimum=0.0,
+        maximum=3600.0, why="longer than a Pod of `train`; the engine's patience (stop_grace_period) must be longer",
     )  # fmt: skip
     log_port: int = settings.setting(10250, help="port of the kubelet's log endpoint", minimum=0, maximum=65535)
     http_port: int = settings.setting(8080, help="port of the agent's /readyz and /metrics", minimum=-1, maximum=65535)
