@@ -3,9 +3,9 @@
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from carico_core.domain import dimensions
+
 WIDTH = 80
-# Dimensions that are measured in bytes.
-_BYTES = frozenset({"memory", "gpu_memory"})
 
 
 def amount(dimension: str, value: float | None) -> str:
@@ -16,7 +16,7 @@ def amount(dimension: str, value: float | None) -> str:
     """
     if value is None:
         return "-"
-    if dimension not in _BYTES or value == 0:
+    if dimension not in dimensions.IN_BYTES or value == 0:
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
     scale, unit = (1e9, "GB") if abs(value) >= 1e9 else (1e6, "MB")
     return f"{value / scale:.3g} {unit}"

@@ -7,7 +7,7 @@ from carico_cli.live import detail as details
 from carico_cli.live import picture as pictures
 from carico_cli.live import standing as standings
 from carico_cli.top import columns, spans
-from carico_core.domain import messages
+from carico_core.domain import dimensions, messages
 
 _TITLE_CELLS = 10
 _RESERVED_NAMED = 3
@@ -18,9 +18,8 @@ _MODES = {
     messages.Mode.WARMING: "nothing measured yet: what the cluster knows, or a cautious guess",
     messages.Mode.SATURATED: "the node is full: readings only say `at least`",
 }
-# What 1.0 of the dimension is counted in; memory in bytes.
+# What 1.0 of the dimension is counted in, where that is not bytes.
 _UNITS = {"cpu": "tasks"}
-_BYTES = frozenset({"memory", "gpu_memory"})
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -65,13 +64,13 @@ def amount(value: float, dim: str) -> str:
 
 def _unit(value: float, dim: str) -> tuple[float, str]:
     """What a quantity is shown in: its size and its name."""
-    if dim not in _BYTES:
+    if dim not in dimensions.IN_BYTES:
         return 1.0, _UNITS.get(dim, "")
     return next(((size, unit) for size, unit in _SIZES if abs(value) >= size), (1.0, "B"))
 
 
 def _number(value: float, dim: str) -> str:
-    if dim in _BYTES:
+    if dim in dimensions.IN_BYTES:
         return f"{value:.1f}"
     return f"{value:.2f}" if dim in _UNITS else f"{value:.3g}"
 

@@ -5,14 +5,12 @@ import functools
 import math
 from collections.abc import Callable
 
-from carico_core.domain import messages
+from carico_core.domain import dimensions, messages
 from carico_scheduler import demand as demands
 from carico_scheduler import headroom, snapshot
 
 # Sums of floats: a node with room for exactly one more must not be found to have room for none.
 SLACK = 1e-9
-# Dimensions in bytes.
-_BYTES = frozenset({"memory", "gpu_memory"})
 # What a bound is called besides a dimension ("cpu") or a requested resource ("requests.cpu").
 CAPACITY, LIMIT, POD_LIMIT, PODS_PER_CORE = "capacity", "limit", "pod_limit", "pods_per_core"
 
@@ -104,7 +102,7 @@ def _amount(name: str, value: float) -> str:
     >>> _amount("memory", 9.5e9), _amount("cpu", 1.25)
     ('9.5 GB', '1.25')
     """
-    if name not in _BYTES:
+    if name not in dimensions.IN_BYTES:
         return f"{value:.3g}"
     return f"{value / 1e9:.3g} GB" if abs(value) >= 1e9 else f"{value / 1e6:.3g} MB"
 
