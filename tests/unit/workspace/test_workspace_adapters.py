@@ -1,0 +1,37 @@
+"""Inside `runtime` too, each foreign package has one adapter: what else may import it is decided by the file's name."""
+
+import ast
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+CORE = pathlib.Path(__file__).parents[3] / "libs/carico_core/src/carico_core"
+# Package -> the modules that may import it, by their paths below carico_core.
+ADAPTERS = {
+    "nats": ("runtime/nats_bus.py", "runtime/bus_*.py"),
+    "nacl": ("runtime/bus_keys.py",),
+    "kubernetes": ("runtime/kube*.py",),
+    "httptools": ("runtime/kube_http*.py",),
+    "opentelemetry": ("runtime/tracing.py",),
+    "prometheus_client": ("runtime/metrics*.py",),
+    "structlog": ("runtime/logs.py",),
+    "msgpack": ("wire/codec.py", "wire/recording.py"),
+}
+
+
+def importers(package: str) -> Iterator[pathlib.Path]:
+    """The modules of the core that import a package, wherever in them they do so."""
+    for path in sorted(CORE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if any(name.partition(".")[0] == package for name in names):
+                yield path.relative_to(CORE)
+
+
+@pytest.mark.parametrize("package", sorted(ADAPTERS))
+def test_a_foreign_package_is_imported_by_its_adapter_alone(package: str) -> None:
+    found = set(importers(package))
+    assert found, f"{package} is imported nowhere: take it out of this table"
+    assert [path for path in found if not any(path.match(allowed) for allowed in ADAPTERS[package])] == []
