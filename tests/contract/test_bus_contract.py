@@ -15,7 +15,7 @@ from carico_core.wire import streams, subjects
 from carico_local import nats_server
 from tests.tools import waiting
 
-WAIT_S = 5.0
+WAIT_S = waiting.WAIT_S
 Join = Callable[[], Any]
 
 
@@ -272,16 +272,12 @@ async def test_what_is_held_and_what_is_waiting_can_be_seen(join: Join) -> None:
     async def held() -> dict[str, int]:
         return {each.stream: each.messages for each in (await bus.backlog()).streams}
 
-    async with asyncio.timeout(WAIT_S):
-        while (await held())[streams.CAPACITY] == 0:
-            await asyncio.sleep(0.01)
+    await waiting.answered(held, lambda told: told[streams.CAPACITY] > 0)
     found = await bus.backlog()
     assert (found.pending, found.unacknowledged, found.redelivered) == (1, 0, 0)
     assert await held() == {streams.CAPACITY: 1, streams.SUBSPACES: 1, streams.DECISIONS: 0, streams.MODEL_STREAM: 0}
     await bus.acknowledge(await first_batch(bus))
-    async with asyncio.timeout(WAIT_S):
-        while (await held())[streams.SUBSPACES] > 0:
-            await asyncio.sleep(0.01)
+    await waiting.answered(held, lambda told: told[streams.SUBSPACES] == 0)
     assert (await bus.backlog()).pending == 0
     assert bus.traffic.out_messages >= 1
     assert bus.traffic.out_bytes >= 1

@@ -22,6 +22,7 @@ from carico_local import nats_server
 from carico_local.cluster import processes, readiness
 from carico_local.control_plane import commands, identity, standalone
 from tests.tools import kubernetes as programs
+from tests.tools import waiting
 
 CONFIGURATION = pathlib.Path(__file__).parents[2] / "deploy/extender/kube-scheduler-configuration.yaml"
 PROFILE = "kube-carico"
@@ -132,20 +133,18 @@ class Site:
 
     async def until_bound(self, count: int, within_s: float = 40.0) -> dict[str, str]:
         """Pod name -> node, once so many are bound."""
-        async with asyncio.timeout(within_s):
-            while len(found := await self.bound()) < count:
-                await asyncio.sleep(0.05)
-        return found
+        return await waiting.answered(self.bound, lambda found: len(found) >= count, within_s=within_s)
 
     async def until_told(self, pod: str, text: str, within_s: float = 40.0) -> str:
         """The first Event about a Pod with `text` in it."""
         path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
-        async with asyncio.timeout(within_s):
-            while True:
-                for event in (await self.client.request("GET", path))["items"]:
-                    if event["regarding"]["name"] == pod and text in event.get("note", ""):
-                        return str(event["note"])
-                await asyncio.sleep(0.1)
+
+        async def said() -> list[str]:
+            events = (await self.client.request("GET", path))["items"]
+            notes = (str(event.get("note", "")) for event in events if event["regarding"]["name"] == pod)
+            return [note for note in notes if text in note]
+
+        return (await waiting.answered(said, within_s=within_s))[0]
 
     async def advertise_forever(self) -> None:
         """Never; five times a second, what each node has room for, and now and then that its kubelet lives."""

@@ -17,6 +17,7 @@ from carico_core.runtime import kube_actions
 from carico_core.wire import kubernetes_lease
 from carico_local import nats_server
 from tests.integration import api_proxy, scheduler_site
+from tests.tools import waiting
 
 PODS = 300
 LEASE_S = 3
@@ -78,12 +79,10 @@ class Team:
 
     async def first_bind_s(self, member: Member, after_s: float) -> float:
         """When `member` sent its first bind after a moment (monotonic)."""
-        async with asyncio.timeout(LEASE_S + TAKEOVER_S):
-            while True:
-                found = [each.sent_s for each in member.proxy.binds if each.sent_s > after_s]
-                if found:
-                    return found[0]
-                await asyncio.sleep(0.02)
+        await waiting.until(
+            lambda: any(each.sent_s > after_s for each in member.proxy.binds), within_s=LEASE_S + TAKEOVER_S
+        )  # fmt: skip
+        return next(each.sent_s for each in member.proxy.binds if each.sent_s > after_s)
 
     async def all_warm(self) -> None:
         """Once every member is ready: leading or standing by."""
@@ -190,9 +189,7 @@ async def test_binds_in_flight_of_a_killed_leader_land_at_most_once(
         old = await made.leader()
         old.proxy.lets_binds_pass.clear()
         await made.site.create_pods(12)
-        async with asyncio.timeout(20.0):
-            while len(old.proxy.held) < 12:
-                await asyncio.sleep(0.02)
+        await waiting.until(lambda: len(old.proxy.held) == 12, within_s=60.0)
         old.process.kill()
         if lands == "before":
             # The next leader counts them: the nodes have room for 15, and 28 more Pods come.
@@ -201,8 +198,6 @@ async def test_binds_in_flight_of_a_killed_leader_land_at_most_once(
         await made.leader(but=old.name)
         await made.site.until_succeeded(40)
         old.proxy.lets_binds_pass.set()
-        async with asyncio.timeout(10.0):
-            while old.proxy.held:
-                await asyncio.sleep(0.02)
+        await waiting.until(lambda: not old.proxy.held)
         assert [each.status for each in old.proxy.binds] == [answer] * 12
         made.check(40)
