@@ -19,7 +19,7 @@ _LISTED = {
     "up": ("lifecycle:up", "Starts a cluster in the background; returns when it is ready."),
     "status": ("status:command", "Services, nodes and jobs, once."),
     "top": ("top.command:command", "The same live: nodes, jobs, decisions, services."),
-    "submit": ("submit:command", "A job of Pods on a cluster; starts one where none runs."),
+    "submit": ("submit:command", "A job of Pods: pi, train, mixed or server; --wait waits."),
     "explain": ("explain.command:command", "Why a Pod is where it is, or waits; a node's capacity."),
     "capacity": ("capacity:command", "How many more Pods fit, and what stops the next one."),
     "logs": ("logs:command", "The log of a service."),

@@ -48,5 +48,8 @@ def command(context: settings.Context, service: str | None, name: str, follow: b
             if line:
                 show(line)
                 sys.stdout.flush()
+            elif not log.exists():
+                click.echo(f"carico: cluster {name!r} was ended, and its logs with it", err=True)
+                return
             else:
                 time.sleep(_LOOK_EVERY_S)

@@ -1,15 +1,20 @@
 """A connection to a running cluster: its API, its bus, and an observer of both."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
 from carico_cli.live import where
+from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, nats_bus
 from carico_core.wire import roles
 from carico_local import observer
 from carico_local.cluster import state
+
+# A machine that is busy takes seconds; nobody waits for a bus that is away without a word.
+CONNECT_MOST_S = 10.0
 
 
 class Session:
@@ -26,7 +31,7 @@ class Session:
 async def connect(paths: state.Paths, found: state.ClusterState) -> AsyncIterator[Session]:
     """A session with a local cluster, ended when the block is left."""
     bus, wanted = buses.BusSettings(url=found.nats_url), kube.KubeSettings(kubeconfig=str(paths.kubeconfig))
-    async with connect_to(where.Address(name=paths.name, bus=bus, kube=wanted)) as session:
+    async with connect_to(where.Address(name=paths.name, bus=bus, kube=wanted, is_local=True)) as session:
         yield session
 
 
@@ -36,9 +41,16 @@ async def connect_to(address: where.Address) -> AsyncIterator[Session]:
     clock = clocks.SystemClock()
     api = await kube.connect(address.kube, clock=clock, user_agent="carico-cli")
     try:
-        bus = await nats_bus.connect(
-            address.bus, name="carico-cli", clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI)
-        )
+        try:
+            async with asyncio.timeout(CONNECT_MOST_S):
+                bus = await nats_bus.connect(
+                    address.bus, name="carico-cli", clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI)
+                )
+        except TimeoutError:
+            url = address.bus.url.rpartition("@")[2]
+            raise errors.BusUnavailable(
+                f"NATS at {url}: nothing that lets us in within {CONNECT_MOST_S:.0f} s; {address.look}"
+            ) from None
         try:
             yield Session(api, bus, clock)
         finally:

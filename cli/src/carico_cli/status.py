@@ -83,7 +83,7 @@ def _silent(view: dict[str, Any]) -> list[str]:
 
 
 async def _live(paths: state.Paths, found: state.ClusterState, services: list[dict[str, Any]]) -> dict[str, Any]:
-    with contextlib.suppress(TimeoutError):
+    with contextlib.suppress(TimeoutError, errors.BusUnavailable):
         async with asyncio.timeout(5.0), session.connect(paths, found) as live:
             for subject, payload in await live.bus.latest_capacities():
                 live.observer.on_capacity(subject, payload)

@@ -1,7 +1,7 @@
 """`carico submit`: a job of Pods."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 
@@ -36,7 +36,8 @@ def command(
     job = jobs.Job(
         name=job_name or made_up, workload=jobs.Workload(workload), pods=pods, seconds=seconds, restarts=restart
     )  # fmt: skip
-    return asyncio.run(_submit(_address(context, name), job, wait=wait))
+    address = _address(context, name)
+    return asyncio.run(_submit(address, job, wait=wait, is_there=lambda: _is_there(context, address)))
 
 
 def _address(context: settings.Context, name: str) -> where.Address:
@@ -49,19 +50,27 @@ def _address(context: settings.Context, name: str) -> where.Address:
         return where.remote(nats_url, kube.KubeSettings(kubeconfig=kubeconfig), context.environ)()
 
 
-async def _submit(address: where.Address, job: jobs.Job, *, wait: bool) -> int:
+def _is_there(context: settings.Context, address: where.Address) -> bool:
+    """False for a local cluster that was ended."""
+    try:
+        return not address.is_local or where.local(context.home, address.name)() is not None
+    except errors.SettingsError:
+        return False
+
+
+async def _submit(address: where.Address, job: jobs.Job, *, wait: bool, is_there: Callable[[], bool]) -> int:
     async with session.connect_to(address) as live:
         try:
             created = await jobs.submit(live.api, job, batch=await jobs.has_controller(live.api))
         except errors.Conflict:
             raise errors.SettingsError(f"--job: a job named {job.name!r} is there already") from None
         click.echo(f"job {job.name}: {created} Pods created")
-        return await _wait(live, job) if wait else 0
+        return await _wait(live, job, is_there=is_there) if wait else 0
 
 
-async def _wait(live: session.Session, job: jobs.Job) -> int:
+async def _wait(live: session.Session, job: jobs.Job, *, is_there: Callable[[], bool]) -> int:
     following = asyncio.ensure_future(live.observer.follow_pods(live.api))
-    said = -1
+    said, away = -1, None
     try:
         while True:
             pods = live.observer.of_job(job.name)
@@ -74,6 +83,13 @@ async def _wait(live: session.Session, job: jobs.Job) -> int:
                 for line in unsuccessful(job.name, bad):
                     click.echo(line, err=True)
                 return int(bool(bad))
+            if (away is None) is not (live.observer.api_away is None):
+                away = live.observer.api_away
+                click.echo(f"job {job.name}: " + (f"{away}; waiting goes on" if away else "it is back"), err=True)
+            if away is not None and not is_there():
+                raise errors.ApiUnavailable(
+                    f"job {job.name}: its cluster was ended when {done} of {job.pods} were done"
+                )
             await asyncio.sleep(_PROGRESS_EVERY_S)
     finally:
         following.cancel()

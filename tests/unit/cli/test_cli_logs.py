@@ -1,8 +1,12 @@
 """`carico logs` for a person: one line an event, in their own time of day."""
 
+import pathlib
 import re
 
+import pytest
+
 from carico_cli import log_lines
+from tests.tools import carico_cli
 
 LINE = (
     '{"service":"carico-scheduler","logger":"scheduler","placed":1,"why":"no answer: x","path":"/a","event":"cycle",'
@@ -28,3 +32,16 @@ def test_what_is_no_event_stays_as_it_is() -> None:
 def test_nothing_of_a_line_moves_the_cursor() -> None:
     said = log_lines.readable('{"event":"x","got":"\\u001b[2J"}', coloured=False)
     assert "\x1b" not in said
+
+
+def test_who_follows_a_log_is_told_that_the_cluster_was_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    log = tmp_path / "carico" / "shop" / "logs" / "nats.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("[1] started\n")
+    monkeypatch.setattr("time.sleep", lambda _: log.unlink())
+    assert carico_cli.run(monkeypatch, "logs", "nats", "-f", "--name", "shop") == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("[1] started\n", "carico: cluster 'shop' was ended, and its logs with it\n")
