@@ -106,8 +106,15 @@ class ClassCosts:
         return frozenset(self._reached)
 
     def is_unknown(self, name: str) -> bool:
-        """Whether neither this node nor its peers know what a Pod of this class takes."""
-        return self._priors.heard(name) is None and not self._is_told(name)
+        """Whether neither this node nor its peers have measured what a Pod of this class takes.
+
+        A class is held from its first start: a Pod that ended before it showed has told nothing.
+        """
+        if self._priors.heard(name) is not None:
+            return False
+        return not self._is_told(name) or (
+            not self.grows and self._variance(name) >= _MEASURED * self._priors.whole(name)[1]
+        )
 
     def hold(self, names: list[str]) -> None:
         """Keep these classes and no others; new ones begin as their peers have it, or unknown."""

@@ -19,6 +19,7 @@ from carico_core.numerics.estimators import (
     population,
     priors,
     resource,
+    trial,
 )
 
 # Classes advertised besides, that other nodes have measured: those with most Pods.
@@ -27,8 +28,6 @@ CLASSES_TOLD = 48
 # between two, 0.1 s on the bus and in the API, and the runtime's median of 0.55 s.
 UNKNOWN_LEAD_S = 1.1
 _LEAD_GAIN = 0.1
-# A node tries a Pod that nobody has measured where it has this share of its ceiling left.
-_TRIED_FROM = 0.5
 
 
 FootprintConstants = footprint_constants.FootprintConstants
@@ -40,7 +39,7 @@ class Footprint:
 
     __slots__ = (
         "_ceiling", "_ceilings", "_config", "_constants", "_costs", "_full", "_lead_s", "_own_evidence", "_peak_pods",
-        "_peers", "_pods", "_ticked", "_typical",
+        "_peers", "_pods", "_ticked", "_trial", "_typical",
     )  # fmt: skip
 
     def __init__(self, config: base.EstimatorConfig, constants: FootprintConstants = DEFAULT) -> None:
@@ -59,6 +58,7 @@ class Footprint:
             self._ceilings[0], share=constants.burst if is_cpu else 0.0, memory_s=constants.burst_s
         )
         self._hold()
+        self._trial = trial.Trial()
         self._ticked = False
         self._peak_pods = 0.0
         self._lead_s = UNKNOWN_LEAD_S
@@ -71,6 +71,7 @@ class Footprint:
         """Which workload Pods run now (UID to class), at each change."""
         self._pods.follow(running)
         self._hold()
+        self._trial.changed()
 
     @property
     def eager(self) -> bool:
@@ -112,9 +113,11 @@ class Footprint:
         steps: list[float] = gains.tolist()
         if len(steps) != len(self._config.dims) or not all(map(math.isfinite, steps)):
             return
+        elapsed_s = base.elapsed(dt_s)
+        self._trial.tick(elapsed_s)
         if self._pods.count(pods):
             self._hold()
-        elapsed_s = base.elapsed(dt_s)
+            self._trial.changed()
         samples: list[float] = sample_y.tolist()
         self._full.tick(samples, steps)
         cpu = min(max(samples[0], 0.0), 1.0) if math.isfinite(samples[0]) else 1.0
@@ -231,13 +234,17 @@ class Footprint:
         return {name: [self._plus(index, name, room) for index, room in enumerate(headroom)] for name in names}
 
     def _plus(self, index: int, name: str, room: float) -> float:
-        each = self._costs[index]
-        plus = each.plus(name, self._pods.lives.longest_s(name), self._constants.risk_sd)
-        # The guess for what nobody has measured is a share of the node by its cores: below 1.7 cores it is more than
-        # all of it. Where that node is never empty, no Pod of the class would run anywhere and be measured (ADR 30).
-        if each.is_unknown(name) and room >= _TRIED_FROM * self._ceilings[index] * each.scale:
-            return min(plus, room)
-        return plus
+        each, life_s = self._costs[index], self._pods.lives.longest_s(name)
+        plus = each.plus(name, life_s, self._constants.risk_sd)
+        half = trial.FROM * self._ceilings[index] * each.scale
+        if plus <= half or room < half:
+            return plus
+        is_unknown = each.is_unknown(name)
+        if not self._trial.is_due(is_unknown=is_unknown, runs=self._pods.running.get(name, 0) > 0):
+            return plus
+        # CPU can be squeezed, and what a Pod holds cannot.
+        least = each.cost(name, life_s)[0] if each.grows and not is_unknown else 0.0
+        return trial.cost_plus(plus, room=room, half=half, least=least)
 
     def _typical_cost(self, plus: Mapping[str, list[float]]) -> list[float]:
         """c+ weighted by the running Pods of each class in the cluster; of a new class where none runs."""
