@@ -6,6 +6,7 @@ import errno
 import os
 import pathlib
 import platform
+import re
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
@@ -24,6 +25,9 @@ from carico_local.report import facts, figures
 VIEW_EVERY_S = 0.5
 PLAIN_LINE_EVERY_S = 5.0
 JOB_NAME = "demo"
+# https://docs.kernel.org/accounting/psi.html; a desktop at rest is well below that.
+PRESSURE = pathlib.Path("/proc/pressure/cpu")
+BUSY_PERCENT = 25.0
 
 
 @click.command("demo")
@@ -74,6 +78,10 @@ class _Demo:
         interrupts.cancel_on_signals()
         self._make_folder()
         keep = bool(self._given["keep"])
+        # Before the cluster's own work counts.
+        busy = others_work(_read(PRESSURE))
+        if busy is not None:
+            click.echo(f"note: {busy}")
         launched = await client.launch(
             self.wish, home=self._context.home, environ=self._context.environ, restart=keep, lifeline=not keep,
             fresh=True, binaries=binaries,
@@ -81,7 +89,7 @@ class _Demo:
         finished = False
         try:
             notes = await starting.show(launched, self._context)
-            found = await self._run_job(launched, notes)
+            found = await self._run_job(launched, notes if busy is None else [busy, *notes])
             report = figures.report(found)
             click.echo(view.summary(report))
             self._write(report)
@@ -204,6 +212,30 @@ class _Demo:
             (self._out / "report.html").write_text(html.page(report), encoding="utf-8")
         except OSError as error:
             raise self._unwritable(error) from error
+
+
+def others_work(pressure: str) -> str | None:
+    """What a machine that is busy with other work does to the demo, by its PSI of the CPU; None where it is at rest.
+
+    >>> others_work("some avg10=3.10 avg60=20.00 avg300=9.00 total=1\\n")
+    >>> others_work("some avg10=62.50 avg60=20.00 avg300=9.00 total=1\\n")[:72]
+    'other work keeps this machine busy (something waits for a CPU 62 % of th'
+    """
+    found = re.match(r"some avg10=([\d.]+)", pressure)
+    if found is None or float(found[1]) < BUSY_PERCENT:
+        return None
+    return (
+        f"other work keeps this machine busy (something waits for a CPU {float(found[1]):.0f} % of the time): Pods "
+        "wait for it too, so they look dear, fewer fit, and the job takes longer"
+    )
+
+
+def _read(path: pathlib.Path) -> str:
+    try:
+        return path.read_text(encoding="ascii")
+    except OSError:
+        # No PSI, or switched off: nothing is said then.
+        return ""
 
 
 def _write_text(path: pathlib.Path, text: str) -> None:

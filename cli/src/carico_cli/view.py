@@ -161,7 +161,8 @@ def summary(report: Mapping[str, Any]) -> str:
         "",
         f"{report['succeeded']} of {report['pods']} Pods succeeded, {report['failed']} failed, "
         f"{report['bound_twice']} bound twice, {report['never_bound']} never bound",
-        f"job time {report['job_s']:.1f} s, bound {targets['bound_s']:.1f} s: {_verdict(targets['job_ratio'])}",
+        f"job time {report['job_s']:.1f} s; {targets['bound_s']:.1f} s at best (its work over all cores, and one Pod's "
+        f"time): {_verdict(targets['job_ratio'])}",
     ]
     if times["mean"] is not None:
         lines.append(
