@@ -178,6 +178,22 @@ def test_one_node_of_other_dimensions_does_not_end_the_sequential_model() -> Non
     np.testing.assert_array_equal(merger.gram(found.gathered()), expected.gram(plain.gathered()))
 
 
+def test_a_model_that_no_shares_make_is_left_out_whoever_tells_of_it() -> None:
+    found, other = new_fleet(None), fleet.Fleet(lease_s=10.0, horizon_s=None)
+    lie = dataclasses.replace(reports.report("liar", 1), sigma=np.array([3.0, 1.0]))
+    honest = found.take([reports.report("a", 1), lie], 0.0)
+    assert [entry.node for entry in honest] == ["a"]
+    assert found.implausible == ("liar",)
+    content = model.make(found.gathered(), model.Round())
+    assert content is not None
+    assert content.contributors == 1
+    # What a replica of an earlier version tells of it.
+    told = dataclasses.replace(honest[0], node="liar", gram=fleet.grams_of([lie])[0])
+    assert not other.adopt(told, 0.0)
+    found.take([], 1.0)
+    assert not found.implausible
+
+
 def test_the_sequential_models_states_are_bounded() -> None:
     found, merger = new_fleet(None), model.Sequential()
     for number in range(3 * model.DIMENSIONS_KEPT):

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from carico_aggregator import app, instruments, model, replicas
@@ -95,6 +96,16 @@ async def test_a_replayed_report_is_acknowledged_and_changes_nothing(replica: Re
     assert replica.metrics.value("subspaces_total", {"result": "taken"}) == 1
     assert replica.metrics.value("subspaces_total", {"result": "not_newer"}) == 2
     assert replica.app.fleet.version == 1
+
+
+async def test_a_report_that_no_shares_make_is_counted_and_comes_no_more(replica: Replica) -> None:
+    lie = dataclasses.replace(reports.report("liar", 1), sigma=np.array([900.0, 1.0]))
+    item = Item(subjects.subspace("liar"), wire.encode_subspace(lie))
+    await replica.app._take([item])
+    assert item.answers == ["ack"]
+    assert replica.drops("subspace") == {"out_of_range": 1.0}
+    assert replica.metrics.value("subspaces_total", {"result": "not_newer"}) == 0
+    assert not replica.app.fleet.entries(0.0)
 
 
 async def test_a_replica_that_joins_is_told_everything(replica: Replica) -> None:

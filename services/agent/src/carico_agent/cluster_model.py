@@ -2,13 +2,11 @@
 
 from carico_agent import instruments, pipeline
 from carico_core.domain import errors, messages
+from carico_core.numerics import subspace
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
 from carico_core.wire import freshness
 from carico_core.wire import messages as wire
-
-# Shares are at most 1, and so is every element of a Gram matrix divided by its batch; the rest is rounding.
-GRAM_MOST = 1.0 + 1e-6
 
 
 class Intake:
@@ -42,7 +40,7 @@ class Intake:
         refused = self._guard.accept(model.replica, model.boot, model.seq, now_s)
         if refused is not None:
             self._drop(refused, f"replica {model.replica} seq {model.seq}")
-        elif float(model.gram.max()) > GRAM_MOST:
+        elif float(model.gram.max()) > subspace.GRAM_MOST:
             self._drop(errors.Drop.OUT_OF_RANGE, f"gram up to {model.gram.max():g}, expected at most 1")
         elif not self._pipeline.follow(model, now_s=now_s):
             dims = self._pipeline.config.node.dims

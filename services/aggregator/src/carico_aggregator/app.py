@@ -29,6 +29,10 @@ ASK_AGAIN_S = 0.5
 # Five questions to the server each time; a scrape is rarer.
 LOOK_EVERY_S = 5.0
 
+_IMPLAUSIBLE = errors.MessageError(
+    errors.Drop.OUT_OF_RANGE, "u, sigma", "got a model that no shares of a node make, whose Gram matrix is at most 1"
+)
+
 T = TypeVar("T")
 
 
@@ -183,11 +187,13 @@ class Aggregator:
                 reports.append(verdict)
                 read.append(item)
         changed = self.fleet.take(reports, self._clock.monotonic_s())
+        for node in self.fleet.implausible:
+            self._counted.dropped("subspace", subjects.subspace(node), _IMPLAUSIBLE)
         await self._bus.acknowledge(read)
         self.merger.arrived(changed, len(self.fleet))
         self._changed.update(entry.node for entry in changed)
         self._counted.reports.labels("taken").inc(len(changed))
-        self._counted.reports.labels("not_newer").inc(len(reports) - len(changed))
+        self._counted.reports.labels("not_newer").inc(len(reports) - len(changed) - len(self.fleet.implausible))
         self._counted.take_s.observe(self._clock.monotonic_s() - begun_s)
 
     def _may_broadcast(self, now_s: float) -> bool:

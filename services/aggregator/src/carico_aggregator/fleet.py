@@ -50,26 +50,39 @@ class Fleet:
         self._held: dict[str, _Held] = {}
         # Grows with every change of the entries.
         self.version = 0
+        # Nodes of the last `take` whose model no shares of a node could make: agents would drop a mean with it in it,
+        # so that one node that lies would leave all without a model.
+        self.implausible: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self._held)
 
     def take(self, reports: Sequence[messages.LocalSubspace], now_s: float) -> list[messages.Entry]:
-        """The entries that the reports changed, in order of arrival; a report that is not newer changes nothing."""
-        changed = []
-        for report, gram in zip(reports, grams_of(reports), strict=True):
+        """The entries that the reports changed, in order of arrival.
+
+        A report that is not newer, or that is `implausible`, changes nothing.
+        """
+        changed, implausible = [], []
+        grams, largest = _measured(reports)
+        for report, gram, most in zip(reports, grams, largest, strict=True):
+            if most > subspace.GRAM_MOST:
+                implausible.append(report.node)
+                continue
             held = self._held.get(report.node)
             if held is not None and not _is_newer(report, held.entry):
                 continue
             entry = self._entry(report, gram, None if held is None else held.entry)
             self._hold(entry, now_s)
             changed.append(entry)
+        self.implausible = tuple(implausible)
         return changed
 
     def adopt(self, entry: messages.Entry, now_s: float) -> bool:
-        """True where another replica's entry is newer than ours and within its lease."""
+        """True where another replica's entry is newer than ours, within its lease, and plausible."""
         held = self._held.get(entry.node)
         if entry.age_s >= self._lease_s or (held is not None and not _is_newer(entry, held.entry)):
+            return False
+        if float(entry.gram.max()) > subspace.GRAM_MOST:
             return False
         self._hold(entry, now_s - entry.age_s)
         return True
@@ -142,8 +155,14 @@ class Fleet:
 
 
 def grams_of(reports: Sequence[messages.LocalSubspace]) -> list[messages.Array]:
-    """The (d, d) Gram matrix of each report; those of one shape in one step."""
+    """The (d, d) Gram matrix of each report."""
+    return _measured(reports)[0]
+
+
+def _measured(reports: Sequence[messages.LocalSubspace]) -> tuple[list[messages.Array], list[float]]:
+    """The (d, d) Gram matrix of each report, and its largest element; those of one shape in one step."""
     found: list[messages.Array | None] = [None] * len(reports)
+    largest = [0.0] * len(reports)
     by_shape: dict[tuple[int, ...], list[int]] = {}
     for index, report in enumerate(reports):
         by_shape.setdefault(report.u.shape, []).append(index)
@@ -151,9 +170,9 @@ def grams_of(reports: Sequence[messages.LocalSubspace]) -> list[messages.Array]:
         stacked = subspace.stack_to_gram(
             np.stack([reports[i].u for i in indices]), np.stack([reports[i].sigma for i in indices])
         )
-        for index, gram in zip(indices, stacked, strict=True):
-            found[index] = gram
-    return [gram for gram in found if gram is not None]
+        for index, gram, most in zip(indices, stacked, stacked.max(axis=(1, 2)).tolist(), strict=True):
+            found[index], largest[index] = gram, most
+    return [gram for gram in found if gram is not None], largest
 
 
 def mean_gram(entries: Sequence[messages.Entry]) -> messages.Array:

@@ -13,6 +13,9 @@ import numpy as np
 from carico_core.domain import subspace
 from carico_core.numerics import arrays
 
+# Shares are at most 1, and so is every element of a Gram matrix divided by its batch; the rest is rounding.
+GRAM_MOST = 1.0 + 1e-6
+
 
 def gram(batch: arrays.Array) -> arrays.Array:
     """The (d, d) Gram matrix of a (d, b) batch, or (..., d, d) of a stack (..., d, b).
