@@ -1,6 +1,7 @@
 """TLS of the bus: contexts made from files that are replaced while a service runs, and one line for what went wrong."""
 
 import functools
+import re
 import ssl
 from collections.abc import Callable
 
@@ -41,16 +42,16 @@ def explain(error: Exception, settings: buses.BusSettings) -> str:
 
 
 def _explain_certificate(error: ssl.SSLCertVerificationError, settings: buses.BusSettings) -> str:
-    code = error.verify_code
+    code, where = error.verify_code, _shown(settings.url)
     if code in (_EXPIRED, _NOT_YET):
         when = "has expired" if code == _EXPIRED else "is not valid yet"
-        return f"the certificate of NATS at {settings.url} {when}: renew it, or set this machine's clock"
+        return f"the certificate of NATS at {where} {when}: renew it, or set this machine's clock"
     if code in _OTHER_NAME:
-        return f"the certificate of NATS is not for the name in {settings.url}: {error.verify_message}"
+        return f"the certificate of NATS is not for the name in {where}: {error.verify_message}"
     if code in _UNKNOWN_AUTHORITY:
         known = settings.tls_ca or "the system's authorities (CARICO_BUS_TLS_CA names another)"
-        return f"the certificate of NATS at {settings.url} is not signed by an authority in {known}"
-    return f"the certificate of NATS at {settings.url} is refused: {error.verify_message}"
+        return f"the certificate of NATS at {where} is not signed by an authority in {known}"
+    return f"the certificate of NATS at {where} is refused: {error.verify_message}"
 
 
 def _make(settings: buses.BusSettings) -> ssl.SSLContext:
@@ -59,6 +60,11 @@ def _make(settings: buses.BusSettings) -> ssl.SSLContext:
     if settings.tls_cert:
         context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
     return context
+
+
+def _shown(url: str) -> str:
+    """Addresses as they may stand in a log: without names and passwords."""
+    return re.sub(r"//[^/@,]*@", "//", url)
 
 
 def _urls(settings: buses.BusSettings) -> list[str]:
