@@ -25,7 +25,7 @@ def deployed(site: kubelet_site.Site) -> kubelet_site.Site:
 
 def test_forty_pods_complete_on_real_kubelets(deployed: kubelet_site.Site) -> None:
     deployed.apply(kubelet_site.job("forty", PODS))
-    deployed.until("the job is done", lambda: kubelet_site.succeeded(deployed, "forty") == PODS, 90.0)
+    deployed.until("the job is done", lambda: kubelet_site.succeeded(deployed, "forty") == PODS)
     placed = collections.Counter(pod["spec"]["nodeName"] for pod in kubelet_site.pods_of(deployed, "forty"))
     assert set(placed) == {"node-1", "node-2"}
     bound = [event for event in deployed.audited() if _binds(event, "forty-")]
@@ -57,7 +57,7 @@ def test_every_part_restarts_during_a_job_and_nothing_is_lost(deployed: kubelet_
     for part in kubelet_site.PARTS:
         deployed.kubectl("--namespace", "carico", "rollout", "restart", part)
     deployed.rolled_out()
-    deployed.until("the job is done", lambda: kubelet_site.succeeded(deployed, "upgraded") == pods, 120.0)
+    deployed.until("the job is done", lambda: kubelet_site.succeeded(deployed, "upgraded") == pods)
     found = kubelet_site.pods_of(deployed, "upgraded")
     assert len(found) == pods
     assert all(pod["status"]["phase"] == "Succeeded" for pod in found)
