@@ -44,7 +44,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-demo: requirements/demo.txt $(LOCAL_PROJECTS) | $(VENV)/bin/python
-	@echo "installing CARICO into $(VENV) (once)"
+	@echo "installing CARICO into $(VENV) (once; about a minute, with nothing to see)"
 	@$(PIP) install --require-hashes -r requirements/demo.txt
 	@$(PIP) install --no-deps --no-build-isolation $(foreach m,$(MEMBERS),-e $(m))
 	@touch $@
