@@ -18,8 +18,9 @@ FONTS = "fonts-dejavu-core"
 def command() -> pathlib.Path:
     """The browser's command; fetched once. Raises `errors.EnvironmentUnfit` without apt, or where it knows no such."""
     root = cache.directory(settings.environment()) / f"debian-{PACKAGE}"
-    if not root.exists():
-        _unpack(root)
+    with cache.locked(root, lambda: None):
+        if not root.exists():
+            _unpack(root)
     return root / "browser"
 
 

@@ -56,8 +56,9 @@ def unpacked(packages: dict[str, tuple[str, ...]]) -> dict[str, pathlib.Path]:
     Raises `errors.EnvironmentUnfit` without apt, or where it knows no such package.
     """
     root = cache.directory(settings.environment()) / f"debian-{'-'.join(sorted(packages))}"
-    if not root.exists():
-        _unpack(tuple(packages), root)
+    with cache.locked(root, lambda: None):
+        if not root.exists():
+            _unpack(tuple(packages), root)
     found = {}
     for command in (command for commands in packages.values() for command in commands):
         places = [root / folder / command for folder in ("usr/bin", "usr/sbin", "bin", "sbin")]

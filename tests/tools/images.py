@@ -18,6 +18,9 @@ LOCKS = ("image", "compose", "build", "nats")
 # What deploy/k8s names.
 SERVICES, NATS = "carico:0.1.0", "nats:2.12.14"
 TARGETS = {"carico": SERVICES, "nats": NATS}
+# What compose/local-images.yml names.
+COMPOSE, COMPOSE_NATS = "carico-compose:0.1.0", "carico-compose-nats:0.1.0"
+COMPOSE_TARGETS = {"compose": COMPOSE, "compose-nats": COMPOSE_NATS}
 # Of the archive that a registry or `docker save | gzip` hands on.
 COMPRESSED_MOST_BYTES = 150 * 2**20
 # Where a build finds packages without a network.
@@ -33,15 +36,16 @@ NODE_PACKAGES = (
 
 def build(found: docker_engine.Running, *, base: str, target: str) -> str:
     """The tag of one target of the Dockerfile, built on `base`. Raises `EnvironmentUnfit`."""
+    tag = {**TARGETS, **COMPOSE_TARGETS}[target]
     with tempfile.TemporaryDirectory(prefix="carico-image-") as made:
         context = pathlib.Path(made)
         write_context(context)
         arguments = {"BASE": base, **WITHOUT_NETWORK}
         found.engine.build(
-            "--network", "none", "--target", target, "--tag", TARGETS[target],
+            "--network", "none", "--target", target, "--tag", tag,
             *(word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")), str(context),
         )  # fmt: skip
-    return TARGETS[target]
+    return tag
 
 
 def compressed_bytes(engine: engines.Engine, tag: str) -> int:

@@ -1,0 +1,64 @@
+"""Fetches and builds what late tests need while checks and quick tests run: programs, packages, wheels, images.
+
+Nothing rests on it. Whoever needs a part waits while that part is under way, by the lock that it has anyway, and makes
+for itself what is missing, so that a failure is told by the test that it is of.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+from carico_core.domain import errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import settings
+from carico_local.binaries import tools
+from carico_local.control_plane import commands, standalone
+from carico_local.kubelets import image
+from tests.integration import observe
+from tests.tools import chromium, debian, docker_engine, images
+
+# Tests that run meanwhile come first.
+NICE = 10
+# The first tests on an engine are those of docker-compose.yml.
+PROGRAMS = (("docker-compose", "nats"), (*standalone.ALL, commands.SCHEDULER, "kubectl", *image.BINARIES))
+BASES = (images.BASE_PACKAGES, images.NODE_PACKAGES, (*images.BASE_PACKAGES, *images.NODE_PACKAGES))
+
+
+def main() -> None:
+    """Nothing; what failed is told in a line each. An engine that it started ends with it, also on SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    if debian.allowed() is not None:
+        return
+    os.nice(NICE)
+    for step in (_packages, lambda: _programs(PROGRAMS[0]), _images, lambda: _programs(PROGRAMS[1])):
+        _attempt(step)
+
+
+def _attempt(step: Callable[[], object]) -> None:
+    try:
+        step()
+    except errors.EnvironmentUnfit as error:
+        print(f"not prepared: {error}", file=sys.stderr)
+
+
+def _packages() -> None:
+    for packages in (docker_engine.PACKAGES, debian.CONTAINERD, debian.NODE, observe.PROMETHEUS):
+        debian.unpacked(packages)
+    chromium.command()
+    images.wheels()
+
+
+def _programs(names: Sequence[str]) -> None:
+    tools.obtain(names, environ=settings.environment(), clock=clocks.SystemClock(), tell=lambda _: None)
+
+
+def _images() -> None:
+    with docker_engine.running() as found:
+        first, *_ = [docker_engine.base_image(found, *packages) for packages in BASES]
+        for target in (*images.TARGETS, *images.COMPOSE_TARGETS):
+            images.build(found, base=first, target=target)
+
+
+if __name__ == "__main__":
+    main()
