@@ -9,6 +9,7 @@ import pytest
 from carico_core.domain import decision, errors
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
+from carico_scheduler import engine
 from tests.unit.scheduler import objects, world
 
 
@@ -372,5 +373,51 @@ def test_the_decision_loop_ends_where_an_outcome_cannot_even_be_revoked(monkeypa
         assert isinstance(tasks[0].exception(), LookupError)
         made._tasks.remove(tasks[0])
         await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_what_is_late_gives_way_to_what_is_newer_before_it_is_decoded() -> None:
+    async def main() -> None:
+        made = world.World(seed=1, room=9.0)
+        one = made.engines[0]
+        at_once = engine.DECODED_AT_ONCE
+        nodes = [f"node-{number}" for number in range(3 * at_once)]
+
+        def hear(seq: int) -> None:
+            for node in nodes:
+                heard = objects.make_advertisement(node, seq=seq)
+                one.on_advertisement(subjects.capacity(node), wire.encode_advertisement(heard))
+
+        one.step()
+        hear(1)
+        one.step()
+        assert [one.state.heard[node].advertisement.seq for node in nodes[:at_once]] == [1] * at_once
+        assert len(one.intake) == 2 * at_once
+        hear(2)
+        while len(one.intake):
+            one.step()
+        assert {one.state.heard[node].advertisement.seq for node in nodes} == {2}
+        # The first of them twice, the others once.
+        assert one._metrics.advertisements._value.get() == 4 * at_once
+
+    objects.run_fast(main())
+
+
+def test_however_long_a_turn_takes_all_is_decoded_in_time() -> None:
+    async def main() -> None:
+        made = world.World(seed=1, room=9.0)
+        one = made.engines[0]
+        for number in range(1000):
+            heard = objects.make_advertisement(f"node-{number}")
+            one.on_advertisement(subjects.capacity(f"node-{number}"), wire.encode_advertisement(heard))
+        one.step()
+        waiting = len(one.intake)
+        await asyncio.sleep(engine.DECODED_WITHIN_S / 2.0)
+        one.step()
+        assert abs(len(one.intake) - waiting / 2) <= 1
+        await asyncio.sleep(engine.DECODED_WITHIN_S)
+        one.step()
+        assert not len(one.intake)
 
     objects.run_fast(main())

@@ -118,6 +118,7 @@ def test_reserved_is_placed_less_covered_after_any_history(steps: list[tuple[str
             ledger.cover(node, covers[node], float(now_s))
     expected = {(uid, node) for uid, node in placed.items() if uid not in covers.get(node, frozenset())}
     assert {(each.uid, each.node) for each, _ in ledger.reservations()} == expected
+    assert ledger.reserved_count == len(expected)
     assert len(ledger) == len(placed)
     for node in ("node-0", "node-1", "node-2"):
         assert ledger.load(node).placed == sum(each == node for each in placed.values())

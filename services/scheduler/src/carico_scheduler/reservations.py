@@ -83,6 +83,8 @@ class Ledger:
         self._by_node: dict[str, dict[str, Claim]] = {}
         self._covers: dict[str, Set[str]] = {}
         self._reserved: dict[str, dict[str, float]] = {}
+        # Kept, as every cycle's line says it.
+        self._reserved_count = 0
         # Told of each Pod that its node has come to account for, and since when it was reserved.
         self.on_covered: Callable[[str, float], None] = lambda uid, since_s: None
 
@@ -92,7 +94,7 @@ class Ledger:
     @property
     def reserved_count(self) -> int:
         """Reservations in all."""
-        return sum(map(len, self._reserved.values()))
+        return self._reserved_count
 
     def find(self, uid: str) -> Claim | None:
         """The claim of a Pod, or None."""
@@ -129,7 +131,7 @@ class Ledger:
         if claim is None:
             return None
         _discard(self._by_node, claim.node, uid)
-        _discard(self._reserved, claim.node, uid)
+        self._reserved_count -= _discard(self._reserved, claim.node, uid)
         return claim
 
     def cover(self, node: str, covers: Set[str], now_s: float) -> bool:
@@ -150,6 +152,7 @@ class Ledger:
             self._reserved[node] = after
         else:
             self._reserved.pop(node, None)
+        self._reserved_count += len(after) - len(before or ())
         for uid, since_s in (before or {}).items():
             if uid not in after:
                 self.on_covered(uid, since_s)
@@ -190,9 +193,11 @@ class Ledger:
         else:
             is_reserved = claim.uid not in self._covers.get(claim.node, _NOTHING)
         if is_reserved and not claim.is_baseline:
-            self._reserved.setdefault(claim.node, {}).setdefault(claim.uid, claim.since_s)
+            on_node = self._reserved.setdefault(claim.node, {})
+            self._reserved_count += claim.uid not in on_node
+            on_node.setdefault(claim.uid, claim.since_s)
         else:
-            _discard(self._reserved, claim.node, claim.uid)
+            self._reserved_count -= _discard(self._reserved, claim.node, claim.uid)
 
 
 def is_lighter(new: Claim, old: Claim) -> bool:
@@ -221,10 +226,12 @@ def _suspicious_since_s(claims: Mapping[str, Claim], reserved: Mapping[str, floa
     return min(max(since_s, claims[uid].left_pending_s) for uid, since_s in reserved.items())
 
 
-def _discard(table: dict[str, dict[str, _V]], node: str, uid: str) -> None:
-    """Removes table[node][uid], and table[node] with its last."""
+def _discard(table: dict[str, dict[str, _V]], node: str, uid: str) -> bool:
+    """True where there was a table[node][uid]; it is removed, and table[node] with its last."""
     inner = table.get(node)
-    if inner is not None:
-        inner.pop(uid, None)
-        if not inner:
-            del table[node]
+    if inner is None or uid not in inner:
+        return False
+    del inner[uid]
+    if not inner:
+        del table[node]
+    return True
