@@ -13,8 +13,10 @@ from carico_scheduler import policy
 from carico_twin import agents, world
 from carico_twin.schedulers import load_aware, slots
 
-# 0.5 admits a one-thread Pod less than there are cores: the ceiling for isolation.
-CEILINGS = (0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+# 0.5 is one runnable task a core. Below it Pods alone crowd nobody; the runtime's work at each start still does, and at
+# 0.35 (two Pods of one thread on four cores) there is room for that, too: the ceiling for isolation.
+ISOLATION_CEILING = 0.35
+CEILINGS = (ISOLATION_CEILING, 0.4, 0.45, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 CONSTANTS = (0.75, 1.0, 1.25, 1.5, 2.0)
 REQUESTS = (0.1, 0.2, 0.5, 0.7, 1.0)
 # The logged start values belong to a node that idles at a signal of 1.3; a node of the twin, with a sixteenth of its

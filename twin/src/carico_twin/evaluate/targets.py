@@ -20,7 +20,7 @@ MEMORY_SHARE = 0.95
 MIXED_PI_S = 7.5
 CONTENDED_SHARE = 0.05
 LOAD_SPREAD = 0.15
-ISOLATION = contenders.footprint_name(min(contenders.CEILINGS))
+ISOLATION = contenders.footprint_name(contenders.ISOLATION_CEILING)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
