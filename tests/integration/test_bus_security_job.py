@@ -5,7 +5,6 @@ import json
 import pathlib
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,9 +15,10 @@ from carico_core.wire import decision as wire
 from carico_core.wire import roles, subjects
 from tests.contract.kubernetes import control_planes
 from tests.integration import security_site
+from tests.tools import waiting
 
 AGENTS, PODS = 3, 10
-WAIT_S = 40.0
+WAIT_S = 90.0
 
 
 class Services:
@@ -126,10 +126,11 @@ async def test_a_job_is_bound_with_security_on(
         await reader.subscribe(subjects.DECISION_ALL, on_decision)
         await reader.subscribe(subjects.MODEL, lambda _, payload: models.append(payload))
         create(kube)
-        deadline_s = time.monotonic() + WAIT_S
-        while len(await asyncio.to_thread(bound, kube)) < PODS or not models:
-            assert time.monotonic() < deadline_s, services.logs()
-            await asyncio.sleep(0.1)
+        await asyncio.to_thread(
+            waiting.until_now, lambda: len(bound(kube)) == PODS and models, within_s=WAIT_S, every_s=0.1,
+            what=services.logs,
+        )  # fmt: skip
+        await waiting.until(lambda: len([each for each in decided if each.outcome is decision.Outcome.BOUND]) >= PODS)
         outcomes = {each.pod for each in decided if each.outcome is decision.Outcome.BOUND}
         assert outcomes == {f"pi-{number}" for number in range(PODS)}
         # People ask, and are answered by who they asked.

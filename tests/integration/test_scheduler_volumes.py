@@ -13,13 +13,13 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, kube_actions, metrics
 from carico_local.control_plane import standalone
 from carico_scheduler import decisions, engine, events, instruments, policy
+from tests.tools import waiting
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 PODS = "/api/v1/namespaces/default/pods"
 WITHIN_S = 60.0
-_LOOK_EVERY_S = 0.1
 
 
 class Site:
@@ -48,12 +48,7 @@ class Site:
 
     async def until(self, path: str, what: Any) -> Any:
         """The object, once `what` is true of it."""
-        async with asyncio.timeout(WITHIN_S):
-            while True:
-                found = await self.api.request("GET", path)
-                if what(found):
-                    return found
-                await asyncio.sleep(_LOOK_EVERY_S)
+        return await waiting.answered(lambda: self.api.request("GET", path), what, within_s=WITHIN_S)
 
 
 @contextlib.asynccontextmanager
