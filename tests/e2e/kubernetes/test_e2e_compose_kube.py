@@ -7,14 +7,13 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from carico_local.cluster import ports
 from tests.e2e.kubernetes import kubelet_site
-from tests.tools import debian, docker_engine, images, kubernetes
+from tests.tools import debian, docker_engine, images, kubernetes, waiting
 
 pytestmark = [
     pytest.mark.system,
@@ -24,8 +23,9 @@ pytestmark = [
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns")
 FILES = ("docker-compose.yml", "compose/local-images.yml", "compose/kube/compose.yml")
 PROJECT = "carico-kube"
-TAGS = {"compose": "carico-compose:0.1.0", "compose-nats": "carico-compose-nats:0.1.0"}
 KUBE = "carico-kube:0.1.0"
+# The image of docker-compose.yml with Debian's packages in it, which a build without a network cannot fetch.
+KUBE_BASE = "carico-kube-base:0.1.0"
 WITHIN_S = 240.0
 
 
@@ -52,8 +52,7 @@ def stack(site_images: kubelet_site.Images) -> Iterator[Stack]:
     """The images, and a stack that is not up yet; nothing of it is left."""
     programs = kubernetes.programs(*PROGRAMS, "kubectl", "docker-compose")
     found = site_images.running
-    base = docker_engine.base_image(found, *images.BASE_PACKAGES, *images.NODE_PACKAGES)
-    _build(found, base=base, programs={name: programs[name].path for name in PROGRAMS})
+    _build(found, programs={name: programs[name].path for name in PROGRAMS})
     nats, websocket, api = ports.choose(PROJECT, 3)
     published = {"NATS": nats, "WEBSOCKET": websocket, "API": api}
     environ = {
@@ -82,24 +81,31 @@ def test_a_job_runs_on_real_kubelets_and_a_node_that_leaves_is_gone(stack: Stack
     assert all(version.startswith("containerd://") for version in versions)
     assert '"workload": "pi"' in _kubectl(stack, kubeconfig, "logs", pods[0]["metadata"]["name"])
     stack.run("up", "--detach", "--wait", "--scale", "node=1")
-    _until(lambda: _kubectl(stack, kubeconfig, "get", "nodes", "--output", "name").split() == ["node/node-1"])
+    waiting.until_now(
+        lambda: _kubectl(stack, kubeconfig, "get", "nodes", "--output", "name").split() == ["node/node-1"],
+        within_s=WITHIN_S,
+    )
 
 
-def _build(found: docker_engine.Running, *, base: str, programs: Mapping[str, pathlib.Path]) -> None:
-    with tempfile.TemporaryDirectory(prefix="carico-compose-") as made:
-        context = pathlib.Path(made)
-        images.write_context(context)
-        arguments = {"BASE": base, **images.WITHOUT_NETWORK}
-        given = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
-        for target, tag in TAGS.items():
-            found.engine.build("--network", "none", "--target", target, "--tag", tag, *given, str(context))
+def _build(found: docker_engine.Running, *, programs: Mapping[str, pathlib.Path]) -> None:
+    base = docker_engine.base_image(found, *images.BASE_PACKAGES)
+    for target in images.COMPOSE_TARGETS:
+        images.build(found, base=base, target=target)
+    with_packages = docker_engine.base_image(found, *images.BASE_PACKAGES, *images.NODE_PACKAGES)
+    with tempfile.TemporaryDirectory(prefix="carico-kube-") as made:
+        # Built on that base from the start, all would be installed once more.
+        lines = (f"FROM {images.COMPOSE}", "USER root", f"COPY --from={with_packages} / /")
+        pathlib.Path(made, "Dockerfile").write_text("\n".join(lines), encoding="ascii")
+        found.engine.build("--network", "none", "--tag", KUBE_BASE, made)
     with tempfile.TemporaryDirectory(prefix="carico-kube-") as made:
         context = pathlib.Path(made)
         shutil.copy2(images.ROOT / "compose/kube/Dockerfile", context)
         (context / "bin").mkdir()
         for name, path in programs.items():
             shutil.copy2(path, context / "bin" / name)
-        found.engine.build("--network", "none", "--tag", KUBE, str(context))
+        found.engine.build(
+            "--network", "none", "--build-arg", f"BASE={KUBE_BASE}", "--tag", KUBE, str(context)
+        )  # fmt: skip
 
 
 def _kubectl(stack: Stack, kubeconfig: pathlib.Path, *arguments: str) -> str:
@@ -109,10 +115,3 @@ def _kubectl(stack: Stack, kubeconfig: pathlib.Path, *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.3)
