@@ -2,12 +2,17 @@
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import settings
 from carico_local.control_plane import commands, standalone
 from tests.tools import kubernetes
+
+# Time is what other work on the machine makes of it: 200 ms an example (hypothesis' own deadline) proves nothing.
+hypothesis.settings.register_profile("carico", deadline=None)
+hypothesis.settings.load_profile("carico")
 
 REAL = "real_control_plane"
 # kube-scheduler would take an interest in the tests' Pods.
