@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -29,16 +29,13 @@ def deployed(site: kubelet_site.Site) -> kubelet_site.Site:
 
 
 @pytest.fixture
-def volumes(site: kubelet_site.Site) -> Iterator[None]:
-    """A volume for each NATS server, two of them on one node; without any claim afterwards."""
+def volumes(site: kubelet_site.Site) -> None:
+    """A volume for each NATS server, two of them on one node; they and their claims go with the cluster."""
     for number in range(SERVERS):
         node = site.fleet.nodes[number % len(site.fleet.nodes)]
         folder = f"/var/lib/kubelet/test-volumes/{number}"
         site.fleet.engine.run("exec", site.fleet.container(node), "mkdir", "-p", folder)
         site.apply(volume(f"test-{number}", folder=folder, node=node.name))
-    yield
-    site.kubectl("--namespace", "carico", "delete", "persistentvolumeclaims", "--all", "--timeout", "60s")
-    site.kubectl("delete", "persistentvolumes", "--all", "--timeout", "60s")
 
 
 def volume(name: str, *, folder: str, node: str) -> Mapping[str, Any]:
@@ -131,21 +128,18 @@ def test_a_prometheus_finds_every_part(deployed: kubelet_site.Site) -> None:
 
 @pytest.mark.usefixtures("volumes")
 def test_a_job_goes_on_while_a_server_of_three_is_gone(deployed: kubelet_site.Site) -> None:
+    """The last on the site: what it leaves there ends with the cluster."""
     _remove_bus(deployed)
-    try:
-        deployed.deploy(OVERLAYS / "ha")
-        servers = services(deployed, "carico-nats")
-        assert len(servers) == SERVERS
-        assert len({pod["spec"]["nodeName"] for pod in servers}) == kubelet_site.NODES
-        assert len(services(deployed, "carico-scheduler")) == len(services(deployed, "carico-aggregator")) == 2
-        deployed.apply(kubelet_site.job("on-three", FEW, turns=250_000))
-        begun = "the job has begun"
-        deployed.until(begun, lambda: kubelet_site.succeeded(deployed, "on-three") >= 1)
-        deployed.kubectl("--namespace", "carico", "delete", "pod", "carico-nats-0", "--wait=false")
-        until_done(deployed, "on-three", FEW)
-        deployed.rolled_out()
-    finally:
-        _remove_bus(deployed)
+    deployed.deploy(OVERLAYS / "ha")
+    servers = services(deployed, "carico-nats")
+    assert len(servers) == SERVERS
+    assert len({pod["spec"]["nodeName"] for pod in servers}) == kubelet_site.NODES
+    assert len(services(deployed, "carico-scheduler")) == len(services(deployed, "carico-aggregator")) == 2
+    deployed.apply(kubelet_site.job("on-three", FEW, turns=250_000))
+    deployed.until("the job has begun", lambda: kubelet_site.succeeded(deployed, "on-three") >= 1)
+    deployed.kubectl("--namespace", "carico", "delete", "pod", "carico-nats-0", "--wait=false")
+    until_done(deployed, "on-three", FEW)
+    deployed.rolled_out()
 
 
 def _remove_bus(site: kubelet_site.Site) -> None:
