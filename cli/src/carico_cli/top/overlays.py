@@ -3,7 +3,7 @@
 import asyncio
 from typing import ClassVar, Protocol
 
-from textual import app, binding, events, screen, widgets
+from textual import app, binding, events, screen, widgets, worker
 
 from carico_cli.live import detail as details
 from carico_cli.live import picture as pictures
@@ -151,9 +151,12 @@ class NodeScreen(screen.Screen[None]):
 
     def _ask(self) -> None:
         if not self._top.is_paused:
-            self.run_worker(self._take(self._node), exclusive=True)
+            # Not a coroutine: one whose worker is cancelled before it began would be left unawaited.
+            take: worker.WorkType[None] = self._take
+            self.run_worker(take, exclusive=True)
 
-    async def _take(self, name: str) -> None:
+    async def _take(self) -> None:
+        name = self._node
         detail, standing = await asyncio.gather(self._top.reader.detail(name), self._top.reader.standing(name))
         if name == self._node and self.is_attached:
             self._detail, self._standing = detail, standing
