@@ -42,9 +42,11 @@ def site(
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
     """Ends the shared cluster after the last test that uses it, once what is of its module has ended."""
-    yield
-    if nextitem is None or not _uses_site(nextitem):
-        item.session.stash.get(_OPEN, contextlib.ExitStack()).close()
+    try:
+        yield
+    finally:
+        if nextitem is None or not _uses_site(nextitem):
+            item.session.stash.get(_OPEN, contextlib.ExitStack()).close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
