@@ -147,8 +147,9 @@ def test_a_missing_config_map_is_a_waiting_reason(site: node_site.NodeSite) -> N
     status = site.status("lacks")
     assert status["phase"] == "Pending"
     assert container(status)["state"]["waiting"] == {
-        "reason": "CreateContainerConfigError", "message": 'configmap "settings" not found',
-    }  # fmt: skip
+        "reason": "CreateContainerConfigError",
+        "message": 'configmap "settings" not found: emulated nodes read no ConfigMaps and no Secrets',
+    }
     delete(site, "lacks")
 
 

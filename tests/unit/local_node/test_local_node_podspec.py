@@ -49,8 +49,14 @@ def test_what_is_missing_here_is_named(spec: dict[str, Any], words: str) -> None
 @pytest.mark.parametrize(
     ("container", "expected"),
     [
-        ({"envFrom": [{"configMapRef": {"name": "x"}}]}, 'configmap "x" not found'),
-        ({"env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}, 'secret "s" not found'),
+        (
+            {"envFrom": [{"configMapRef": {"name": "x"}}]},
+            'configmap "x" not found: emulated nodes read no ConfigMaps and no Secrets',
+        ),
+        (
+            {"env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]},
+            'secret "s" not found: emulated nodes read no ConfigMaps and no Secrets',
+        ),
         ({"envFrom": [{"secretRef": {"name": "x", "optional": True}}]}, ""),
         ({"env": [{"name": "E", "value": "1"}]}, ""),
     ],
@@ -90,7 +96,10 @@ def test_volumes_are_places_or_not_to_be_had() -> None:
     assert [(mount.path, mount.sub_path) for mount in spec.containers[0].mounts] == [("/data/in", "s"), ("/data", "")]
     assert {volume.name: volume.source for volume in spec.volumes} == {
         "e": volumes.EmptyDir(),
-        "c": volumes.Absent(why='MountVolume.SetUp failed for volume "c" : configmap "m" not found'),
+        "c": volumes.Absent(
+            why='MountVolume.SetUp failed for volume "c" : configmap "m" not found: '
+            "emulated nodes read no ConfigMaps and no Secrets"
+        ),
         "h": volumes.HostPath(path="/", type="Directory"),
         "p": volumes.Claim(name="disk", read_only=True),
         "x": volumes.Claim(name="p-x", is_own=True),

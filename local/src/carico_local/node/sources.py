@@ -1,6 +1,6 @@
 """Where a container's variables and files come from besides its own words: fields, resources, objects, volumes.
 
-The embedded API keeps no ConfigMaps and no Secrets, so one that is not optional is missing, as a kubelet says it.
+The embedded API keeps no ConfigMaps and no Secrets, and none are read of a real one: what is not optional is missing.
 """
 
 import dataclasses
@@ -52,6 +52,11 @@ def is_known_field(path: str) -> bool:
     return path in _FIELDS or LABEL_FIELD.fullmatch(path) is not None
 
 
+def not_read(kind: str, name: str) -> str:
+    """What is said of a ConfigMap or Secret: a kubelet's words, and why, since a real API may well have it."""
+    return f'{kind} "{name}" not found: emulated nodes read no ConfigMaps and no Secrets'
+
+
 def missing(item: Object) -> str:
     """What a container's variables refer to and is not there, as the kubelet says it; empty where all is there."""
     references = [(entry.get("valueFrom") or {}) for entry in item.get("env") or ()] + list(item.get("envFrom") or ())
@@ -59,7 +64,7 @@ def missing(item: Object) -> str:
         for key, kind in _OBJECTS.items():
             wanted = reference.get(key)
             if wanted and not wanted.get("optional"):
-                return f'{kind} "{wanted.get("name", "")}" not found'
+                return not_read(kind, wanted.get("name", ""))
     return ""
 
 

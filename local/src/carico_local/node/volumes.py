@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from carico_local.node import sources
+
 Object = Mapping[str, Any]
 
 # The API server mounts its token here by itself; commands that do not use it need not miss it.
@@ -74,7 +76,11 @@ def _source(volume: Object, pod: str) -> Source | None:
         return Claim(name=f"{pod}-{name}", is_own=True)
     for key, kind, field in _OBJECTS:
         if key in volume:
-            return None if volume[key].get("optional") else absent(name, f'{kind} "{volume[key].get(field)}" not found')
+            return (
+                None
+                if volume[key].get("optional")
+                else absent(name, sources.not_read(kind, volume[key].get(field, "")))
+            )
     kinds = ", ".join(key for key in volume if key != "name")
     return absent(name, f"an emulated node has no volumes of the kind {kinds}")
 
