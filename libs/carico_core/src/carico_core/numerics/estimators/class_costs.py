@@ -105,15 +105,16 @@ class ClassCosts:
         """Classes of which a whole Pod has been seen here."""
         return frozenset(self._reached)
 
-    def is_unknown(self, name: str) -> bool:
+    def is_unknown(self, name: str, *, runs: bool) -> bool:
         """Whether neither this node nor its peers have measured what a Pod of this class takes.
 
-        A class is held from its first start: a Pod that ended before it showed has told nothing.
+        A class is held from its first start: a Pod that ended before it showed has told nothing. One that runs is telling,
+        though a full node's readings say little.
         """
         if self._priors.heard(name) is not None:
             return False
         return not self._is_told(name) or (
-            not self.grows and self._variance(name) >= _MEASURED * self._priors.whole(name)[1]
+            not (self.grows or runs) and self._variance(name) >= _MEASURED * self._priors.whole(name)[1]
         )
 
     def hold(self, names: list[str]) -> None:

@@ -239,8 +239,9 @@ class Footprint:
         half = trial.FROM * self._ceilings[index] * each.scale
         if plus <= half or room < half:
             return plus
-        is_unknown = each.is_unknown(name)
-        if not self._trial.is_due(is_unknown=is_unknown, runs=self._pods.running.get(name, 0) > 0):
+        runs = self._pods.running.get(name, 0) > 0
+        is_unknown = each.is_unknown(name, runs=runs)
+        if not self._trial.is_due(is_unknown=is_unknown, runs=runs):
             return plus
         # CPU can be squeezed, and what a Pod holds cannot.
         least = each.cost(name, life_s)[0] if each.grows and not is_unknown else 0.0
