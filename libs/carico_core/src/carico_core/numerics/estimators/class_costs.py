@@ -108,8 +108,8 @@ class ClassCosts:
     def is_unknown(self, name: str, *, runs: bool) -> bool:
         """Whether neither this node nor its peers have measured what a Pod of this class takes.
 
-        A class is held from its first start: a Pod that ended before it showed has told nothing. One that runs is telling,
-        though a full node's readings say little.
+        A class is held from its first start: a Pod that ended before it showed has told nothing. One that runs is
+        telling, though a full node's readings say little.
         """
         if self._priors.heard(name) is not None:
             return False
