@@ -26,6 +26,7 @@ NAME = "e2e-metrics"
 EMPTY = {
     "Requests of kube-scheduler", "Time to answer", "Let in", "Refused", "Checks that fail", "What it does without",
     "Messages dropped", "Why nodes are refused", "Requests of browsers", "Time to answer browsers",
+    "Refused by it, or not answered",
 }  # fmt: skip
 # Families that a quiet cluster has no series of: nothing of their kind has happened, or the machine offers all.
 UNUSED = {

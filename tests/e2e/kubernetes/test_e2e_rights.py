@@ -60,6 +60,7 @@ def test_each_right_is_used_and_no_other_is_asked_for(deployed: kubelet_site.Sit
         lambda: not unused(), within_s=kubelet_site.WITHIN_S, every_s=kubelet_site.LOOK_EVERY_S,
         what=lambda: f"rights that nobody uses: {unused()}",
     )  # fmt: skip
+    deployed.kubectl("delete", "pod", "nowhere", "with-unmade")
     refused = {
         (event["user"]["username"], event["verb"], event["objectRef"].get("resource"))
         for event in list(deployed.audited())[before:]
@@ -99,13 +100,12 @@ def _exercise(site: kubelet_site.Site) -> None:
     site.apply(_storage_class("local", "kubernetes.io/no-provisioner"))
     site.apply(_storage_class("made", "carico.dev/none"))
     site.apply(_volume("of-node-1", "node-1"))
-    for name, kind in (("found", "local"), ("unmade", "made")):
-        site.apply(_claim(name, kind))
-        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
-        site.apply(_pod(f"with-{name}", {"volumes": volumes}))
     site.until("the job is done", lambda: kubelet_site.succeeded(site, "rights") == 4)
+    _claiming(site, "found", "local")
     site.until("the claim is bound", lambda: site.get("pod", "with-found")["status"]["phase"] != "Pending")
     assert site.get("pod", "with-found")["spec"]["nodeName"] == "node-1"
+    # It holds its room on a node for as long as it waits for its volume: on node-1 the other one would not fit beside it.
+    _claiming(site, "unmade", "made")
     # Reasons that change and change back count up the first Event after 20 s; reasons that stay, after a minute.
     site.until("the Pod is told of", lambda: bool(_told(site, "nowhere")))
     before = _told(site, "nowhere")
@@ -114,6 +114,13 @@ def _exercise(site: kubelet_site.Site) -> None:
         site.until("the Pod is told of anew", lambda: _told(site, "nowhere") != before)
     finally:
         site.kubectl("uncordon", "node-1")
+
+
+def _claiming(site: kubelet_site.Site, name: str, kind: str) -> None:
+    """A Pod with a claim of its own."""
+    site.apply(_claim(name, kind))
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+    site.apply(_pod(f"with-{name}", {"volumes": volumes}))
 
 
 def _told(site: kubelet_site.Site, pod: str) -> set[str]:
