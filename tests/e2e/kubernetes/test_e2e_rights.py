@@ -104,7 +104,7 @@ def _exercise(site: kubelet_site.Site) -> None:
     _claiming(site, "found", "local")
     site.until("the claim is bound", lambda: site.get("pod", "with-found")["status"]["phase"] != "Pending")
     assert site.get("pod", "with-found")["spec"]["nodeName"] == "node-1"
-    # It holds its room on a node for as long as it waits for its volume: on node-1 the other one would not fit beside it.
+    # It holds its room on a node for as long as it waits for its volume: on node-1 the other would not fit beside it.
     _claiming(site, "unmade", "made")
     # Reasons that change and change back count up the first Event after 20 s; reasons that stay, after a minute.
     site.until("the Pod is told of", lambda: bool(_told(site, "nowhere")))
