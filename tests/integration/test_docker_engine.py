@@ -36,6 +36,7 @@ def test_containers_of_a_killed_run_are_gone_with_the_next_engine() -> None:
         assert LEFT not in second.engine.run("network", "ls", "--format", "{{.Name}}")
         assert second.engine.run("volume", "ls", "--quiet") == ""
         second.engine.run("image", "rm", f"{LEFT}:1")
+    assert "docker-engine/data" not in pathlib.Path("/proc/self/mounts").read_text()
 
 
 def _engine_pid(running: docker_engine.Running) -> int:

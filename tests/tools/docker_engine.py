@@ -77,6 +77,8 @@ def running() -> Iterator[Running]:
             yield Running(engine=engine, environ=environ)
         finally:
             _end(process, engine)
+            # An engine mounts its folder onto itself, and leaves that to be where one that was killed had done so.
+            subprocess.run(["umount", "--quiet", str(kept / "data")], stderr=subprocess.DEVNULL, check=False)
             if not had_chains:
                 _remove_rules(environ, policy)
 
