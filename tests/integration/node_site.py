@@ -1,5 +1,6 @@
 """An embedded API and one emulated node as processes, for the node's integration tests."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from carico_local.cgroups import layout, node_group, sweep
@@ -161,6 +162,18 @@ class NodeSite:
 
     def _exists(self, root: pathlib.Path) -> bool:
         return (root / node_group.cluster_path(self.cluster)).exists()
+
+
+@contextlib.contextmanager
+def running(root: pathlib.Path, *flags: str) -> Iterator[NodeSite]:
+    """A site that has started; nothing of it is left."""
+    found = NodeSite(root, *flags)
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
+    assert found.cgroups() == []
 
 
 def terminated(status: dict[str, Any], index: int = 0) -> dict[str, Any]:

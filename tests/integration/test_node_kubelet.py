@@ -16,13 +16,10 @@ WAIT = f"trap 'exit 0' TERM; {LOOP}"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[node_site.NodeSite]:
-    found = node_site.NodeSite(tmp_path_factory.mktemp("kubelet"), "--latency", "0.1", "--memory-bytes", str(2**28))
-    try:
-        found.start()
+    with node_site.running(
+        tmp_path_factory.mktemp("kubelet"), "--latency", "0.1", "--memory-bytes", str(2**28)
+    ) as found:
         yield found
-    finally:
-        found.stop()
-    assert found.cgroups() == []
 
 
 def container(status: dict[str, Any], *, init: bool = False) -> dict[str, Any]:

@@ -19,13 +19,8 @@ PODS = node_site.PODS
 
 @pytest.fixture
 def site(tmp_path: pathlib.Path) -> Iterator[node_site.NodeSite]:
-    found = node_site.NodeSite(tmp_path, "--latency", "0.1")
-    try:
-        found.start()
+    with node_site.running(tmp_path, "--latency", "0.1") as found:
         yield found
-    finally:
-        found.stop()
-    assert found.cgroups() == []
 
 
 def test_pods_outlive_a_killed_node_process_and_their_exit_codes_are_not_lost(site: node_site.NodeSite) -> None:

@@ -18,13 +18,10 @@ PODS = node_site.PODS
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[node_site.NodeSite]:
-    found = node_site.NodeSite(tmp_path_factory.mktemp("volumes"), "--latency", "0.1", "--memory-bytes", str(2**28))
-    try:
-        found.start()
+    with node_site.running(
+        tmp_path_factory.mktemp("volumes"), "--latency", "0.1", "--memory-bytes", str(2**28)
+    ) as found:
         yield found
-    finally:
-        found.stop()
-    assert found.cgroups() == []
 
 
 def host(path: pathlib.Path, kind: str = "") -> list[dict[str, Any]]:

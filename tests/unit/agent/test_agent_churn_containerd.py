@@ -22,6 +22,7 @@ from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import settings as loader
 from carico_core.runtime import tasks
+from carico_core.wire import protobuf
 from tests.conformance import containerd_fake, containerd_stages
 from tests.tools import waiting
 
@@ -413,9 +414,9 @@ class TestMessages:
 
     @given(st.integers(0, 2**63 - 1))
     def test_numbers_go_round(self, value: int) -> None:
-        data = wire.encode_varint(1 << 3) + wire.encode_varint(value)
+        data = protobuf.encode_varint(1 << 3) + protobuf.encode_varint(value)
         assert list(wire.fields(data, what="x")) == [(1, value)]
-        assert wire.encode_varint(value) == containerd_fake.varint(value)
+        assert protobuf.encode_varint(value) == containerd_fake.varint(value)
 
 
 def _fail() -> None:

@@ -14,11 +14,13 @@ import grpclib.encoding.base
 import grpclib.exceptions
 import h2.exceptions
 
+from carico_core.wire import protobuf
+
 CHECK = "/grpc.health.v1.Health/Check"
 SERVING = 1
 _STATUSES = {0: "UNKNOWN", SERVING: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
-# Field 1, length-delimited: `service` of the request. Field 1, varint: `status` of the answer.
-_SERVICE_TAG, _STATUS_TAG = 0x0A, 0x08
+# Field 1, varint: `status` of the answer.
+_STATUS_TAG = 0x08
 
 
 class Raw(grpclib.encoding.base.CodecBase):
@@ -63,8 +65,7 @@ def encode(service: str) -> bytes:
     >>> encode("a"), encode("")
     (b'\\n\\x01a', b'')
     """
-    name = service.encode()
-    return bytes((_SERVICE_TAG,)) + _varint(len(name)) + name if name else b""
+    return protobuf.encode_text(1, service) if service else b""
 
 
 def status(answer: bytes) -> int:
@@ -74,12 +75,3 @@ def status(answer: bytes) -> int:
     (1, 0)
     """
     return answer[1] if len(answer) >= 2 and answer[0] == _STATUS_TAG else 0
-
-
-def _varint(number: int) -> bytes:
-    found = bytearray()
-    while number > 127:
-        found.append(number & 127 | 128)
-        number >>= 7
-    found.append(number)
-    return bytes(found)

@@ -9,6 +9,7 @@ import enum
 from collections.abc import Iterator
 
 from carico_core.domain import errors
+from carico_core.wire import protobuf
 
 # containerd's namespace of the kubelet's containers, and the labels that its CRI plugin gives them. The kind is the
 # label `io.cri-containerd.kind`; the other name is the one of CRI's annotation, which some tools set as a label.
@@ -73,17 +74,17 @@ class Container:
 
 def encode_subscribe() -> bytes:
     """SubscribeRequest for the events of `Kind`."""
-    return b"".join(encode_text(1, f'namespace=="{NAMESPACE}",topic=="{kind}"') for kind in Kind)
+    return b"".join(protobuf.encode_text(1, f'namespace=="{NAMESPACE}",topic=="{kind}"') for kind in Kind)
 
 
 def encode_list() -> bytes:
     """ListContainersRequest for the containers of Pods."""
-    return encode_text(1, f'labels."{POD_UID_LABEL}"')
+    return protobuf.encode_text(1, f'labels."{POD_UID_LABEL}"')
 
 
 def encode_get(container: str) -> bytes:
     """GetContainerRequest."""
-    return encode_text(1, container)
+    return protobuf.encode_text(1, container)
 
 
 def parse_envelope(data: bytes) -> Event | None:
@@ -164,30 +165,6 @@ def fields(data: bytes, *, what: str) -> Iterator[tuple[int, int | bytes]]:
             raise Malformed(what, data)
         yield number, data[offset : offset + size]
         offset += size
-
-
-def encode_text(number: int, text: str) -> bytes:
-    """One field that holds a text.
-
-    >>> encode_text(2, "ab")
-    b'\\x12\\x02ab'
-    """
-    data = text.encode()
-    return encode_varint(number << 3 | _BYTES) + encode_varint(len(data)) + data
-
-
-def encode_varint(value: int) -> bytes:
-    """A number of 0 or more, seven bits a byte.
-
-    >>> encode_varint(150)
-    b'\\x96\\x01'
-    """
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
 
 
 def _varint(data: bytes, offset: int, what: str) -> tuple[int, int]:
