@@ -1,4 +1,4 @@
-"""Pods on an emulated node -> utilisation and pressure: the table of spec 12, measured anew with a 10 ms quota period.
+"""Pods on an emulated node -> utilisation and pressure: the table of spec 12, measured anew with the node's own period.
 
 Alone: `python -m bench node`. Each row runs that many `pi` Pods of one emulated core (scale 1/8) in a node of 4 cores
 and reads, for a few seconds in the middle of their run, the CPU time and the PSI `some` total of the node's cgroup.
@@ -13,7 +13,7 @@ import tempfile
 from carico_core.runtime import clock as clocks
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout, node_group, sweep
-from carico_local.node import runtime
+from carico_local.node import runtime, settings
 
 CORES = 4.0
 SCALE = 0.125
@@ -48,7 +48,7 @@ def run(quick: bool) -> list[Row]:
     return rows
 
 
-async def measure(pods: int, *, seconds: float, period_ms: float = 10.0) -> Reading:
+async def measure(pods: int, *, seconds: float, period_ms: float = settings.QUOTA_PERIOD_MS) -> Reading:
     """What a node's cgroup reads with that many `pi` Pods; nothing of it is left afterwards.
 
     Raises `RuntimeError` where this machine has no cgroups that may be written.

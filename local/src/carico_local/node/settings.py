@@ -6,8 +6,9 @@ from typing import Literal
 
 from carico_core.runtime import settings
 
-# A 10 ms quota period keeps a server's latency on the node meaningful.
-QUOTA_PERIOD_MS = 10.0
+# Long enough that pressure climbs as a real node's does, short enough that a server's latency on the node means
+# something (ADR 13).
+QUOTA_PERIOD_MS = 20.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
