@@ -1,5 +1,6 @@
-"""`carico web` beside a real local cluster: nodes, a job's Pods, the scheduler's own words, and its end by Ctrl-C."""
+"""`carico web` beside a real local cluster: nodes, a job's Pods, the scheduler's own words, the end of both."""
 
+import asyncio
 import pathlib
 import signal
 
@@ -41,13 +42,19 @@ async def test_a_cluster_on_the_page(page: browsers.Page, tmp_path: pathlib.Path
         assert (second, said) == (
             2, f"carico: the page's port is taken: is `carico web --name {name}` running already, at {url}?\n",
         )  # fmt: skip
+        code, _, err = await shell.run("web", "--name", "nowhere")
+        assert code == 2
+        assert "no cluster named 'nowhere'" in err
+        code, _, err = await shell.run("down", "--name", name)
+        assert code == 0, err
+        async with asyncio.timeout(WITHIN_MS / 1e3):
+            line = (await web.stdout.readline()).decode()
+        assert line == f"cluster {name} is gone: goes on by itself after `carico up --name {name}`; Ctrl-C ends it\n"
+        await expect(page.get_by_role("alert")).to_contain_text("The bus does not answer", timeout=WITHIN_MS)
         web.send_signal(signal.SIGINT)
         assert await web.wait() == 0
         assert web.stderr is not None
         assert await web.stderr.read() == b""
-        code, _, err = await shell.run("web", "--name", "nowhere")
-        assert code == 2
-        assert "no cluster named 'nowhere'" in err
     finally:
         await shell.run("down", "--name", name)
     assert shell.left(name) == []

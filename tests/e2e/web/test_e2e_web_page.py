@@ -1,6 +1,7 @@
 """The live page in a real browser, before a cluster of words: what it shows, keys, faults, and that it asks nobody."""
 
 import json
+import re
 
 import playwright.async_api as browsers
 import pytest
@@ -74,6 +75,60 @@ async def test_the_keyboard_goes_everywhere(page: browsers.Page, stage: web_stag
     await expect(page.get_by_role("dialog")).to_be_hidden()
 
 
+async def test_focus_is_led_to_what_is_opened_and_back(page: browsers.Page, stage: web_stage.Stage) -> None:
+    await opened(page, stage)
+    cpu = page.get_by_role("radio", name="CPU")
+    await page.get_by_role("radio", name="Fullest").focus()
+    await page.keyboard.press("ArrowRight")
+    await expect(cpu).to_have_attribute("aria-checked", "true")
+    await expect(cpu).to_be_focused()
+    # One stop for Tab, as radio buttons are: the next is the map.
+    await page.keyboard.press("Tab")
+    await expect(page.locator("#map")).to_be_focused()
+    await page.keyboard.press("p")
+    row = page.locator("#flow-list button").first
+    await row.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#panel")).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(row).to_be_focused()
+    # What leads past the map closes nothing.
+    await page.goto(f"{stage.url}#node/node-4")
+    await page.locator(".skip").focus()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#panel")).to_be_focused()
+    await expect(page.locator("#panel").get_by_role("heading", level=2)).to_contain_text("node-4")
+
+
+async def test_an_address_that_says_nothing_opens_nothing(page: browsers.Page, stage: web_stage.Stage) -> None:
+    await opened(page, stage, "#node/%")
+    await expect(page.locator("#panel").get_by_role("heading", level=2)).to_contain_text("%")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#panel").get_by_role("heading", level=2)).to_have_text("The cluster")
+
+
+async def test_no_number_stands_bare(page: browsers.Page, stage: web_stage.Stage) -> None:
+    await opened(page, stage, "#node/node-3")
+    await expect(page.locator("#panel table")).to_be_attached(timeout=WITHIN_MS)
+    await page.locator("#flow-list button").first.click()
+    await expect(page.locator("#panel table")).to_be_attached(timeout=WITHIN_MS)
+    words = await page.locator("body").inner_text()
+    # As programs write numbers: 1.015e+09, 0.30000000000000004, 433000000.
+    assert re.findall(r"\d[.\d]*e[+-]?\d+|\d+\.\d{3,}|(?<![-\d])\d{7,}", words) == []
+    assert "NaN" not in words and "undefined" not in words and "null" not in words
+
+
+async def test_who_wants_no_motion_sees_none(page: browsers.Page, stage: web_stage.Stage) -> None:
+    await page.emulate_media(reduced_motion="reduce")
+    await opened(page, stage)
+    moving = await page.evaluate(
+        "[...document.querySelectorAll('*')].filter((e) => { const s = getComputedStyle(e); return"
+        " s.animationName !== 'none' || parseFloat(s.transitionDuration) > 0 || s.scrollBehavior === 'smooth'; })"
+        ".map((e) => e.outerHTML)"
+    )
+    assert moving == []
+
+
 async def test_a_decision_is_explained_by_a_click(page: browsers.Page, stage: web_stage.Stage) -> None:
     await opened(page, stage)
     await page.keyboard.press("p")
@@ -120,8 +175,13 @@ async def test_a_bus_that_goes_and_comes_back(page: browsers.Page, stage: web_st
     stage.server.kill()
     try:
         await expect(banner).to_contain_text("The bus does not answer at ws://127.0.0.1:", timeout=WITHIN_MS)
+        await expect(banner).to_contain_text(re.compile(r" since \d\d:\d\d:\d\d"))
         await expect(banner).to_contain_text("tried again by itself")
         await expect(page.locator("#bus-state")).to_have_text("away")
+        # What nobody says any more is not known, which is not none.
+        await expect(page.locator("#sum-pods")).to_have_text("–", timeout=WITHIN_MS)
+        await expect(page.locator("#sum-room-sub")).to_have_text("not known")
+        await expect(page.locator("#sum-nodes-sub")).to_have_text("60 absent")
     finally:
         stage.server.start()
     await expect(page.locator("#bus-state")).to_have_text("live", timeout=WITHIN_MS)
@@ -199,10 +259,16 @@ CONTRASTS = """(() => {
   };
   const read = (name) => light(style.getPropertyValue(name));
   const found = {};
+  // What words stand on: a card, the page's ground, which is also what is pointed at.
+  const ratio = (name, ground) => {
+    const [a, b] = [read(name), read(ground)].sort((x, y) => y - x);
+    return (a + 0.05) / (b + 0.05);
+  };
   const lines = [1, 2, 3, 4, 5, 6].map((i) => `--line-${i}`);
   for (const name of ["--ink", "--soft", "--accent", "--warm", "--hot", ...lines]) {
-    const [a, b] = [read(name), read("--card")].sort((x, y) => y - x);
-    found[name] = (a + 0.05) / (b + 0.05);
+    found[name] = Math.min(ratio(name, "--card"), ratio(name, "--ground"));
   }
+  // The measure that is chosen.
+  found["--ink on --rim"] = ratio("--ink", "--rim");
   return JSON.stringify(found);
 })()"""

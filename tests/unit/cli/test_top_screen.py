@@ -188,7 +188,7 @@ async def test_a_look_into_a_node_that_is_longer_than_the_screen_is_scrolled() -
 async def test_panels_are_gone_through_and_show_what_happens() -> None:
     async with staged(nodes=12) as stage:
         await stage.cluster.decide(live_cluster.placed())
-        await stage.shows("hello-0 → node-1, room for 2.1, waited 0.0 s")
+        await stage.shows("hello-0 → node-1, room for 2.1, waited 4 ms")
         pods = [live_cluster.pod("a"), live_cluster.pod("b", phase="Succeeded")]
         stage.cluster.api.events.put_nowait(kube_watch.Listed(objects=pods, resource_version="1"))
         await stage.keys.press("tab")

@@ -122,7 +122,7 @@ def test_every_dimension_has_its_cost_with_its_uncertainty() -> None:
         "here",
     ]
     (memory,) = [line for line in words(node(), detail=DETAIL).splitlines() if "80 Pods" in line]
-    assert memory.split() == ["memory", "11%", "95%", "900.0", "MB", "9.8", "±1.5", "MB", "80", "Pods"]
+    assert memory.split() == ["memory", "11%", "95%", "900", "MB", "9.8", "±1.5", "MB", "80", "Pods"]
 
 
 def test_a_node_that_nobody_has_heard_is_said_to_be_so() -> None:
@@ -155,6 +155,29 @@ def test_services_that_are_silent_or_late_are_named() -> None:
         "none heard yet", "3 messages/s; 3 wait for the aggregators", "could not be used: 2 replayed",
     ):  # fmt: skip
         assert line in said
+
+
+LONG_NODE = "ip-10-0-0-17.eu-central-1.compute.internal"
+LONG_POD = "a-team/nightly-recommendations-training-of-everything-7f9c6d5b48-x2x7k"
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_long_names_give_way_to_numbers(width: int) -> None:
+    named = dataclasses.replace(node(LONG_NODE), freshness=freshness.Freshness.STALE)
+    (head, *_) = node_words.lines(node_words.Known(node=named), width=width)
+    assert spans.plain(head).endswith("capacity 2.1 ±0.4  reserved 1  free 1.1")
+    namespace, name = LONG_POD.split("/")
+    placed = live_cluster.placed(name, namespace=namespace, node=LONG_NODE, waited_s=61.5)
+    (line,) = panels.decisions(picture(decisions=(placed,)), width)
+    said = spans.plain(line)
+    assert len(said) <= width
+    assert said.endswith(", room for 2.1, waited 61.5 s")
+    assert (LONG_POD in said, LONG_NODE in said) == (width == 200, width == 200)
+    assert "-x2x7k" in said and "internal" in said
+    job = pictures.Job(name=name, created="", pending=1, starting=0, running=2, succeeded=3, failed=4)
+    (line,) = panels.jobs(picture(jobs=(job,)), width)
+    assert (name in spans.plain(line)) == (width == 200)
+    assert "pending 1  starting 0  running 2" in spans.plain(line)[: 80 if width == 80 else 200]
 
 
 def test_the_json_is_complete_and_the_same_for_every_node() -> None:

@@ -5,6 +5,7 @@ The encoders of `carico_core.wire` and numpy are the oracles: what services say 
 
 import base64
 import json
+import re
 import subprocess
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import playwright._impl._driver as driver  # where Playwright keeps its Node; it says so nowhere else
 import pytest
 
-from carico_core.domain import messages
+from carico_core.domain import amounts, messages
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
 from carico_web import page_files
@@ -173,12 +174,90 @@ def test_the_ring_keeps_the_newest_and_their_order() -> None:
     assert run(script, "ring") == {"rows": [[1000, 2], [2000, 3], [3000, 5]], "oldest": 1000}
 
 
+# What a person reads of each number: (call, words). Edges where a unit or a digit changes stand beside each other.
+NUMBERS = (
+    ("percent(0)", "0 %"), ("percent(0.0123)", "1.2 %"), ("percent(0.0994)", "9.9 %"), ("percent(0.0996)", "10 %"),
+    ("percent(0.5)", "50 %"), ("whole(12345)", "12,345"), ("count(1, 'Pod')", "1 Pod"), ("count(0, 'Pod')", "0 Pods"),
+    ("count(1000, 'node')", "1,000 nodes"), ("pods(3)", "3"), ("pods(2.54)", "2.5"), ("pods(-0.56)", "−0.6"),
+    ("pods(-0.01)", "0.0"), ("pods(2777.1)", "2,777"), ("podsAbout(0, 0.04)", "0.0 ± 0.0"),
+    ("podsAbout(4.42, 0.5)", "4.4 ± 0.5"), ("podsAbout(2777.1, 13.3)", "2,777 ± 13"), ("seconds(0)", "0 s"),
+    ("seconds(-1e-9)", "0 s"), ("seconds(0.00004)", "40 µs"), ("seconds(0.0045)", "4.5 ms"),
+    ("seconds(0.25)", "250 ms"),
+    ("seconds(0.9996)", "1.0 s"), ("seconds(9.96)", "10 s"), ("seconds(75)", "75 s"), ("seconds(119.6)", "2 min"),
+    ("seconds(7199)", "2 h"), ("seconds(7200)", "2 h"), ("seconds(1e6)", "12 days"), ("perSecond(0)", "0/s"),
+    ("perSecond(0.2)", "0.2/s"), ("perSecond(1234.5)", "1,235/s"), ("degrees(5)", "5°"), ("degrees(5.34)", "5.3°"),
+    ("times(0.987)", "0.99 times"), ("score(2.456)", "2.46"), ("quantity('cpu', -2.1)", "−2.10 tasks"),
+    ("quantity('cpu', -0.001)", "0.00 tasks"), ("quantity('memory', 1.015e9)", "1.0 GB"),
+    ("quantity('memory', 4.33e8)", "433 MB"), ("quantity('memory', 999.6e6)", "1.0 GB"),
+    ("quantity('memory', -23.2e6)", "−23.2 MB"), ("quantity('memory', 12)", "12 B"),
+    ("quantity('network', 2.5e5)", "250 kB/s"), ("quantity('gpu', 1.5)", "1.50 GPUs"),
+    ("quantity('disk', 0.5)", "50 %"),
+    ("estimate('cpu', null)", "not known yet"), ("estimate('cpu', { mean: 2.3611, sd: 0.0539 })", "2.36 ± 0.05 tasks"),
+    ("estimate('memory', { mean: 1.3e6, sd: 5.24e5 })", "1.3 ± 0.5 MB"),
+    ("estimate('memory', { mean: 6e8, sd: 4e7 })", "600 ± 40 MB"),
+    ("estimate('disk', { mean: 0.5, sd: 0.02 })", "50.0 ± 2.0 %"),
+    ("dimension('gpu_memory')", "GPU memory"), ("dimension('pods_per_core')", "pods per core"),
+)  # fmt: skip
+
+
 def test_numbers_as_people_read_them() -> None:
-    script = """show([
-      format.percent(0.5), format.percent(0.0123), format.pods(3), format.pods(2.54), format.pods(-0.56),
-      format.seconds(0.00004), format.seconds(0.25), format.seconds(75), format.seconds(7200), format.bytes(23.2e6),
-      format.quantity("cpu", -2.1), format.count(1, "Pod"), format.dimension("gpu_memory")])"""
-    assert run(script, "format") == [
-        "50 %", "1.2 %", "3", "2.5", "−0.6", "40 µs", "250 ms", "75 s", "2 h", "23.2 MB", "−2.10 tasks", "1 Pod",
-        "GPU memory",
-    ]  # fmt: skip
+    calls = ", ".join(f"format.{call}" for call, _ in NUMBERS)
+    found = run(f"show([{calls}])", "format")
+    assert dict(zip((call for call, _ in NUMBERS), found, strict=True)) == dict(NUMBERS)
+
+
+@pytest.mark.parametrize("dim", ["cpu", "gpu", "memory", "gpu_memory", "network", "disk"])
+def test_amounts_are_said_as_the_command_line_says_them(dim: str) -> None:
+    values = [0.0, 0.004, -0.26, 1.224, 12.0, 999.6, 12345.6, 4.33e8, -1.015e9, 6.4e12]
+    found = run(f"show({values}.map((value) => format.quantity('{dim}', value)))", "format")
+    plain = [text.replace("−", "-").replace(" %", "%").replace(",", "") for text in found]
+    assert plain == [amounts.text(dim, value) for value in values]
+
+
+def test_numbers_become_words_in_one_place() -> None:
+    """Elsewhere a number would be written as JavaScript writes it: 1015000000, 0.30000000000000004."""
+    made = re.compile(r"\.toFixed|\.toPrecision|\.toExponential|\.toLocaleString|Intl\.|Math\.round\([^)]*\)\}")
+    found = [path.name for path in page_files.FOLDER.glob("*.js") if made.search(path.read_text(encoding="utf-8"))]
+    # `Intl` besides: the order of names in fleet.js.
+    assert sorted(found) == ["fleet.js", "format.js"]
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_words_can_be_read_on_every_colour_of_the_map(theme: str) -> None:
+    style = (page_files.FOLDER / "style.css").read_text(encoding="utf-8")
+    cards = re.findall(r"--card: (#[0-9a-f]{6});", style)
+    script = f"""
+    const hex = (text) => [1, 3, 5].map((i) => Number.parseInt(text.slice(i, i + 2), 16));
+    const rgb = (text) => (text[0] === "#" ? hex(text) : text.match(/\\d+/g).map(Number));
+    const found = theme.heatOf("{theme}", "{cards[0] if theme == "dark" else cards[1]}");
+    const ratio = (colour, ink) => theme.contrast(rgb(colour), rgb(ink));
+    const least = (colours, inks) => Math.min(...colours.map((colour, i) => ratio(colour, inks[i])));
+    show([least(found.heat, found.heatInk), least(found.aged, found.agedInk), found.heat.length]);
+    """
+    heat, aged, steps = run(script, "theme")
+    # https://www.w3.org/TR/WCAG22/#contrast-minimum
+    assert min(heat, aged) >= 4.5
+    assert steps == 65
+
+
+def test_nothing_moves_where_no_motion_is_wanted() -> None:
+    script = """
+    const drawn = (isCalm) => [100, 600].map((age) => {
+      const context = {};
+      const seen = [];
+      const map = { isCalm: { matches: isCalm }, theme: {}, ring: () => seen.push(context.globalAlpha) };
+      const again = heatmap.HeatMap.prototype.pulse.call(map, context, { placedMs: 0 }, 0, 0, {}, age);
+      return [seen[0], again];
+    });
+    show({ calm: drawn(true), moving: drawn(false) });
+    """
+    found = run(script, "heatmap")
+    assert found["calm"][0] == found["calm"][1] == [0.8, False]
+    assert found["moving"][0][0] > found["moving"][1][0]
+    assert all(again for _, again in found["moving"])
+
+
+def test_a_chart_of_pods_ends_at_a_number_with_a_whole_half() -> None:
+    found = run("show([0, 0.3, 1.9, 2.1, 5, 11, 61, 2777].map(chart.roundTop))", "chart")
+    assert found == [2, 2, 2, 4, 6, 20, 80, 4000]
+    assert all(top % 2 == 0 for top in found)

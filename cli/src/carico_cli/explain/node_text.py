@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_cli.explain import words
+from carico_core.domain import amounts
 
 Row = Mapping[str, Any]
 SHOWN = 12
@@ -76,7 +77,7 @@ def _of_dimensions(answer: Row) -> list[str]:
                 "-" if usage is None else f"{usage:.0%}",
                 words.amount(name, each["headroom"]),
                 words.amount(name, each["reserved"]),
-                "-" if cost is None else f"{words.amount(name, cost['mean'])} ± {words.amount(name, cost['sd'])}",
+                "-" if cost is None else amounts.text_with_sd(name, cost["mean"], cost["sd"]),
             )
         )
     headings = ("DIMENSION", "USED", "HEADROOM", "RESERVED", "A POD COSTS")

@@ -3,23 +3,18 @@
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from carico_core.domain import dimensions
+from carico_core.domain import amounts
 
 WIDTH = 80
 
 
 def amount(dimension: str, value: float | None) -> str:
-    """An amount of a dimension with its unit.
+    """An amount of a dimension with its unit, or a dash.
 
     >>> amount("memory", 9.8e6), amount("cpu", 1.224), amount("cpu", None)
-    ('9.8 MB', '1.22', '-')
+    ('9.8 MB', '1.22 tasks', '-')
     """
-    if value is None:
-        return "-"
-    if dimension not in dimensions.IN_BYTES or value == 0:
-        return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
-    scale, unit = (1e9, "GB") if abs(value) >= 1e9 else (1e6, "MB")
-    return f"{value / scale:.3g} {unit}"
+    return "-" if value is None else amounts.text(dimension, value)
 
 
 def number(value: float | None, digits: int = 1) -> str:
@@ -28,8 +23,7 @@ def number(value: float | None, digits: int = 1) -> str:
     >>> number(2.04), number(-0.04), number(None)
     ('2.0', '0.0', '-')
     """
-    # Nothing below zero is shown as -0.0.
-    return "-" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
+    return "-" if value is None else amounts.number(value, digits)
 
 
 def plural(count: int, what: str) -> str:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from carico_cli.live import picture as pictures
 from carico_cli.top import spans
+from carico_core.domain import amounts
 from carico_core.wire import freshness
 
 BAR_CELLS = 4
@@ -117,7 +118,7 @@ COLUMNS = (
     ),
     Column(
         title="free", width=7, key=lambda node: node.free,
-        draw=lambda node: _text(NOTHING if node.free is None else f"{node.free:.1f}"), from_width=112,
+        draw=lambda node: _text(NOTHING if node.free is None else amounts.number(node.free, 1)), from_width=112,
     ),
     Column(
         title="age", width=7, key=_state,

@@ -7,9 +7,11 @@ from carico_cli.live import detail as details
 from carico_cli.live import picture as pictures
 from carico_cli.live import standing as standings
 from carico_cli.top import columns, spans
-from carico_core.domain import dimensions, messages
+from carico_core.domain import amounts, messages
 
 _TITLE_CELLS = 10
+# What a name keeps where the numbers need the line.
+_NAME_CELLS = 8
 _RESERVED_NAMED = 3
 _BOUNDS_SHOWN = 3
 _MODES = {
@@ -18,9 +20,6 @@ _MODES = {
     messages.Mode.WARMING: "nothing measured yet: what the cluster knows, or a cautious guess",
     messages.Mode.SATURATED: "the node is full: readings only say `at least`",
 }
-# What 1.0 of the dimension is counted in, where that is not bytes.
-_UNITS = {"cpu": "tasks"}
-_SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +33,7 @@ class Known:
 
 def lines(known: Known, *, width: int) -> list[spans.Line]:
     """The whole view."""
-    found = [_head(known.node), ()]
+    found = [_head(known.node, width), ()]
     if known.detail is not None:
         found += _history(known.detail.history, width)
     said = known.node.advertisement
@@ -52,51 +51,37 @@ def lines(known: Known, *, width: int) -> list[spans.Line]:
     return [spans.cut(line, width) for line in found]
 
 
-def amount(value: float, dim: str) -> str:
-    """A physical quantity with its unit.
-
-    >>> amount(1.224, "cpu"), amount(9.8e6, "memory"), amount(0.5, "disk")
-    ('1.22 tasks', '9.8 MB', '0.5')
-    """
-    size, unit = _unit(value, dim)
-    return f"{_number(value / size, dim)} {unit}".rstrip()
-
-
-def _unit(value: float, dim: str) -> tuple[float, str]:
-    """What a quantity is shown in: its size and its name."""
-    if dim not in dimensions.IN_BYTES:
-        return 1.0, _UNITS.get(dim, "")
-    return next(((size, unit) for size, unit in _SIZES if abs(value) >= size), (1.0, "B"))
-
-
-def _number(value: float, dim: str) -> str:
-    if dim in dimensions.IN_BYTES:
-        return f"{value:.1f}"
-    return f"{value:.2f}" if dim in _UNITS else f"{value:.3g}"
-
-
 def _pods(count: int) -> str:
     return "1 Pod" if count == 1 else f"{count} Pods"
 
 
+def _count(value: float) -> str:
+    """So many Pods, of which parts count."""
+    return amounts.number(value, 0 if value.is_integer() or value >= 100.0 else 1)
+
+
 def _spread(found: messages.Estimate, dim: str) -> str:
-    """A mean and its standard deviation in one unit."""
-    size, unit = _unit(found.mean, dim)
-    # Two digits of what is uncertain are all that can be meant.
-    return f"{_number(found.mean / size, dim)} ±{found.sd / size:.2g} {unit}".rstrip()
+    return amounts.text_with_sd(dim, found.mean, found.sd, sign="±")
 
 
-def _head(node: pictures.Node) -> spans.Line:
+def _head(node: pictures.Node, width: int) -> spans.Line:
+    """The name, in what the rest of the line leaves."""
+    rest = _state(node)
+    cells = max(_NAME_CELLS, width - len(spans.plain(rest)) - 2)
+    return ((f" {spans.fitted(node.name, min(cells, len(node.name)))} ", "reverse"), *rest)
+
+
+def _state(node: pictures.Node) -> spans.Line:
     said = node.advertisement
     state = node.freshness.value
-    found: list[spans.Span] = [(f" {node.name} ", "reverse"), (f"  {state}", columns.STATE_STYLE[state])]
+    found: list[spans.Span] = [(f"  {state}", columns.STATE_STYLE[state])]
     if said is None:
         return (*found, ("  nothing heard of it: does its agent run?", "red"))
     found.append((f", {node.age_s:.1f} s old" if node.age_s is not None else "", ""))
-    found.append((f"   {_pods(said.pods)}   capacity {said.capacity:.1f} ±{said.capacity_sd:.1f}", "bold"))
+    found.append((f"  {_pods(said.pods)}  capacity {columns.capacity_text(node)}", "bold"))
     reserved = columns.NOTHING if node.reserved is None else str(node.reserved)
-    free = columns.NOTHING if node.free is None else f"{node.free:.1f}"
-    found.append((f"   reserved {reserved}   free {free}", ""))
+    free = columns.NOTHING if node.free is None else amounts.number(node.free, 1)
+    found.append((f"  reserved {reserved}  free {free}", ""))
     return tuple(found)
 
 
@@ -111,7 +96,7 @@ def _history(history: Mapping[str, Sequence[float]], width: int) -> list[spans.L
         is_share = name not in ("capacity", "pods")
         now, most = each[-1], max(each)
         title = "Pods" if name == "pods" else spans.clean(name)
-        words = f" {now:.0%} now, most {most:.0%}" if is_share else f" {now:.3g} now, most {most:.3g}"
+        words = f" {now:.0%} now, most {most:.0%}" if is_share else f" {_count(now)} now, most {_count(most)}"
         bars = spans.spark(each, cells, most=1.0 if is_share else None)
         found.append(((spans.fitted(title, _TITLE_CELLS), ""), (bars.ljust(cells), "cyan"), (words, "")))
     return [*found, ()]
@@ -130,7 +115,7 @@ def _dimensions(said: messages.Advertisement, detail: details.Detail | None) -> 
             spans.fitted(spans.clean(dim), 10),
             spans.fitted(f"{share:.0%}", 6),
             spans.fitted(columns.NOTHING if ceiling is None else f"{ceiling:.0%}", 8),
-            spans.fitted(columns.NOTHING if headroom is None else amount(headroom, dim), 12),
+            spans.fitted(columns.NOTHING if headroom is None else amounts.text(dim, headroom), 12),
             spans.fitted(columns.NOTHING if cost is None else _spread(cost, dim), 20),
             _room(said, dim) + ("  stops here" if is_least else ""),
         )
@@ -164,7 +149,7 @@ def _why(said: messages.Advertisement) -> list[spans.Line]:
         free = said.headroom[dim]
         words = (
             "capacity = headroom / cautious cost of a Pod = "
-            f"{amount(free, dim)} / {amount(free / said.capacity, dim)} = {said.capacity:.1f}"
+            f"{amounts.text(dim, free)} / {amounts.text(dim, free / said.capacity)} = {said.capacity:.1f}"
         )
         if free <= 0.0:
             words = f"{dim} is above its ceiling; an empty node takes one Pod all the same"
@@ -181,7 +166,7 @@ def _why(said: messages.Advertisement) -> list[spans.Line]:
         found.append(((f"limit: at most {_pods(said.limit)} for now", ""),))
     found.append(((f"{said.mode.value}: {_MODES[said.mode]}", ""),))
     for name, each in sorted((said.classes or {}).items(), key=lambda item: -item[1].pods)[:4]:
-        costs = ", ".join(f"{amount(value, dim)} {dim}" for dim, value in each.cost_plus.items())
+        costs = ", ".join(f"{dim} {amounts.text(dim, value)}" for dim, value in each.cost_plus.items())
         found.append(((f"class {_class(name)}: {_pods(each.pods)}; one more is taken to cost {costs}", "dim"),))
     return found
 
@@ -198,10 +183,9 @@ def _standing(standing: standings.Standing) -> list[spans.Line]:
         found.append(((f"takes none now: {spans.clean(standing.refused)}", "yellow"),))
     if standing.suspect:
         found.append((("suspect: reservations have stayed uncovered for too long", "red"),))
-    found += [
-        ((f"scheduler: {spans.clean(each.what)} allows {each.pods:.1f} more: {spans.clean(each.detail)}", ""),)
-        for each in standing.bounds[:_BOUNDS_SHOWN]
-    ]
+    for each in standing.bounds[:_BOUNDS_SHOWN]:
+        allowed = f"scheduler: {spans.clean(each.what)} allows {amounts.number(each.pods, 1)} more"
+        found.append(((f"{allowed}: {spans.clean(each.detail)}", ""),))
     if standing.reserved_by:
         names = ", ".join(map(spans.clean, standing.reserved_by[:_RESERVED_NAMED]))
         more = len(standing.reserved_by) - _RESERVED_NAMED

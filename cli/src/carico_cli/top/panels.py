@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 from carico_cli.live import picture as pictures
 from carico_cli.live import services as asked
 from carico_cli.top import spans
-from carico_core.domain import decision
+from carico_core.domain import amounts, decision
 from carico_core.wire import freshness
 
 JOB_BAR_CELLS = 12
+# A job's name has so many cells at least, and the rest of its line so many at most: 10,000 Pods in each place.
+JOB_CELLS, _OF_JOB_CELLS = 16, 88
+_ARROW = " → "
 # An instance's id is as long as that of NATS; its first characters tell two apart.
 INSTANCE_CELLS = 8
 
@@ -40,18 +43,20 @@ def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, sho
     return tuple(found)
 
 
-def jobs(picture: pictures.Picture) -> list[spans.Line]:
+def jobs(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
     """A line a job: how far it is, and where its Pods are."""
-    return [_job(job) for job in picture.jobs] or [(("no Pods that CARICO places", "dim"),)]
+    longest = max((len(job.name) for job in picture.jobs), default=0)
+    cells = max(JOB_CELLS, min(longest, width - _OF_JOB_CELLS))
+    return [_job(job, cells) for job in picture.jobs] or [(("no Pods that CARICO places", "dim"),)]
 
 
-def decisions(picture: pictures.Picture) -> list[spans.Line]:
+def decisions(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
     """A line a decision, newest first."""
-    return [_decision(found) for found in picture.decisions] or [(("none yet", "dim"),)]
+    return [_decision(found, width) for found in picture.decisions] or [(("none yet", "dim"),)]
 
 
-def services(picture: pictures.Picture) -> list[spans.Line]:
-    """Who answers how fast, how old what they say is, and what waits."""
+def services(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
+    """Who answers how fast, how old what they say is, and what waits; the same at any width."""
     found = [_service(each, picture.decisions) for each in picture.services]
     answering = {each.name for each in picture.services}
     found += [
@@ -67,10 +72,10 @@ def services(picture: pictures.Picture) -> list[spans.Line]:
     return found
 
 
-def _job(job: pictures.Job) -> spans.Line:
+def _job(job: pictures.Job, cells: int) -> spans.Line:
     bar = spans.bar(job.ended / job.pods, JOB_BAR_CELLS)
     # How far a job is has no good or bad.
-    found: list[spans.Span] = [(spans.fitted(spans.clean(job.name), 16) + " ", ""), (bar[0][0], "cyan"), *bar[1:]]
+    found: list[spans.Span] = [(spans.fitted(spans.clean(job.name), cells) + " ", ""), (bar[0][0], "cyan"), *bar[1:]]
     found.append((f"  {job.ended}/{job.pods}", ""))
     found.append((f"  pending {job.pending}  starting {job.starting}  running {job.running}", ""))
     if job.failed:
@@ -78,20 +83,41 @@ def _job(job: pictures.Job) -> spans.Line:
     return tuple(found)
 
 
-def _decision(found: decision.Decision) -> spans.Line:
-    pod = found.pod if found.namespace == "default" else f"{found.namespace}/{found.pod}"
+def _decision(found: decision.Decision, width: int) -> spans.Line:
+    pod = spans.clean(found.pod if found.namespace == "default" else f"{found.namespace}/{found.pod}")
     clock: spans.Span = (time.strftime("%H:%M:%S ", time.localtime(found.ts_ns / 1e9)), "dim")
     if found.outcome is decision.Outcome.BOUND and found.node is not None:
-        room = "" if found.free is None else f", room for {found.free:.1f}"
-        return (
-            clock,
-            (spans.clean(pod), "bold"),
-            (" → ", "dim"),
-            (spans.clean(found.node), "green"),
-            (f"{room}, waited {found.waited_s:.1f} s", ""),
-        )
+        room = "" if found.free is None else f", room for {amounts.number(found.free, 1)}"
+        said = f"{room}, waited {_time(found.waited_s)}"
+        pod, node = _names(pod, spans.clean(found.node), width - len(clock[0]) - len(_ARROW) - len(said))
+        return (clock, (pod, "bold"), (_ARROW, "dim"), (node, "green"), (said, ""))
     outcome = "waits" if found.outcome is decision.Outcome.UNSCHEDULABLE else found.outcome.value.replace("_", " ")
-    return (clock, (spans.clean(pod), "bold"), (f" {outcome}", "yellow"), (f": {spans.clean(found.message)}", ""))
+    pod, _ = _names(pod, "", width // 2)
+    return (clock, (pod, "bold"), (f" {outcome}", "yellow"), (f": {spans.clean(found.message)}", ""))
+
+
+def _names(first: str, second: str, cells: int) -> tuple[str, str]:
+    """Both names in so many cells: the longer one gives way first.
+
+    >>> _names("a-very-long-name-of-a-pod", "node-1", 20)
+    ('a-very-…-a-pod', 'node-1')
+    """
+    half = max(cells // 2, 1)
+    kept = min(len(second), max(half, cells - len(first)))
+    return spans.fitted(first, min(len(first), max(cells - kept, half))), spans.fitted(second, kept)
+
+
+def _time(seconds: float) -> str:
+    """How long something took.
+
+    >>> _time(0.0042), _time(3.21), _time(318.0), _time(9000.0)
+    ('4 ms', '3.2 s', '5 min', '2.5 h')
+    """
+    if seconds < 0.9995:
+        return f"{1000.0 * seconds:.0f} ms"
+    if seconds < 119.5:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60.0:.0f} min" if seconds < 7170.0 else f"{seconds / 3600.0:.1f} h"
 
 
 def _service(each: pictures.Service, decided: Sequence[decision.Decision]) -> spans.Line:

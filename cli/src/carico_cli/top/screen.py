@@ -226,7 +226,7 @@ class Top(app.App[int]):
         self._trouble.styles.height = min(max(len(lines), 1), 3)
         self._trouble.show([((spans.clean(line), "red"),) for line in lines])
         for panel, draw in zip(self._panels, _PANELS.values(), strict=True):
-            panel.show(draw(self.shown))
+            panel.show(draw(self.shown, self.size.width))
 
 
 _PANELS = {"decisions": panels.decisions, "jobs": panels.jobs, "services": panels.services}

@@ -5,7 +5,7 @@ import functools
 import math
 from collections.abc import Callable
 
-from carico_core.domain import dimensions, messages
+from carico_core.domain import amounts, messages
 from carico_scheduler import demand as demands
 from carico_scheduler import headroom, snapshot
 
@@ -13,6 +13,9 @@ from carico_scheduler import headroom, snapshot
 SLACK = 1e-9
 # What a bound is called besides a dimension ("cpu") or a requested resource ("requests.cpu").
 CAPACITY, LIMIT, POD_LIMIT, PODS_PER_CORE = "capacity", "limit", "pod_limit", "pods_per_core"
+
+# Resources of Kubernetes that are counted in bytes: https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
+_REQUESTED_BYTES = ("memory", "ephemeral-storage", "hugepages-")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +63,7 @@ def typical_bounds(row: snapshot.NodeRow, said: messages.Advertisement | None) -
         found.append(
             Bound(
                 what=said.bottleneck or CAPACITY, pods=row.capacity - row.reserved,
-                say=lambda: f"capacity {row.capacity:.3g} advertised{reserved}",
+                say=lambda: f"capacity {round(row.capacity, 2):g} advertised{reserved}",
             )
         )  # fmt: skip
     return _sorted(found)
@@ -91,20 +94,19 @@ def _dimensions(row: snapshot.NodeRow, costs: headroom.Vector, said: messages.Ad
 
 
 def _say_dimension(name: str, free: float, reserved: float, cost: float) -> str:
-    words = [f"{_amount(name, free)} free", f"{_amount(name, cost)} a Pod"]
-    words[1:1] = [f"{_amount(name, reserved)} of it reserved"] if reserved else []
-    return ", ".join(words)
+    """What is free, and what a Pod costs of it.
 
-
-def _amount(name: str, value: float) -> str:
-    """With its unit, where it has one.
-
-    >>> _amount("memory", 9.5e9), _amount("cpu", 1.25)
-    ('9.5 GB', '1.25')
+    >>> _say_dimension("cpu", 2.75, 1.31, 1.31), _say_dimension("memory", 9.5e9, 0.0, 4.33e8)
+    ('2.75 tasks free, 1.31 of it reserved, 1.31 a Pod', '9.5 GB free, 433 MB a Pod')
     """
-    if name not in dimensions.IN_BYTES:
-        return f"{value:.3g}"
-    return f"{value / 1e9:.3g} GB" if abs(value) >= 1e9 else f"{value / 1e6:.3g} MB"
+    left, held, each = _in_one_unit(*(amounts.text(name, value) for value in (free, reserved, cost)))
+    return ", ".join([f"{left} free", *([f"{held} of it reserved"] if reserved else []), f"{each} a Pod"])
+
+
+def _in_one_unit(first: str, *more: str) -> list[str]:
+    """The amounts; the unit of the first is not said again."""
+    unit = first.partition(" ")[2]
+    return [first, *(each.removesuffix(f" {unit}") for each in more)]
 
 
 def _caps(row: snapshot.NodeRow) -> list[Bound]:
@@ -161,4 +163,18 @@ def _pods(count: int) -> str:
 
 
 def _say_request(name: str, left: float, amount: float) -> str:
-    return f"{_amount(name, left)} not requested yet, {_amount(name, amount)} a Pod"
+    """What is not requested yet, and what a Pod requests of it.
+
+    >>> _say_request("cpu", 1.5, 0.25), _say_request("ephemeral-storage", 3.2e10, 1e9)
+    ('1.5 cores not requested yet, 0.25 a Pod', '32.0 GB not requested yet, 1.0 a Pod')
+    >>> _say_request("example.com/card", 2.0, 1.0)
+    '2 not requested yet, 1 a Pod'
+    """
+    found = _in_one_unit(*(_requested(name, value) for value in (left, amount)))
+    return f"{found[0]} not requested yet, {found[1]} a Pod"
+
+
+def _requested(name: str, value: float) -> str:
+    if name.startswith(_REQUESTED_BYTES):
+        return amounts.text("memory", value)
+    return f"{value:g} cores" if name == "cpu" else f"{value:g}"

@@ -2,9 +2,10 @@
 
 import { font, level, Sheet } from "./canvas.js";
 import { HISTORY_S } from "./fleet.js";
+import * as format from "./format.js";
 
 const HEIGHT = 150;
-const PAD = { left: 42, right: 8, top: 8, bottom: 18 };
+const PAD = { left: 46, right: 8, top: 8, bottom: 18 };
 // A hole in the data longer than this is drawn as one.
 const GAP_MS = 5000;
 // A page just opened shows its first minute wide, and no empty past.
@@ -47,15 +48,14 @@ export class Chart {
   }
 
   axes(context, scale, tick) {
-    context.font = font(11);
+    context.font = font(12);
     const [left, right] = [PAD.left, this.sheet.width - PAD.right];
     for (const share of [0, 0.5, 1]) {
       const y = Math.round(scale.y(share * scale.top)) + 0.5;
       level(context, this.theme, { left, right, y, alpha: share === 0 ? 0.9 : 0.35, text: tick(share * scale.top) });
     }
     context.textBaseline = "alphabetic";
-    const since = scale.span < 119_500 ? `−${Math.round(scale.span / 1000)} s` : `−${(scale.span / 60_000).toFixed(1).replace(".0", "")} min`;
-    for (const [text, align, x] of [[since, "left", left], ["now", "right", right]]) {
+    for (const [text, align, x] of [[`−${format.seconds(scale.span / 1000)}`, "left", left], ["now", "right", right]]) {
       context.textAlign = align;
       context.fillText(text, x, HEIGHT - 4);
     }
@@ -104,9 +104,9 @@ export class Chart {
   }
 }
 
-// A round number at or above the largest value.
+// A round number at or above the largest value, whose half is a whole number of Pods.
 export function roundTop(value) {
-  if (!(value > 0)) return 1;
+  if (!(value > 2)) return 2;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 4, 5, 10].find((step) => step * power >= value) * power;
+  return [1, 2, 4, 6, 8, 10].find((step) => step * power >= value) * power;
 }

@@ -17,7 +17,7 @@ export class ClusterPanel {
     this.root = el(
       "div", {},
       el("div", { class: "head" }, el("h2", {}, "The cluster")),
-      el("h3", {}, "Capacity against what runs"),
+      el("h3", {}, "Capacity against what runs, in Pods"),
       truthLegend(),
       this.truth.canvas,
       el("h3", {}, "Usage: median, and where 90 % of the nodes are"),
@@ -33,7 +33,7 @@ export class ClusterPanel {
     const ring = fleet.totals;
     if (!ring || !fleet.now) return;
     const nowMs = Date.now();
-    drawTruth(this.truth, ring, [0, 1, 2], { nowMs, theme, words: `${fleet.now.pods} Pods run, room for ${format.pods(fleet.now.capacity)}` });
+    drawTruth(this.truth, ring, [0, 1, 2], { nowMs, theme, words: `${format.count(fleet.now.pods, "Pod")} run, room for ${format.pods(fleet.now.capacity)} more` });
     const layers = fleet.dims.flatMap((_, i) => {
       const [median, low, high] = [0, 1, 2].map((part) => ring.columns[3 + 3 * i + part]);
       const colour = theme.lines[i % theme.lines.length];
@@ -42,7 +42,7 @@ export class ClusterPanel {
         { kind: "line", colour, value: (at) => median[at] },
       ];
     });
-    this.usage.draw(ring, layers, { nowMs, top: 1, tick: (v) => `${Math.round(100 * v)} %` });
+    this.usage.draw(ring, layers, { nowMs, top: 1, tick: format.percent });
     keyline(this.usageLegend, fleet.dims, theme);
     this.list(fleet);
   }
@@ -59,7 +59,7 @@ export class ClusterPanel {
       const button = this.fullest.children[i].firstChild;
       button.dataset.node = node.name;
       set(button.children[0], node.name);
-      set(button.children[1], `${format.dimension(dim)} ${format.percent(usage)}, ${format.count(node.ad.pods, "Pod")}, room ${format.pods(node.ad.capacity)}`);
+      set(button.children[1], `${format.dimension(dim)} ${format.percent(usage)}, ${format.count(node.ad.pods, "Pod")}, room for ${format.pods(node.ad.capacity)}`);
     });
   }
 }
@@ -97,5 +97,5 @@ export function drawTruth(chart, ring, [pods, capacity, sd], { nowMs, theme, wor
     { kind: "area", colour: theme.accent, value: (at) => n[at] },
     { kind: "band", colour: theme.warm, value: (at) => n[at] + c[at] + s[at], low: (at) => n[at] + Math.max(0, c[at] - s[at]) },
     { kind: "line", colour: theme.warm, value: (at) => n[at] + c[at] },
-  ], { nowMs, top, tick: (v) => format.pods(v), words });
+  ], { nowMs, top, tick: format.pods, words });
 }

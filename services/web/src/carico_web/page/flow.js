@@ -6,11 +6,11 @@ import * as format from "./format.js";
 
 const WINDOW_MS = 120_000;
 const HEIGHT = 132;
-const PAD = { left: 50, right: 8, top: 8, bottom: 18 };
+const PAD = { left: 58, right: 8, top: 8, bottom: 18 };
 const KEPT = 6000;
 const ROWS = 40;
-const WAITED = { least: 0.001, most: 1000 };
-const TICKS = [[0.001, "1 ms"], [0.1, "100 ms"], [10, "10 s"], [1000, "17 min"]];
+const WAITED = { least: 0.001, most: 600 };
+const TICKS = [WAITED.least, 0.1, 10, WAITED.most];
 export const PLACED = "bound";
 const OUTCOMES = {
   bound: "placed",
@@ -89,10 +89,10 @@ export class Flow {
   }
 
   axes(context) {
-    context.font = font(11);
+    context.font = font(12);
     const [left, right] = [PAD.left, this.sheet.width - PAD.right];
-    for (const [waited, text] of TICKS) {
-      level(context, this.theme, { left, right, y: Math.round(this.y(waited)) + 0.5, alpha: 0.4, text });
+    for (const waited of TICKS) {
+      level(context, this.theme, { left, right, y: Math.round(this.y(waited)) + 0.5, alpha: 0.4, text: tickOf(waited) });
     }
     context.textBaseline = "alphabetic";
     context.textAlign = "left";
@@ -154,6 +154,12 @@ export class Flow {
       ),
     );
   }
+}
+
+// What is below the lowest line is drawn on it, and so is what is above the highest.
+function tickOf(waited) {
+  const mark = { [WAITED.least]: "≤ ", [WAITED.most]: "≥ " }[waited] || "";
+  return mark + format.seconds(waited);
 }
 
 export function outcome(decision) {

@@ -1,45 +1,80 @@
-// Numbers and units as people read them; words of docs/glossary.md.
+// Numbers and units as people read them; words of docs/glossary.md. The one place where numbers become words.
 
 // Made once: making one takes longer than all that it formats.
 const TIME = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const BYTES = ["B", "kB", "MB", "GB", "TB"];
+const WHOLE = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
+const PREFIXES = ["", "k", "M", "G", "T"];
+// What dimensions are counted in, as carico_core.domain.amounts has it; all others are shares of the whole.
+const COUNTED = { cpu: "tasks", gpu: "GPUs" };
+const SIZED = { memory: "B", gpu_memory: "B", network: "B/s" };
 
 export function percent(share) {
-  return `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
+  const value = 100 * share;
+  return `${fixed(value, value === 0 || Math.abs(value) >= 9.95 ? 0 : 1)} %`;
 }
 
-export function pods(count) {
-  const size = Math.abs(count) < 0.05 ? 0 : Math.abs(count);
-  return `${count < 0 && size > 0 ? "−" : ""}${size >= 100 || Number.isInteger(size) ? Math.round(size) : size.toFixed(1)}`;
+// Of things that can be counted: 12,345.
+export function whole(number) {
+  return fixed(number, 0);
+}
+
+export function count(number, one, many = `${one}s`) {
+  return `${whole(number)} ${number === 1 ? one : many}`;
+}
+
+// So many Pods, of which parts count.
+export function pods(number) {
+  return fixed(number, Number.isInteger(number) || Math.abs(number) >= 99.95 ? 0 : 1);
+}
+
+// Pods with their standard deviation, both to the same digit.
+export function podsAbout(mean, sd) {
+  const digits = Math.max(Math.abs(mean), sd) >= 99.95 ? 0 : 1;
+  return `${fixed(mean, digits)} ± ${fixed(sd, digits)}`;
 }
 
 export function seconds(s) {
-  if (s < 0.001) return `${Math.round(s * 1e6)} µs`;
-  if (s < 1) return `${(s * 1000).toFixed(s < 0.01 ? 1 : 0)} ms`;
-  if (s < 120) return `${s.toFixed(s < 10 ? 1 : 0)} s`;
-  return s < 7200 ? `${Math.round(s / 60)} min` : `${Math.round(s / 3600)} h`;
+  if (s <= 0) return "0 s";
+  if (s < 0.0009995) return `${whole(s * 1e6)} µs`;
+  if (s < 0.9995) return `${short(s * 1000)} ms`;
+  if (s < 119.5) return `${short(s)} s`;
+  if (s < 7170) return `${whole(s / 60)} min`;
+  return s < 172_800 ? `${whole(s / 3600)} h` : `${whole(s / 86_400)} days`;
 }
 
-export function bytes(count) {
-  let value = Math.abs(count);
-  let unit = 0;
-  while (value >= 999.5 && unit < BYTES.length - 1) {
-    value /= 1000;
-    unit += 1;
-  }
-  return `${count < 0 ? "−" : ""}${value.toFixed(value >= 100 || unit === 0 ? 0 : 1)} ${BYTES[unit]}`;
-}
-
-// A quantity of a dimension in its physical unit: tasks of the CPU, bytes of memory, parts of the whole of the others.
+// A quantity of a dimension in its physical unit.
 export function quantity(dim, value) {
-  if (dim.endsWith("memory")) return bytes(value);
-  if (dim === "cpu") return `${signed(value)} tasks`;
-  return signed(value);
+  if (COUNTED[dim]) return `${counted(value)} ${COUNTED[dim]}`;
+  if (!SIZED[dim]) return percent(value);
+  const { size, prefix } = scale(value);
+  return `${fixed(value / size, size === 1 || Math.abs(value) / size >= 99.95 ? 0 : 1)} ${prefix}${SIZED[dim]}`;
 }
 
+// A mean and its standard deviation in one unit, to the digits that such a deviation leaves.
 export function estimate(dim, found) {
   if (found === null) return "not known yet";
-  return dim === "cpu" ? `${signed(found.mean)} ± ${quantity(dim, found.sd)}` : `${quantity(dim, found.mean)} ± ${quantity(dim, found.sd)}`;
+  const { mean, sd } = found;
+  if (COUNTED[dim]) return `${counted(mean)} ± ${counted(sd)} ${COUNTED[dim]}`;
+  const { size, prefix } = SIZED[dim] ? scale(Math.max(Math.abs(mean), sd)) : { size: 0.01, prefix: "" };
+  const digits = size === 1 || sd / size >= 9.95 ? 0 : 1;
+  return `${fixed(mean / size, digits)} ± ${fixed(sd / size, digits)} ${prefix}${SIZED[dim] || "%"}`;
+}
+
+export function perSecond(rate) {
+  return `${fixed(rate, rate === 0 || rate >= 99.95 ? 0 : 1)}/s`;
+}
+
+export function degrees(angle) {
+  return `${fixed(angle, Number.isInteger(angle) ? 0 : 1)}°`;
+}
+
+export function times(factor) {
+  return `${fixed(factor, factor >= 9.95 ? 0 : 2)} times`;
+}
+
+// A rank of nodes: without a unit, and only its order counts.
+export function score(value) {
+  return fixed(value, 2);
 }
 
 export function clock(ms) {
@@ -52,11 +87,27 @@ export function dimension(dim) {
   return dim.replaceAll("_", " ");
 }
 
-export function count(number, one, many = `${one}s`) {
-  return `${number} ${number === 1 ? one : many}`;
+function counted(value) {
+  return fixed(value, Math.abs(value) >= 99.95 ? 0 : 2);
 }
 
-function signed(value) {
-  const size = Math.abs(value);
-  return `${value < 0 ? "−" : ""}${size >= 100 ? size.toFixed(0) : size.toFixed(2)}`;
+function short(value) {
+  return fixed(value, value >= 9.95 ? 0 : 1);
+}
+
+// Steps at 999.5, so that nothing is shown as 1000 of a smaller unit.
+function scale(number) {
+  let size = 1;
+  let step = 0;
+  while (Math.abs(number) / size >= 999.5 && step < PREFIXES.length - 1) {
+    size *= 1000;
+    step += 1;
+  }
+  return { size, prefix: PREFIXES[step] };
+}
+
+// So many digits behind the point; no minus before what is shown as zero.
+function fixed(value, digits) {
+  const text = digits === 0 ? WHOLE.format(Math.abs(value)) : Math.abs(value).toFixed(digits);
+  return value < 0 && /[1-9]/.test(text) ? `−${text}` : text;
 }

@@ -35,7 +35,7 @@ export class HeatMap {
     const { ad } = node;
     if (this.metric === ROOM) {
       const all = ad.pods + ad.capacity;
-      return { share: all > 0 ? ad.pods / all : 1, text: `room ${format.pods(ad.capacity)}` };
+      return { share: all > 0 ? ad.pods / all : 1, text: `${format.pods(ad.capacity)} Pods` };
     }
     const at = ad.dims.indexOf(this.metric);
     const share = this.metric === FULLEST ? fullest(ad).usage : at < 0 ? 0 : ad.usage[at];
@@ -115,11 +115,10 @@ export class HeatMap {
       if (grid.hasWords) this.words(context, node, x, y, grid, node.state, this.theme.soft);
       return;
     }
-    context.globalAlpha = node.state === "ageing" ? 0.55 : 1;
-    context.fillStyle = this.theme.heat[step];
+    const [colours, inks] = node.state === "ageing" ? [this.theme.aged, this.theme.agedInk] : [this.theme.heat, this.theme.heatInk];
+    context.fillStyle = colours[step];
     context.fill();
-    context.globalAlpha = 1;
-    if (grid.hasWords) this.words(context, node, x, y, grid, text, this.theme.heatInk[step]);
+    if (grid.hasWords) this.words(context, node, x, y, grid, text, inks[step]);
   }
 
   words(context, node, x, y, grid, text, ink) {
@@ -132,21 +131,19 @@ export class HeatMap {
     context.fillText(fitted(context, node.name, inner), x + 10, y + 20);
     context.font = font(20, 500);
     context.fillText(text, x + 10, y + 48);
-    context.font = font(11);
-    context.globalAlpha = 0.85;
-    const room = this.metric === ROOM ? "" : ` · room ${format.pods(ad.capacity)}`;
+    context.font = font(12);
+    const room = this.metric === ROOM ? " running" : `, ${format.pods(ad.capacity)} more`;
     context.fillText(fitted(context, `${format.count(ad.pods, "Pod")}${room}`, inner), x + 10, y + 72);
-    context.globalAlpha = 1;
   }
 
-  // A Pod has just been placed here. True while it is to be drawn again.
+  // A Pod has just been placed here. True while it is to be drawn again; where no motion is wanted, the ring stands still.
   pulse(context, node, x, y, grid, now) {
     const age = now - node.placedMs;
     if (!(age < PULSE_MS)) return false;
     context.globalAlpha = this.isCalm.matches ? 0.8 : 1 - age / PULSE_MS;
     this.ring(context, x, y, grid, this.theme.ink, grid.hasWords ? 3 : 1.5);
     context.globalAlpha = 1;
-    return true;
+    return !this.isCalm.matches;
   }
 
   ring(context, x, y, grid, colour, width) {
@@ -209,7 +206,7 @@ export class HeatMap {
   describe(node) {
     const { ad } = node;
     const usage = ad.dims.map((dim, i) => `${format.dimension(dim)} ${format.percent(ad.usage[i])}`).join(", ");
-    return `${node.name}: ${usage}; ${format.count(ad.pods, "Pod")}, room for ${format.pods(ad.capacity)}; ${node.state}`;
+    return `${node.name}: ${usage}; ${format.count(ad.pods, "Pod")}, room for ${format.pods(ad.capacity)} more; ${node.state}`;
   }
 
   drawLegend(place) {

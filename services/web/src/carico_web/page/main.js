@@ -1,5 +1,6 @@
 // The page: settings, bus, state, and who draws what.
 
+import * as access from "./access.js";
 import * as ask from "./ask.js";
 import { Bus } from "./bus.js";
 import { ClusterPanel } from "./cluster_panel.js";
@@ -9,6 +10,7 @@ import { Flow, PLACED } from "./flow.js";
 import * as format from "./format.js";
 import { Frames } from "./frames.js";
 import { HeatMap } from "./heatmap.js";
+import { listenToKeys } from "./keys.js";
 import { ModelView } from "./model_view.js";
 import { NodePanel } from "./node_panel.js";
 import { PodPanel } from "./pod_panel.js";
@@ -31,7 +33,7 @@ class Page {
     });
     this.flow = new Flow(byId("flow"), byId("flow-list"), { theme: this.theme, frames: this.frames, open: (decision) => this.openDecision(decision) });
     this.model = new ModelView(byId("fan"), byId("strips"), this);
-    this.bus = new Bus({ address: address(settings), identify: (nonce) => identify(settings, nonce), tell: (state) => this.told(state) });
+    this.bus = new Bus({ address: access.address(settings), identify: (nonce) => access.identify(settings, nonce), tell: (state) => this.told(state) });
     this.decided = new Map();
     this.drawn();
     this.listen();
@@ -97,12 +99,16 @@ class Page {
     byId("bus-state").dataset.kind = state.kind;
     byId("bus-state").lastElementChild.textContent = words[state.kind];
     if (state.kind === "live") {
+      this.awaySince = "";
       banner("");
       this.catchUp();
     } else if (state.kind === "away") {
-      const since = this.fleet.nodes.size > 0 ? " What is shown is the last that was heard." : "";
-      banner(`The bus does not answer at ${this.bus.address}${state.why ? ` (${state.why})` : ""}: tried again by itself.${since}`);
+      // Once, as a time of day: a line that changed every second would be read out every second.
+      this.awaySince ||= ` since ${format.clock(Date.now())}`;
+      const shown = this.fleet.nodes.size > 0 ? " What is shown is the last that was heard." : "";
+      banner(`The bus does not answer at ${this.bus.address}${this.awaySince}${state.why ? ` (${state.why})` : ""}: tried again by itself.${shown}`);
     }
+    this.frames.touch("summary");
   }
 
   // What was said before this page listened, or while the bus was away.
@@ -129,16 +135,19 @@ class Page {
     if (!fleet.now) return;
     const states = { fresh: 0, ageing: 0, stale: 0, absent: 0 };
     for (const node of fleet.nodes.values()) states[node.state] += 1;
-    const odd = ["ageing", "stale", "absent"].filter((state) => states[state]).map((state) => `${states[state]} ${state}`);
-    say("sum-nodes", String(fleet.now.present));
-    say("sum-nodes-sub", odd.length ? odd.join(", ") : fleet.now.present ? "all fresh" : "none heard yet");
-    say("sum-pods", String(fleet.now.pods));
-    say("sum-pods-sub", fleet.now.present ? `${(fleet.now.pods / fleet.now.present).toFixed(1)} a node` : " ");
-    say("sum-room", format.pods(fleet.now.capacity));
-    say("sum-room-sub", `± ${format.pods(fleet.now.sd)} Pods`);
+    const odd = ["ageing", "stale", "absent"].filter((state) => states[state]).map((state) => `${format.whole(states[state])} ${state}`);
+    const { present, pods, capacity, sd } = fleet.now;
+    say("sum-nodes", format.whole(present));
+    say("sum-nodes-sub", odd.length ? odd.join(", ") : present ? "all fresh" : "none heard yet");
+    // Of no node is heard what runs: not known, which is not none.
+    say("sum-pods", present ? format.whole(pods) : "–");
+    say("sum-pods-sub", present ? `${format.pods(pods / present)} a node` : "not known");
+    const [room, about] = format.podsAbout(capacity, sd).split(" ± ");
+    say("sum-room", present ? room : "–");
+    say("sum-room-sub", present ? `± ${about} Pods` : "not known");
     const { rate, waiting } = this.flow.figures(Date.now());
-    say("sum-placed", `${format.pods(rate)}/s`);
-    say("sum-placed-sub", waiting ? `${waiting} waiting` : "none waiting");
+    say("sum-placed", this.bus.isLive ? format.perSecond(rate) : "–");
+    say("sum-placed-sub", waiting ? `${format.whole(waiting)} waiting` : "none waiting");
     const { model } = this.model;
     if (model) say("model-note", `of ${format.count(model.contributors, "node")}, ${model.merge} merge, heard ${ago(Date.now() - this.heardModelMs)}`);
   }
@@ -153,22 +162,39 @@ class Page {
   }
 
   offerMetrics() {
-    const place = byId("map-metric");
-    place.replaceChildren(...this.map.metrics().map(([metric, text]) => el(
-      "button", { type: "button", role: "radio", "aria-checked": String(metric === this.map.metric), onclick: () => this.measure(metric) }, text,
+    byId("map-metric").replaceChildren(...this.map.metrics().map(([metric, text]) => el(
+      "button", { type: "button", role: "radio", "data-metric": metric, onclick: () => this.measure(metric) }, text,
     )));
+    this.markMetric();
+  }
+
+  // One of them is reached by Tab, the others by arrows, as radio buttons are. They stay the same elements, and so does focus.
+  markMetric() {
+    for (const button of byId("map-metric").children) {
+      const isChosen = button.dataset.metric === this.map.metric;
+      button.setAttribute("aria-checked", String(isChosen));
+      button.tabIndex = isChosen ? 0 : -1;
+    }
   }
 
   measure(metric) {
     this.map.metric = metric;
     this.map.drawLegend(byId("map-legend"));
-    this.offerMetrics();
+    this.markMetric();
     this.frames.touch("map");
   }
 
-  nextMeasure() {
+  nextMeasure(step = 1) {
     const all = this.map.metrics().map(([metric]) => metric);
-    this.measure(all[(all.indexOf(this.map.metric) + 1) % all.length]);
+    this.measure(all[(all.indexOf(this.map.metric) + step + all.length) % all.length]);
+  }
+
+  metricKey(event) {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    this.nextMeasure(step);
+    byId("map-metric").querySelector('[aria-checked="true"]').focus();
   }
 
   // ---- what is opened: in the address, so that it can be passed on and gone back from
@@ -196,7 +222,7 @@ class Page {
   }
 
   route() {
-    const [kind, ...rest] = decodeURIComponent(location.hash.slice(1)).split("/");
+    const [kind, ...rest] = decoded(location.hash.slice(1)).split("/");
     const isNode = kind === "node" && rest.length === 1;
     const isPod = kind === "pod" && rest.length === 2;
     this.asked = isPod ? rest : [];
@@ -208,8 +234,22 @@ class Page {
     byId("panel").replaceChildren(this.panel.root);
     // Also while the picture is held: who opens something wants to see it.
     this.panel.draw();
-    if (isNode || isPod) byId("panel").focus({ preventScroll: matchMedia("(min-width: 1000px)").matches });
+    this.focusOn(isNode || isPod);
     for (const part of ["map", "panel", "fan", "strips"]) this.frames.touch(part);
+  }
+
+  // Who opens something is led to it, and by closing it back to where he came from.
+  focusOn(isOpened) {
+    const panel = byId("panel");
+    const focused = document.activeElement;
+    if (isOpened) {
+      // Not back into a text: there, keys would be letters.
+      if (focused !== document.body && !panel.contains(focused)) this.opener = focused.matches("input") ? byId("map") : focused;
+      panel.focus({ preventScroll: matchMedia("(min-width: 1000px)").matches });
+    } else if (this.opener) {
+      (this.opener.isConnected ? this.opener : byId("map")).focus({ preventScroll: true });
+      this.opener = null;
+    }
   }
 
   find(text) {
@@ -235,6 +275,15 @@ class Page {
   }
 }
 
+// What a person wrote into the address may be no escape of anything.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 function ago(ms) {
   return ms < 2000 ? "just now" : `${format.seconds(ms / 1000)} ago`;
 }
@@ -242,42 +291,6 @@ function ago(ms) {
 function banner(text) {
   say("banner", text);
   byId("banner").hidden = !text;
-}
-
-function address(settings) {
-  return settings.bus || `${location.protocol === "https:" ? "wss:" : "ws:"}//${location.host}/bus`;
-}
-
-// What CONNECT says of who we are: our server signs the bus' nonce, or gives a token; nothing where nothing is asked.
-async function identify(settings, nonce) {
-  if (!settings.identity) return {};
-  const answer = await fetch("/identity", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ nonce }) });
-  if (!answer.ok) throw new Error((await answer.text()).trim());
-  return answer.json();
-}
-
-function keys(page) {
-  const actions = { "/": () => byId("find-text").focus(), "?": () => byId("help").showModal(), m: () => page.nextMeasure(), p: () => page.hold(), t: () => page.theme.toggle() };
-  addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
-    const isTyping = event.target.matches("input");
-    if (event.key === "Escape") {
-      if (isTyping) event.target.blur();
-      else page.close();
-    } else if (!isTyping && actions[event.key]) {
-      event.preventDefault();
-      actions[event.key]();
-    }
-  });
-  byId("find").addEventListener("submit", (event) => {
-    event.preventDefault();
-    page.find(byId("find-text").value);
-  });
-  byId("find-text").addEventListener("input", (event) => page.suggest(event.target.value));
-  byId("find-text").addEventListener("focus", (event) => page.suggest(event.target.value));
-  byId("theme").addEventListener("click", () => page.theme.toggle());
-  byId("pause").addEventListener("click", () => page.hold());
-  byId("help-open").addEventListener("click", () => byId("help").showModal());
 }
 
 async function start() {
@@ -298,7 +311,7 @@ async function start() {
     return;
   }
   banner("");
-  keys(new Page(settings));
+  listenToKeys(new Page(settings));
 }
 
 start();

@@ -52,7 +52,7 @@ export class ModelView {
     const strongest = Math.max(size * 1.15, ...shown.map((each) => each.strength), 1e-9);
     const spread = spreadOf(shown);
     this.grid(context, origin, reach, spread, strongest);
-    if (!this.model || size < 1e-9) return this.nothing(context, width);
+    if (!this.model || size < 1e-9) return this.nothing(context, width, FAN_HEIGHT / 2);
     const at = (angle, strength) => {
       const turn = Math.min(1, Math.max(-1, angle / spread)) * EDGE;
       const far = (reach * strength) / strongest;
@@ -86,7 +86,7 @@ export class ModelView {
   grid(context, origin, reach, spread, strongest) {
     context.strokeStyle = this.theme.faint;
     context.fillStyle = this.theme.soft;
-    context.font = font(11);
+    context.font = font(12);
     context.lineWidth = 1;
     for (const share of [0.5, 1]) {
       context.globalAlpha = 0.5;
@@ -102,32 +102,34 @@ export class ModelView {
     context.textBaseline = "alphabetic";
     if (!first) return;
     context.textAlign = "left";
-    context.fillText(`${spread}°, more ${first}`, 2, FAN_HEIGHT - 4);
+    context.fillText(`${format.degrees(spread)}, more ${first}`, 2, FAN_HEIGHT - 4);
     context.textAlign = "right";
-    context.fillText(`less ${first}, ${spread}°`, this.fan.width - 2, FAN_HEIGHT - 4);
+    context.fillText(`less ${first}, ${format.degrees(spread)}`, this.fan.width - 2, FAN_HEIGHT - 4);
   }
 
-  nothing(context, width) {
+  nothing(context, width, y) {
     context.textAlign = "center";
     context.fillStyle = this.theme.soft;
     context.font = font(12);
-    context.fillText("no model yet", width / 2, FAN_HEIGHT / 2);
+    context.fillText("no model yet", width / 2, y);
   }
 
   drawStrips() {
     const dims = this.model?.dims || [];
-    const context = this.strips.begin(Math.max(FAN_HEIGHT, 30 + ROW * dims.length));
+    // Below the fan, as on a phone, they need not be as high as it is.
+    const least = this.strips.canvas.offsetTop === this.fan.canvas.offsetTop ? FAN_HEIGHT : 0;
+    const context = this.strips.begin(Math.max(least, 30 + ROW * Math.max(1, dims.length)));
     const width = this.strips.width;
     const left = 84;
     const nodes = this.fleet.order().map((node) => [node, this.direction(node)]).filter(([, direction]) => direction);
     const most = Math.max(0.02, ...this.main.map(Math.abs), ...nodes.flatMap(([, direction]) => direction.map(Math.abs)));
-    const gap = dims.length ? Math.min(70, (FAN_HEIGHT - 34) / dims.length) : ROW;
+    const gap = least && dims.length ? Math.min(70, (FAN_HEIGHT - 34) / dims.length) : ROW;
     const x = (value) => left + (Math.abs(value) / most) * (width - left - 48);
     dims.forEach((dim, i) => {
       const y = 14 + Math.max(ROW, gap) * (i + 0.5);
       this.strip(context, { dim, i, y, x, left, width, nodes });
     });
-    if (!dims.length) this.nothing(context, width);
+    if (!dims.length) this.nothing(context, width, this.strips.height / 2);
   }
 
   strip(context, { dim, i, y, x, left, width, nodes }) {

@@ -32,7 +32,7 @@ export class NodePanel {
       "div", {},
       el("div", { class: "head" }, el("h2", {}, name, " ", this.state), page.closeButton()),
       this.line,
-      el("h3", {}, "Capacity against what runs"), truthLegend(), this.truth.canvas,
+      el("h3", {}, "Capacity against what runs, in Pods"), truthLegend(), this.truth.canvas,
       el("h3", {}, "Usage"), this.usageLegend, this.usage.canvas,
       el("h3", {}, "What a Pod costs here"), this.costs,
       el("div", { class: "head" }, el("h3", {}, "What the scheduler makes of it"), el("button", { type: "button", class: "small", onclick: () => this.ask() }, "Ask again")),
@@ -57,7 +57,7 @@ export class NodePanel {
     const nowMs = Date.now();
     drawTruth(this.truth, node.history, [PODS, CAPACITY, SD], { nowMs, theme, words: sentence(node, 0) });
     const layers = ad.dims.map((dim, i) => ({ kind: "line", colour: theme.lines[fleet.dims.indexOf(dim) % theme.lines.length], value: (at) => node.history.columns[USAGE + i][at] }));
-    this.usage.draw(node.history, layers, { nowMs, top: 1, tick: (v) => `${Math.round(100 * v)} %` });
+    this.usage.draw(node.history, layers, { nowMs, top: 1, tick: format.percent });
     keyline(this.usageLegend, fleet.dims, theme);
     this.drawCosts(ad);
     this.drawAgainst(node);
@@ -72,13 +72,13 @@ export class NodePanel {
     const wanted = JSON.stringify(rows);
     if (this.costs.dataset.shown === wanted) return;
     this.costs.dataset.shown = wanted;
-    this.costs.replaceChildren(table(`What a Pod costs on ${this.name}`, ["", "usage", "idle", "one Pod", "left"], rows));
+    this.costs.replaceChildren(table(`What a Pod costs on ${this.name}`, ["dimension", "usage", "idle", "one Pod", "left"], rows));
   }
 
   drawAgainst(node) {
     const found = this.page.model.against(node);
     set(this.against, found
-      ? `Its work points ${found.angle.toFixed(1)}° away from the cluster's, and is ${found.strength.toFixed(2)} times as strong.`
+      ? `Its work points ${format.degrees(found.angle)} away from the cluster's, and is ${format.times(found.strength)} as strong.`
       : "Not known yet: the node or the cluster has no direction.");
   }
 
@@ -105,9 +105,9 @@ export class NodePanel {
 }
 
 function sentence({ ad, state }, age) {
-  const room = `Room for ${format.pods(ad.capacity)} ± ${format.pods(ad.sd)} more ${ad.capacity === 1 ? "Pod" : "Pods"}`;
+  const room = `Room for ${format.podsAbout(ad.capacity, ad.sd)} more Pods`;
   const by = ad.bottleneck ? `; ${format.dimension(ad.bottleneck)} sets it` : "";
-  const limit = ad.limit === null ? "" : `, ${ad.limit} at most for now`;
+  const limit = ad.limit === null ? "" : `, ${format.whole(ad.limit)} at most for now`;
   const old = state === "fresh" ? "" : ` It said so ${format.seconds(age)} ago.`;
   return `${format.count(ad.pods, "Pod")} ${ad.pods === 1 ? "runs" : "run"} here. ${room}${by}${limit}; ${MODES[ad.mode] || ad.mode}.${old}`;
 }
@@ -116,8 +116,8 @@ function explained(answer) {
   if (!answer.known) return [el("p", {}, `${answer.why}.`)];
   const facts = [
     ["free by its rules", answer.free === null ? "nothing advertised" : `${format.pods(answer.free)} Pods`],
-    ["reserved", answer.reserved_by.length ? `${answer.reserved}: ${answer.reserved_by.map((each) => each.pod).slice(0, 5).join(", ")}` : String(answer.reserved)],
-    ["placed there", `${format.count(answer.placed, "Pod")}${answer.baseline_pods ? `, ${answer.baseline_pods} of them the node's own` : ""}`],
+    ["reserved", answer.reserved_by.length ? `${format.count(answer.reserved, "Pod")}: ${answer.reserved_by.map((each) => each.pod).slice(0, 5).join(", ")}` : format.count(answer.reserved, "Pod")],
+    ["placed there", `${format.count(answer.placed, "Pod")}${answer.baseline_pods ? `, ${format.whole(answer.baseline_pods)} of them the node's own` : ""}`],
     ["refused by", answer.refused_by ? `${answer.refused_by.means}: ${answer.refused_by.detail}` : "nothing"],
     ["trusted", answer.trust.is_suspect ? "no: its Pods stay out of its numbers" : "yes"],
   ];

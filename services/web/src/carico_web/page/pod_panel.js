@@ -51,14 +51,14 @@ function recorded(page, decision) {
     each.capacity === null ? "–" : format.pods(each.capacity),
     format.pods(each.reserved),
     each.age === null ? "–" : format.seconds(each.age),
-    each.rejection ? `${each.rejection.reason.replaceAll("_", " ")}: ${each.rejection.detail}` : each.node === decision.node ? "chosen" : `score ${each.score === null ? "–" : each.score.toFixed(2)}`,
+    each.rejection ? `${each.rejection.reason.replaceAll("_", " ")}: ${each.rejection.detail}` : each.node === decision.node ? "chosen" : `score ${each.score === null ? "–" : format.score(each.score)}`,
   ]);
   return [
     el("p", { class: "lead" }, el("span", { class: "chip", "data-outcome": decision.outcome }, outcome(decision)), " ", `${decision.message}.`),
     el("dl", { class: "facts" }, ...facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)))),
-    ...(decision.refused.length ? [el("p", { class: "soft" }, `Refused: ${decision.refused.map(([reason, count]) => `${count} by ${reason.replaceAll("_", " ")}`).join(", ")}.`)] : []),
+    ...(decision.refused.length ? [el("p", { class: "soft" }, `Refused: ${decision.refused.map(([reason, nodes]) => `${format.whole(nodes)} by ${reason.replaceAll("_", " ")}`).join(", ")}.`)] : []),
     el("h3", {}, "Candidates as it was decided"),
-    table("Candidates as it was decided", ["node", "capacity", "reserved", "age", "verdict"], rows),
+    table("Candidates as it was decided", ["node", "capacity, Pods", "reserved, Pods", "age", "verdict"], rows),
   ];
 }
 
@@ -73,7 +73,7 @@ function standing(page, answer) {
       page.nodeButton(each.node), each.free === null ? "–" : format.pods(each.free), each.freshness,
       each.rejected_by ? `${each.rejected_by.means}: ${each.rejected_by.detail}` : "has room",
     ]);
-    found.push(table("Nodes as they stand now", ["node", "free", "state", "why"], rows));
+    found.push(table("Nodes as they stand now", ["node", "free, Pods", "state", "why"], rows));
   }
   return found;
 }

@@ -7,8 +7,9 @@ const HEAT = {
 };
 const STOPS = [0, 0.3, 0.58, 0.82, 1];
 const STEPS = 64;
-// A ground on which dark and light words are read equally well.
-const EVEN = 0.18;
+// How much of its colour a cell keeps whose node is ageing.
+const AGED = 0.55;
+const INKS = ["#000000", "#ffffff"];
 
 export class Theme {
   constructor(changed) {
@@ -41,8 +42,7 @@ export class Theme {
     this.warm = pick("--warm");
     this.hot = pick("--hot");
     this.lines = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--line-6"].map(pick);
-    this.heat = Array.from({ length: STEPS + 1 }, (_, i) => mix(HEAT[this.name], i / STEPS));
-    this.heatInk = this.heat.map((colour) => (luminance(colour) > EVEN ? "#0d1519" : "#f6f8f7"));
+    Object.assign(this, heatOf(this.name, this.card));
     this.changed?.(this.name);
   }
 
@@ -51,21 +51,43 @@ export class Theme {
   }
 }
 
+// The colours of the map's cells on a card of this colour, and of those that age; and the words' colour on each of them.
+export function heatOf(name, card) {
+  const heat = Array.from({ length: STEPS + 1 }, (_, i) => mix(HEAT[name], i / STEPS));
+  const aged = heat.map((colour) => blend(rgb(card), colour, AGED));
+  const [shown, faded] = [heat, aged].map((colours) => colours.map((colour) => `rgb(${colour.join(",")})`));
+  return { heat: shown, heatInk: heat.map(inkOn), aged: faded, agedInk: aged.map(inkOn) };
+}
+
 function mix(colours, share) {
   const at = Math.max(1, STOPS.findIndex((stop) => share <= stop));
-  const part = (share - STOPS[at - 1]) / (STOPS[at] - STOPS[at - 1]);
-  const [a, b] = [rgb(colours[at - 1]), rgb(colours[at])];
-  return `rgb(${a.map((x, i) => Math.round(x + part * (b[i] - x))).join(",")})`;
+  return blend(rgb(colours[at - 1]), rgb(colours[at]), (share - STOPS[at - 1]) / (STOPS[at] - STOPS[at - 1]));
+}
+
+function blend(a, b, part) {
+  return a.map((x, i) => Math.round(x + part * (b[i] - x)));
+}
+
+// Of black and white one always has 4.5 to a colour, with which small words can be read.
+function inkOn(colour) {
+  const [dark, light] = INKS.map((ink) => contrast(rgb(ink), colour));
+  return INKS[dark >= light ? 0 : 1];
 }
 
 function rgb(hex) {
   return [1, 3, 5].map((i) => Number.parseInt(hex.slice(i, i + 2), 16));
 }
 
+// https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio
+export function contrast(a, b) {
+  const [low, high] = [luminance(a), luminance(b)].sort((x, y) => x - y);
+  return (high + 0.05) / (low + 0.05);
+}
+
 // Relative luminance: https://www.w3.org/TR/WCAG22/#dfn-relative-luminance
 function luminance(colour) {
-  const [r, g, b] = colour.match(/\d+/g).map((x) => {
-    const c = Number(x) / 255;
+  const [r, g, b] = colour.map((x) => {
+    const c = x / 255;
     return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
   });
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;

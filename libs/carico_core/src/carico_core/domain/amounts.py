@@ -1,0 +1,69 @@
+"""Amounts of a dimension as people read them, each with its unit. The web page's format.js keeps to the same rules."""
+
+from collections.abc import Mapping
+
+from carico_core.domain import dimensions
+
+# What a dimension is counted in; those in bytes are `dimensions.IN_BYTES`, all others shares of the whole.
+_COUNTED: Mapping[str, str] = {"cpu": "tasks", "gpu": "GPUs"}
+_RATES: Mapping[str, str] = {"network": "B/s"}
+_PREFIXES = ("", "k", "M", "G", "T")
+# Rounded to no more digits than are shown, 999.5 would be 1000 of a smaller unit, and 99.95 would have four digits.
+_STEP_AT, _WHOLE_FROM, _TWO_DIGITS_FROM = 999.5, 99.95, 9.95
+
+
+def text(dimension: str, value: float) -> str:
+    """An amount with its unit.
+
+    >>> text("cpu", 1.224), text("memory", 9.76e6), text("memory", -1.015e9), text("network", 2.5e5), text("disk", 0.5)
+    ('1.22 tasks', '9.8 MB', '-1.0 GB', '250 kB/s', '50%')
+    """
+    if dimension in _COUNTED:
+        return f"{_counted(value)} {_COUNTED[dimension]}"
+    unit = _sized(dimension)
+    if unit is None:
+        return number(100.0 * value, 0 if value == 0.0 or 100.0 * abs(value) >= _TWO_DIGITS_FROM else 1) + "%"
+    size, prefix = _scale(value)
+    whole = not prefix or abs(value) / size >= _WHOLE_FROM
+    return f"{number(value / size, 0 if whole else 1)} {prefix}{unit}"
+
+
+def text_with_sd(dimension: str, mean: float, sd: float, *, sign: str = "± ") -> str:
+    """A mean and its standard deviation in one unit, to the digits that such a deviation leaves.
+
+    >>> text_with_sd("cpu", 2.3611, 0.0539), text_with_sd("memory", 1.3e6, 5.24e5), text_with_sd("memory", 6e8, 4e7)
+    ('2.36 ± 0.05 tasks', '1.3 ± 0.5 MB', '600 ± 40 MB')
+    """
+    if dimension in _COUNTED:
+        return f"{_counted(mean)} {sign}{_counted(sd)} {_COUNTED[dimension]}"
+    unit = _sized(dimension)
+    size, prefix = (0.01, "") if unit is None else _scale(max(abs(mean), sd))
+    digits = 0 if sd / size >= _TWO_DIGITS_FROM or (unit is not None and not prefix) else 1
+    found = f"{number(mean / size, digits)} {sign}{number(sd / size, digits)}"
+    return f"{found}%" if unit is None else f"{found} {prefix}{unit}"
+
+
+def number(value: float, digits: int) -> str:
+    """A number to so many digits behind the point; what is shown as zero has no minus.
+
+    >>> number(-0.04, 1), number(2.04, 1), number(-1.26, 1)
+    ('0.0', '2.0', '-1.3')
+    """
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def _sized(dimension: str) -> str | None:
+    return "B" if dimension in dimensions.IN_BYTES else _RATES.get(dimension)
+
+
+def _scale(value: float) -> tuple[float, str]:
+    size = 1.0
+    for prefix in _PREFIXES[:-1]:
+        if abs(value) / size < _STEP_AT:
+            return size, prefix
+        size *= 1000.0
+    return size, _PREFIXES[-1]
+
+
+def _counted(value: float) -> str:
+    return number(value, 0 if abs(value) >= _WHOLE_FROM else 2)
