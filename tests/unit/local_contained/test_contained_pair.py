@@ -101,3 +101,26 @@ def test_orphans_are_reaped_by_the_first_process(tmp_path: pathlib.Path) -> None
     if "unshare failed" in done.stderr:
         pytest.skip(done.stderr.strip())
     assert log.read_text().strip() == "0"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="enters a process namespace of its own, which needs root")
+def test_a_container_that_is_ended_while_it_still_imports_ends_at_once() -> None:
+    """The kernel keeps from a first process what it has not asked for."""
+    script = "import time; from carico_local.contained import pair; pair.heed(); print(1, flush=True); time.sleep(60)"
+    running = subprocess.Popen(
+        ["unshare", "--fork", "--pid", "--kill-child", sys.executable, "-c", script],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert running.stdout is not None
+    assert running.stderr is not None
+    try:
+        if running.stdout.readline() != "1\n":
+            pytest.skip(running.stderr.read().strip())
+        children = pathlib.Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGTERM)
+        assert running.wait(30.0) == 0
+    finally:
+        running.kill()
+        running.wait()
+        running.stdout.close()
+        running.stderr.close()

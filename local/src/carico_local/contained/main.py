@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import os
 import random
 import socket
 import time
@@ -16,6 +17,7 @@ from carico_local.contained import commands, identity, pair, settings, size
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of the container."""
+    pair.heed()
     try:
         chosen = reading.load(
             settings.ContainerSettings, prefix=settings.PREFIX, argv=argv, program=settings.PROGRAM
@@ -30,11 +32,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     if node.size.without:
         note = "pressure is taken from how long processes wait for a CPU"
         log.warning("fallback", fallback="process-accounting", why=node.size.without, note=note)
+    node.chosen.root.mkdir(parents=True, exist_ok=True)
     # Left by a container that was killed and is started again: the node is not ready yet.
     node.ready_file.unlink(missing_ok=True)
+    return _run(node)
+
+
+def _run(node: commands.Node) -> int:
     # What modules are made of stays: to look for garbage among it 170 times is a fifteenth of their import. The pair
     # enables it again.
     gc.disable()
+    # What forks must have one thread, and OpenBLAS starts one for each CPU.
+    os.putenv("OPENBLAS_NUM_THREADS", "1")
+    containers: Any = importlib.import_module("carico_local.contained.containers")
+    # Its collector passes over what both have.
+    gc.freeze()
+    pair.fork(containers.runtime(node))
     programs: Any = importlib.import_module("carico_local.contained.programs")
     return pair.Pair(kubelet=programs.kubelet(node), agent=programs.agent(node), pause=time.sleep).run()
 

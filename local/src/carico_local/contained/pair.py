@@ -61,13 +61,7 @@ class Pair:
     def _start(self, name: str) -> None:
         # A signal of between fork and the child's own handling of signals would be taken for this process's.
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-        pid = os.fork()
-        if pid == 0:
-            for number in _ENDING:
-                signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
-            os._exit(_code(self._programs[name]))
-        self._pids[name] = pid
+        self._pids[name] = pid = fork(self._programs[name])
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         if self._stopping:
             os.kill(pid, signal.SIGTERM)
@@ -92,6 +86,27 @@ class Pair:
         self._stopping = True
         if "kubelet" in self._pids:
             os.kill(self._pids["kubelet"], signal.SIGTERM)
+
+
+def heed() -> None:
+    """Nothing; until a pair runs, this process ends as soon as it is asked to.
+
+    The kernel hands the first process of a container no signal that it has not asked for: whoever ends a container that
+    still imports would wait for all of the engine's patience.
+    """
+    for number in _ENDING:
+        signal.signal(number, lambda *_: os._exit(tasks.EXIT_OK))
+
+
+def fork(program: Program) -> int:
+    """The id of a process in which `program` runs to its end."""
+    pid = os.fork()
+    if pid == 0:
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+        os._exit(_code(program))
+    return pid
 
 
 def _code(program: Program) -> int:

@@ -1,6 +1,7 @@
 """Kubelet and agent of a contained node, imported and ready to be run in a fork: importing this takes most of a start.
 
-What the agent imports only once it knows its settings is imported here by name, so that no fork has to.
+What the agent imports only once it knows its settings is imported here by name, so that no fork has to; and all that a
+node runs, since an image holds the bytecode of what importing this imports.
 """
 
 import sys
@@ -11,9 +12,10 @@ from carico_agent import service as _agent_service
 from carico_agent.churn import classes as _agent_classes
 from carico_agent.churn import kubernetes as _agent_pods
 from carico_local.contained import commands, pair
+from carico_local.contained import containers as _containers
 from carico_local.node import main as node_main
 
-PRELOADED = (_agent_service, _agent_classes, _agent_pods)
+PRELOADED = (_agent_service, _agent_classes, _agent_pods, _containers)
 
 
 def kubelet(node: commands.Node) -> pair.Program:

@@ -44,16 +44,22 @@ async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.
     beside = None if opened.group is None else node_group.runtime_group(found, chosen.cluster, chosen.name)
     kept = runtime.ensure_root(chosen.root)
     containers = runtime.Runtime(kept.root, runtime_group=beside)
+    # A process that starts, beside what the API is told: Pods come once it knows of the node.
+    connected = asyncio.create_task(containers.connect(), name="runtime")
     try:
-        await containers.connect()
         client = await kube.connect(
             kube.KubeSettings(kubeconfig=chosen.kubeconfig), clock=clock, user_agent=f"carico-node/{chosen.name}"
         )
         try:
-            await _run(chosen, clock, stop, client=client, opened=opened, kept=kept, containers=containers)
+            await _run(
+                chosen, clock, stop,
+                client=client, opened=opened, kept=kept, containers=containers, connected=connected,
+            )  # fmt: skip
         finally:
             await client.close()
     finally:
+        # A node that ends this early has a runtime to end too.
+        await asyncio.gather(connected, return_exceptions=True)
         await containers.close(quit_runtime=True)
         await asyncio.to_thread(_remove, opened, beside, found, chosen.cluster)
 
@@ -67,6 +73,7 @@ async def _run(
     opened: node_group.NodeGroup,
     kept: records.Records,
     containers: runtime.Runtime,
+    connected: "asyncio.Task[frozenset[str]]",
 ) -> None:
     rng = random.Random(chosen.name)
     recorder = kube_actions.EventRecorder(client, clock=clock, controller="kubelet", instance=chosen.name)
@@ -81,6 +88,7 @@ async def _run(
     try:
         await _or_stop(registered.register(log_port=port), stop)
         if not stop.is_set:
+            await connected
             _announce(chosen, opened)
             params = {"fieldSelector": f"spec.nodeName={chosen.name}"}
             drained = tasks.Stop()

@@ -141,8 +141,9 @@ class Registration:
         while True:
             try:
                 await self._take_place()
-                await self._renew()
-                return await self._write_status(pressure=self._has_pressure())
+                # The status first: Pods may come from then on, and who watches Leases waits for 40 s.
+                await self._write_status(pressure=self._has_pressure())
+                return await self._renew()
             except errors.ApiUnavailable as error:
                 if not said:
                     said = True

@@ -239,14 +239,19 @@ class Zygote:
         self._tell(event="exited", id=container.id, **exited)
 
 
+def serve(root: pathlib.Path) -> None:
+    """Nothing, once told to quit or idle for long; this process is the parent of all containers meanwhile."""
+    # Ctrl-C is for the node's supervisor to act on; containers end in the node's order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Zygote(root, clocks.SystemClock()).run()
+
+
 def main() -> NoReturn:
     """Never returns: `python -m carico_local.node.zygote ROOT [CGROUP_PROCS_FILE...]`."""
     root, procs = pathlib.Path(sys.argv[1]), sys.argv[2:]
     for name in procs:
         pathlib.Path(name).write_text("0", encoding="ascii")
-    # Ctrl-C is for the node's supervisor to act on; containers end in the node's order.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Zygote(root, clocks.SystemClock()).run()
+    serve(root)
     sys.exit(0)
 
 

@@ -1,6 +1,7 @@
-"""The agent as a service: finds its node, samples at once, and talks to the bus whenever there is one."""
+"""The agent as a service: finds its node, samples with or without a bus, and talks to it whenever there is one."""
 
 import asyncio
+import contextlib
 import dataclasses
 import importlib
 import pathlib
@@ -27,6 +28,9 @@ DESCRIPTION = "one node's telemetry, model and capacity"
 LOOK_EVERY_S = 0.5
 # A bus that goes away just after it came is asked again.
 ASK_AGAIN_S = 1.0
+# The first sample waits for the bus, and no longer than this. It is taken as it is, and the advertisement made of it
+# stands for a second: of a node of half a CPU, what an agent does until it is connected takes all.
+SETTLE_MOST_S = 1.0
 
 T = TypeVar("T")
 
@@ -62,6 +66,7 @@ class Service:
         self._log = logs.get("service", node=chosen.node)
         self._agent: app.Agent | None = None
         self._bus: Bus | None = None
+        self._settled = asyncio.Event()
 
     async def run(self, stop: tasks.Stop) -> None:
         """Nothing, once asked to stop. Raises `EnvironmentUnfit` where this machine cannot be measured."""
@@ -105,12 +110,18 @@ class Service:
         footprint.settle()
         try:
             named = {} if classes is None else {"classes": classes.run()}
-            await tasks.until(stop, sampler=samples.run(), pods=pods.run(), bus=self._talk(agent), **named)
+            await tasks.until(stop, sampler=self._sample(samples), pods=pods.run(), bus=self._talk(agent), **named)
         finally:
             if recorder is not None:
                 recorder.close()
             if opened is not None:
                 await asyncio.to_thread(opened.close)
+
+    async def _sample(self, samples: sampler.Sampler) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_MOST_S):
+                await self._settled.wait()
+        await samples.run()
 
     async def _talk(self, agent: app.Agent) -> None:
         # Connecting waits for the server for ever; sampling and learning go on meanwhile.
@@ -118,6 +129,7 @@ class Service:
         inbox = roles.inbox(roles.Role.AGENT, self._chosen.node)
         bus = await nats_bus.connect(self._chosen.bus, name=name, clock=self._clock, owns_streams=False, inbox=inbox)
         self._bus = bus
+        self._settled.set()
         self._bus_metrics.watch(bus)
         try:
             await talk(agent, bus, node=self._chosen.node)
@@ -156,7 +168,8 @@ async def talk(agent: app.Agent, bus: Bus, *, node: str) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(outlet.send_capacities(), name="capacity")
         group.create_task(outlet.send_subspaces(), name="subspace")
-        group.create_task(_listen(agent, bus, node), name="listen")
+        group.create_task(_follow_model(agent, bus), name="model")
+        group.create_task(_until_done(lambda: bus.serve(_questions(agent, node)), agent), name="questions")
         await bus.wait_closed()
         raise errors.BusUnavailable("the connection to NATS is closed for good")
 
@@ -202,10 +215,12 @@ def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> ports.P
     return pods
 
 
-async def _listen(agent: app.Agent, bus: Bus, node: str) -> None:
-    """Nothing, once every subscription stands; they survive reconnects by themselves."""
+async def _follow_model(agent: app.Agent, bus: Bus) -> None:
+    """Nothing, once the subscription stands, which survives reconnects by itself, and the model of before was read.
+
+    Soon, so that a node's first advertisement names the classes that its peers have measured.
+    """
     await _until_done(lambda: bus.subscribe(subjects.MODEL, agent.on_model), agent)
-    await _until_done(lambda: bus.serve(_questions(agent, node)), agent)
     agent.on_stored_model(await _until_done(bus.get_model, agent))
 
 
