@@ -18,6 +18,9 @@ WORK_ANNOTATION = "carico.dev/work"
 # Any image is "present" on an emulated node; this one names what the workloads ship in on a real one.
 IMAGE = "carico/workload:0.1.0"
 IN_FLIGHT = 16
+# An API that goes away while it is told of a job is asked again for a minute: it is not there to be told of half a job.
+ASK_AGAIN_S = 0.5
+_ASKED_MOST = 120
 # A local cluster's Pods have no state to save.
 GRACE_S = 2
 TRAIN_BYTES = 750_000_000
@@ -171,8 +174,8 @@ async def has_controller(api: Api) -> bool:
     return True
 
 
-async def submit(api: Api, job: Job, *, batch: bool = False) -> int:
-    """How many Pods there will be. Raises `Conflict` where the job's name is taken.
+async def submit(api: Api, job: Job, *, batch: bool = False, ask_again_s: float = ASK_AGAIN_S) -> int:
+    """How many Pods there will be. Raises `Conflict` where the job's name is taken, and `ApiUnavailable`.
 
     batch: as batch/v1, which needs the real control plane's Job controller.
     """
@@ -181,7 +184,7 @@ async def submit(api: Api, job: Job, *, batch: bool = False) -> int:
 
     async def create() -> None:
         while waiting:
-            await api.request("POST", path, body=waiting.pop())
+            await _create(api, path, waiting.pop(), ask_again_s=ask_again_s)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -190,6 +193,25 @@ async def submit(api: Api, job: Job, *, batch: bool = False) -> int:
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None
     return job.pods
+
+
+async def _create(api: Api, path: str, manifest: dict[str, Any], *, ask_again_s: float) -> None:
+    """Nothing, once the object is there."""
+    unanswered = 0
+    while True:
+        try:
+            await api.request("POST", path, body=manifest)
+            return
+        except errors.Conflict:
+            # It was taken before, and the answer was lost.
+            if unanswered:
+                return
+            raise
+        except errors.ApiUnavailable:
+            unanswered += 1
+            if unanswered >= _ASKED_MOST:
+                raise
+            await asyncio.sleep(ask_again_s)
 
 
 def _command(kind: Workload, work_s: float) -> list[str]:

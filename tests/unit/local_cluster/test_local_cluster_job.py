@@ -93,6 +93,37 @@ async def test_a_name_that_is_taken_is_a_conflict() -> None:
         await job.submit(Api("j-0"), job.Job(name="j", workload=PI, pods=3))
 
 
+class Faulty(Api):
+    """Is away for some requests in a row; what it was asked before its answer was lost, it has done."""
+
+    def __init__(self, *, away: range, lost: int) -> None:
+        super().__init__()
+        self._asked = 0
+        self._away, self._lost = away, lost
+
+    async def request(self, method: str, path: str, *, body: Any = None) -> Any:
+        self._asked += 1
+        number = self._asked
+        if number in self._away:
+            raise errors.ApiUnavailable(f"{method} {path}: refused")
+        answer = await super().request(method, path, body=body)
+        if number == self._lost:
+            raise errors.ApiUnavailable(f"{method} {path}: the connection ended")
+        return answer
+
+
+async def test_an_api_that_is_away_in_the_middle_is_told_all_of_a_job() -> None:
+    api = Faulty(away=range(3, 40), lost=2)
+    assert await job.submit(api, job.Job(name="j", workload=PI, pods=20), ask_again_s=0.0) == 20
+    assert sorted(pod["metadata"]["name"] for pod in api.pods) == [f"j-{index:02d}" for index in range(20)]
+
+
+async def test_an_api_that_stays_away_is_told_at_last() -> None:
+    api = Faulty(away=range(5, 10**6), lost=0)
+    with pytest.raises(errors.ApiUnavailable):
+        await job.submit(api, job.Job(name="j", workload=PI, pods=20), ask_again_s=0.0)
+
+
 def pod(phase: str, *, node: str = "", **terminated: Any) -> dict[str, Any]:
     state: dict[str, Any] = {"terminated": terminated} if terminated else {"running": {}} if phase == "Running" else {}
     return {
