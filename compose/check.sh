@@ -1,7 +1,8 @@
 #!/bin/bash
 # Says whether `docker compose up` will work here, and what to do where it will not: one line each, exit code 2.
-# With words it goes on to `docker compose WORDS` where it will: compose/check.sh up -d --wait.
-# Settings are those of docker-compose.yml (CARICO_COMPOSE_...).
+# With words it goes on to `docker compose WORDS` where it will: compose/check.sh up -d --wait, or with any option that
+# Compose takes before its command: compose/check.sh --profile web up -d --wait.
+# Settings are those of docker-compose.yml (CARICO_COMPOSE_...), of the environment or of .env.
 set -u
 declare -i wrong=0
 
@@ -12,6 +13,34 @@ say() {
 
 older() {  # older GOT LEAST: whether a version is below another
   [ "$1" != "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
+}
+
+options() {  # options WORDS: those that stand before the command, one a line
+  while [ "$#" -gt 0 ]; do
+    case "$1" in
+      --*=*) echo "$1" ;;
+      --dry-run | --all-resources | --compatibility | --verbose | --no-ansi) echo "$1" ;;
+      -*)
+        printf '%s\n' "$1" "${2-}"
+        shift ;;
+      *) return ;;
+    esac
+    shift
+  done
+}
+
+# The port of a container that each published one leads to, and the variable that moves it.
+variable_of() {
+  case "$1" in
+    6443) echo CARICO_COMPOSE_API_PORT ;;
+    4222) echo CARICO_COMPOSE_NATS_PORT ;;
+    9222) echo CARICO_COMPOSE_WEBSOCKET_PORT ;;
+    8080) echo CARICO_COMPOSE_WEB_PORT ;;
+    9090) echo CARICO_COMPOSE_PROMETHEUS_PORT ;;
+    3000) echo CARICO_COMPOSE_GRAFANA_PORT ;;
+    16686) echo CARICO_COMPOSE_TRACES_PORT ;;
+    *) echo "its \`ports\`" ;;
+  esac
 }
 
 if ! command -v docker >/dev/null; then
@@ -37,17 +66,20 @@ if [ "${memory:-0}" -lt $((2 << 30)) ]; then
   say "got $((memory >> 20)) MiB of memory, expected 2048: give the engine more, or start fewer nodes (--scale node=2)"
 fi
 
-# Ports that are ours already are no obstacle.
+# Compose itself says which ports it would publish, by profiles, .env and environment; where it cannot, it says why
+# itself, below. Those that are ours already are no obstacle.
 cd "$(dirname "$0")/.." || exit 2
-if [ -z "$(docker compose ps --quiet 2>/dev/null)" ]; then
-  for each in API:6443 NATS:4222 WEBSOCKET:9222; do
-    variable="CARICO_COMPOSE_${each%%:*}_PORT"
-    port="${!variable:-${each#*:}}"
-    if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
-      say "port $port of 127.0.0.1 is taken: end what listens there, or set $variable to a free one"
-    fi
-  done
-fi
+mapfile -t before < <(options "$@")
+ours="$(docker compose ${before[@]+"${before[@]}"} ps --format json 2>/dev/null)"
+while read -r target port; do
+  [[ "$ours" != *"\"PublishedPort\":$port,"* ]] || continue
+  if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+    say "port $port of 127.0.0.1 is taken: end what listens there, or set $(variable_of "$target") to a free one"
+  fi
+done < <(
+  docker compose ${before[@]+"${before[@]}"} config 2>/dev/null |
+    awk '$1 == "target:" { target = $2 } $1 == "published:" { gsub(/"/, "", $2); print target, $2 }'
+)
 [ "$wrong" -eq 0 ] || exit "$wrong"
 echo "ready: Docker $engine, Compose $plugin, $((memory >> 20)) MiB"
 [ "$#" -eq 0 ] || exec docker compose "$@"

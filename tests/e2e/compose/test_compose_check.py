@@ -15,28 +15,42 @@ DOCKER = """#!/bin/sh
 case "$*" in
   "version --format"*) {version} ;;
   "compose version --short") {compose} ;;
-  "compose ps --quiet") {running} ;;
+  "compose "*"ps --format json") {running} ;;
+  "compose --profile web config") cat {folder}/config {folder}/config-of-web ;;
+  "compose config") cat {folder}/config ;;
   "info --format"*) echo {memory} ;;
-  "compose up"*) echo "docker $*" ;;
+  "compose up"* | "compose --profile web up"*) echo "docker $*" ;;
 esac
+"""
+# What `docker compose config` says of a port.
+PUBLISHED = """    ports:
+      - mode: ingress
+        host_ip: 127.0.0.1
+        target: {target}
+        published: "{port}"
+        protocol: tcp
+    volumes:
+      - type: volume
+        target: /data
 """
 
 
 def check(
-    folder: pathlib.Path, answers: dict[str, str] | None = None, *words: str, ports: dict[str, str] | None = None
+    folder: pathlib.Path, answers: dict[str, str] | None = None, *words: str, nats_port: int = 1, page_port: int = 1
 ) -> tuple[int, str, str]:
     """Exit code, standard output and standard error."""
     answers = answers or {}
     usual = {"version": "echo 27.1.1", "compose": "echo 2.40.3", "running": "true", "memory": str(8 << 30)}
+    usual["folder"] = str(folder)
+    (folder / "config").write_text(PUBLISHED.format(target=4222, port=nats_port))
+    (folder / "config-of-web").write_text(PUBLISHED.format(target=8080, port=page_port))
     docker = folder / "docker"
     if answers.get("version") != "missing":
         docker.write_text(DOCKER.format(**(usual | answers)))
         docker.chmod(0o755)
-    free = dict.fromkeys(("API", "NATS", "WEBSOCKET"), "1") | (ports or {})
-    environ = {f"CARICO_COMPOSE_{name}_PORT": port for name, port in free.items()}
     tools = [folder, *({} if answers.get("version") == "missing" else {"/usr/bin", "/bin"})]
     done = subprocess.run(
-        ["/bin/bash", str(SCRIPT), *words], env={**environ, "PATH": os.pathsep.join(map(str, tools))}, text=True,
+        ["/bin/bash", str(SCRIPT), *words], env={"PATH": os.pathsep.join(map(str, tools))}, text=True,
         capture_output=True, check=False, timeout=30.0,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
@@ -77,9 +91,21 @@ def test_what_stands_in_the_way_is_told_in_one_line(
 
 def test_a_port_that_is_taken_is_named_with_its_variable(tmp_path: pathlib.Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        code, _, err = check(tmp_path, ports={"NATS": port})
-        assert code == 2
+        port = taken.getsockname()[1]
+        code, out, err = check(tmp_path, {}, "up", "-d", nats_port=port)
+        assert (code, out, err.count("\n")) == (2, "", 1)
         assert f"port {port} of 127.0.0.1 is taken: end what listens there, or set CARICO_COMPOSE_NATS_PORT" in err
-        # ... but not where it is this project that listens.
-        assert check(tmp_path, {"running": "echo abc"}, ports={"NATS": port})[0] == 0
+        # ... but not where it is this project that listens, as when more of it is started, or an `up` failed half-way.
+        ours = f"""echo '{{"Publishers":[{{"TargetPort":4222,"PublishedPort":{port},"Protocol":"tcp"}}]}}'"""
+        assert check(tmp_path, {"running": ours}, nats_port=port)[0] == 0
+        assert check(tmp_path, {"running": ours.replace(f":{port},", f":{port}0,")}, nats_port=port)[0] == 2
+
+
+def test_ports_of_a_profile_count_where_it_is_asked_for(tmp_path: pathlib.Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert check(tmp_path, {}, "up", "-d", page_port=port)[0] == 0
+        code, _, err = check(tmp_path, {}, "--profile", "web", "up", "-d", page_port=port)
+        assert (code, "CARICO_COMPOSE_WEB_PORT" in err) == (2, True)
+    code, out, _ = check(tmp_path, {}, "--profile", "web", "up", "-d", page_port=port)
+    assert (code, out.splitlines()[1]) == (0, "docker compose --profile web up -d")
