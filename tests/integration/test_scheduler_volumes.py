@@ -11,6 +11,7 @@ import pytest
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, kube_actions, metrics
+from carico_core.runtime import pace as paces
 from carico_local.control_plane import standalone
 from carico_scheduler import decisions, engine, events, instruments, policy
 from tests.tools import waiting
@@ -31,7 +32,7 @@ class Site:
         clock = clocks.SystemClock()
         log = decisions.Log(boot="0" * 16, threshold=1.0, clock=clock, on_record=lambda _: None, on_drop=lambda: None)
         recorder = kube_actions.EventRecorder(api, clock=clock, controller="carico-scheduler", instance="test")
-        writer = events.Writer(recorder, pace=kube.Pace(100.0, clock=clock), on_drop=lambda why: None)
+        writer = events.Writer(recorder, pace=paces.Pace(100.0, clock=clock), on_drop=lambda why: None)
         self.engine = engine.Engine(
             engine.Parts(
                 policy=policy.Policy(fallback=policy.Fallback.REQUESTS), kube=api, clock=clock,

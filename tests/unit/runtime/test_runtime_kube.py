@@ -9,7 +9,7 @@ from aiohttp import test_utils, web
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, kube_config
+from carico_core.runtime import kube, kube_config, kube_credentials, kube_errors
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Start = Callable[[Handler], Awaitable[kube.KubeClient]]
@@ -29,10 +29,10 @@ class Rotating:
 
 
 def make_client(
-    server: str, *, credentials: kube_config.Credentials | None = None, wanted: kube.KubeSettings | None = None
+    server: str, *, credentials: kube_credentials.Credentials | None = None, wanted: kube.KubeSettings | None = None
 ) -> kube.KubeClient:
     access = kube_config.Access(
-        server=server, tls=None, credentials=credentials or kube_config.FixedCredentials(value=None)
+        server=server, tls=None, credentials=credentials or kube_credentials.FixedCredentials(value=None)
     )
     return kube.KubeClient(
         access, wanted=wanted or kube.KubeSettings(), clock=clocks.SystemClock(), user_agent="carico-test"
@@ -103,7 +103,7 @@ async def test_each_status_has_its_class(code: int, start: Start) -> None:
 def test_no_status_is_without_a_class() -> None:
     known = (errors.ApiError, errors.ApiUnavailable)
     for code in range(300, 600):
-        error = kube.to_error(code, b"", "GET /")
+        error = kube_errors.to_error(code, b"", "GET /")
         assert isinstance(error, known)
         assert type(error) is CLASSES.get(code, errors.ApiUnavailable if code >= 500 else errors.ApiError)
 
@@ -258,21 +258,6 @@ async def test_no_more_requests_at_a_time_than_allowed(start: Start) -> None:
     await asyncio.gather(*(client.request("GET", "/x") for _ in range(12)))
     assert most == 3
     await client.close()
-
-
-async def test_requests_are_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, waits = clocks.FakeClock(), []
-
-    async def sleep(seconds: float) -> None:
-        waits.append(round(seconds, 6))
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    pace = kube.Pace(10.0, clock=clock)
-    for _ in range(3):
-        await pace.wait()
-    clock.advance(1.0)
-    await pace.wait()
-    assert waits == [0.1, 0.2]
 
 
 async def test_a_permit_is_asked_at_the_last_moment_and_its_refusal_sends_nothing(start: Start) -> None:

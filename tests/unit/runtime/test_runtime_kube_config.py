@@ -14,7 +14,7 @@ import yaml
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_config
+from carico_core.runtime import kube_config, kube_credentials
 
 SERVER = "https://127.0.0.1:6443"
 
@@ -98,11 +98,11 @@ async def test_a_token_file_is_read_again(tmp_path: pathlib.Path) -> None:
     clock = clocks.FakeClock()
     token = tmp_path / "token"
     token.write_text("one\n")
-    credentials = kube_config.FileCredentials(token, clock=clock)
+    credentials = kube_credentials.FileCredentials(token, clock=clock)
     assert await credentials.authorization() == "Bearer one"
     token.write_text("two\n")
     assert await credentials.authorization() == "Bearer one"
-    clock.advance(kube_config.TOKEN_FILE_PERIOD_S)
+    clock.advance(kube_credentials.TOKEN_FILE_PERIOD_S)
     assert await credentials.authorization() == "Bearer two"
     token.write_text("three\n")
     credentials.expire()
@@ -113,7 +113,7 @@ async def test_a_token_file_is_read_again(tmp_path: pathlib.Path) -> None:
 
 
 async def test_a_token_file_that_was_never_there(tmp_path: pathlib.Path) -> None:
-    credentials = kube_config.FileCredentials(tmp_path / "token", clock=clocks.FakeClock())
+    credentials = kube_credentials.FileCredentials(tmp_path / "token", clock=clocks.FakeClock())
     with pytest.raises(errors.ApiUnavailable, match="token"):
         await credentials.authorization()
 

@@ -9,7 +9,7 @@ from aiohttp import test_utils, web
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, kube_config, metrics, metrics_kube
+from carico_core.runtime import kube, kube_config, kube_credentials, metrics, metrics_kube
 
 
 async def answer(request: web.Request) -> web.Response:
@@ -29,7 +29,7 @@ async def site(request: pytest.FixtureRequest) -> AsyncIterator[tuple[kube.KubeC
         series = metrics.Metrics("test")
         client = kube.KubeClient(
             kube_config.Access(
-                server=address, tls=None, credentials=kube_config.FixedCredentials(value=None),
+                server=address, tls=None, credentials=kube_credentials.FixedCredentials(value=None),
                 proxy=address if request.param == "by a proxy" else None,
             ),
             wanted=kube.KubeSettings(), clock=clocks.SystemClock(), user_agent="carico-test",

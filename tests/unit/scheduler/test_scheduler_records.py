@@ -9,7 +9,7 @@ import pytest
 
 from carico_core.domain import cluster, decision, errors
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube
+from carico_core.runtime import pace as paces
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import cycle, decisions, events, queries, state
@@ -103,7 +103,7 @@ async def drained(writer: events.Writer) -> None:
 
 def make_writer(recorder: SlowRecorder) -> tuple[events.Writer, collections.Counter[str]]:
     drops: collections.Counter[str] = collections.Counter()
-    pace = kube.Pace(0.0, clock=clocks.FakeClock())
+    pace = paces.Pace(0.0, clock=clocks.FakeClock())
     return events.Writer(recorder, pace=pace, on_drop=lambda why: drops.update([why])), drops
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from carico_core.domain import errors, messages
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, kube_actions, memory_kube, memory_objects, metrics
+from carico_core.runtime import kube_actions, memory_kube, memory_objects, metrics
+from carico_core.runtime import pace as paces
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import decisions, engine, events, instruments, policy
@@ -88,7 +89,7 @@ class World:
         recorder = kube_actions.EventRecorder(
             self.kube, clock=self.clock, controller="carico-scheduler", instance="test"
         )
-        pace = kube.Pace(1000.0, clock=self.clock)
+        pace = paces.Pace(1000.0, clock=self.clock)
         writer = events.Writer(recorder, pace=pace, on_drop=lambda why: counted.lost_events.labels(why).inc())
         self.events = writer
         return engine.Engine(

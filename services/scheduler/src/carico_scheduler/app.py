@@ -12,6 +12,7 @@ from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import health, kube, kube_actions, logs, metrics, metrics_bus, nats_bus, tasks, tracing
 from carico_core.runtime import metrics_kube as kube_series
+from carico_core.runtime import pace as paces
 from carico_core.wire import roles, subjects
 from carico_scheduler import cycle, decisions, engine, events, instruments, queries, traces
 from carico_scheduler import settings as setting
@@ -76,7 +77,7 @@ class Scheduler:
         recorder = kube_actions.EventRecorder(api, clock=clock, controller=NAME, instance=f"{NAME}-{boot}")
         self._events = events.Writer(
             recorder,
-            pace=kube.Pace(settings.events_per_s, clock=clock),
+            pace=paces.Pace(settings.events_per_s, clock=clock),
             on_drop=lambda why: counted.lost_events.labels(why).inc(),
         )
         self._api = api

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import dataclasses
 import random
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
@@ -16,12 +15,9 @@ import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_config, kube_http, kube_http_answer, kube_list, kube_watch, settings
+from carico_core.runtime import kube_config, kube_errors, kube_http, kube_list, kube_socket, kube_watch, settings
+from carico_core.runtime import pace as paces
 
-# A dead peer is noticed after KEEPALIVE_IDLE_S + 3 probes, also on a watch that says nothing for minutes.
-KEEPALIVE_IDLE_S = 15
-KEEPALIVE_INTERVAL_S = 5
-KEEPALIVE_PROBES = 3
 REQUEST_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
 # Answers above this are refused: the largest page of Pods is far smaller (etcd objects are at most 1.5 MiB).
@@ -89,15 +85,15 @@ class KubeClient:
         self._observe = observe
         self._rng = random.Random(clock.wall_ns())
         self._in_flight = asyncio.Semaphore(wanted.in_flight)
-        self._pace = Pace(wanted.rate_per_s, clock=clock)
+        self._pace = paces.Pace(wanted.rate_per_s, clock=clock)
         # The short way to the server itself; a proxy is aiohttp's to talk to.
         self._server = kube_http.Server(
             access.server, tls=access.tls, server_hostname=access.server_hostname,
             headers={"User-Agent": user_agent, "Accept": "application/json"},
-            connect_timeout_s=CONNECT_TIMEOUT_S, limit_bytes=BODY_LIMIT_BYTES, configure=_keep_alive,
+            connect_timeout_s=CONNECT_TIMEOUT_S, limit_bytes=BODY_LIMIT_BYTES, configure=kube_socket.keep_alive,
         ) if access.proxy is None else None  # fmt: skip
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=access.tls or True, socket_factory=_keepalive_socket),
+            connector=aiohttp.TCPConnector(limit=0, ssl=access.tls or True, socket_factory=kube_socket.create),
             headers={"User-Agent": user_agent, "Accept": "application/json"},
             # The API's redirects and cookies are not ours to follow; the kubeconfig names the only proxy.
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -172,7 +168,7 @@ class KubeClient:
 
     async def _directly(self, server: kube_http.Server, call: "_Call", timeout_s: float) -> bytes:
         """The body of a 2xx answer, by the short way; every other outcome is one of our errors."""
-        with self._translated(call.name), self._observed(call) as statuses:
+        with kube_errors.translated(call.name, self._access.server), self._observed(call) as statuses:
             async with asyncio.timeout(timeout_s):
                 for attempt in (1, 2):
                     answer = await server.request(
@@ -185,7 +181,7 @@ class KubeClient:
                     # A token that was rotated meanwhile: read or make it again, once.
                     self._access.credentials.expire()
         if answer.status >= 300:
-            raise to_error(answer.status, answer.body, call.name)
+            raise kube_errors.to_error(answer.status, answer.body, call.name)
         return answer.body
 
     async def _by_proxy(self, call: "_Call", timeout_s: float) -> bytes:
@@ -197,13 +193,13 @@ class KubeClient:
     @contextlib.asynccontextmanager
     async def _open(self, call: "_Call", timeout: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
         """A response of status 2xx; every other outcome is one of our errors."""
-        with self._translated(call.name):
+        with kube_errors.translated(call.name, self._access.server):
             with self._observed(call) as statuses:
                 response = await self._send(call, timeout)
                 statuses.append(response.status)
             async with response:
                 if response.status >= 300:
-                    raise to_error(response.status, await _read(response, call.name), call.name)
+                    raise kube_errors.to_error(response.status, await _read(response, call.name), call.name)
                 yield response
 
     async def _send(self, call: "_Call", timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
@@ -251,19 +247,6 @@ class KubeClient:
             if code and self._observe is not None:
                 self._observe(call.verb, code, self._clock.monotonic_s() - began_s)
 
-    @contextlib.contextmanager
-    def _translated(self, name: str) -> Iterator[None]:
-        """Every error of a connection leaves as `ApiUnavailable`."""
-        try:
-            yield
-        except TimeoutError as error:
-            raise errors.ApiUnavailable(f"{name}: no answer in time from {self._access.server}") from error
-        except kube_http_answer.TooLong as error:
-            raise errors.ApiUnavailable(f"{name}: {error}") from error
-        except (aiohttp.ClientError, OSError) as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise errors.ApiUnavailable(f"{name}: {self._access.server} cannot be reached: {reason}") from error
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
@@ -287,50 +270,6 @@ class _Call:
         return "WATCH" if self.params is not None and "watch" in self.params else self.method
 
 
-class Pace:
-    """Spaces requests to a rate: each takes the next slot, and waits for it."""
-
-    def __init__(self, rate_per_s: float, *, clock: clocks.Clock) -> None:
-        self._period_s = 1.0 / rate_per_s if rate_per_s > 0 else 0.0
-        self._clock = clock
-        self._next_s = float("-inf")
-
-    async def wait(self) -> None:
-        """Nothing, once it is this request's turn."""
-        if not self._period_s:
-            return
-        now_s = self._clock.monotonic_s()
-        slot_s = max(now_s, self._next_s)
-        self._next_s = slot_s + self._period_s
-        if slot_s > now_s:
-            await asyncio.sleep(slot_s - now_s)
-
-
-_ERROR_OF_STATUS: dict[int, type[errors.ApiError]] = {
-    400: errors.Invalid,
-    401: errors.Forbidden,
-    403: errors.Forbidden,
-    404: errors.NotFound,
-    409: errors.Conflict,
-    410: errors.Gone,
-    422: errors.Invalid,
-}
-
-
-def to_error(status: int, payload: bytes, request: str) -> errors.ApiError | errors.ApiUnavailable:
-    """The error of an answer that is not 2xx: 408, 429 and 5xx may pass, all else is the API's refusal."""
-    reason, message = "", ""
-    with contextlib.suppress(orjson.JSONDecodeError):
-        document = orjson.loads(payload)
-        if isinstance(document, dict):
-            reason, message = str(document.get("reason") or ""), str(document.get("message") or "")
-    message = message or payload[:200].decode(errors="replace").strip()
-    if status in (408, 429) or status >= 500:
-        return errors.ApiUnavailable(f"{request}: {status} {reason}: {message}")
-    known = _ERROR_OF_STATUS.get(status, errors.ApiError)
-    return known(status=status, reason=reason, message=message, request=request)
-
-
 async def _read(response: aiohttp.ClientResponse, name: str) -> bytes:
     """The whole body. Raises `ApiUnavailable` for one above `BODY_LIMIT_BYTES`, of which no more than that is read."""
     chunks: list[bytes] = []
@@ -343,17 +282,3 @@ async def _read(response: aiohttp.ClientResponse, name: str) -> bytes:
             raise errors.ApiUnavailable(f"{name}: the answer is longer than {BODY_LIMIT_BYTES} bytes")
         chunks.append(chunk)
     return b"".join(chunks)
-
-
-def _keepalive_socket(address: Any) -> socket.socket:
-    family, kind, protocol, _, _ = address
-    connection = socket.socket(family=family, type=kind, proto=protocol)
-    _keep_alive(connection)
-    return connection
-
-
-def _keep_alive(connection: socket.socket) -> None:
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)

@@ -4,7 +4,6 @@ Plain kubeconfigs (token, token file, client certificate, basic auth) are read h
 some 30 MB and half a second to import, so it is imported only where a user needs an exec plugin or an auth provider.
 """
 
-import asyncio
 import base64
 import binascii
 import dataclasses
@@ -13,29 +12,16 @@ import pathlib
 import ssl
 import tempfile
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube_credentials
 
 # https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
 SERVICE_ACCOUNT = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
-# client-go reads a token file again after this long (transport/token_source.go); kubelets rotate it at 80 % of its life
-TOKEN_FILE_PERIOD_S = 60.0
-
-
-class Credentials(Protocol):
-    """What a request carries in its Authorization header."""
-
-    async def authorization(self) -> str | None:
-        """The header's value, or None for a client known by its certificate alone."""
-        ...
-
-    def expire(self) -> None:
-        """Forget what is cached: the API answered 401."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,78 +30,9 @@ class Access:
 
     server: str
     tls: ssl.SSLContext | None
-    credentials: Credentials
+    credentials: kube_credentials.Credentials
     server_hostname: str | None = None
     proxy: str | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class FixedCredentials:
-    """An Authorization value that never changes."""
-
-    value: str | None = None
-
-    async def authorization(self) -> str | None:
-        """The value."""
-        return self.value
-
-    def expire(self) -> None:
-        """Nothing: there is no other value."""
-
-
-class FileCredentials:
-    """A bearer token in a file that is rotated."""
-
-    def __init__(self, path: pathlib.Path, *, clock: clocks.Clock) -> None:
-        self._path = path
-        self._clock = clock
-        self._token = ""
-        self._read_at_s = float("-inf")
-
-    async def authorization(self) -> str | None:
-        """`Bearer <token>`; the file is read again each minute, and the last token kept where that fails."""
-        now_s = self._clock.monotonic_s()
-        if now_s - self._read_at_s >= TOKEN_FILE_PERIOD_S:
-            try:
-                # A few hundred bytes of tmpfs: cheaper than a thread.
-                self._token = self._path.read_text().strip()
-            except OSError as error:
-                if not self._token:
-                    raise errors.ApiUnavailable(f"token file {self._path} cannot be read: {error.strerror}") from error
-            self._read_at_s = now_s
-        return f"Bearer {self._token}"
-
-    def expire(self) -> None:
-        """Read the file at the next request."""
-        self._read_at_s = float("-inf")
-
-
-class PluginCredentials:
-    """A token that an exec plugin or auth provider makes, through the `kubernetes` package."""
-
-    def __init__(self, loader: Any, configuration: Any) -> None:
-        self._loader = loader
-        self._configuration = configuration
-        self._lock = asyncio.Lock()
-        self._expired = False
-
-    async def authorization(self) -> str | None:
-        """The newest token; a plugin may run a process, so it runs in a thread."""
-        async with self._lock:
-            return await asyncio.to_thread(self._refresh)
-
-    def expire(self) -> None:
-        """Run the plugin at the next request."""
-        self._expired = True
-
-    def _refresh(self) -> str | None:
-        if self._expired:
-            self._loader.load_and_set(self._configuration)
-            self._expired = False
-        elif self._configuration.refresh_api_key_hook is not None:
-            self._configuration.refresh_api_key_hook(self._configuration)
-        value = self._configuration.api_key.get("BearerToken")
-        return None if value is None else str(value)
 
 
 def load(kubeconfig: str, *, context: str, environ: Mapping[str, str], clock: clocks.Clock) -> Access:
@@ -144,7 +61,11 @@ def in_cluster(folder: pathlib.Path, *, environ: Mapping[str, str], clock: clock
     if ":" in host:
         host = f"[{host}]"
     tls = _tls_context(f"{folder}", cafile=str(folder / "ca.crt"), cadata=None, verify=True)
-    return Access(server=f"https://{host}:{port}", tls=tls, credentials=FileCredentials(folder / "token", clock=clock))
+    return Access(
+        server=f"https://{host}:{port}",
+        tls=tls,
+        credentials=kube_credentials.FileCredentials(folder / "token", clock=clock),
+    )
 
 
 def from_file(path: pathlib.Path, *, context: str, clock: clocks.Clock) -> Access:
@@ -168,7 +89,9 @@ def from_file(path: pathlib.Path, *, context: str, clock: clocks.Clock) -> Acces
     return _access(server, tls=tls, cluster=cluster, credentials=credentials)
 
 
-def _access(server: str, *, tls: ssl.SSLContext | None, cluster: Mapping[str, Any], credentials: Credentials) -> Access:
+def _access(
+    server: str, *, tls: ssl.SSLContext | None, cluster: Mapping[str, Any], credentials: kube_credentials.Credentials
+) -> Access:
     return Access(
         server=server,
         tls=tls,
@@ -214,15 +137,17 @@ def _names(document: Mapping[str, Any], section: str) -> str:
     return ", ".join(str(item.get("name")) for item in _items(document, section)) or f"no {section}"
 
 
-def _file_credentials(path: pathlib.Path, user: Mapping[str, Any], *, clock: clocks.Clock) -> Credentials:
+def _file_credentials(
+    path: pathlib.Path, user: Mapping[str, Any], *, clock: clocks.Clock
+) -> kube_credentials.Credentials:
     if user.get("token"):
-        return FixedCredentials(value=f"Bearer {user['token']}")
+        return kube_credentials.FixedCredentials(value=f"Bearer {user['token']}")
     if user.get("tokenFile"):
-        return FileCredentials(path.parent / str(user["tokenFile"]), clock=clock)
+        return kube_credentials.FileCredentials(path.parent / str(user["tokenFile"]), clock=clock)
     if "username" in user and "password" in user:
         pair = base64.b64encode(f"{user['username']}:{user['password']}".encode()).decode()
-        return FixedCredentials(value=f"Basic {pair}")
-    return FixedCredentials()
+        return kube_credentials.FixedCredentials(value=f"Basic {pair}")
+    return kube_credentials.FixedCredentials()
 
 
 def _file_tls(path: pathlib.Path, *, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
@@ -308,7 +233,9 @@ def _from_plugin(
         tls = _tls_context(f"kubeconfig {path}", cafile=configuration.ssl_ca_cert, cadata=None, verify=verify)
         if configuration.cert_file:
             tls.load_cert_chain(configuration.cert_file, configuration.key_file)
-    return _access(server, tls=tls, cluster=cluster, credentials=PluginCredentials(loader, configuration))
+    return _access(
+        server, tls=tls, cluster=cluster, credentials=kube_credentials.PluginCredentials(loader, configuration)
+    )
 
 
 def _one_line(error: Exception) -> str:
