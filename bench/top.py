@@ -7,7 +7,6 @@ at the rate at which they are asked for, and of the viewer's own process. `pytho
 import asyncio
 import contextlib
 import dataclasses
-import os
 import pathlib
 import random
 import statistics
@@ -15,6 +14,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from bench import _process
 from bench import scheduler as fleet_bench
 from carico_cli.live import picture as pictures
 from carico_cli.live import reader as readers
@@ -166,16 +166,10 @@ async def _send(bus: nats_bus.NatsBus) -> None:
 
 async def _spent(pid: int, seconds: float) -> tuple[float, float]:
     """(CPU of the process, CPU of this one) in percent of a core, over so many seconds."""
-    before, own, began = _cpu_s(pid), time.process_time(), time.monotonic()
+    before, own, began = _process.cpu_s(pid), time.process_time(), time.monotonic()
     await asyncio.sleep(seconds)
     took = time.monotonic() - began
-    return 100.0 * (_cpu_s(pid) - before) / took, 100.0 * (time.process_time() - own) / took
-
-
-def _cpu_s(pid: int) -> float:
-    # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: utime and stime are fields 14 and 15.
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 100.0 * (_process.cpu_s(pid) - before) / took, 100.0 * (time.process_time() - own) / took
 
 
 async def _frame_ms(picture: pictures.Picture, repetitions: int) -> tuple[float, float]:

@@ -7,7 +7,6 @@ time is then what can be trusted. Empty without Debian's Chromium.
 """
 
 import asyncio
-import os
 import pathlib
 import tempfile
 import time
@@ -15,6 +14,7 @@ import time
 import numpy as np
 import playwright.async_api as browsers
 
+from bench import _process
 from carico_core.domain import errors
 from tests.tools import chromium, web_stage
 
@@ -97,12 +97,6 @@ async def _script_cpu_s(devtools: browsers.CDPSession) -> float:
 
 async def _server_cpu(pid: int, seconds: float) -> float:
     """CPU seconds a second of a process."""
-    began, began_s = _cpu_s(pid), time.monotonic()
+    began, began_s = _process.cpu_s(pid), time.monotonic()
     await asyncio.sleep(seconds)
-    return (_cpu_s(pid) - began) / (time.monotonic() - began_s)
-
-
-def _cpu_s(pid: int) -> float:
-    # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html : utime and stime are fields 14 and 15.
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return (_process.cpu_s(pid) - began) / (time.monotonic() - began_s)

@@ -1,0 +1,189 @@
+"""A control plane without kubelets whose Nodes all advertise, and the schedulers that are measured on it."""
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from bench import _objects
+from carico_core.domain import errors
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube, kube_watch, nats_bus
+from carico_core.wire import subjects
+from carico_local import nats_server
+from carico_local.binaries import tools
+from carico_local.cluster import processes
+from carico_local.control_plane import commands, standalone
+
+CLOCK = clocks.SystemClock()
+IN_FLIGHT = 32
+CARICO, KUBE = "carico", "kube-scheduler"
+# Requests a second allowed to kube-scheduler: more than the API server can answer, so that they bound nothing.
+QPS = 5000
+
+
+class Cluster:
+    """A control plane without kubelets, a bus on which all its Nodes advertise, and a watch of its Pods."""
+
+    def __init__(self, folder: pathlib.Path, plane: standalone.Standalone, nats: nats_server.NatsServer) -> None:
+        self._folder = folder
+        self._plane = plane
+        self._nats = nats
+        self.api: kube.KubeClient
+        self.bus: nats_bus.NatsBus
+        # When the watch first showed each Pod bound (monotonic), and its UID by node.
+        self.bound_s: dict[str, float] = {}
+        self._covers: dict[str, set[str]] = {}
+        self._changed = asyncio.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = folder
+
+    async def create_nodes(self, count: int) -> None:
+        """Creates so many, ready and without taints."""
+        for index in range(count):
+            self._covers[f"node-{index}"] = set()
+
+        async def create(name: str) -> None:
+            await self.api.request("POST", "/api/v1/nodes", body=_objects.node(name))
+            # Admission taints every new Node until a controller has seen it ready.
+            untaint = {"spec": {"taints": None}}
+            kind = "application/merge-patch+json"
+            await self.api.request("PATCH", f"/api/v1/nodes/{name}", body=untaint, content_type=kind)
+
+        await _all(create(name) for name in self._covers)
+
+    async def create_pods(self, count: int, scheduler: str, *, prefix: str = "pod", spread_over: int = 0) -> None:
+        """Creates Pods that wait for `scheduler`, or that are bound already, evenly over so many nodes."""
+        await _all(
+            self.api.request(
+                "POST",
+                _objects.PODS_PATH,
+                body=_objects.pod(
+                    f"{prefix}-{index}", scheduler, f"node-{index % spread_over}" if spread_over else None
+                ),
+            )
+            for index in range(count)
+        )
+
+    async def follow(self) -> None:
+        """Never; notes each Pod as it is shown bound."""
+        async with contextlib.aclosing(self.api.mirror(_objects.PODS_PATH)) as mirror:
+            async for event in mirror:
+                match event:
+                    case kube_watch.Listed():
+                        for pod in event.objects:
+                            self._take(pod)
+                    case kube_watch.Changed():
+                        self._take(event.object)
+
+    def _take(self, pod: dict[str, Any]) -> None:
+        node = pod["spec"].get("nodeName")
+        if node is not None and pod["metadata"]["name"] not in self.bound_s:
+            self.bound_s[pod["metadata"]["name"]] = time.monotonic()
+            self._covers[node].add(pod["metadata"]["uid"])
+            self._changed.set()
+
+    async def advertise(self) -> None:
+        """Never; every Node is heard once a second, spread over it, as agents do."""
+        boot = clocks.boot_id(CLOCK)
+        seq = 0
+        while True:
+            seq += 1
+            began_s = time.monotonic()
+            for index, (node, covers) in enumerate(self._covers.items()):
+                if index % 50 == 0:
+                    await asyncio.sleep(max(0.0, began_s + index / len(self._covers) - time.monotonic()))
+                await self.bus.publish(
+                    subjects.capacity(node), _objects.advertisement(node, boot, seq, frozenset(covers))
+                )
+            await asyncio.sleep(max(0.0, began_s + 1.0 - time.monotonic()))
+
+    async def until_bound(self, count: int) -> None:
+        """Once so many Pods are bound. Raises `EnvironmentUnfit` where the scheduler has ended."""
+        while len(self.bound_s) < count:
+            if self._process is not None and self._process.poll() is not None:
+                raise errors.EnvironmentUnfit(
+                    f"the scheduler ended with {self._process.returncode}: {processes.last_lines(self._log, 3)}"
+                )
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), 1.0)
+
+    @contextlib.contextmanager
+    def scheduler(self, name: str) -> Iterator[subprocess.Popen[bytes]]:
+        """The scheduler's process (CARICO's, or KUBE), which ends with this."""
+        if name == KUBE:
+            config = self._folder / "plane" / "kube-scheduler.json"
+            wanted = json.loads(config.read_text())
+            wanted["clientConnection"] |= {"qps": QPS, "burst": QPS}
+            config.write_text(json.dumps(wanted))
+            argv = list(self._plane.plane.scheduler())
+        else:
+            argv = [sys.executable, "-m", "carico_scheduler", "--bus-url", self._nats.url, "--http-port", "-1"]
+            argv += ["--kubeconfig", str(self._plane.kubeconfig)]
+        self._log = self._folder / f"{name}.log"
+        with self._log.open("wb") as log:
+            process = self._process = subprocess.Popen(argv, stdout=log, stderr=log)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+@contextlib.asynccontextmanager
+async def running(folder: pathlib.Path, nodes: int) -> AsyncIterator[Cluster]:
+    """A cluster of so many Nodes that advertise; its files are in `folder`, and it is gone afterwards."""
+    parts = (commands.ETCD, commands.API, commands.SCHEDULER)
+    found = tools.obtain(
+        parts, environ=dict(os.environ), clock=CLOCK, tell=lambda told: print(told.text, file=sys.stderr)
+    )
+    plane = standalone.Standalone(
+        folder / "plane", environ=dict(os.environ), clock=CLOCK, found=found, parts=(commands.ETCD, commands.API)
+    )
+    # The scheduler is started by the benchmark, once its backlog is there.
+    plane.plane = dataclasses.replace(plane.plane, binaries={part: str(found[part].path) for part in parts})
+    plane.start()
+    nats = nats_server.NatsServer(folder / "nats").start()
+    cluster = Cluster(folder, plane, nats)
+    wanted = kube.KubeSettings(kubeconfig=str(plane.kubeconfig), in_flight=IN_FLIGHT)
+    cluster.api = await kube.connect(wanted, clock=CLOCK, user_agent="bench")
+    cluster.bus = await nats_bus.connect(buses.BusSettings(url=nats.url), name="bench", clock=CLOCK)
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        await _service_account(cluster.api)
+        await cluster.create_nodes(nodes)
+        tasks = [asyncio.create_task(cluster.follow()), asyncio.create_task(cluster.advertise())]
+        yield cluster
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await cluster.bus.close()
+        await cluster.api.close()
+        nats.stop()
+        plane.stop()
+
+
+async def _service_account(api: kube.KubeClient) -> None:
+    """The account that admission gives to Pods; no controller makes it here."""
+    body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    await api.request("POST", "/api/v1/namespaces/default/serviceaccounts", body=body)
+
+
+async def _all(works: Any) -> None:
+    waiting = iter(works)
+
+    async def one() -> None:
+        for work in waiting:
+            await work
+
+    await asyncio.gather(*(one() for _ in range(IN_FLIGHT)))
