@@ -1,7 +1,6 @@
-"""Entry point of the agent: settings, logs, clock, then the service."""
+"""Entry point of the agent."""
 
 import os
-import sys
 
 
 def main() -> int:
@@ -11,14 +10,11 @@ def main() -> int:
     os.putenv("OPENBLAS_NUM_THREADS", "1")
     from carico_agent import service
     from carico_agent import settings as setting
-    from carico_core.domain import errors
-    from carico_core.runtime import clock, logs, settings, tasks
+    from carico_core.runtime import clock, entry
 
-    try:
-        chosen = settings.load(setting.AgentSettings, prefix=setting.PREFIX, program=setting.PROGRAM)
-    except errors.SettingsError as error:
-        print(f"{setting.PROGRAM}: {error}", file=sys.stderr)
-        return tasks.EXIT_USER_ERROR
-    logs.setup(service=setting.PROGRAM, json=chosen.log_json, level=chosen.log_level)
-    agent = service.Service
-    return tasks.run(lambda stop: agent(chosen, clock=clock.SystemClock()).run(stop), program=setting.PROGRAM)
+    return entry.run(
+        setting.AgentSettings,
+        lambda chosen, stop: service.Service(chosen, clock=clock.SystemClock()).run(stop),
+        prefix=setting.PREFIX,
+        program=setting.PROGRAM,
+    )

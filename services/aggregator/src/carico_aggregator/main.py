@@ -1,19 +1,15 @@
-"""Entry point of the aggregator: settings, logs, clock, then the service."""
-
-import sys
+"""Entry point of the aggregator."""
 
 from carico_aggregator import service
 from carico_aggregator import settings as setting
-from carico_core.domain import errors
-from carico_core.runtime import clock, logs, settings, tasks
+from carico_core.runtime import clock, entry
 
 
 def main() -> int:
     """The exit code: 0 stopped, 1 failed, 2 a setting or the surroundings have to be mended."""
-    try:
-        chosen = settings.load(setting.AggregatorSettings, prefix=setting.PREFIX, program=setting.PROGRAM)
-    except errors.SettingsError as error:
-        print(f"{setting.PROGRAM}: {error}", file=sys.stderr)
-        return tasks.EXIT_USER_ERROR
-    logs.setup(service=setting.PROGRAM, json=chosen.log_json, level=chosen.log_level)
-    return tasks.run(lambda stop: service.serve(chosen, stop, clock=clock.SystemClock()), program=setting.PROGRAM)
+    return entry.run(
+        setting.AggregatorSettings,
+        lambda chosen, stop: service.serve(chosen, stop, clock=clock.SystemClock()),
+        prefix=setting.PREFIX,
+        program=setting.PROGRAM,
+    )

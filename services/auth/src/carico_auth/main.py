@@ -1,22 +1,15 @@
-"""Entry point of the auth callout: settings, logs, clock, then the service."""
-
-import sys
+"""Entry point of the auth callout."""
 
 from carico_auth import service
 from carico_auth import settings as setting
-from carico_core.domain import errors
-from carico_core.runtime import clock, logs, settings, tasks
+from carico_core.runtime import clock, entry, settings
 
 
 def main() -> int:
     """The exit code: 0 stopped, 1 failed, 2 a setting or the surroundings have to be mended."""
-    try:
-        chosen = settings.load(setting.AuthSettings, prefix=setting.PREFIX, program=setting.PROGRAM)
-    except errors.SettingsError as error:
-        print(f"{setting.PROGRAM}: {error}", file=sys.stderr)
-        return tasks.EXIT_USER_ERROR
-    logs.setup(service=setting.PROGRAM, json=chosen.log_json, level=chosen.log_level)
-    environ = settings.environment()
-    return tasks.run(
-        lambda stop: service.serve(chosen, stop, clock=clock.SystemClock(), environ=environ), program=setting.PROGRAM
+    return entry.run(
+        setting.AuthSettings,
+        lambda chosen, stop: service.serve(chosen, stop, clock=clock.SystemClock(), environ=settings.environment()),
+        prefix=setting.PREFIX,
+        program=setting.PROGRAM,
     )
