@@ -46,6 +46,7 @@ def table(results: dict[str, list[Row]]) -> str:
 
 
 def main() -> int:
+    """The exit code, after the benchmarks have run."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Run CARICO's benchmarks and print a table.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(available())} (default: all)")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter runs; figures are rougher")

@@ -171,7 +171,7 @@ async def _ask_health(handler: Grpc, host: str) -> str | None:
 
 
 async def _execute(handler: Exec, inside: Inside) -> str | None:
-    """Runs a command with the container's environment, directory and cgroup."""
+    """What is wrong, by a command that is run with the container's environment, directory and cgroup; None: nothing."""
     entered = "".join(f"echo 0 > {shlex.quote(name)} && " for name in inside.procs)
     argv: Sequence[str] = ("/bin/sh", "-c", f'{entered}exec "$@"', "sh", *handler.command)
     try:
