@@ -1,4 +1,4 @@
-"""Pod events from containerd: the author's log on its own clock, restarts, odd containers, messages, and mistakes."""
+"""Pod events from containerd: the author's log on its own clock, restarts, odd containers, and mistakes."""
 
 import asyncio
 import contextlib
@@ -12,8 +12,6 @@ from collections.abc import AsyncIterator
 import grpclib.const
 import grpclib.exceptions
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from carico_agent import ports, service, settings
 from carico_agent.churn import containerd, containerd_client
@@ -22,7 +20,6 @@ from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import settings as loader
 from carico_core.runtime import tasks
-from carico_core.wire import protobuf
 from tests.conformance import containerd_fake, containerd_stages
 from tests.tools import waiting
 
@@ -363,60 +360,6 @@ class TestSocket:
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert found.stdout.strip() == "False"
-
-
-class TestMessages:
-    def test_every_kind_of_event(self) -> None:
-        for kind in wire.Kind:
-            assert wire.parse_envelope(containerd_fake.envelope(kind, "abc")) == wire.Event(kind=kind, container="abc")
-        assert wire.parse_envelope(containerd_fake.envelope("/tasks/oom", "abc")) is None
-        assert wire.parse_envelope(containerd_fake.envelope("/tasks/exit", "abc", process="exec")) is None
-
-    def test_states_of_tasks(self) -> None:
-        states = {"unknown": 0, "created": 1, "running": 2, "stopped": 3, "paused": 4, "pausing": 5}
-        assert wire.parse_running(containerd_fake.tasks(states)) == {"running", "paused", "pausing"}
-        assert wire.parse_running(b"") == frozenset()
-
-    def test_unknown_fields_are_skipped(self) -> None:
-        odd = bytes([15 * 8 + 1 - 0]) + b"12345678" + bytes([14 * 8 + 5]) + b"1234" + bytes([13 * 8, 7])
-        data = containerd_fake.container("abc", {"io.kubernetes.pod.uid": POD}) + odd
-        found = wire.parse_container(containerd_fake.field(1, data))
-        assert found == wire.Container(id="abc", pod_uid=POD, is_sandbox=False)
-
-    @pytest.mark.parametrize(
-        "data",
-        [
-            b"\x0a",
-            b"\x0a\x05ab",
-            b"\x0b",
-            b"\xff" * 11,
-            containerd_fake.field(1, 7),
-            containerd_fake.field(1, containerd_fake.field(1, b"\xff\xfe")),
-            b"",
-        ],
-    )
-    def test_what_is_not_a_container_is_malformed(self, data: bytes) -> None:
-        with pytest.raises(wire.Malformed):
-            wire.parse_container(data)
-
-    @given(st.binary(max_size=200))
-    def test_no_bytes_get_past_the_parsers(self, data: bytes) -> None:
-        for parse in (wire.parse_envelope, wire.parse_container, wire.parse_running):
-            with contextlib.suppress(wire.Malformed):
-                parse(data)
-
-    @given(st.data())
-    def test_no_change_of_a_true_message_gets_past(self, data: st.DataObject) -> None:
-        message = bytearray(containerd_fake.envelope("/tasks/exit", "abc"))
-        message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
-        with contextlib.suppress(wire.Malformed):
-            wire.parse_envelope(bytes(message))
-
-    @given(st.integers(0, 2**63 - 1))
-    def test_numbers_go_round(self, value: int) -> None:
-        data = protobuf.encode_varint(1 << 3) + protobuf.encode_varint(value)
-        assert list(wire.fields(data, what="x")) == [(1, value)]
-        assert protobuf.encode_varint(value) == containerd_fake.varint(value)
 
 
 def _fail() -> None:
