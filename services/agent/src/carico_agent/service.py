@@ -17,7 +17,7 @@ from carico_agent.telemetry import cgroup_tree, own_node, panel, port, sources
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import footprint, health, logs, metrics_bus, nats_bus, tasks
+from carico_core.runtime import health, logs, metrics_bus, nats_bus, process_memory, tasks
 from carico_core.runtime import metrics as metric
 from carico_core.wire import roles, subjects
 
@@ -107,7 +107,7 @@ class Service:
             clock=self._clock,
             rng=random.Random(self._boot),
         )
-        footprint.settle()
+        process_memory.settle()
         try:
             named = {} if classes is None else {"classes": classes.run()}
             await tasks.until(stop, sampler=self._sample(samples), pods=pods.run(), bus=self._talk(agent), **named)
