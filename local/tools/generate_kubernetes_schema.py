@@ -18,6 +18,8 @@ ROOTS = (
     "V1Node",
     "V1Namespace",
     "V1ServiceAccount",
+    "V1ConfigMap",
+    "V1Secret",
     "V1Binding",
     "CoreV1Event",
     "EventsV1Event",
@@ -32,6 +34,8 @@ KINDS = {
     "V1Node": ("", "v1", "Node"),
     "V1Namespace": ("", "v1", "Namespace"),
     "V1ServiceAccount": ("", "v1", "ServiceAccount"),
+    "V1ConfigMap": ("", "v1", "ConfigMap"),
+    "V1Secret": ("", "v1", "Secret"),
     "V1Binding": ("", "v1", "Binding"),
     "CoreV1Event": ("", "v1", "Event"),
     "EventsV1Event": ("events.k8s.io", "v1", "Event"),
@@ -103,6 +107,7 @@ _SCALARS: dict[str, dict[str, Any]] = {
     "str": {"type": "string"},
     "int": {"type": "integer"},
     "bool": {"type": "boolean"},
+    "bytes": {"type": "string", "format": "byte"},
     "datetime": {"type": "string", "format": "date-time"},
 }
 _QUANTITY = {"x-carico-quantity": True, "oneOf": [{"type": "string"}, {"type": "number"}]}

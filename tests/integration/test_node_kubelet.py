@@ -145,7 +145,7 @@ def test_a_missing_config_map_is_a_waiting_reason(site: node_site.NodeSite) -> N
     assert status["phase"] == "Pending"
     assert container(status)["state"]["waiting"] == {
         "reason": "CreateContainerConfigError",
-        "message": 'configmap "settings" not found: emulated nodes read no ConfigMaps and no Secrets',
+        "message": 'configmap "settings" not found',
     }
     delete(site, "lacks")
 

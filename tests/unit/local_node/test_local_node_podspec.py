@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from carico_local.node import admission, handlers, kubelet, latency, podspec, variables, volumes
+from carico_local.node import admission, handlers, kubelet, latency, podspec, sources, variables, volumes
 
 
 def pod(*, name: str = "p", metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
@@ -38,6 +38,7 @@ def test_grace_is_the_deletions_else_the_pods_and_at_least_a_second(
     [
         ({"container": {"command": None}}, "without a command"),
         ({"container": {"env": [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}}, "'E'"),
+        ({"container": {"env": [{"name": "E", "valueFrom": {"fileKeyRef": {"key": "k"}}}]}}, "'E'"),
         ({"container": {"livenessProbe": {"udp": {"port": 1}}}}, "livenessProbe"),
     ],
 )
@@ -46,24 +47,21 @@ def test_what_is_missing_here_is_named(spec: dict[str, Any], words: str) -> None
     assert words in found
 
 
-@pytest.mark.parametrize(
-    ("container", "expected"),
-    [
-        (
-            {"envFrom": [{"configMapRef": {"name": "x"}}]},
-            'configmap "x" not found: emulated nodes read no ConfigMaps and no Secrets',
-        ),
-        (
-            {"env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]},
-            'secret "s" not found: emulated nodes read no ConfigMaps and no Secrets',
-        ),
-        ({"envFrom": [{"secretRef": {"name": "x", "optional": True}}]}, ""),
-        ({"env": [{"name": "E", "value": "1"}]}, ""),
-    ],
-)
-def test_objects_that_variables_come_from_are_missing_unless_optional(container: dict[str, Any], expected: str) -> None:
+def test_objects_that_variables_come_from_are_named() -> None:
+    container = {
+        "envFrom": [{"configMapRef": {"name": "x"}, "prefix": "P_"}, {"secretRef": {"name": "s", "optional": True}}],
+        "env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
+    }
     spec = podspec.parse(pod(container=container))
-    assert (spec.containers[0].missing, spec.unsupported) == (expected, ())
+    assert spec.unsupported == ()
+    assert spec.containers[0].reads_objects
+    assert spec.containers[0].env_from == (
+        sources.WholeRef(kind="configmap", name="x", prefix="P_", optional=False),
+        sources.WholeRef(kind="secret", name="s", prefix="", optional=True),
+    )
+    key = sources.KeyRef(kind="secret", name="s", key="k", optional=False)
+    assert spec.containers[0].env == (("E", None, key),)
+    assert not podspec.parse(pod(container={"env": [{"name": "E", "value": "1"}]})).containers[0].reads_objects
 
 
 def test_amounts_of_containers_are_variables() -> None:
@@ -86,7 +84,8 @@ def test_amounts_of_containers_are_variables() -> None:
 def test_volumes_are_places_or_not_to_be_had() -> None:
     declared = [
         {"name": "e", "emptyDir": {}}, {"name": "c", "configMap": {"name": "m"}},
-        {"name": "o", "secret": {"secretName": "s", "optional": True}},
+        {"name": "o", "secret": {"secretName": "s", "optional": True, "defaultMode": 0o400}},
+        {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}},
         {"name": "h", "hostPath": {"path": "/", "type": "Directory"}},
         {"name": "p", "persistentVolumeClaim": {"claimName": "disk", "readOnly": True}}, {"name": "x", "ephemeral": {}},
         {"name": "n", "nfs": {"server": "s"}},
@@ -96,9 +95,15 @@ def test_volumes_are_places_or_not_to_be_had() -> None:
     assert [(mount.path, mount.sub_path) for mount in spec.containers[0].mounts] == [("/data/in", "s"), ("/data", "")]
     assert {volume.name: volume.source for volume in spec.volumes} == {
         "e": volumes.EmptyDir(),
-        "c": volumes.Absent(
-            why='MountVolume.SetUp failed for volume "c" : configmap "m" not found: '
-            "emulated nodes read no ConfigMaps and no Secrets"
+        "c": volumes.Projected(
+            parts=(volumes.ObjectFiles(kind="configmap", name="m", items=(), optional=False),), mode=0o644
+        ),
+        "o": volumes.Projected(
+            parts=(volumes.ObjectFiles(kind="secret", name="s", items=(), optional=True),), mode=0o400
+        ),
+        "t": volumes.Absent(
+            why='MountVolume.SetUp failed for volume "t" : '
+            "an emulated node has no projections of the kind serviceAccountToken"
         ),
         "h": volumes.HostPath(path="/", type="Directory"),
         "p": volumes.Claim(name="disk", read_only=True),

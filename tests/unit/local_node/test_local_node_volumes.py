@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_local.node import mounting, podspec, read_only
+from carico_local.node import config_objects, mounting, podspec, projection, read_only
 
 PREFIX = 'MountVolume.SetUp failed for volume "v" : '
 
@@ -22,7 +22,7 @@ class Api:
             for name, found in named.items()
         }
 
-    async def request(self, method: str, path: str) -> Any:
+    async def request(self, method: str, path: str, *, timeout_s: float = 10.0) -> Any:
         """The object."""
         if path not in self.objects:
             raise errors.NotFound(404, method, path, "not found")
@@ -42,8 +42,12 @@ def pod(volume: dict[str, Any], *, kept: bool = False) -> podspec.PodSpec:
 
 async def look(spec: podspec.PodSpec, api: Api | None = None) -> mounting.Folder | str:
     """The folder of the one volume, or why there is none."""
+    api, root = api or Api(), pathlib.Path("root")
+    projector = projection.Projector(
+        config_objects.Objects(api, "n"), root=root, metadata=dict, node={}, stamp=lambda: "1"
+    )
     try:
-        return (await mounting.folders(spec, root=pathlib.Path("root"), api=api or Api()))["v"]
+        return (await mounting.folders(spec, root=root, api=api, projector=projector))["v"]
     except* mounting.NotMounted as failed:
         (error,) = failed.exceptions
         said = str(error)
@@ -150,7 +154,7 @@ async def test_what_may_not_be_written_is_not_had_where_nobody_can_see_to_that(
     assert isinstance(await look(pod({"emptyDir": {}}, kept=True)), mounting.Folder)
     assert mounting.protected([("/a", True)]) == ()
     monkeypatch.setattr(read_only, "is_possible", lambda: True)
-    assert mounting.protected([("/a", True), ("/b", False)]) == ("/a",)
+    assert mounting.protected([("/a", True), ("/b", False), ("/a", True)]) == ("/a",)
 
 
 async def test_it_looks_again_ever_later_until_all_is_there_or_nobody_wants_it() -> None:

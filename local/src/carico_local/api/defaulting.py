@@ -10,6 +10,9 @@ from carico_local.api import objects, resources
 
 # plugin/pkg/admission/defaulttolerationseconds: Pods ride out five minutes of an unwell node.
 _TOLERATED_S = 300
+# Volumes that are made of files of the API; rw-r--r--.
+_FILES_VOLUMES = ("secret", "configMap", "downwardAPI", "projected")
+_FILES_MODE = 0o644
 _TOLERATED_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 # The two classes that every cluster has (pkg/apis/scheduling/types.go).
 SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
@@ -23,6 +26,8 @@ def set_defaults(resource: resources.Resource, data: objects.Object) -> None:
         data.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
         data.setdefault("status", {}).setdefault("phase", "Active")
         data["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = data["metadata"]["name"]
+    elif resource is resources.SECRETS:
+        data["type"] = data.get("type") or "Opaque"
     elif resource.storage == "events":
         # Times that nobody set are null and not absent, as Go writes them: `kubectl get --sort-by` finds the field.
         for field in ("firstTimestamp", "lastTimestamp", "eventTime"):
@@ -85,6 +90,9 @@ def _default_pod(data: objects.Object) -> None:
         # A volume with a name and nothing else is an emptyDir.
         if set(volume) <= {"name"}:
             volume["emptyDir"] = {}
+        for kind in _FILES_VOLUMES:
+            if kind in volume:
+                volume[kind].setdefault("defaultMode", _FILES_MODE)
 
 
 def _default_container(container: objects.Object) -> None:

@@ -94,6 +94,27 @@ SERVICE_ACCOUNTS = Resource(
     storage="serviceaccounts",
     short_names=("sa",),
 )
+CONFIG_MAPS = Resource(
+    group="",
+    version="v1",
+    plural="configmaps",
+    singular="configmap",
+    kind="ConfigMap",
+    namespaced=True,
+    definition="io.k8s.api.core.v1.ConfigMap",
+    storage="configmaps",
+    short_names=("cm",),
+)
+SECRETS = Resource(
+    group="",
+    version="v1",
+    plural="secrets",
+    singular="secret",
+    kind="Secret",
+    namespaced=True,
+    definition="io.k8s.api.core.v1.Secret",
+    storage="secrets",
+)
 GROUPED_EVENTS = Resource(
     group="events.k8s.io",
     version="v1",
@@ -116,10 +137,10 @@ LEASES = Resource(
     storage="leases",
 )
 
-ALL = (PODS, NODES, NAMESPACES, EVENTS, SERVICE_ACCOUNTS, GROUPED_EVENTS, LEASES)
+ALL = (PODS, NODES, NAMESPACES, EVENTS, SERVICE_ACCOUNTS, CONFIG_MAPS, SECRETS, GROUPED_EVENTS, LEASES)
 STORAGES = tuple(dict.fromkeys(resource.storage for resource in ALL))
 # What goes with a namespace when it is deleted, Pods aside: those leave when their kubelets let go of them.
-CONTENTS = (EVENTS, LEASES, SERVICE_ACCOUNTS)
+CONTENTS = (EVENTS, LEASES, SERVICE_ACCOUNTS, CONFIG_MAPS, SECRETS)
 
 _BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in ALL}
 GROUP_VERSIONS = tuple(dict.fromkeys((resource.group, resource.version) for resource in ALL))

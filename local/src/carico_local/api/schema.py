@@ -5,6 +5,8 @@ to be strict), a field of the wrong JSON type refuses the request, times and qua
 `kubernetes_schema.json` is written by local/tools/generate_kubernetes_schema.py.
 """
 
+import base64
+import binascii
 import functools
 import importlib.resources
 import re
@@ -18,6 +20,7 @@ from carico_local.api import objects, statuses
 REF_PREFIX = "#/components/schemas/"
 # k8s.io/apimachinery/pkg/api/resource/quantity.go
 _MICRO_TIME = re.compile(r"\.\d{6}(Z|[+-]\d\d:\d\d)$")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
 
 _INT_LIMIT = 2**63
@@ -26,10 +29,13 @@ _INT_LIMIT = 2**63
 Decoder = Callable[[Any, str, list[str]], Any]
 
 
-class _WrongType(Exception):
+class _Undecodable(Exception):
+    """A value that its field cannot hold; the text is that of Go's decoder."""
+
+
+class _WrongType(_Undecodable):
     def __init__(self, path: str, got: object, expected: str) -> None:
-        self.text = f"json: cannot unmarshal {_json_type(got)} into field {path.lstrip('.')} of type {expected}"
-        super().__init__(self.text)
+        super().__init__(f"json: cannot unmarshal {_json_type(got)} into field {path.lstrip('.')} of type {expected}")
 
 
 @functools.cache
@@ -46,8 +52,8 @@ def decode(definition: str, data: object) -> tuple[objects.Object, list[str]]:
     kind = definition.rsplit(".", 1)[-1]
     try:
         decoded = _reference(definition)(data, "", unknown)
-    except _WrongType as error:
-        raise statuses.Unreadable(f'{kind} in version "v1" cannot be handled as a {kind}: {error.text}') from error
+    except _Undecodable as error:
+        raise statuses.Unreadable(f'{kind} in version "v1" cannot be handled as a {kind}: {error}') from error
     return decoded or {}, unknown
 
 
@@ -86,6 +92,8 @@ def _compile(schema: dict[str, Any]) -> Decoder:
         return _int_or_string
     if schema.get("format") == "date-time":
         return _micro_time if schema.get("x-carico-micro-time") else _time
+    if schema.get("format") == "byte":
+        return _bytes
     if schema["type"] == "array":
         return _array(_compile(schema["items"]))
     if schema["type"] == "object":
@@ -156,6 +164,18 @@ def _micro_time(value: Any, path: str, _unknown: list[str]) -> str:
     if not isinstance(value, str) or not _MICRO_TIME.search(value):
         raise _WrongType(path, value, "RFC 3339 time with six digits of a second")
     return _moment(value, path)
+
+
+def _bytes(value: Any, path: str, _unknown: list[str]) -> str:
+    """Base64 in one spelling. Line ends in it are skipped, as Go's encoding/base64 does."""
+    if not isinstance(value, str):
+        raise _WrongType(path, value, "[]uint8")
+    text = value.replace("\r", "").replace("\n", "")
+    try:
+        return base64.b64encode(base64.b64decode(text, validate=True)).decode()
+    except (binascii.Error, ValueError) as error:
+        legal = _BASE64.match(text)
+        raise _Undecodable(f"illegal base64 data at input byte {legal.end() if legal else 0}") from error
 
 
 def _moment(value: Any, path: str) -> str:

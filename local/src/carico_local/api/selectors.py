@@ -167,6 +167,7 @@ SELECTABLE: dict[str, tuple[str, ...]] = {
     ),
     "nodes": ("spec.unschedulable",),
     "namespaces": ("status.phase",),
+    "secrets": ("type",),
     "events": (
         "type",
         "reason",

@@ -43,7 +43,8 @@ class Store:
     def __init__(self, directory: pathlib.Path) -> None:
         self.path = directory / "objects.sqlite3"
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            # Secrets are among the objects.
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = _lock(directory)
         except OSError as error:
             raise _unusable(directory, error) from error

@@ -182,6 +182,16 @@ def _service_account(account: objects.Object, now_ns: int) -> Row:
     return [account["metadata"]["name"], len(account.get("secrets") or ()), _created(account, now_ns)]
 
 
+def _config_map(config: objects.Object, now_ns: int) -> Row:
+    keys = len(config.get("data") or ()) + len(config.get("binaryData") or ())
+    return [config["metadata"]["name"], keys, _created(config, now_ns)]
+
+
+def _secret(secret: objects.Object, now_ns: int) -> Row:
+    name, kind = secret["metadata"]["name"], secret.get("type", "")
+    return [name, kind, len(secret.get("data") or ()), _created(secret, now_ns)]
+
+
 _NAME = _column("Name", "Name must be unique within a namespace.")
 _AGE = _column("Age", "Time since the object was created.")
 _CELLS: dict[str, Callable[[objects.Object, int], Row]] = {
@@ -191,6 +201,8 @@ _CELLS: dict[str, Callable[[objects.Object, int], Row]] = {
     "leases": _lease,
     "namespaces": _namespace,
     "serviceaccounts": _service_account,
+    "configmaps": _config_map,
+    "secrets": _secret,
 }
 _COLUMNS: dict[str, list[dict[str, Any]]] = {
     "pods": [
@@ -231,4 +243,6 @@ _COLUMNS: dict[str, list[dict[str, Any]]] = {
     "leases": [_NAME, _column("Holder", "Who holds the lease."), _AGE],
     "namespaces": [_NAME, _column("Status", "The status of the namespace."), _AGE],
     "serviceaccounts": [_NAME, _column("Secrets", "How many secrets the account names.", kind="integer"), _AGE],
+    "configmaps": [_NAME, _column("Data", "How many keys there are."), _AGE],
+    "secrets": [_NAME, _column("Type", "What its data is for."), _column("Data", "How many keys there are."), _AGE],
 }

@@ -7,7 +7,17 @@ rules that protect the parts of a CARICO cluster from each other are here; what 
 from typing import Any
 
 from carico_core.domain import quantity
-from carico_local.api import causes, event_rules, name_rules, objects, placement_rules, resources, statuses
+from carico_local.api import (
+    causes,
+    config_rules,
+    event_rules,
+    name_rules,
+    objects,
+    placement_rules,
+    resources,
+    statuses,
+    volume_rules,
+)
 
 _ANNOTATIONS_BYTES = 262_144
 # pkg/apis/core/helper/helpers.go
@@ -27,6 +37,8 @@ def check_update(resource: resources.Resource, old: objects.Object, new: objects
     broken = list(_immutable_metadata(old["metadata"], new["metadata"]))
     if resource is resources.PODS:
         broken += _immutable_pod(old["spec"], new["spec"])
+    elif resource in (resources.CONFIG_MAPS, resources.SECRETS):
+        broken += config_rules.changed(old, new)
     _refuse(resource, new, broken)
 
 
@@ -42,6 +54,10 @@ def _content(resource: resources.Resource, data: objects.Object) -> Causes:
         yield from placement_rules.taints((data.get("spec") or {}).get("taints") or (), "metadata.taints")
     elif resource is resources.LEASES:
         yield from _lease(data.get("spec") or {})
+    elif resource is resources.CONFIG_MAPS:
+        yield from config_rules.config_map(data)
+    elif resource is resources.SECRETS:
+        yield from config_rules.secret(data)
     elif resource.storage == "events":
         yield from event_rules.every(data)
 
@@ -109,6 +125,7 @@ def _pod(spec: objects.Object) -> Causes:
             "spec.activeDeadlineSeconds", spec["activeDeadlineSeconds"], "must be between 1 and 2147483647, inclusive"
         )
     yield from placement_rules.pod(spec)
+    yield from volume_rules.pod(spec)
     for key, value in (spec.get("nodeSelector") or {}).items():
         if not name_rules.is_qualified(key) or not name_rules.LABEL_VALUE.fullmatch(value):
             yield causes.wrong("spec.nodeSelector", f"{key}={value}", "must be a label key and a label value")
@@ -139,6 +156,7 @@ def _container(container: objects.Object, path: str, names: set[str]) -> Causes:
         elif "=" in variable["name"]:
             rule = "a valid environment variable name must consist only of printable ASCII characters other than '='"
             yield causes.wrong(f"{path}.env[{index}].name", variable["name"], rule)
+    yield from config_rules.references(container, path)
     for index, port in enumerate(container.get("ports") or ()):
         if not 0 < port.get("containerPort", 0) < 65536:
             yield causes.wrong(

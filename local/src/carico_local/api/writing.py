@@ -10,7 +10,17 @@ from collections.abc import Callable
 from typing import Any
 
 from carico_core.runtime import clock as clocks
-from carico_local.api import defaulting, node_lifecycle, objects, resources, schema, statuses, store, validation
+from carico_local.api import (
+    config_rules,
+    defaulting,
+    node_lifecycle,
+    objects,
+    resources,
+    schema,
+    statuses,
+    store,
+    validation,
+)
 
 # k8s.io/apiserver/pkg/storage/names/generate.go: no vowels, so that no word appears by chance.
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -193,6 +203,8 @@ def decode(resource: resources.Resource, body: object, *, strict: bool = False) 
         if not data["metadata"].get(field, True):
             del data["metadata"][field]
     data["metadata"].pop("managedFields", None)
+    if resource in (resources.CONFIG_MAPS, resources.SECRETS):
+        config_rules.settle(data)
     return data, unknown
 
 

@@ -39,6 +39,9 @@ def run(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> NoRetu
         os.execvpe(argv[0], argv, variables)
     except OSError as error:
         _fail(_not_executed(argv[0], error), status_fd)
+    except ValueError as error:
+        # A NUL in a word or a variable: Secrets and binary files have such.
+        _fail(f'exec: "{argv[0]}": invalid argument: {error}', status_fd)
 
 
 def _fail(reason: str, status_fd: int) -> NoReturn:

@@ -3,10 +3,20 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from carico_local.cgroups import group as groups
-from carico_local.node import container_spec, handlers, mounting, podspec, runtime, site, sources, variables
+from carico_local.node import (
+    config_objects,
+    container_spec,
+    handlers,
+    mounting,
+    podspec,
+    runtime,
+    site,
+    sources,
+    variables,
+)
 from carico_local.node import records as files
 from carico_local.workloads import main as workloads
 
@@ -21,6 +31,10 @@ class Place:
     restart_policy: str
     # Where the Pod's volumes are, once they are mounted.
     folders: Mapping[str, mounting.Folder]
+    # What its variables may come from.
+    objects: config_objects.Objects
+    # Brings the files of its volumes up to date.
+    renew: Callable[[], Awaitable[None]]
     # Restarts of the container where the API has it as running: without a record of it, it is lost.
     was_running: int | None = None
 
@@ -32,6 +46,8 @@ class Commands:
         self._spec = spec
         self._place = place
         self._node = node
+        # What the variables of the present start were of objects, once that is known.
+        self._read: variables.Read | None = None
 
     @property
     def group(self) -> groups.Group | None:
@@ -42,14 +58,25 @@ class Commands:
         """The name of one start of the container."""
         return f"{self._place.pod.uid}/{self._spec.name}/{number}"
 
+    async def read(self) -> None:
+        """Nothing; what the next start's variables are of objects is known. Raises `config_objects.Unread`."""
+        if self._spec.reads_objects:
+            self._read = await variables.read(self._spec, self._place.objects)
+
+    def keep(self, directory: pathlib.Path) -> None:
+        """Nothing; a node process that starts anew will know what was read: probes have a container's variables."""
+        if self._read is not None:
+            variables.save(directory / files.VARIABLES, self._read)
+
     def make(self, number: int, directory: pathlib.Path) -> runtime.Command:
         """What is run at start `number`, whose files are in `directory`; its volumes are there."""
         places = self._places()
         for folder in places.values():
             if not os.path.exists(folder):
                 pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-        found = self._variables(directory)
-        own = {name for name, *_ in self._spec.env}
+        objects = self._of_objects(directory)
+        found = self._variables(directory, objects)
+        own = {name for name, *_ in self._spec.env} | objects.whole.keys()
         return runtime.Command(
             id=self.id(number),
             argv=[sources.moved(variables.expand(word, found), places) for word in self._spec.command],
@@ -72,7 +99,12 @@ class Commands:
         )
         return await handlers.perform(handler, inside, timeout_s=timeout_s)
 
-    def _variables(self, directory: pathlib.Path) -> dict[str, str]:
+    def _of_objects(self, directory: pathlib.Path) -> variables.Read:
+        if self._read is None and self._spec.reads_objects:
+            self._read = variables.load(directory / files.VARIABLES)
+        return self._read or variables.NOTHING_READ
+
+    def _variables(self, directory: pathlib.Path, objects: variables.Read) -> dict[str, str]:
         chosen, pod = self._node.chosen, self._place.pod
         base = {
             "PATH": runtime.container_path(),
@@ -82,10 +114,10 @@ class Commands:
             workloads.MESSAGE_VARIABLE: str(directory / files.MESSAGE),
             workloads.ADDRESS_VARIABLE: self._place.pod_ip,
         }
-        amounts = {"cpu": chosen.cores, "memory": chosen.memory_bytes / chosen.scale}
         return variables.environment(
-            pod, self._spec, base=base, pod_ip=self._place.pod_ip, host_ip=chosen.address, node=amounts
-        )
+            pod, self._spec, base=base, pod_ip=self._place.pod_ip, host_ip=chosen.address, node=self._node.amounts,
+            objects=objects,
+        )  # fmt: skip
 
     def _places(self) -> dict[str, str]:
         """The folder of each of the container's volumes, by the path it has in the container."""
@@ -93,8 +125,13 @@ class Commands:
 
     def _mounted(self) -> list[tuple[str, bool]]:
         """Each of these folders, and whether it is read-only in this container."""
-        folders = self._place.folders
-        return [(self._folder(each), each.read_only or folders[each.volume].read_only) for each in self._spec.mounts]
+        found = []
+        for each in self._spec.mounts:
+            folder = self._place.folders[each.volume]
+            # What is below one's own is replaced as a whole now and then: it is kept from the top.
+            path = folder.path if folder.read_only and folder.is_own else self._folder(each)
+            found.append((path, each.read_only or folder.read_only))
+        return found
 
     def _folder(self, mount: sources.Mount) -> str:
         return str(pathlib.Path(self._place.folders[mount.volume].path) / mount.sub_path.lstrip("/"))

@@ -9,6 +9,9 @@ from carico_local.node import handlers, sources
 
 Object = Mapping[str, Any]
 _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+_VARIABLE_SOURCES = frozenset({"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"})
+# What a variable comes from besides a literal; a text is a field of the Pod.
+Source = str | sources.ResourceRef | sources.KeyRef
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,9 @@ class ContainerSpec:
     name: str
     image: str
     command: tuple[str, ...]
-    env: tuple[tuple[str, str | None, str | sources.ResourceRef | None], ...]
+    env: tuple[tuple[str, str | None, Source | None], ...]
+    # Objects whose keys are variables too, before `env`.
+    env_from: tuple[sources.WholeRef, ...]
     cwd: str
     limit_cores: float | None
     limit_bytes: int | None
@@ -43,8 +48,11 @@ class ContainerSpec:
     mounts: tuple[sources.Mount, ...]
     # An init container that runs beside the others, as long as they do.
     is_sidecar: bool
-    # What its variables refer to and is not there; empty where nothing is missing.
-    missing: str
+
+    @property
+    def reads_objects(self) -> bool:
+        """True where its variables come from ConfigMaps or Secrets, some of them."""
+        return bool(self.env_from) or any(isinstance(source, sources.KeyRef) for _, _, source in self.env)
 
 
 def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) -> ContainerSpec:
@@ -57,6 +65,7 @@ def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) ->
         image=item.get("image") or "",
         command=(*(item.get("command") or ()), *(item.get("args") or ())) if item.get("command") else (),
         env=tuple(_variables(item, items)),
+        env_from=sources.whole_refs(item),
         cwd=item.get("workingDir") or "/",
         limit_cores=quantity.parse_quantity(limits["cpu"]) if "cpu" in limits else None,
         limit_bytes=round(quantity.parse_quantity(limits["memory"])) if "memory" in limits else None,
@@ -68,14 +77,11 @@ def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) ->
         pre_stop=handlers.parse(lifecycle.get("preStop"), ports),
         mounts=sources.mounts(item, volumes),
         is_sidecar=False,
-        missing=sources.missing(item),
     )
 
 
-def _variables(
-    item: Object, items: Mapping[str, Object]
-) -> Iterator[tuple[str, str | None, str | sources.ResourceRef | None]]:
-    """Name, literal value, other source: one of the latter is None. What is optional and missing is left out."""
+def _variables(item: Object, items: Mapping[str, Object]) -> Iterator[tuple[str, str | None, Source | None]]:
+    """Name, literal value, other source: one of the latter is None."""
     for entry in item.get("env") or ():
         source = entry.get("valueFrom") or {}
         if not source:
@@ -84,6 +90,8 @@ def _variables(
             yield entry["name"], None, field
         elif reference := source.get("resourceFieldRef"):
             yield entry["name"], None, sources.resource_ref(reference, items, item["name"])
+        elif key := sources.key_ref(source):
+            yield entry["name"], None, key
 
 
 def _ports(item: Object) -> dict[str, int]:
@@ -111,8 +119,9 @@ def unsupported(item: Object) -> Iterator[str]:
     if not item.get("command"):
         yield f"container {name!r} without a command (no image is pulled here, so no entrypoint is known)"
     for entry in item.get("env") or ():
-        field = ((entry.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
-        if field is not None and not sources.is_known_field(field):
+        source = entry.get("valueFrom") or {}
+        field = (source.get("fieldRef") or {}).get("fieldPath")
+        if not source.keys() <= _VARIABLE_SOURCES or (field is not None and not sources.is_known_field(field)):
             yield f"source of variable {entry['name']!r} of container {name!r}"
     for key in _PROBES:
         handler = handlers.parse(item.get(key), _ports(item))

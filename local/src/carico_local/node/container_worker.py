@@ -9,6 +9,7 @@ from collections.abc import Callable
 from carico_core.runtime import logs
 from carico_local.cgroups import group as groups
 from carico_local.node import (
+    config_objects,
     container_command,
     container_end,
     container_spec,
@@ -23,6 +24,8 @@ from carico_local.node import (
 
 # A postStart hook has no timeout of its own; whoever waits longer has forgotten it.
 HOOK_MOST_S = 3600.0
+# kubelet: backOffPeriod, after a Pod could not be brought to what it is to be.
+CONFIG_RETRY_S = 10.0
 _log = logs.get("node.container")
 
 
@@ -55,14 +58,10 @@ class ContainerWorker:
     async def run(self) -> bool:
         """True once it has ended with success for good, False where it ended otherwise or was stopped."""
         ended = await self._resume()
-        if ended is None and self.spec.missing:
-            # A kubelet tries again for ever; here nobody can bring what is missing.
-            self._set(state=status.Waiting(reason="CreateContainerConfigError", message=self.spec.missing))
-            self._tell("Failed", f"Error: {self.spec.missing}", True)
-            await self._stop.wait()
-            return False
         while not self._stop.is_set():
             if ended is None:
+                if not await self._until_configured():
+                    return False
                 ended = await self._start()
             if not self._is_to_restart(ended):
                 break
@@ -117,9 +116,26 @@ class ContainerWorker:
         started_ns = 0 if attempt.started is None else attempt.started["wall_ns"]
         return self._terminate(attempt.number, started_ns, ended, failure=(attempt.failed or {}).get("message", ""))
 
+    async def _until_configured(self) -> bool:
+        """True once all that its variables come from is there; False where it was stopped before."""
+        if self.state.restarts:
+            await self._place.renew()
+        while True:
+            try:
+                await self._commands.read()
+                return True
+            except config_objects.Unread as error:
+                self._set(state=status.Waiting(reason="CreateContainerConfigError", message=str(error)))
+                self._tell("Failed", f"Error: {error}", True)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(CONFIG_RETRY_S, self._node.chosen.sync_s)):
+                    await self._stop.wait()
+                    return False
+
     async def _start(self) -> status.Terminated:
         number = self.state.restarts
         directory = self._node.records.begin(self._place.pod.uid, self.spec.name, number)
+        self._commands.keep(directory)
         command = self._commands.make(number, directory)
         self._live_id = command.id
         self._set(container_id=command.id)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from carico_core.domain import errors
-from carico_local.node import podspec, read_only, volumes
+from carico_local.node import config_objects, podspec, projection, read_only, volumes
 
 # What a kubelet calls each kind of file, and what it says that it expected.
 _KINDS = {
@@ -69,13 +69,15 @@ async def until_there(
         wait_s = min(2.0 * wait_s, RETRY_MOST_S)
 
 
-async def folders(spec: podspec.PodSpec, *, root: pathlib.Path, api: Api) -> dict[str, Folder]:
+async def folders(
+    spec: podspec.PodSpec, *, root: pathlib.Path, api: Api, projector: projection.Projector
+) -> dict[str, Folder]:
     """The place of each volume by name; emptyDir volumes are below `root`. Raises a group of `NotMounted`."""
     found: dict[str, Folder] = {}
     failed: list[NotMounted] = []
     for volume in spec.volumes:
         try:
-            folder = await _folder(volume, spec, root=root, api=api)
+            folder = await _folder(volume, spec, root=root, api=api, projector=projector)
             _check_read_only(volume.name, folder, spec)
             found[volume.name] = folder
         except NotMounted as error:
@@ -85,11 +87,36 @@ async def folders(spec: podspec.PodSpec, *, root: pathlib.Path, api: Api) -> dic
     return found
 
 
-async def _folder(volume: volumes.Volume, spec: podspec.PodSpec, *, root: pathlib.Path, api: Api) -> Folder:
+async def project(spec: podspec.PodSpec, projector: projection.Projector) -> None:
+    """Nothing; the files of objects and fields are as the API has them now. Raises a group of `NotMounted`."""
+    failed: list[NotMounted] = []
+    for volume in spec.volumes:
+        try:
+            if isinstance(volume.source, volumes.Projected):
+                await _projected(volume.name, volume.source, projector)
+        except NotMounted as error:
+            failed.append(error)
+    if failed:
+        raise ExceptionGroup(f"volumes of {spec.key}", failed)
+
+
+async def _projected(name: str, source: volumes.Projected, projector: projection.Projector) -> Folder:
+    """As in a kubelet, nobody but the node writes there."""
+    try:
+        return Folder(path=str(await projector.put(name, source)), read_only=True, is_own=True)
+    except (config_objects.Unread, OSError, ValueError) as error:
+        raise NotMounted(volumes.absent(name, str(error)).why) from error
+
+
+async def _folder(
+    volume: volumes.Volume, spec: podspec.PodSpec, *, root: pathlib.Path, api: Api, projector: projection.Projector
+) -> Folder:
     match volume.source:
         case volumes.EmptyDir():
             # Made when the first container starts: until then the node keeps nothing of the Pod.
             return Folder(path=str(root / volume.name), is_own=True)
+        case volumes.Projected() as source:
+            return await _projected(volume.name, source, projector)
         case volumes.HostPath() as source:
             return Folder(path=_host_path(volume.name, source))
         case volumes.Claim() as source:
@@ -200,4 +227,4 @@ def from_json(document: Mapping[str, Any]) -> dict[str, Folder]:
 
 def protected(places: Iterable[tuple[str, bool]]) -> tuple[str, ...]:
     """The paths among (path, read-only) that a process is to be kept from writing to, where that can be done."""
-    return tuple(path for path, kept in places if kept) if read_only.is_possible() else ()
+    return tuple(dict.fromkeys(path for path, kept in places if kept)) if read_only.is_possible() else ()

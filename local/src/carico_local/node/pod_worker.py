@@ -14,7 +14,7 @@ from carico_local.node import (
     container_worker,
     ending,
     latency,
-    mounting,
+    pod_volumes,
     podspec,
     reported,
     site,
@@ -49,7 +49,7 @@ class PodWorker:
         self._gone = asyncio.Event()
         self._start_ns = reported.start_ns(pod) or node.clock.wall_ns()
         self._deadline = ending.Deadline(self._exceeded, start_ns=self._start_ns, clock=node.clock)
-        self._folders: dict[str, mounting.Folder] = {}
+        self._volumes = pod_volumes.PodVolumes(spec, node=node, pod=lambda: self._object, tell=self._tell)
         self._sandboxed = False
         self._ended = False
         # False until the sandbox is gone: a Pod's end is told when a container runtime would tell it.
@@ -70,7 +70,9 @@ class PodWorker:
             group=self._group,
             pod_ip=self.pod_ip,
             restart_policy=policy,
-            folders=self._folders,
+            folders=self._volumes.folders,
+            objects=self._volumes.objects,
+            renew=self._volumes.refresh,
             was_running=reported.was_running(self._object, item.name),
         )
         return container_worker.ContainerWorker(
@@ -146,41 +148,28 @@ class PodWorker:
             note = f"this emulated node does not have: {'; '.join(self.spec.unsupported)}"
             self._tell("FailedCreatePodSandBox", note, True)
             return await self._wait_for_stop()
-        if not await self._mount():
+        is_new = not self._node.records.pod(self.spec.uid).exists()
+        if not await self._volumes.mount(self._pause):
             return None
         if self._group is not None:
             self._group.create()
             container_worker.limit_group(
                 self._group, cores=self.spec.limit_cores, memory_bytes=self.spec.limit_bytes, chosen=self._node.chosen
             )
-        if not self._node.records.pod(self.spec.uid).exists():
+        if is_new:
             seed = f"{self._node.chosen.name}/{self.spec.uid}"
             if await self._pause(latency.start_s(seed, factor=self._node.chosen.latency)):
                 return None
-        if self._folders:
-            self._node.records.mount(self.spec.uid, mounting.to_json(self._folders))
+        self._volumes.keep()
         self._sandboxed = True
+        following = asyncio.create_task(self._volumes.follow(), name=f"volumes {self.spec.key}")
         try:
             if await self._run_inits():
                 await asyncio.gather(*(worker.run() for worker in self._mains))
         finally:
+            following.cancel()
             await self._end_sidecars()
         return None
-
-    async def _mount(self) -> bool:
-        """True once all of the Pod's volumes are there; False where it was ended before."""
-        known = self._node.records.mounted(self.spec.uid)
-        if known is not None:
-            self._folders.update(mounting.from_json(known))
-            return True
-        root = self._node.records.volumes(self.spec.uid)
-        found = await mounting.until_there(
-            lambda: mounting.folders(self.spec, root=root, api=self._node.api),
-            tell=lambda why: self._tell("FailedMount", why, True),
-            pause=self._pause,
-        )
-        self._folders.update(found or {})
-        return found is not None
 
     async def _run_inits(self) -> bool:
         """True once every init container has succeeded, in order, and every sidecar among them is up."""
@@ -237,6 +226,7 @@ class PodWorker:
     async def _clean_up(self) -> None:
         """Nothing, once the sandbox is gone, as long after the exit as a container runtime takes."""
         await self._pause(latency.EXIT_S * self._node.chosen.latency)
+        await self._volumes.remove()
         if self._group is not None and not self._group.try_remove():
             await asyncio.to_thread(self._group.destroy)
         self._settled = True

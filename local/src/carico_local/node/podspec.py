@@ -65,7 +65,7 @@ def parse(pod: Object) -> PodSpec:
 def _parse(pod: Object) -> PodSpec:
     metadata, spec = pod["metadata"], pod["spec"]
     items = {item["name"]: item for item in _all_containers(spec)}
-    own = volumes.parse(spec, pod=metadata["name"])
+    own = volumes.parse(spec, pod=metadata["name"], containers=items)
     mountable = frozenset(volume.name for volume in own)
     containers = tuple(container_spec.parse(item, items, mountable) for item in spec["containers"])
     init_containers = tuple(

@@ -6,8 +6,9 @@ ROOT/pods/<uid>/<container>/<attempt>/started.json   pid, start time in ticks, w
                                      /exit.json      exit code, signal, wall time
                                      /log            its output
                                      /message        what it left as its termination message
+                                     /variables.json its variables of ConfigMaps and Secrets, for its owner alone
 ROOT/pods/<uid>/volumes.json                         where each of its volumes is
-ROOT/pods/<uid>/volumes~/<name>/                     an emptyDir
+ROOT/pods/<uid>/volumes~/<name>/                     an emptyDir, or files of ConfigMaps and the like
 """
 
 import contextlib
@@ -24,6 +25,7 @@ FAILED = "failed.json"
 EXITED = "exit.json"
 LOG = "log"
 MESSAGE = "message"
+VARIABLES = "variables.json"
 VOLUMES = "volumes~"
 MOUNTED = "volumes.json"
 # A kubelet keeps one dead container of each name for `logs --previous`.
@@ -41,10 +43,11 @@ class Attempt:
     exited: dict[str, Any] | None
 
 
-def write_json(path: pathlib.Path, document: dict[str, Any]) -> None:
-    """Nothing; the file holds all of the document or what it held before."""
+def write_json(path: pathlib.Path, document: dict[str, Any], *, mode: int = 0o666) -> None:
+    """Nothing; the file holds all of the document or what it held before. `mode`: of a new file, less the umask."""
     temporary = path.with_name(path.name + ".new")
-    temporary.write_bytes(json.dumps(document).encode())
+    with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        file.write(json.dumps(document).encode())
     temporary.replace(path)
 
 
@@ -68,7 +71,7 @@ class Records:
         return self.root / "pods" / uid
 
     def volumes(self, uid: str) -> pathlib.Path:
-        """The directory of a Pod's emptyDir volumes: no container has such a name."""
+        """The directory of a Pod's own volumes: no container has such a name."""
         return self.pod(uid) / VOLUMES
 
     def mounted(self, uid: str) -> dict[str, Any] | None:

@@ -38,3 +38,8 @@ class Site:
     reporter: reporter.Reporter
     events: events.Events
     api: Api
+
+    @property
+    def amounts(self) -> Mapping[str, float]:
+        """What the node has, in emulated figures: the limit of a container that states none."""
+        return {"cpu": self.chosen.cores, "memory": self.chosen.memory_bytes / self.chosen.scale}

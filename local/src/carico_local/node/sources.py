@@ -1,7 +1,4 @@
-"""Where a container's variables and files come from besides its own words: fields, resources, objects, volumes.
-
-The embedded API keeps no ConfigMaps and no Secrets, and none are read of a real one: what is not optional is missing.
-"""
+"""Where a container's variables and files come from besides its own words: fields, resources, objects, volumes."""
 
 import dataclasses
 import math
@@ -13,12 +10,10 @@ from carico_core.domain import quantity
 
 Object = Mapping[str, Any]
 
-_OBJECTS = {
-    "configMapKeyRef": "configmap",
-    "secretKeyRef": "secret",
-    "configMapRef": "configmap",
-    "secretRef": "secret",
-}
+# As a kubelet names them where one is missing.
+CONFIG_MAP, SECRET = "configmap", "secret"
+_KEYS = {"configMapKeyRef": CONFIG_MAP, "secretKeyRef": SECRET}
+_WHOLE = {"configMapRef": CONFIG_MAP, "secretRef": SECRET}
 LABEL_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 _FIELDS = frozenset(
     {
@@ -38,6 +33,26 @@ class ResourceRef:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRef:
+    """The value of one key of a ConfigMap or a Secret in a variable."""
+
+    kind: str
+    name: str
+    key: str
+    optional: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WholeRef:
+    """Each key of a ConfigMap or a Secret as a variable, named `prefix` and the key."""
+
+    kind: str
+    name: str
+    prefix: str
+    optional: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
     """A volume of the Pod at a path of the container."""
 
@@ -52,20 +67,27 @@ def is_known_field(path: str) -> bool:
     return path in _FIELDS or LABEL_FIELD.fullmatch(path) is not None
 
 
-def not_read(kind: str, name: str) -> str:
-    """What is said of a ConfigMap or Secret: a kubelet's words, and why, since a real API may well have it."""
-    return f'{kind} "{name}" not found: emulated nodes read no ConfigMaps and no Secrets'
+def key_ref(source: Object) -> KeyRef | None:
+    """The key of an object that a variable's `valueFrom` speaks of; None where it speaks of something else."""
+    for field, kind in _KEYS.items():
+        if wanted := source.get(field):
+            return KeyRef(
+                kind=kind, name=wanted.get("name") or "", key=wanted["key"], optional=bool(wanted.get("optional"))
+            )
+    return None
 
 
-def missing(item: Object) -> str:
-    """What a container's variables refer to and is not there, as the kubelet says it; empty where all is there."""
-    references = [(entry.get("valueFrom") or {}) for entry in item.get("env") or ()] + list(item.get("envFrom") or ())
-    for reference in references:
-        for key, kind in _OBJECTS.items():
-            wanted = reference.get(key)
-            if wanted and not wanted.get("optional"):
-                return not_read(kind, wanted.get("name", ""))
-    return ""
+def whole_refs(item: Object) -> tuple[WholeRef, ...]:
+    """The objects that are all variables of a container, in order."""
+    return tuple(
+        WholeRef(
+            kind=kind, name=entry[field].get("name") or "", prefix=entry.get("prefix") or "",
+            optional=bool(entry[field].get("optional")),
+        )
+        for entry in item.get("envFrom") or ()
+        for field, kind in _WHOLE.items()
+        if field in entry
+    )  # fmt: skip
 
 
 def resource_ref(reference: Object, items: Mapping[str, Object], own: str) -> ResourceRef:
