@@ -182,3 +182,12 @@ class World:
     def _set_phase(self, pod: dict[str, Any], phase: str) -> None:
         key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
         self.kube.objects.update("pods", key, pod | {"status": {"phase": phase}}, "test")
+
+
+def check_nothing_left(made: World) -> None:
+    """No engine waits for, holds or binds a Pod."""
+    for one in made.engines:
+        assert len(one.state.queue) == 0
+        assert len(one.state.ledger) == 0
+        assert one.state.ledger.reserved_count == 0
+        assert one.binder.in_flight == 0

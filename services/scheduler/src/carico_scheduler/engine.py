@@ -1,4 +1,4 @@
-"""The scheduler at work: takes in what the API and the bus say, decides, binds, and tells what came of it.
+"""The scheduler at work: takes in what the API and the bus say, decides, and binds.
 
 Event driven: whatever could let a Pod be placed wakes the decision loop at once. All state is changed on one event
 loop, between two awaits, so that a cycle sees it whole.
@@ -12,7 +12,6 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from carico_core.domain import decision
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube_actions, kube_list, logs
 from carico_scheduler import binder as binders
@@ -24,6 +23,7 @@ from carico_scheduler import (
     instruments,
     intake,
     mirrors,
+    outcomes,
     reporter,
     snapshot,
     state,
@@ -31,7 +31,6 @@ from carico_scheduler import (
 from carico_scheduler import cycle as cycles
 from carico_scheduler import demand as demands
 from carico_scheduler import policy as policies
-from carico_scheduler import queue as queues
 from carico_scheduler import traces as pod_traces
 
 REPORT_EVERY_S = 0.5
@@ -80,6 +79,10 @@ class Engine:
         self._drop_line = logs.RateLimited(self._line, clock=parts.clock)
         self.state = state.State(parts.policy, parts.rng)
         self.intake = intake.Intake(lease_s=parts.policy.lease_s, on_drop=self._on_drop)
+        self.outcomes = outcomes.Outcomes(
+            self.state, clock=parts.clock, log=parts.log, events=parts.events, metrics=parts.metrics,
+            traces=parts.traces,
+        )  # fmt: skip
         self.binder = binders.Binder(
             parts.kube,
             witness=self.state,
@@ -97,7 +100,6 @@ class Engine:
         self.state.ledger.on_covered = self._on_covered
         self._claims = claims.Claims(parts.kube, self.state.fleet, may_write=parts.leads)
         self.state.on_volumes = self._claims.notify
-        self._facts: dict[str, decisions.Facts] = {}
         self._wake = asyncio.Event()
         self.mirrors = mirrors.Mirrors(
             parts.kube, into=self.state, clock=parts.clock, metrics=parts.metrics, wake=self._wake.set
@@ -211,7 +213,7 @@ class Engine:
         """Reserves the node and begins the bind."""
         waiting = placement.waiting
         waiting.attempts += 1
-        self._facts[waiting.pod.uid] = facts
+        self.outcomes.expect(waiting.pod.uid, facts)
         node = placement.row.node.name
         self.state.assume(waiting, node, now_s)
         if self._parts.traces is not None:
@@ -221,75 +223,10 @@ class Engine:
             self._metrics.age_s.observe(max(now_s - placement.row.sampled_s, 0.0))
 
     def _on_result(self, result: binders.Result) -> None:
-        """Takes in how a bind came out; an outcome that cannot be taken in is counted, and its Pod is not lost."""
         try:
-            self._take_in(result)
-        except Exception as error:  # the boundary of one Pod
-            self._metrics.lost_outcomes.inc()
-            self._line.error("outcome of a bind not taken in", uid=result.uid, node=result.node, error=repr(error))
-            if result.fate in (binders.Fate.BOUND, binders.Fate.ELSEWHERE):
-                # The claim stays, and follows the Pod as the watch shows it.
-                self.state.confirm(result.uid)
-            else:
-                self.state.revoke(result.uid, self._clock.monotonic_s())
+            self.outcomes.take(result)
         finally:
             self._wake.set()
-
-    def _take_in(self, result: binders.Result) -> None:
-        # None where the Pod went, came back and was bound again meanwhile: the earlier outcome took them.
-        facts = self._facts.pop(result.uid, None) or _no_facts(result.node)
-        waiting = self.state.binding(result.uid)
-        if result.pod is not None and self.state.pod(result.uid) is not None:
-            self.state.put_pod(result.pod, self._clock.monotonic_s())
-        fate = self._settled_fate(result) if result.fate is binders.Fate.SETTLED else result.fate
-        self._metrics.binds.labels(fate.value).inc()
-        if fate is binders.Fate.WITHHELD:
-            # Nothing happened, and who leads now decides about the Pod: there is nothing to tell.
-            if waiting is not None:
-                waiting.attempts -= 1
-            self.state.revoke(result.uid, self._clock.monotonic_s())
-            return
-        outcome, message = self._conclude(result, fate, facts)
-        self._metrics.bind_s.observe(result.took_s)
-        self._metrics.decisions.labels(outcome.value).inc()
-        if self._parts.traces is not None:
-            self._parts.traces.came_out(result, outcome)
-        if waiting is not None:
-            self._tell(waiting, result, dataclasses.replace(facts, outcome=outcome, message=message))
-
-    def _tell(self, waiting: queues.Waiting, result: binders.Result, facts: decisions.Facts) -> None:
-        """Records the outcome of a bind, with an Event where the Pod was bound."""
-        is_bound = facts.outcome is decision.Outcome.BOUND
-        self._parts.log.record(waiting, dataclasses.replace(facts, node=facts.node if is_bound else None))
-        if is_bound:
-            self._metrics.waited_s.observe(max(self._clock.monotonic_s() - waiting.since_s, 0.0))
-            self._parts.events.scheduled(waiting.pod, explain.event_text(waiting.pod, result.node))
-
-    def _conclude(
-        self, result: binders.Result, fate: binders.Fate, facts: decisions.Facts
-    ) -> tuple[decision.Outcome, str]:
-        """Brings the state up to date; the outcome and its message."""
-        match fate:
-            case binders.Fate.BOUND:
-                self.state.confirm(result.uid)
-                return decision.Outcome.BOUND, facts.message
-            case binders.Fate.ELSEWHERE:
-                self.state.confirm(result.uid)
-                return decision.Outcome.BIND_CONFLICT, f"bound elsewhere meanwhile: {result.detail}"
-            case binders.Fate.GONE:
-                self.state.remove_pod(result.uid)
-                return decision.Outcome.DROPPED, f"the Pod has gone: {result.detail}"
-        self.state.revoke(result.uid, self._clock.monotonic_s())
-        self._line.warning("bind failed", uid=result.uid, node=result.node, detail=result.detail)
-        outcome = decision.Outcome.BIND_CONFLICT if result.is_conflict else decision.Outcome.BIND_FAILED
-        return outcome, f"not bound to {result.node}: {result.detail}"
-
-    def _settled_fate(self, result: binders.Result) -> binders.Fate:
-        """What the watch has told of a Pod whose bind got no answer."""
-        claim = self.state.ledger.find(result.uid)
-        if claim is None:
-            return binders.Fate.GONE
-        return binders.Fate.BOUND if claim.node == result.node else binders.Fate.ELSEWHERE
 
     def _on_covered(self, uid: str, reserved_s: float) -> None:
         self._metrics.covered_s.observe(max(self._clock.monotonic_s() - reserved_s, 0.0))
@@ -325,10 +262,3 @@ class Engine:
             nodes=view.count,
             took_us=round(took_s * 1e6),
         )
-
-
-def _no_facts(node: str) -> decisions.Facts:
-    """What a record says of a bind whose decision is not remembered."""
-    return decisions.Facts(
-        outcome=decision.Outcome.BOUND, node=node, free=None, candidates=(), refused={}, message="bound once more"
-    )

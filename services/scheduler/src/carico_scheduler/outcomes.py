@@ -1,0 +1,115 @@
+"""What came of each bind: brings the state up to date, and tells people."""
+
+import dataclasses
+
+from carico_core.domain import decision
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import logs
+from carico_scheduler import binder as binders
+from carico_scheduler import decisions, events, explain, instruments, state
+from carico_scheduler import queue as queues
+from carico_scheduler import traces as pod_traces
+
+
+class Outcomes:
+    """Binds that were begun, until each has come out."""
+
+    def __init__(
+        self,
+        into: state.State,
+        *,
+        clock: clocks.Clock,
+        log: decisions.Log,
+        events: events.Writer,
+        metrics: instruments.Instruments,
+        traces: pod_traces.PodTraces | None,
+    ) -> None:
+        """`traces` None: nothing is traced."""
+        self._state = into
+        self._clock = clock
+        self._log = log
+        self._events = events
+        self._metrics = metrics
+        self._traces = traces
+        self._line = logs.get("scheduler")
+        self._facts: dict[str, decisions.Facts] = {}
+
+    def expect(self, uid: str, facts: decisions.Facts) -> None:
+        """Remembers why a Pod is being bound where it is, until that has come out."""
+        self._facts[uid] = facts
+
+    def take(self, result: binders.Result) -> None:
+        """Takes in how a bind came out; an outcome that cannot be taken in is counted, and its Pod is not lost."""
+        try:
+            self._take_in(result)
+        except Exception as error:  # the boundary of one Pod
+            self._metrics.lost_outcomes.inc()
+            self._line.error("outcome of a bind not taken in", uid=result.uid, node=result.node, error=repr(error))
+            if result.fate in (binders.Fate.BOUND, binders.Fate.ELSEWHERE):
+                # The claim stays, and follows the Pod as the watch shows it.
+                self._state.confirm(result.uid)
+            else:
+                self._state.revoke(result.uid, self._clock.monotonic_s())
+
+    def _take_in(self, result: binders.Result) -> None:
+        # None where the Pod went, came back and was bound again meanwhile: the earlier outcome took them.
+        facts = self._facts.pop(result.uid, None) or _no_facts(result.node)
+        waiting = self._state.binding(result.uid)
+        if result.pod is not None and self._state.pod(result.uid) is not None:
+            self._state.put_pod(result.pod, self._clock.monotonic_s())
+        fate = self._settled_fate(result) if result.fate is binders.Fate.SETTLED else result.fate
+        self._metrics.binds.labels(fate.value).inc()
+        if fate is binders.Fate.WITHHELD:
+            # Nothing happened, and who leads now decides about the Pod: there is nothing to tell.
+            if waiting is not None:
+                waiting.attempts -= 1
+            self._state.revoke(result.uid, self._clock.monotonic_s())
+            return
+        outcome, message = self._conclude(result, fate, facts)
+        self._metrics.bind_s.observe(result.took_s)
+        self._metrics.decisions.labels(outcome.value).inc()
+        if self._traces is not None:
+            self._traces.came_out(result, outcome)
+        if waiting is not None:
+            self._tell(waiting, result, dataclasses.replace(facts, outcome=outcome, message=message))
+
+    def _tell(self, waiting: queues.Waiting, result: binders.Result, facts: decisions.Facts) -> None:
+        """Records the outcome of a bind, with an Event where the Pod was bound."""
+        is_bound = facts.outcome is decision.Outcome.BOUND
+        self._log.record(waiting, dataclasses.replace(facts, node=facts.node if is_bound else None))
+        if is_bound:
+            self._metrics.waited_s.observe(max(self._clock.monotonic_s() - waiting.since_s, 0.0))
+            self._events.scheduled(waiting.pod, explain.event_text(waiting.pod, result.node))
+
+    def _conclude(
+        self, result: binders.Result, fate: binders.Fate, facts: decisions.Facts
+    ) -> tuple[decision.Outcome, str]:
+        """Brings the state up to date; the outcome and its message."""
+        match fate:
+            case binders.Fate.BOUND:
+                self._state.confirm(result.uid)
+                return decision.Outcome.BOUND, facts.message
+            case binders.Fate.ELSEWHERE:
+                self._state.confirm(result.uid)
+                return decision.Outcome.BIND_CONFLICT, f"bound elsewhere meanwhile: {result.detail}"
+            case binders.Fate.GONE:
+                self._state.remove_pod(result.uid)
+                return decision.Outcome.DROPPED, f"the Pod has gone: {result.detail}"
+        self._state.revoke(result.uid, self._clock.monotonic_s())
+        self._line.warning("bind failed", uid=result.uid, node=result.node, detail=result.detail)
+        outcome = decision.Outcome.BIND_CONFLICT if result.is_conflict else decision.Outcome.BIND_FAILED
+        return outcome, f"not bound to {result.node}: {result.detail}"
+
+    def _settled_fate(self, result: binders.Result) -> binders.Fate:
+        """What the watch has told of a Pod whose bind got no answer."""
+        claim = self._state.ledger.find(result.uid)
+        if claim is None:
+            return binders.Fate.GONE
+        return binders.Fate.BOUND if claim.node == result.node else binders.Fate.ELSEWHERE
+
+
+def _no_facts(node: str) -> decisions.Facts:
+    """What a record says of a bind whose decision is not remembered."""
+    return decisions.Facts(
+        outcome=decision.Outcome.BOUND, node=node, free=None, candidates=(), refused={}, message="bound once more"
+    )
