@@ -58,6 +58,11 @@ def uid(number: int) -> str:
     return f"1c9c1f31-3a0e-4b7c-9f0e-{number:012x}"
 
 
+async def until_known(pods: cgroup.CgroupPods, wanted: str) -> None:
+    """Returns once the Pod is known."""
+    await waiting.until(lambda: wanted in pods._ledger.known())
+
+
 async def test_pods_that_are_gone_leave_no_watches(node: groups.Group) -> None:
     async with running(node) as pods:
         before = watches(pods)
@@ -65,7 +70,7 @@ async def test_pods_that_are_gone_leave_no_watches(node: groups.Group) -> None:
             pod = node.child(f"kubepods/pod{uid(number)}")
             pod.child("a" * 64).create()
             pod.child("b" * 64).create()
-            await waiting.until(lambda number=number: uid(number) in pods._ledger.known())  # type: ignore[misc]
+            await until_known(pods, uid(number))
             assert pod.destroy()
         await waiting.until(lambda: not pods._ledger.known())
         assert watches(pods) == before + 1, "the folder of all Pods alone"
