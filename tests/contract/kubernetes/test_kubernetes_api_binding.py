@@ -31,6 +31,24 @@ def test_a_binding_sets_node_condition_and_annotations(kube_api: KubeApi, namesp
     assert conditions["PodScheduled"] == "True"
 
 
+def test_a_bindings_annotations_join_the_pods_in_the_write_that_gives_it_its_node(
+    kube_api: KubeApi, namespace: str, node: str
+) -> None:
+    body = shapes.pod()
+    body["metadata"]["annotations"] = {"example.com/own": "kept", "carico.dev/advertisement": "of another Pod"}
+    since = kube_api.request("POST", pods(namespace), body).body["metadata"]["resourceVersion"]
+    binding = shapes.binding("p", node, annotations={"carico.dev/advertisement": "00000000000000a1-7"})
+    assert kube_api.request("POST", pods(namespace, "p", "binding"), binding).code == 201
+    # As an agent sees it, who follows the Pods of its node: not there, and then there with both.
+    selected = {"fieldSelector": f"spec.nodeName={node}", "resourceVersion": since}
+    with kube_api.watch(pods(namespace), **selected) as events:
+        shown = next(events)
+    assert (shown["type"], shown["object"]["spec"]["nodeName"]) == ("ADDED", node)
+    assert shown["object"]["metadata"]["annotations"] == {
+        "example.com/own": "kept", "carico.dev/advertisement": "00000000000000a1-7"
+    }  # fmt: skip
+
+
 def test_a_second_bind_is_refused(kube_api: KubeApi, namespace: str, node: str) -> None:
     bound(kube_api, namespace, node)
     for target in (node, "another"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import functools
 import random
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from carico_core.runtime import memory_bus
 from carico_core.runtime import metrics as metric
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
+from tests.tools import waiting
 
 CAPACITY = subjects.capacity("node-1")
 SUBSPACE = subjects.subspace("node-1")
@@ -71,11 +73,34 @@ class Pods:
             callback()
 
 
+class Classes:
+    """What the API tells of Pods: nothing but what the test says."""
+
+    def __init__(self) -> None:
+        self.placed: Callable[[str, str, int], None] = lambda *_: None
+
+    def of(self, _uid: str) -> str:
+        return messages.ANY_CLASS
+
+    def is_baseline(self, _uid: str) -> bool:
+        return False
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        pass
+
+    def on_placed(self, callback: Callable[[str, str, int], None]) -> None:
+        self.placed = callback
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
 class Rig:
     """One agent, its surroundings, and the bus as others see it."""
 
     def __init__(self, **chosen: object) -> None:
         self.clock = clocks.FakeClock()
+        self.boot, self.classes = clocks.boot_id(self.clock), Classes()
         self.cpu, self.memory, self.pods = Gauge(0.02), Gauge(0.1), Pods()
         self.metrics = metric.Metrics("agent")
         facts = panel.Facts(dims=("cpu", "memory"), scale=(8.0, 8e9), cores=4.0, source="test", notes=("no PSI",))
@@ -86,7 +111,8 @@ class Rig:
                 pods=self.pods,
                 clock=self.clock,
                 metrics=self.metrics,
-                boot=clocks.boot_id(self.clock),
+                boot=self.boot,
+                classes=self.classes,
             )
         )
         self.hub = memory_bus.Hub()
@@ -209,6 +235,36 @@ async def test_the_estimator_hears_when_the_runtime_begins_to_create_a_container
         witness(kind, "a", 1.0)
     assert heard == ["creating"]
     assert one.value("pod_events_total", kind="created") == 1
+
+
+async def test_the_lead_is_learnt_from_pods_that_name_an_advertisement_heard_on_the_bus(rig: Make) -> None:
+    one = rig()
+    one.start()
+    await one.seconds(2)
+    (witness,) = one.pods.witnesses
+    before = one.agent.state
+    assert before is not None
+    assert before.lead_s == pytest.approx(1.1)
+    for number in range(40):
+        said, at_s = one.heard[-1], one.clock.monotonic_s()
+        one.clock.advance(0.3)
+        one.classes.placed(f"uid-{number}", said.boot, said.seq)
+        one.classes.placed(f"odd-{number}", "f" * 16, said.seq)
+        for kind in (recording.EventKind.CREATED, recording.EventKind.STARTED, recording.EventKind.ENDED):
+            for name in ("uid", "odd", "not-told-of"):
+                witness(kind, f"{name}-{number}", at_s + 0.3)
+        await one.seconds(1)
+        await waiting.until(functools.partial(has_said_more, one, said.seq))
+    assert (said.boot, one.value("lead_seconds_count")) == (one.boot, 40)
+    assert one.value("lead_seconds_sum") == pytest.approx(40 * 0.3, abs=40 * 0.1)
+    assert one.agent.state is not None
+    assert one.agent.state.lead_s == pytest.approx(0.3, abs=0.12)
+    assert one.value("learnt_lead_seconds") == one.agent.state.lead_s
+    assert one.agent.view()["now"]["lead_s"] == one.agent.state.lead_s
+
+
+def has_said_more(one: Rig, seq: int) -> bool:
+    return one.heard[-1].seq > seq
 
 
 @pytest.mark.parametrize("estimator", sorted(registry.SCALAR))

@@ -7,7 +7,9 @@ from typing import Any
 from carico_agent.churn import classes, ledger, workloads
 from carico_core.domain import messages
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import memory_kube
+from carico_core.runtime import kube_actions, memory_kube
+from carico_core.wire import kubernetes_placement
+from tests.tools import waiting
 from tests.unit.scheduler import objects
 
 
@@ -81,6 +83,57 @@ async def test_what_belongs_to_the_node_is_no_workload() -> None:
         assert told_of_events == ["new created 3"]
     finally:
         running.cancel()
+
+
+async def test_pods_tell_what_they_were_placed_by_and_what_is_nonsense_is_left_out() -> None:
+    kube = memory_kube.MemoryKube(clock=clocks.SystemClock())
+    name, boot = kubernetes_placement.ADVERTISEMENT_ANNOTATION, "00000000000000a1"
+    listed = create(kube, "listed", annotations={name: f"{boot}-7"})
+    create(kube, "odd", annotations={name: "latest"})
+
+    async def connect() -> memory_kube.MemoryKube:
+        return kube
+
+    watch = classes.PodClasses("node-0", connect=connect)
+    placed: list[tuple[str, str, int]] = []
+    watch.on_placed(lambda uid, boot, seq: placed.append((uid, boot, seq)))
+    running = asyncio.create_task(watch.run())
+    try:
+        await waiting.until(lambda: placed)
+        made = kube.objects.create("pods", objects.pod_object("bound"), "test")["metadata"]
+        said = kubernetes_placement.format_advertised(kubernetes_placement.Advertised(boot, 8))
+        await kube_actions.bind(
+            kube, namespace="default", name="bound", uid=made["uid"], node="node-0", annotations=said
+        )
+        create(kube, "elsewhere", node="node-1", annotations={name: f"{boot}-9"})
+        last = create(kube, "last", annotations={name: f"{boot}-10"})
+        await waiting.until(lambda: len(placed) >= 3)
+        assert placed == [(listed, boot, 7), (made["uid"], boot, 8), (last, boot, 10)]
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_daemons_pod_that_comes_later_is_no_workload_either() -> None:
+    kube = memory_kube.MemoryKube(clock=clocks.SystemClock())
+    create(kube, "first")
+
+    async def connect() -> memory_kube.MemoryKube:
+        return kube
+
+    watch = classes.PodClasses("node-0", connect=connect)
+    calls: list[int] = []
+    watch.on_change(lambda: calls.append(1))
+    running = asyncio.create_task(watch.run())
+    try:
+        await waiting.until(lambda: calls)
+        owner = {"kind": "DaemonSet", "name": "proxy", "uid": "1", "controller": True, "apiVersion": "apps/v1"}
+        proxy = create(kube, "proxy", ownerReferences=[owner])
+        await waiting.until(lambda: watch.is_baseline(proxy))
+        assert len(calls) == 2
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 class Now:

@@ -6,6 +6,7 @@ from typing import Any
 
 from carico_core.domain import errors
 from carico_core.runtime import kube_actions, memory_kube
+from carico_core.wire import kubernetes_placement
 from carico_scheduler import binder
 from tests.unit.scheduler import objects
 
@@ -61,6 +62,21 @@ def test_bound() -> None:
         found = await bench.result()
         assert (found.fate, found.is_conflict, bench.node_of()) == (binder.Fate.BOUND, False, "node-0")
         assert bench.binder.room == 2
+
+    objects.run_fast(main())
+
+
+def test_what_it_was_placed_by_is_written_on_the_pod_and_nothing_else() -> None:
+    async def main() -> None:
+        for said in (None, kubernetes_placement.Advertised(objects.BOOT, 7)):
+            bench = Bench()
+            bench.binder.start(bench.pod, "node-0", placed_by=said)
+            await bench.binder.drain(60.0)
+            found = bench.kube.objects.get("pods", ("default", "pod-0"), "test")
+            assert kubernetes_placement.parse_advertised(found) == said
+            assert len(found["metadata"].get("annotations") or {}) == (said is not None)
+            assert sum(request.startswith("POST") for request in bench.kube.requests) == 1
+            assert not any(request.startswith("PATCH") for request in bench.kube.requests)
 
     objects.run_fast(main())
 

@@ -12,6 +12,7 @@ import pytest
 
 from carico_core.domain import cluster, decision, errors
 from carico_core.runtime import memory_kube, metrics, settings
+from carico_core.wire import kubernetes_placement
 from carico_local.control_plane import certificates
 from carico_scheduler import cycle, decisions, instruments, policy, state
 from carico_scheduler import demand as demands
@@ -93,6 +94,10 @@ class Desk:
         """The watch shows a Pod as bound."""
         pod = objects.make_pod(name, scheduler_name="kube-carico", node_name=node)
         self.state.put_pod(pod, self.clock.monotonic_s())
+
+    def placed_by(self, name: str) -> kubernetes_placement.Advertised | None:
+        """What the Pod at the API says it was placed by."""
+        return kubernetes_placement.parse_advertised(self.kube.objects.get("pods", ("default", name), "test"))
 
     def node_of(self, name: str) -> str | None:
         """Where the API has the Pod."""
@@ -250,6 +255,7 @@ def test_a_bind_is_answered_by_what_became_of_it() -> None:
         assert len(desk.state.queue) == 0, "it is kube-scheduler's to try again"
         # Asked twice: the first answer may have been lost.
         assert await desk.bind(pod, "n1") == ""
+        assert desk.placed_by("a") == (objects.BOOT, 1)
         desk.show_bound("a", "n1")
         assert await desk.bind(pod, "n1") == ""
         assert await desk.bind(pod, "n2") == "bound to n1 already"
@@ -319,6 +325,7 @@ def test_pods_of_the_node_and_of_carico_itself_pass_everywhere() -> None:
         assert json.loads(await desk.extender.prioritize(body)) == [{"Host": "n1", "Score": 0}]
         desk.kube.objects.create("pods", daemon, "test")
         assert await desk.bind(daemon, "n1") == ""
+        assert desk.placed_by("agent") is None
 
     objects.run_fast(main())
 

@@ -8,14 +8,14 @@ from typing import TypeAlias
 import numpy as np
 
 from carico_agent import advertisement, pipeline
-from carico_agent.churn import ledger
+from carico_agent.churn import leads, ledger
 from carico_core.domain import messages
 from carico_core.numerics.estimators import base, registry
 from carico_twin import api_objects, events, kubelet, records, telemetry
 
 SAMPLE_EVERY_S = 0.1
 BATCH = 10
-STAMPS_KEPT = 256
+BOOT = "0" * 16
 # Wall-clock time at the start of every run: any instant serves, a fixed one makes runs repeat.
 EPOCH_NS = 1_700_000_000 * 10**9
 # What an agent says.
@@ -55,8 +55,8 @@ class TwinAgent:
         self._classes: dict[str, str] = {}
         self._running: frozenset[str] = frozenset()
         self._seqs = {"capacity": 0, "subspace": 0}
-        # When the newest advertisements were stamped, by their number.
-        self._published_s: dict[int, float] = {}
+        # Of any length: nothing waits for an image here.
+        self._leads = leads.Leads(BOOT, self.pipeline.started, most_s=math.inf)
         self.state: pipeline.State | None = None
         self._covers: frozenset[str] = frozenset()
         self._ledger.on_change(self._pods_changed)
@@ -81,13 +81,12 @@ class TwinAgent:
         """The runtime makes the Pod's container."""
         self._classes[record.uid] = api_objects.class_of(record)
         self.pipeline.creating()
+        self._leads.placed(record.uid, BOOT, record.advertised_seq)
         self._ledger.created(record.uid, self._timeline.now_s)
 
     def started(self, record: records.PodRecord) -> None:
         """The Pod's program runs."""
-        published_s = self._published_s.get(record.advertised_seq)
-        if published_s is not None:
-            self.pipeline.started(self._timeline.now_s - published_s)
+        self._leads.started(record.uid, self._timeline.now_s)
         self._ledger.started(record.uid, self._timeline.now_s)
 
     def exited(self, record: records.PodRecord) -> None:
@@ -187,16 +186,15 @@ class TwinAgent:
 
     def _publish_capacity(self) -> None:
         assert self.state is not None
-        self._published_s[self._seqs["capacity"] + 1] = self._timeline.now_s
-        if len(self._published_s) > STAMPS_KEPT:
-            del self._published_s[next(iter(self._published_s))]
-        message = advertisement.capacity(self._stamp("capacity"), self.state, dims=telemetry.DIMS, covers=self._covers)
+        stamp = self._stamp("capacity")
+        self._leads.stamped(stamp.seq, self._timeline.now_s)
+        message = advertisement.capacity(stamp, self.state, dims=telemetry.DIMS, covers=self._covers)
         self._send(self, message)
 
     def _stamp(self, kind: str) -> advertisement.Stamp:
         self._seqs[kind] += 1
         now_ns = self._wall_ns(self._timeline.now_s)
-        return advertisement.Stamp(node=self.name, boot="0" * 16, seq=self._seqs[kind], ts_ns=now_ns)
+        return advertisement.Stamp(node=self.name, boot=BOOT, seq=self._seqs[kind], ts_ns=now_ns)
 
     def _wall_ns(self, at_s: float) -> int:
         return EPOCH_NS + self._offset_ns + round(at_s * 1e9)

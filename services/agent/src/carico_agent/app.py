@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from carico_agent import advertisement, cluster_model, configuration, instruments, pipeline, ports, settings, views
+from carico_agent.churn import leads
 from carico_agent.telemetry import panel, port
 from carico_core.domain import messages, recording
 from carico_core.numerics import subspace
@@ -85,10 +86,12 @@ class Agent:
             self._log.warning("degraded", note=note)
         self._classes = parts.classes
         self._told: dict[str, str] = {}
+        self._leads = leads.Leads(parts.boot, self._learn_lead)
         parts.pods.on_change(self.pods_changed)
         parts.pods.on_event(self._on_pod_event)
         if parts.classes is not None:
             parts.classes.on_change(self.pods_changed)
+            parts.classes.on_placed(self._leads.placed)
 
     def when_due(self, *, capacity: Callable[[], None], subspace: Callable[[], None]) -> None:
         """Nothing; the callbacks are called when there is something to publish."""
@@ -155,6 +158,12 @@ class Agent:
             self._traces.happened(kind, uid, at_s)
         if kind is recording.EventKind.CREATED:
             self.pipeline.creating()
+        elif kind is recording.EventKind.STARTED:
+            self._leads.started(uid, at_s)
+
+    def _learn_lead(self, lead_s: float) -> None:
+        self._instruments.lead_s.observe(lead_s)
+        self.pipeline.started(lead_s)
 
     def on_model(self, _subject: str, payload: bytes) -> None:
         """Nothing; follows the cluster's model, or drops and counts a message that cannot be used."""
@@ -170,6 +179,7 @@ class Agent:
             return None
         self._instruments.published.labels("capacity").inc()
         stamp = self._stamp("capacity")
+        self._leads.stamped(stamp.seq, self._clock.monotonic_s())
         if self._traces is not None:
             self._traces.advertised(self._covers, seq=stamp.seq, capacity=self.state.estimate.capacity)
         return wire.encode_advertisement(
@@ -280,17 +290,7 @@ class Agent:
 
     def _say(self, state: pipeline.State) -> None:
         say = self._log.info if self._updates % INFO_EVERY == 1 else self._log.debug
-        say(
-            "update",
-            capacity=round(state.estimate.capacity, 2),
-            sd=round(state.estimate.capacity_sd, 2),
-            mode=state.estimate.mode,
-            bottleneck=state.estimate.bottleneck,
-            signal=round(state.signal, 3),
-            pods=state.pods,
-            usage=[round(usage, 3) for usage in state.usage.tolist()],
-            federated=state.federated,
-        )
+        say("update", **views.log_line(state))
 
 
 def _nothing() -> None:

@@ -65,6 +65,8 @@ class State:
     sampled_at_ns: int
     # Whether the cluster's model was part of the signal.
     federated: bool
+    # How far the estimate looks ahead; None: it does not.
+    lead_s: float | None
     # Filtered usage minus what baseline, cost and Pods predict, per dimension, in shares; the filters' surprise.
     innovation: dict[str, float]
 
@@ -232,6 +234,7 @@ class Pipeline:
             pods=seen.pods,
             sampled_at_ns=self._last.at_ns,
             federated=self._federated,
+            lead_s=None if self._by_class is None else self._by_class.lead_s,
             innovation=_innovation(self._config.node, seen, estimate),
         )
 

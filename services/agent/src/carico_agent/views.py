@@ -18,6 +18,21 @@ def of_source(facts: panel.Facts, *, ceiling: Sequence[float]) -> dict[str, Any]
     }
 
 
+def log_line(state: pipeline.State) -> dict[str, Any]:
+    """One update as it stands in the log."""
+    estimate = state.estimate
+    return {
+        "capacity": round(estimate.capacity, 2),
+        "sd": round(estimate.capacity_sd, 2),
+        "mode": estimate.mode,
+        "bottleneck": estimate.bottleneck,
+        "signal": round(state.signal, 3),
+        "pods": state.pods,
+        "usage": [round(usage, 3) for usage in state.usage.tolist()],
+        "federated": state.federated,
+    }
+
+
 def history_row(state: pipeline.State) -> tuple[Any, ...]:
     """One second of the history, in the order of the columns of `of_history`."""
     estimate = state.estimate
@@ -51,4 +66,5 @@ def of_state(state: pipeline.State, dims: tuple[str, ...]) -> dict[str, Any]:
         "signal": state.signal,
         "direction": dict(zip(dims, state.direction.tolist(), strict=True)),
         "federated": state.federated,
+        "lead_s": state.lead_s,
     }

@@ -8,15 +8,17 @@ not answer, no new bind is begun.
 import asyncio
 import dataclasses
 import enum
+import functools
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from carico_core.domain import cluster, errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube_actions, kube_watch
-from carico_core.wire import kubernetes
+from carico_core.wire import kubernetes, kubernetes_placement
 
+Step: TypeAlias = Callable[[], Awaitable[None]]
 ASK_FIRST_S = 0.1
 ASK_MOST_S = 2.0
 
@@ -112,9 +114,24 @@ class Binder:
         """Binds whose outcome is not known because the API does not answer."""
         return len(self._doubtful)
 
-    def start(self, pod: cluster.Pod, node: str, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Begins to bind `pod` to `node`, once `prepare` has returned; where that raises, it is not bound."""
-        task = asyncio.create_task(self._bind(pod, node, prepare), name=f"bind {pod.key}")
+    def start(
+        self,
+        pod: cluster.Pod,
+        node: str,
+        prepare: Step | None = None,
+        *,
+        placed_by: kubernetes_placement.Advertised | None = None,
+    ) -> None:
+        """Begins to bind `pod` to `node`, once `prepare` has returned; where that raises, it is not bound.
+
+        `placed_by` is written on the Pod.
+        """
+        send = functools.partial(
+            kube_actions.bind, self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node,
+            annotations=None if placed_by is None else kubernetes_placement.format_advertised(placed_by),
+            timeout_s=self._timeout_s, permit=self._permit,
+        )  # fmt: skip
+        task = asyncio.create_task(self._bind(pod, node, send, prepare), name=f"bind {pod.key}")
         self._tasks.add(task)
         if prepare is not None:
             self._preparing.add(task)
@@ -141,7 +158,7 @@ class Binder:
         if not task.cancelled() and self._fault is None:
             self._fault = task.exception()
 
-    async def _bind(self, pod: cluster.Pod, node: str, prepare: Callable[[], Awaitable[None]] | None) -> None:
+    async def _bind(self, pod: cluster.Pod, node: str, send: Step, prepare: Step | None) -> None:
         began_s = self._clock.monotonic_s()
         current = asyncio.current_task()
         try:
@@ -150,7 +167,7 @@ class Binder:
                 began_s = self._clock.monotonic_s()
                 if current is not None:
                     self._preparing.discard(current)
-            result = await self._attempt(pod, node)
+            result = await self._attempt(pod, node, send)
         except Exception as error:  # the boundary of one Pod: whatever happened, it is not lost
             result = _result(pod, node, Fate.UNBOUND, detail=f"{type(error).__name__}: {error}")
         finally:
@@ -161,12 +178,9 @@ class Binder:
             self._preparing.discard(current)
         self._on_result(dataclasses.replace(result, took_s=self._clock.monotonic_s() - began_s))
 
-    async def _attempt(self, pod: cluster.Pod, node: str) -> Result:
+    async def _attempt(self, pod: cluster.Pod, node: str, send: Step) -> Result:
         try:
-            await kube_actions.bind(
-                self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node, timeout_s=self._timeout_s,
-                permit=self._permit,
-            )  # fmt: skip
+            await send()
         except Withheld as error:
             return _result(pod, node, Fate.WITHHELD, detail=str(error))
         except errors.NotFound as error:

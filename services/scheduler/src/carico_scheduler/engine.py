@@ -218,7 +218,8 @@ class Engine:
         self.state.assume(waiting, node, now_s)
         if self._parts.traces is not None:
             self._parts.traces.decided(waiting, facts, now_s)
-        self.binder.start(waiting.pod, node, self._claims.preparation(waiting.pod, placement.row))
+        prepare = self._claims.preparation(waiting.pod, placement.row)
+        self.binder.start(waiting.pod, node, prepare, placed_by=self.state.placed_by(node, now_s))
         if placement.row.is_advertised:
             self._metrics.age_s.observe(max(now_s - placement.row.sampled_s, 0.0))
 

@@ -1,4 +1,4 @@
-"""What each Pod on this node is, as the Kubernetes API shows its owner: for the other adapters, which see UIDs.
+"""What each Pod on this node is, and what it was placed by, as the Kubernetes API shows it: other adapters see UIDs.
 
 A Pod is bound half a second before its container starts, so that its class is known by then; one that is not yet
 known counts as of the general class, and moves to its own as soon as it is told.
@@ -13,7 +13,7 @@ from carico_core.domain import messages, pod_class
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, logs, metrics_kube
 from carico_core.runtime import metrics as metric
-from carico_core.wire import kubernetes
+from carico_core.wire import kubernetes, kubernetes_placement
 
 # Of a mirror Pod: the UID that the runtime knows the static Pod by.
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-hash
@@ -35,6 +35,7 @@ class PodClasses:
         # None for a Pod that is baseline, and no workload.
         self._classes: dict[str, str | None] = {}
         self._callbacks: list[Callable[[], None]] = []
+        self._on_placed: list[Callable[[str, str, int], None]] = []
         self._log = logs.get("classes")
 
     def of(self, uid: str) -> str:
@@ -49,6 +50,10 @@ class PodClasses:
         """`callback` is called in the loop's thread after each Pod whose class becomes known."""
         self._callbacks.append(callback)
 
+    def on_placed(self, callback: Callable[[str, str, int], None]) -> None:
+        """`callback` gets a Pod's UID, and the boot and number that it names, whenever the API shows the Pod."""
+        self._on_placed.append(callback)
+
     async def run(self) -> None:
         """Never returns; keeps the classes up to date, as they were while the API is away. Raises `KubeconfigError`."""
         await node_pods.follow(self._node, self._connect, self._take)
@@ -56,25 +61,32 @@ class PodClasses:
     def _take(self, event: kube.MirrorEvent) -> None:
         match event:
             case kube.Listed(objects=objects):
-                known = dict(self._classes)
-                self._classes = dict(filter(None, map(self._read, objects)))
+                known, self._classes = self._classes, {}
+                for pod in objects:
+                    self._note(pod)
                 if self._classes != known:
                     self._tell()
             case kube.Changed(type="DELETED", object=pod):
                 self._classes.pop(_uid_on_node(pod), None)
             case kube.Changed(object=pod):
-                found = self._read(pod)
-                if found is not None and self._classes.get(found[0]) != found[1]:
-                    self._classes[found[0]] = found[1]
+                if self._note(pod):
                     self._tell()
 
-    def _read(self, pod: dict[str, Any]) -> tuple[str, str | None] | None:
+    def _note(self, pod: dict[str, Any]) -> bool:
+        """True where the Pod's class is news."""
         try:
             found = kubernetes.parse_pod(pod)
         except ValueError as error:
             self._log.warning("a Pod of the API cannot be read", why=str(error))
-            return None
-        return _uid_on_node(pod), None if found.is_baseline else pod_class.class_of(found)
+            return False
+        uid, name = _uid_on_node(pod), None if found.is_baseline else pod_class.class_of(found)
+        is_news = uid not in self._classes or self._classes[uid] != name
+        self._classes[uid] = name
+        said = kubernetes_placement.parse_advertised(pod)
+        if said is not None:
+            for callback in self._on_placed:
+                callback(uid, said.boot, said.seq)
+        return is_news
 
     def _tell(self) -> None:
         for callback in self._callbacks:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from carico_core.domain import cluster, decision
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
+from carico_core.wire import kubernetes_placement
 from carico_scheduler import binder as binders
 from carico_scheduler import decisions
 from carico_scheduler import demand as demands
@@ -51,7 +52,9 @@ class Binds:
     def __contains__(self, uid: str) -> bool:
         return uid in self._asked
 
-    async def bind(self, pod: cluster.Pod, node: str, facts: decisions.Facts) -> str:
+    async def bind(
+        self, pod: cluster.Pod, node: str, facts: decisions.Facts, *, placed_by: kubernetes_placement.Advertised | None
+    ) -> str:
         """Empty once the Pod is bound to the node; else why it is not."""
         now_s = self._clock.monotonic_s()
         # It may be one of ours: whoever binds it, it is placed once.
@@ -60,7 +63,7 @@ class Binds:
         asked = _Asked(waiting=waiting, facts=facts, answer=asyncio.get_running_loop().create_future())
         self._asked[pod.uid] = asked
         self._state.assume(waiting, node, now_s)
-        self._binder.start(pod, node)
+        self._binder.start(pod, node, placed_by=placed_by)
         # Whoever asked may give up waiting: the bind goes on, and its outcome is taken in.
         return await asyncio.shield(asked.answer)
 

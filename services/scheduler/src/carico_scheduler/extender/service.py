@@ -124,13 +124,15 @@ class Extender:
         demand = demands.demand_of(pod)
         now_s = self._clock.monotonic_s()
         self.tidy()
-        why_not = None if self._is_exempt(pod) else self._judge.why_not(node, demand, uid=pod.uid, now_s=now_s)
+        is_exempt = self._is_exempt(pod)
+        why_not = None if is_exempt else self._judge.why_not(node, demand, uid=pod.uid, now_s=now_s)
         self.holds.drop(pod.uid)
         self._wake()
         if why_not is not None:
             return f"{node} has no room any more: {why_not}"
         # From here to the claim nothing else runs: there is no moment in which the Pod does not count.
-        return await self.binds.bind(pod, node, self._facts(node, demand, now_s))
+        placed_by = None if is_exempt else self._state.placed_by(node, now_s)
+        return await self.binds.bind(pod, node, self._facts(node, demand, now_s), placed_by=placed_by)
 
     async def _judged(self, asked: messages.Args, demand: demands.Demand) -> judge.Judged:
         """The verdict; where only other Pods' holds stand in the way, once their binds have had time to come."""

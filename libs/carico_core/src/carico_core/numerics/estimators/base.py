@@ -153,6 +153,11 @@ class ByClass(Protocol):
         """Whether an update is worth its while after a few samples: so little is known that each tells much."""
         ...
 
+    @property
+    def lead_s(self) -> float:
+        """The time from an advertisement to the start of a Pod placed by it, as learnt."""
+        ...
+
     def creating(self) -> None:
         """Take in that the runtime begins to create a container."""
         ...

@@ -38,8 +38,8 @@ class Footprint:
     """One `ClassCosts` per dimension, and the Pods of the node by class."""
 
     __slots__ = (
-        "_ceiling", "_ceilings", "_config", "_constants", "_costs", "_full", "_lead_s", "_own_evidence", "_peak_pods",
-        "_peers", "_pods", "_ticked", "_trial", "_typical",
+        "_ceiling", "_ceilings", "_config", "_constants", "_costs", "_full", "_own_evidence", "_peak_pods", "_peers",
+        "_pods", "_ticked", "_trial", "_typical", "lead_s",
     )  # fmt: skip
 
     def __init__(self, config: base.EstimatorConfig, constants: FootprintConstants = DEFAULT) -> None:
@@ -61,7 +61,8 @@ class Footprint:
         self._trial = trial.Trial()
         self._ticked = False
         self._peak_pods = 0.0
-        self._lead_s = UNKNOWN_LEAD_S
+        # From an advertisement to the start of a Pod placed by it.
+        self.lead_s = UNKNOWN_LEAD_S
         # The cluster's classes besides those held, and how many Pods of each class run in it.
         self._peers: dict[str, int] = {}
         self._typical: dict[str, float] = {}
@@ -90,7 +91,7 @@ class Footprint:
     def lead(self, lead_s: float) -> None:
         """A Pod has started this long after the stamp of the advertisement it was placed by."""
         if 0.0 <= lead_s <= base.MAX_INTERVAL_S:
-            self._lead_s += _LEAD_GAIN * (lead_s - self._lead_s)
+            self.lead_s += _LEAD_GAIN * (lead_s - self.lead_s)
 
     def use(self, model: messages.GlobalModel) -> None:
         """What the cluster has measured, less what this node contributed to it."""
@@ -220,7 +221,7 @@ class Footprint:
     def _borrow(self, usage: float) -> float:
         """CPU that running Pods are expected to give back before a Pod placed now has started."""
         # h = l x min(r, .5 / ceiling), in CPU share
-        span = self._constants.look_ahead * self._lead_s * min(lives.speed(usage), 0.5 / self._ceilings[0])
+        span = self._constants.look_ahead * self.lead_s * min(lives.speed(usage), 0.5 / self._ceilings[0])
         ending = {name: self._pods.lives.ending_within(name, span) for name in self._pods.running}
         costs = self._costs[0]
         if costs.grows:
