@@ -22,8 +22,8 @@ DEMO_FLAGS = $(if $(PODS),--pods $(PODS)) $(if $(NODES),--nodes $(NODES)) $(if $
 demo: install ## a local cluster, a job on it, and a report (PODS= NODES= WORKLOAD=pi|train|mixed ESTIMATOR=footprint|vector|dual|joint|delta CEILING=)
 	@$(BIN)/carico demo $(strip $(DEMO_FLAGS))
 
-test: install-dev ## every test; CARICO_TEST_SYSTEM=1 allows tests that install system packages
-	@$(BIN)/python -m pytest $(ARGS)
+test: install-dev ## every test; CARICO_TEST_SYSTEM=1 allows tests that install system packages (ARGS= for pytest)
+	@$(BIN)/python -m pytest $(or $(ARGS),--beside)
 
 check: install-dev ## ruff, mypy --strict, import contracts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

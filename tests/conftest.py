@@ -1,4 +1,4 @@
-"""What several kinds of tests share: one real control plane a session, and its place at the end of it."""
+"""What several kinds of tests share: one real control plane a session, its place at the end of it, a second pytest."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ import pytest
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import settings
 from carico_local.control_plane import commands, standalone
-from tests.tools import kubernetes
+from tests.tools import beside, kubernetes
 
 # Time is what other work on the machine makes of it: 200 ms an example (hypothesis' own deadline) proves nothing.
 hypothesis.settings.register_profile("carico", deadline=None)
@@ -17,6 +17,16 @@ hypothesis.settings.load_profile("carico")
 REAL = "real_control_plane"
 # kube-scheduler would take an interest in the tests' Pods.
 PARTS = tuple(part for part in standalone.ALL if part != commands.SCHEDULER)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The flags of a second pytest."""
+    beside.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A second pytest, where the flags ask for it."""
+    beside.configure(config)
 
 
 @pytest.fixture(scope="session")
