@@ -1,7 +1,6 @@
-"""The overlay with the callout on real kubelets: tokens that kubelets bring, each for its own node."""
+"""The overlay with the callout on real kubelets: tokens that kubelets bring, each for its own node; then its end."""
 
 import dataclasses
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,18 +17,15 @@ AUTH = "deployment/carico-auth"
 PODS = 10
 
 
-@pytest.fixture
-def deployed(site: kubelet_site.Site) -> Iterator[kubelet_site.Site]:
-    """The site with the overlay in it, and without it afterwards."""
+@pytest.fixture(scope="module")
+def deployed(site: kubelet_site.Site) -> kubelet_site.Site:
+    """The site with the overlay in it, which the last test here takes away."""
     folder = site.folder / "callout"
     folder.mkdir(exist_ok=True)
     found = dataclasses.replace(site, folder=folder, environ={**site.environ, "KIND": "callout"})
-    try:
-        found.deploy(OVERLAY)
-        found.kubectl("--namespace", "carico", "rollout", "status", AUTH, "--timeout", "300s", timeout_s=310.0)
-        yield found
-    finally:
-        found.kubectl("delete", "--kustomize", str(OVERLAY), "--timeout", "90s", "--ignore-not-found")
+    found.deploy(OVERLAY)
+    found.kubectl("--namespace", "carico", "rollout", "status", AUTH, "--timeout", "300s", timeout_s=310.0)
+    return found
 
 
 def logs(site: kubelet_site.Site) -> str:
@@ -54,3 +50,11 @@ def test_a_job_completes_where_kubernetes_says_who_is_on_the_bus(deployed: kubel
     deployed.rolled_out()
     deployed.apply(kubelet_site.job("by-token-again", PODS))
     deployed.until("the job is done", lambda: kubelet_site.succeeded(deployed, "by-token-again") == PODS)
+
+
+def test_deleting_the_overlay_leaves_nothing_behind(deployed: kubelet_site.Site) -> None:
+    """Nor does that of `small`, which is a part of it."""
+    deployed.kubectl("delete", "--kustomize", str(OVERLAY), "--timeout", "90s")
+    listed = "clusterroles,clusterrolebindings,priorityclasses,namespaces"
+    left = [item["metadata"]["name"] for item in deployed.get(listed)["items"] if "carico" in item["metadata"]["name"]]
+    assert left == []
