@@ -1,0 +1,70 @@
+"""When an agent takes its first sample: once what it does at its start is over, and without a bus too."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from carico_agent import service, settings
+from carico_agent.telemetry import panel
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import health, memory_bus, tasks
+from tests.tools import waiting
+
+
+class Gauge:
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def read(self) -> float | None:
+        self.reads += 1
+        return 0.1
+
+
+class Bus:
+    """A bus that comes when the test says so."""
+
+    def __init__(self) -> None:
+        self.is_there = asyncio.Event()
+
+    async def connect(self, *_: object, **__: object) -> memory_bus.MemoryBus:
+        await self.is_there.wait()
+        return memory_bus.MemoryBus(memory_bus.Hub())
+
+
+@contextlib.asynccontextmanager
+async def running(monkeypatch: pytest.MonkeyPatch, gauge: Gauge, bus: Bus) -> AsyncIterator[None]:
+    facts = panel.Facts(dims=("cpu",), scale=(8.0,), cores=4.0, source="test")
+    monkeypatch.setattr(service.sources, "open_panel", lambda *_, **__: panel.Panel(facts, {"cpu": gauge}))
+    monkeypatch.setattr(service.nats_bus, "connect", bus.connect)
+    chosen = settings.AgentSettings(
+        node="node-1", dims=("cpu",), pod_events="none", http_port=health.OFF, sample_hz=50.0
+    )  # fmt: skip
+    stop = tasks.Stop()
+    serving = asyncio.create_task(service.Service(chosen, clock=clocks.SystemClock()).run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await serving
+
+
+async def test_the_first_sample_waits_for_the_bus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "SETTLE_MOST_S", 3600.0)
+    gauge, bus = Gauge(), Bus()
+    async with running(monkeypatch, gauge, bus):
+        # As many turns of the loop as all of a start takes, many times over.
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert gauge.reads == 0
+        bus.is_there.set()
+        await waiting.until(lambda: gauge.reads > 1)
+
+
+async def test_without_a_bus_it_does_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "SETTLE_MOST_S", 0.01)
+    gauge = Gauge()
+    async with running(monkeypatch, gauge, Bus()):
+        await waiting.until(lambda: gauge.reads > 1)
