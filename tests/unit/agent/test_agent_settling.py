@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from carico_agent import service, settings
-from carico_agent.telemetry import panel
+from carico_agent.telemetry import panel, sources
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, memory_bus, tasks
+from carico_core.runtime import health, memory_bus, nats_bus, tasks
 from tests.tools import waiting
 
 
@@ -37,8 +37,8 @@ class Bus:
 @contextlib.asynccontextmanager
 async def running(monkeypatch: pytest.MonkeyPatch, gauge: Gauge, bus: Bus) -> AsyncIterator[None]:
     facts = panel.Facts(dims=("cpu",), scale=(8.0,), cores=4.0, source="test")
-    monkeypatch.setattr(service.sources, "open_panel", lambda *_, **__: panel.Panel(facts, {"cpu": gauge}))
-    monkeypatch.setattr(service.nats_bus, "connect", bus.connect)
+    monkeypatch.setattr(sources, "open_panel", lambda *_, **__: panel.Panel(facts, {"cpu": gauge}))
+    monkeypatch.setattr(nats_bus, "connect", bus.connect)
     chosen = settings.AgentSettings(
         node="node-1", dims=("cpu",), pod_events="none", http_port=health.OFF, sample_hz=50.0
     )  # fmt: skip
