@@ -25,21 +25,21 @@ class Fit(NamedTuple):
     room: float
 
 
-def limit(config: base.EstimatorConfig, *, peak_pods: float, growth: float, unknown_per_core: float) -> int:
+def limit(
+    config: base.EstimatorConfig, *, own_peak_pods: float, peak_pods_per_core: float, growth: float,
+    unknown_per_core: float,
+) -> int:  # fmt: skip
     """Most Pods for now: an unmeasured load may only grow by a factor (0: without bound), and never past the Pod limit.
 
-    peak_pods: the largest filtered count that this node, or by its cores the cluster, has carried.
+    The largest filtered counts so far: own_peak_pods of this node, peak_pods_per_core of the cluster (NaN: not known).
     """
     most = float(config.pod_limit)
     if growth > 0.0:
+        cluster_peak_pods = peak_pods_per_core * config.cores if math.isfinite(peak_pods_per_core) else 0.0
         # n + new <= max(cores / 1.7, 2 x (largest filtered count per core seen in the cluster) x cores)
-        most = min(most, max(config.cores / unknown_per_core, growth * peak_pods) + NEARLY_ONE_POD)
+        grown = growth * max(cluster_peak_pods, own_peak_pods)
+        most = min(most, max(config.cores / unknown_per_core, grown) + NEARLY_ONE_POD)
     return max(1, math.floor(most))
-
-
-def cluster_peak_pods(config: base.EstimatorConfig, peak_pods_per_core: float) -> float:
-    """The cluster's largest count per core as Pods of this node; 0 where it is not known."""
-    return peak_pods_per_core * config.cores if math.isfinite(peak_pods_per_core) else 0.0
 
 
 def fit(

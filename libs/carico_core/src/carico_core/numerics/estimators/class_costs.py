@@ -91,9 +91,7 @@ class ClassCosts:
     @property
     def baseline_spread(self) -> base.Spread:
         """Usage without workload Pods, and its standard deviation; (0, S) while the node was never without."""
-        if self._baseline is None:
-            return 0.0, self._facts.scale
-        return self._baseline.mean, math.sqrt(self._baseline.variance)
+        return self._facts.spread(self._baseline)
 
     @property
     def floor(self) -> float:

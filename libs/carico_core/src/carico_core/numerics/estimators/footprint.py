@@ -13,11 +13,11 @@ from carico_core.numerics.estimators import (
     base,
     burst,
     class_costs,
+    cluster_evidence,
     counts,
     footprint_constants,
     lives,
     population,
-    priors,
     resource,
     trial,
 )
@@ -38,8 +38,8 @@ class Footprint:
     """One `ClassCosts` per dimension, and the Pods of the node by class."""
 
     __slots__ = (
-        "_ceiling", "_ceilings", "_config", "_constants", "_costs", "_full", "_own_evidence", "_peak_pods", "_peers",
-        "_pods", "_ticked", "_trial", "_typical", "lead_s",
+        "_ceiling", "_ceilings", "_cluster", "_config", "_constants", "_costs", "_full", "_peak_pods", "_pods",
+        "_ticked", "_trial", "lead_s",
     )  # fmt: skip
 
     def __init__(self, config: base.EstimatorConfig, constants: FootprintConstants = DEFAULT) -> None:
@@ -63,10 +63,9 @@ class Footprint:
         self._peak_pods = 0.0
         # From an advertisement to the start of a Pod placed by it.
         self.lead_s = UNKNOWN_LEAD_S
-        # The cluster's classes besides those held, and how many Pods of each class run in it.
-        self._peers: dict[str, int] = {}
-        self._typical: dict[str, float] = {}
-        self._own_evidence: dict[str, dict[str, base.Evidence]] = {}
+        self._cluster = cluster_evidence.ClusterEvidence(
+            between_nodes=constants.per_dimension.between_nodes, told=CLASSES_TOLD if constants.federated else 0
+        )
 
     def follow(self, running: Mapping[str, str]) -> None:
         """Which workload Pods run now (UID to class), at each change."""
@@ -95,19 +94,11 @@ class Footprint:
 
     def use(self, model: messages.GlobalModel) -> None:
         """What the cluster has measured, less what this node contributed to it."""
-        self._typical = {name: float(found.pods) for name, found in model.evidence.items() if found.pods > 0}
+        self._cluster.take(model.evidence)
         if not self._constants.federated:
             return
-        largest = sorted(model.evidence, key=lambda name: (-model.evidence[name].pods, name))[:CLASSES_TOLD]
-        self._peers = {name: model.evidence[name].pods for name in largest}
         for dim, each in zip(self._config.dims, self._costs, strict=True):
-            each.hear(
-                {
-                    name: found
-                    for name in model.evidence
-                    if (found := self._without_own(name, dim, model.evidence[name])) is not None
-                }
-            )
+            each.hear(self._cluster.of_others(model.evidence, dim))
 
     def tick(self, sample_y: arrays.Array, gains: arrays.Array, pods: int, dt_s: float) -> None:
         """Step 1: take each class's count through each dimension's filter, at the sample's own gains."""
@@ -136,7 +127,7 @@ class Footprint:
             self._learn(usages, base.elapsed(observation.dt_s))
         estimate = self.estimate(observation)
         if whole:
-            self._own_evidence = estimate.evidence or {}
+            self._cluster.contribute(estimate.evidence or {})
         return estimate
 
     def estimate(self, observation: base.Observation) -> base.CapacityEstimate:
@@ -231,7 +222,7 @@ class Footprint:
     def _cost_plus(self, headroom: Sequence[float]) -> dict[str, list[float]]:
         """c+ per class and dimension: of the classes held, of those that peers measured, and of a new one."""
         held = self._pods.classes
-        names = [*held, *(name for name in self._peers if name not in held), messages.NEW_CLASS]
+        names = [*held, *(name for name in self._cluster.classes if name not in held), messages.NEW_CLASS]
         return {name: [self._plus(index, name, room) for index, room in enumerate(headroom)] for name in names}
 
     def _plus(self, index: int, name: str, room: float) -> float:
@@ -252,7 +243,7 @@ class Footprint:
         """c+ weighted by the running Pods of each class in the cluster; of a new class where none runs."""
         known = {
             name: weight
-            for name, weight in (self._typical or self._pods.running).items()
+            for name, weight in (self._cluster.pods or self._pods.running).items()
             if name in plus and weight > 0
         }
         total = sum(known.values())
@@ -266,7 +257,8 @@ class Footprint:
     def _limit(self, peak_pods_per_core: float) -> int:
         return admission.limit(
             self._config,
-            peak_pods=max(admission.cluster_peak_pods(self._config, peak_pods_per_core), self._peak_pods),
+            own_peak_pods=self._peak_pods,
+            peak_pods_per_core=peak_pods_per_core,
             growth=self._constants.growth,
             unknown_per_core=self._constants.unknown_per_core,
         )
@@ -291,11 +283,3 @@ class Footprint:
         if each.grows and not self._pods.lives.is_known(name):
             return None
         return self._pods.lives.longest_s(name)
-
-    def _without_own(self, name: str, dim: str, fused: messages.ClassEvidence) -> base.Evidence | None:
-        """The cluster's evidence of a class without this node's part in it; None where nobody else has any."""
-        if dim not in fused.cost:
-            return None
-        cost = fused.cost[dim]
-        own = self._own_evidence.get(name, {}).get(dim)
-        return priors.without((cost.mean, cost.sd**2), own, self._constants.per_dimension.between_nodes)

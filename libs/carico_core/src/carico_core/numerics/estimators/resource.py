@@ -52,6 +52,10 @@ class Facts(NamedTuple):
         # c0 = (ceiling S - Y) / cores
         return self.held_to_range((self.ceiling * self.scale - empty) / self.cores)
 
+    def spread(self, baseline: kalman.Belief | None) -> base.Spread:
+        """Mean and standard deviation of a baseline; (0, S) of one that was never read."""
+        return (0.0, self.scale) if baseline is None else (baseline.mean, math.sqrt(baseline.variance))
+
     def followed(
         self, baseline: kalman.Belief | None, level: float, *, gain_per_s: float, dt_s: float
     ) -> kalman.Belief:
@@ -113,9 +117,7 @@ class Resource:
     @property
     def baseline_spread(self) -> base.Spread:
         """Usage without workload Pods, and its standard deviation; (0, S) while the node was never without."""
-        if self._baseline is None:
-            return 0.0, self._facts.scale
-        return self._baseline.mean, math.sqrt(self._baseline.variance)
+        return self._facts.spread(self._baseline)
 
     @property
     def evidence(self) -> base.Evidence | None:

@@ -146,7 +146,8 @@ class Vector:
     def _limit(self, peak_pods_per_core: float) -> int:
         return admission.limit(
             self._config,
-            peak_pods=max(admission.cluster_peak_pods(self._config, peak_pods_per_core), self._peak_pods),
+            own_peak_pods=self._peak_pods,
+            peak_pods_per_core=peak_pods_per_core,
             growth=self._constants.growth,
             unknown_per_core=self._constants.unknown_per_core,
         )

@@ -1,0 +1,46 @@
+"""What the cluster has measured of each class, and what of it this node contributed."""
+
+from collections.abc import Mapping
+
+from carico_core.domain import messages
+from carico_core.numerics.estimators import base, priors
+
+# By class and dimension.
+Own = Mapping[str, Mapping[str, base.Evidence]]
+Fused = Mapping[str, messages.ClassEvidence]
+
+
+class ClusterEvidence:
+    """The cluster's classes by its newest model, and this node's part in that."""
+
+    __slots__ = ("_between_nodes", "_own", "_told", "classes", "pods")
+
+    def __init__(self, *, between_nodes: float, told: int) -> None:
+        """`between_nodes`: how far a class's cost differs from node to node (share). `told`: most `classes` kept."""
+        self._between_nodes = between_nodes
+        self._told = told
+        self._own: Own = {}
+        # The cluster's largest classes, and how many Pods of each class run in it.
+        self.classes: list[str] = []
+        self.pods: dict[str, float] = {}
+
+    def take(self, fused: Fused) -> None:
+        """Nothing; these classes count from now on."""
+        self.pods = {name: float(found.pods) for name, found in fused.items() if found.pods > 0}
+        self.classes = sorted(fused, key=lambda name: (-fused[name].pods, name))[: self._told]
+
+    def contribute(self, own: Own) -> None:
+        """Nothing; this is what the node says it has measured itself."""
+        self._own = own
+
+    def of_others(self, fused: Fused, dim: str) -> dict[str, base.Evidence]:
+        """(mean, variance) by class without this node's part in it; only of what somebody else has measured."""
+        found = ((name, self._without_own(name, dim, each)) for name, each in fused.items())
+        return {name: evidence for name, evidence in found if evidence is not None}
+
+    def _without_own(self, name: str, dim: str, fused: messages.ClassEvidence) -> base.Evidence | None:
+        if dim not in fused.cost:
+            return None
+        cost = fused.cost[dim]
+        own = self._own.get(name, {}).get(dim)
+        return priors.without((cost.mean, cost.sd**2), own, self._between_nodes)
