@@ -64,7 +64,7 @@ def test_the_mean_is_weighted_by_cores() -> None:
     found = new_fleet(None)
     small, large = reports.report("a", 1, weight=2.0), reports.report("b", 1, weight=6.0)
     found.take([small, large], 0.0)
-    first, second = fleet.grams_of([small, large])
+    first, second = fleet.measured([small, large])[0]
     np.testing.assert_allclose(gram_of(found), 0.25 * first + 0.75 * second, rtol=1e-12)
 
 
@@ -76,7 +76,7 @@ def test_filtering_in_the_entries_equals_the_recursion_over_rounds() -> None:
     for seq in range(1, 30):
         batch = [reports.report(node, seq) for node in ("a", "b", "c")]
         found.take(batch, float(seq))
-        expected = rule.step(expected, np.stack(fleet.grams_of(batch)), np.full(3, 4.0), 1.0)
+        expected = rule.step(expected, np.stack(fleet.measured(batch)[0]), np.full(3, 4.0), 1.0)
     assert expected is not None
     np.testing.assert_allclose(gram_of(found), expected, rtol=1e-12)
 
@@ -139,7 +139,7 @@ def test_sequential_follows_the_arrivals_and_a_follower_goes_on_from_the_leader(
         for node in ("a", "b"):
             batch = [reports.report(node, seq)]
             leader.arrived(found.take(batch, float(seq)), len(found))
-            expected = rule.arrive(expected, fleet.grams_of(batch)[0], len(found))
+            expected = rule.arrive(expected, fleet.measured(batch)[0][0], len(found))
     made = leader.gram(found.gathered())
     assert made is not None and expected is not None
     np.testing.assert_array_equal(made, expected)
@@ -188,7 +188,7 @@ def test_a_model_that_no_shares_make_is_left_out_whoever_tells_of_it() -> None:
     assert content is not None
     assert content.contributors == 1
     # What a replica of an earlier version tells of it.
-    told = dataclasses.replace(honest[0], node="liar", gram=fleet.grams_of([lie])[0])
+    told = dataclasses.replace(honest[0], node="liar", gram=fleet.measured([lie])[0][0])
     assert not other.adopt(told, 0.0)
     found.take([], 1.0)
     assert not found.implausible

@@ -66,7 +66,7 @@ def _of_record(answer: Row, now_ns: int) -> list[str]:
         lines += words.paragraph(covers if answer["covered"] else "its node does not account for it yet: reserved")
     if answer["state"] != "waiting" and made["candidates"]:
         lines += ["", f"As it was decided: {_counts(made['refused']) or 'no node was refused'}"]
-        lines += _table(made["candidates"], made["refused"])
+        lines += _table(made["candidates"])
     return lines
 
 
@@ -85,7 +85,7 @@ def _of_nodes(answer: Row) -> list[str]:
     said = f"Now, for {of}: {answer['feasible']} of {words.plural(answer['nodes'], 'node')} would do"
     refused = _counts(answer["refused"])
     lines = ["", *words.paragraph(said + (f"; refused: {refused}" if refused else ""), "")]
-    lines += _table(answer["candidates"][:SHOWN], answer["refused"])
+    lines += _table(answer["candidates"][:SHOWN])
     left = answer["nodes"] - min(len(answer["candidates"]), SHOWN)
     lines += [f"... and {words.plural(left, 'node')} more (--json names up to 1000)"] if left else []
     return lines + _of_help(answer)
@@ -106,7 +106,7 @@ def _counts(refused: Mapping[str, int]) -> str:
     return ", ".join(f"{count} by {stage}" for stage, count in ordered)
 
 
-def _table(candidates: Sequence[Row], refused: Mapping[str, int]) -> list[str]:
+def _table(candidates: Sequence[Row]) -> list[str]:
     """A line a node, and below it why it is refused."""
     if not candidates:
         return []

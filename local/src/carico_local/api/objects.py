@@ -68,13 +68,6 @@ def timestamp(wall_ns: int) -> str:
     return datetime.datetime.fromtimestamp(wall_ns // 1_000_000_000, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def micro_timestamp(wall_ns: int) -> str:
-    """The wall time as metav1.MicroTime: microseconds, in UTC."""
-    whole_s, rest_ns = divmod(wall_ns, 1_000_000_000)
-    moment = datetime.datetime.fromtimestamp(whole_s, tz=datetime.UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest_ns // 1000:06d}Z"
-
-
 def parse_timestamp(text: str) -> datetime.datetime:
     """The moment that an RFC 3339 timestamp names; raises ValueError for anything else."""
     moment = datetime.datetime.fromisoformat(text)

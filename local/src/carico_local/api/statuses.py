@@ -169,11 +169,6 @@ def too_large(limit_bytes: int) -> RequestFailed:
     return RequestFailed(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit_bytes}")
 
 
-def unavailable(message: str) -> RequestFailed:
-    """503: the API, or what it needs for this request, is not there now."""
-    return RequestFailed(503, "ServiceUnavailable", message)
-
-
 def internal(message: str) -> RequestFailed:
     """500: a fault of the API itself."""
     return RequestFailed(500, "InternalError", f"Internal error occurred: {message}")

@@ -65,7 +65,7 @@ def write(plan: plans.Plan, paths: state.Paths, *, keys: identity.Identities, po
     )  # fmt: skip
 
 
-def relay(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], *, port: int) -> parts.Service:
+def relay(paths: state.Paths, environ: Mapping[str, str], *, port: int) -> parts.Service:
     """The service that lets the nodes reach the API at `port`."""
     host = _read_network(paths).gateway
     argv = (*parts.python("carico_local.kubelets.relay"), host, str(port), str(port))

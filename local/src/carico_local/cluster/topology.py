@@ -102,7 +102,7 @@ def services(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Ma
     if plan.node_kind is plans.NodeKind.KWOK:
         found += [build.kwok(), build.fleet()]
     if plan.node_kind is plans.NodeKind.KUBELET:
-        found.append(kubelet_nodes.relay(plan, paths, environ, port=where.ports[API]))
+        found.append(kubelet_nodes.relay(paths, environ, port=where.ports[API]))
     found += [build.node(name) for name in plan.service_nodes]
     found += [build.aggregator(name) for name in _replicas(AGGREGATOR, plan.aggregators)]
     found += [build.scheduler(name) for name in _replicas(SCHEDULER, plan.schedulers)]

@@ -12,7 +12,7 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube_actions, logs
 from carico_core.wire import kubernetes_lease
 from carico_local.cgroups import group as groups
-from carico_local.node import settings, site, status
+from carico_local.node import settings, status
 
 # kubelet: nodeLeaseDurationSeconds 40, renewed every quarter of it; nodeStatusUpdateFrequency 10 s.
 LEASE_NAMESPACE = "kube-node-lease"
@@ -122,7 +122,7 @@ class Registration:
     """Keeps one Node registered; `labels` are the Node's as last seen, people's own among them."""
 
     def __init__(
-        self, api: site.Api, chosen: settings.NodeSettings, *, clock: clocks.Clock, group: groups.Group | None
+        self, api: kube_actions.Api, chosen: settings.NodeSettings, *, clock: clocks.Clock, group: groups.Group | None
     ) -> None:
         self._api = api
         self._chosen = chosen

@@ -3,8 +3,7 @@
 import asyncio
 import dataclasses
 import random
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from carico_core.domain import errors
 from carico_core.runtime import kube_actions, kube_watch, logs
@@ -14,23 +13,6 @@ IN_FLIGHT = 8
 RETRY_FIRST_S = 0.2
 RETRY_MOST_S = 5.0
 _log = logs.get("node.status")
-
-
-class Api(Protocol):
-    """What a reporter needs of a client."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = "application/json",
-        timeout_s: float = 10.0,
-    ) -> Any:
-        """The decoded answer."""
-        ...
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -46,7 +28,7 @@ class _Report:
 class Reporter:
     """Statuses by UID; a newer one replaces what was not sent yet."""
 
-    def __init__(self, api: Api, rng: random.Random) -> None:
+    def __init__(self, api: kube_actions.Api, rng: random.Random) -> None:
         self._api = api
         self._rng = rng
         self._reports: dict[str, _Report] = {}

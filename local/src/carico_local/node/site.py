@@ -1,29 +1,12 @@
-"""What everything on a node shares, and the ports it uses of the API."""
+"""What everything on a node shares."""
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Protocol
 
 from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube_actions
 from carico_local.cgroups import group as groups
 from carico_local.node import events, records, reporter, runtime, settings
-
-
-class Api(Protocol):
-    """What a node needs of a Kubernetes client."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = "application/json",
-        timeout_s: float = 10.0,
-    ) -> Any:
-        """The decoded answer."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +20,7 @@ class Site:
     runtime: runtime.Runtime
     reporter: reporter.Reporter
     events: events.Events
-    api: Api
+    api: kube_actions.Api
 
     @property
     def amounts(self) -> Mapping[str, float]:

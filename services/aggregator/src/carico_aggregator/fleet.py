@@ -63,7 +63,7 @@ class Fleet:
         A report that is not newer, or that is `implausible`, changes nothing.
         """
         changed, implausible = [], []
-        grams, largest = _measured(reports)
+        grams, largest = measured(reports)
         for report, gram, most in zip(reports, grams, largest, strict=True):
             if most > subspace.GRAM_MOST:
                 implausible.append(report.node)
@@ -155,12 +155,7 @@ class Fleet:
         return filtered
 
 
-def grams_of(reports: Sequence[messages.LocalSubspace]) -> list[messages.Array]:
-    """The (d, d) Gram matrix of each report."""
-    return _measured(reports)[0]
-
-
-def _measured(reports: Sequence[messages.LocalSubspace]) -> tuple[list[messages.Array], list[float]]:
+def measured(reports: Sequence[messages.LocalSubspace]) -> tuple[list[messages.Array], list[float]]:
     """The (d, d) Gram matrix of each report, and its largest element; those of one shape in one step."""
     found: list[messages.Array | None] = [None] * len(reports)
     largest = [0.0] * len(reports)

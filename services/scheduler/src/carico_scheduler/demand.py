@@ -33,11 +33,6 @@ class Demand:
         return self._hash
 
     @property
-    def has_requests(self) -> bool:
-        """True where the Pod requests a resource."""
-        return self.request_cores > 0 or self.request_bytes > 0 or bool(self.request_others)
-
-    @property
     def looks_at_peers(self) -> bool:
         """True where other Pods, or volumes, decide with."""
         return self.constraints is not None or bool(self.repelled_by)

@@ -11,9 +11,7 @@ from typing import TypeAlias
 IN = "In"
 NOT_IN = "NotIn"
 EXISTS = "Exists"
-DOES_NOT_EXIST = "DoesNotExist"
 GREATER = "Gt"
-LESS = "Lt"
 # The only field of a node that a term may name.
 NAME_FIELD = "metadata.name"
 

@@ -38,7 +38,7 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
         **_of_trust(row, view),
         **_of_pods(known, name, now_s, limit),
         "dimensions": _dimensions(row, advertisement),
-        "classes": _classes(known, row, advertisement, limit),
+        "classes": _classes(row, advertisement, limit),
     }
 
 
@@ -156,9 +156,7 @@ def _estimate(found: messages.Estimate | None) -> dict[str, float] | None:
     return None if found is None else {"mean": found.mean, "sd": found.sd}
 
 
-def _classes(
-    known: knowns.Known, row: snapshot.NodeRow, said: messages.Advertisement | None, limit: int
-) -> list[dict[str, Any]]:
+def _classes(row: snapshot.NodeRow, said: messages.Advertisement | None, limit: int) -> list[dict[str, Any]]:
     """Per class that the node names: what one more Pod costs there cautiously, how many fit, and what bounds them."""
     if said is None or said.classes is None:
         return []
