@@ -8,6 +8,7 @@ import collections
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import hypothesis
 from hypothesis import strategies as st
@@ -73,9 +74,9 @@ def plans(
 SEEDS = st.integers(0, 1000)
 
 
-def options(estimator: str = "footprint", **rules: float) -> world.CaricoOptions:
+def options(estimator: str = "footprint", **rules: Any) -> world.CaricoOptions:
     """CARICO with this estimator, and these fields of its policy."""
-    policy = dataclasses.replace(policies.Policy(), **rules)  # type: ignore[arg-type]
+    policy = dataclasses.replace(policies.Policy(), **rules)
     return world.CaricoOptions(agent=agents.AgentOptions(estimator=estimator), policy=policy)
 
 

@@ -216,7 +216,7 @@ async def test_names_that_come_again_are_other_pods(stage: pod_stages.Stage) -> 
             await stage.start(uid)
             await agent.until(lambda: agent.running == {uid})  # noqa: B023  # awaited before the next round
             await stage.remove(uid)
-            await agent.until(lambda: agent.ended == {uid} and not agent.running)  # noqa: B023
+            await agent.until(lambda: agent.ended == {uid} and not agent.running)  # noqa: B023  # likewise
 
 
 async def test_an_exit_is_told_in_time(stage: pod_stages.Stage) -> None:

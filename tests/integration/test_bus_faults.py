@@ -33,8 +33,8 @@ async def until(condition: Callable[[], object], *, within_s: float = BACK_S) ->
             await asyncio.sleep(0.01)
 
 
-def join(server: nats_server.NatsServer, name: str = "member", **settings: float) -> "asyncio.Future[nats_bus.NatsBus]":
-    chosen = buses.BusSettings(url=server.url, **settings)  # type: ignore[arg-type]  # floats only
+def join(server: nats_server.NatsServer, name: str = "member", **settings: Any) -> "asyncio.Future[nats_bus.NatsBus]":
+    chosen = buses.BusSettings(url=server.url, **settings)
     return asyncio.ensure_future(nats_bus.connect(chosen, name=name, clock=clock.SystemClock()))
 
 

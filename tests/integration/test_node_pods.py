@@ -5,6 +5,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[node_site.NodeSit
         yield found
 
 
-def condition(status: dict, kind: str) -> dict:  # type: ignore[type-arg]
+def condition(status: dict[str, Any], kind: str) -> dict[str, Any]:
     return next(entry for entry in status["conditions"] if entry["type"] == kind)
 
 

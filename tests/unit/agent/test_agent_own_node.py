@@ -1,6 +1,7 @@
 """An agent in a Pod finds the node that its Pod runs on in the host's cgroup tree."""
 
 import pathlib
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,12 @@ from carico_core.domain import errors
 UID = "1c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c11"
 
 
-def agent(tmp_path: pathlib.Path, **more: object) -> settings.AgentSettings:
-    values: dict[str, object] = {
+def agent(tmp_path: pathlib.Path, **more: Any) -> settings.AgentSettings:
+    values: dict[str, Any] = {
         "node": "n1", "scope": sources.Scope.NODE, "pod_uid": UID, "proc": str(tmp_path / "proc"),
         "cgroup_root": str(tmp_path / "host"),
     }  # fmt: skip
-    return settings.AgentSettings(**{**values, **more})  # type: ignore[arg-type]
+    return settings.AgentSettings(**{**values, **more})
 
 
 def mount(tmp_path: pathlib.Path, *lines: str) -> None:

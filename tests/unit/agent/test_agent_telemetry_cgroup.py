@@ -1,6 +1,7 @@
 """Cgroups of every layout, from folders that look like them."""
 
 import pathlib
+from typing import Any
 
 import pytest
 
@@ -52,8 +53,8 @@ def node(roots: dict[str, pathlib.Path], name: str = "carico/n1", *, used_us: in
             (root / name / file).write_text(text)
 
 
-def wanted(proc: pathlib.Path, **more: object) -> sources.Wanted:
-    return sources.Wanted(scope=sources.Scope.CGROUP, cgroup="carico/n1", proc=proc, **more)  # type: ignore[arg-type]
+def wanted(proc: pathlib.Path, **more: Any) -> sources.Wanted:
+    return sources.Wanted(scope=sources.Scope.CGROUP, cgroup="carico/n1", proc=proc, **more)
 
 
 @pytest.mark.parametrize("kernel", ["6.18-hybrid", "6.1-v2", "4.19-v1", "3.10-v1"])

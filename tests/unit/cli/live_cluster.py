@@ -69,14 +69,15 @@ def pod(name: str, *, phase: str = "Running", job: str | None = "hello", node: s
     }
 
 
+HISTORY: dict[str, Any] = {
+    "columns": ["sampled_at_ns", "capacity", "sd", "signal", "pods", "cpu", "memory"],
+    "rows": [[number, 4.0 - number / 20, 0.4, 0.7, number // 10, number / 60, 0.1] for number in range(60)],
+}
 STATE = {
     "node": "node-1", "boot": BOOT, "estimator": "footprint", "model": None, "source": "cgroup", "notes": ["no PSI"],
     "cores": 4.0, "scale": {"cpu": 8.0, "memory": 1e9}, "ceiling": {"cpu": 0.74, "memory": 0.95}, "samples": 10,
     "peak_pods_per_core": 1.0, "now": {"innovation": {"cpu": -0.01, "memory": 0.0}, "federated": True},
-    "history": {
-        "columns": ["sampled_at_ns", "capacity", "sd", "signal", "pods", "cpu", "memory"],
-        "rows": [[number, 4.0 - number / 20, 0.4, 0.7, number // 10, number / 60, 0.1] for number in range(60)],
-    },
+    "history": HISTORY,
 }  # fmt: skip
 
 

@@ -164,7 +164,7 @@ def test_an_agents_answer_is_read() -> None:
 
 @pytest.mark.parametrize("rows", [[[1.0]], [["x"] * 7], "rows", [[None] * 7]])
 def test_an_agents_answer_with_a_broken_history_is_refused(rows: object) -> None:
-    broken = {**live_cluster.STATE, "history": {**live_cluster.STATE["history"], "rows": rows}}  # type: ignore[dict-item]
+    broken = {**live_cluster.STATE, "history": live_cluster.HISTORY | {"rows": rows}}
     with pytest.raises(errors.MessageError):
         detail.parse(orjson.dumps(broken))
 

@@ -32,7 +32,9 @@ def test_contenders_say_what_their_pods_ask_for() -> None:
     assert (bare.agents, bare.is_kube) == (False, False)
     # Eight fill the node, and a ninth does not fit.
     assert contender.parse("constant-8", cores=4).request_millicores == 500
-    assert 7 * contender.parse("constant-7", cores=4).request_millicores <= 4000  # type: ignore[operator]
+    seventh = contender.parse("constant-7", cores=4).request_millicores
+    assert seventh is not None
+    assert 7 * seventh <= 4000
     assert not contender.parse("constant-8", cores=4).is_kube
 
 

@@ -123,7 +123,7 @@ def _is_worker(pid: str) -> bool:
 
 
 def test_a_run_that_raises_in_a_process_raises_here() -> None:
-    broken = dataclasses.replace(tasks("vector", seeds=1)[0].contender, choice="no choice")  # type: ignore[arg-type]
+    broken = dataclasses.replace(tasks("vector", seeds=1)[0].contender, choice="no choice")  # type: ignore[arg-type]  # on purpose
     bad = [dataclasses.replace(each, contender=broken) for each in tasks("vector")]
     with pytest.raises(AttributeError):
         list(pool.run_all(bad, jobs=2))

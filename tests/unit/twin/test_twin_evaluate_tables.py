@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,9 @@ from carico_twin.evaluate import runs, tables
 FINITE = st.floats(min_value=0.1, max_value=1e4)
 
 
-def measured(**changes: object) -> measures.Measures:
-    numbers = dict.fromkeys((field.name for field in dataclasses.fields(measures.Measures)), 1.0)
-    return measures.Measures(**{**numbers, "finished": True, "pods": 1, **changes})  # type: ignore[arg-type]
+def measured(**changes: Any) -> measures.Measures:
+    numbers: dict[str, Any] = dict.fromkeys((field.name for field in dataclasses.fields(measures.Measures)), 1.0)
+    return measures.Measures(**{**numbers, "finished": True, "pods": 1, **changes})
 
 
 def outcome(name: str, *, seed: int = 1, plan: str = "p", **changes: object) -> runs.Outcome:

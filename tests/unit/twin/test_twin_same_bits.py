@@ -11,6 +11,7 @@ import json
 import math
 import pathlib
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +23,9 @@ RECORDED = pathlib.Path(__file__).parents[2] / "fixtures" / "twin" / "digests.js
 SEED = 3
 
 
-def small(name: str, *jobs: scenario.Job, **changes: object) -> scenario.Scenario:
+def small(name: str, *jobs: scenario.Job, **changes: Any) -> scenario.Scenario:
     made = scenario.Scenario(name=name, hardware=world.uniform(4), jobs=jobs, limit_s=60.0)
-    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(made, **changes)
 
 
 def plans() -> list[scenario.Scenario]:

@@ -35,7 +35,7 @@ def job(kind: work.Work, pods: int, *, at_s: float = 0.0, name: str | None = Non
 
 def _plan(name: str, *jobs: scenario.Job, **changes: object) -> scenario.Scenario:
     made = scenario.Scenario(name=name, hardware=FOUR_CORES, jobs=jobs)
-    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]  # names are the fields'
 
 
 def pi(pods: int) -> scenario.Scenario:

@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
     clock = clocks.SystemClock()
     started_ns = clock.wall_ns()
     # The console script's one look at the environment: a workload is a program like any other in a container.
-    variables = os.environ if environ is None else environ  # noqa: TID251
+    variables = os.environ if environ is None else environ  # noqa: TID251  # as said above
     arguments = _parser(variables).parse_args(argv)
     if not 0 < arguments.scale <= 1:
         print(f"carico-workload: got scale {arguments.scale}, expected above 0 and at most 1", file=sys.stderr)

@@ -37,7 +37,7 @@ class Contender:
 
 def footprint(ceiling_cpu: float, **agent: object) -> Contender:
     """CARICO as it is installed, at this CPU ceiling."""
-    options = dataclasses.replace(agents.AgentOptions(ceiling_cpu=ceiling_cpu), **agent)  # type: ignore[arg-type]
+    options = dataclasses.replace(agents.AgentOptions(ceiling_cpu=ceiling_cpu), **agent)  # type: ignore[arg-type]  # names are fields
     return Contender(
         name=footprint_name(ceiling_cpu), family="footprint", choice=world.CaricoOptions(agent=options),
         says=f"CARICO, `footprint`, CPU ceiling {ceiling_cpu:g}",

@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 IN = "In"
 NOT_IN = "NotIn"
-EXISTS = "Exists"
 GREATER = "Gt"
 # The only field of a node that a term may name.
 NAME_FIELD = "metadata.name"
