@@ -8,6 +8,11 @@ JSON_PATCH = "application/json-patch+json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
+def pods(namespace: str, *rest: str) -> str:
+    """The path of the Pods of a namespace, or of what is below."""
+    return "/".join((f"/api/v1/namespaces/{namespace}/pods", *rest))
+
+
 def pod(name: str = "p", *, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
     """A Pod of one container, for a scheduler that no control plane runs."""
     container = {"name": "main", "image": "example.invalid/image:1", "command": ["true"]}

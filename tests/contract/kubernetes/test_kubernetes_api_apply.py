@@ -22,17 +22,13 @@ spec:
 """
 
 
-def pods(namespace: str, *rest: str) -> str:
-    return "/".join((f"/api/v1/namespaces/{namespace}/pods", *rest))
-
-
 def manifest(labels: str = "a: one", env: str = "") -> bytes:
     return POD.replace("LABELS", labels).replace("{ENV}", env).encode()
 
 
 def apply(api: KubeApi, namespace: str, raw: bytes, *, manager: str = "m", **query: Any) -> Answer:
     return api.request(
-        "PATCH", pods(namespace, "p"), raw=raw, content_type=APPLY, **({"fieldManager": manager} | query)
+        "PATCH", shapes.pods(namespace, "p"), raw=raw, content_type=APPLY, **({"fieldManager": manager} | query)
     )
 
 
@@ -40,7 +36,9 @@ def test_apply_creates_then_joins_and_takes_back_what_it_no_longer_states(kube_a
     made = apply(kube_api, namespace, manifest("a: one, b: two"))
     assert made.code == 201, made.body
     assert made.body["metadata"]["labels"] == {"a": "one", "b": "two"}
-    kube_api.request("PATCH", pods(namespace, "p"), {"metadata": {"labels": {"c": "3"}}}, content_type=shapes.MERGE)
+    kube_api.request(
+        "PATCH", shapes.pods(namespace, "p"), {"metadata": {"labels": {"c": "3"}}}, content_type=shapes.MERGE
+    )
     again = apply(kube_api, namespace, manifest("a: other"))
     assert again.code == 200, again.body
     # Not what somebody else has put there.
@@ -62,7 +60,7 @@ def test_managed_fields_name_the_applier_and_its_fields(kube_api: KubeApi, names
     container = entry["fieldsV1"]["f:spec"]["f:containers"]['k:{"name":"main"}']
     assert {".", "f:name", "f:image"} <= container.keys()
     # An update by anybody leaves them there.
-    path = pods(namespace, "p")
+    path = shapes.pods(namespace, "p")
     kube_api.request("PATCH", path, {"metadata": {"labels": {"c": "3"}}}, content_type=shapes.MERGE)
     kept = kube_api.request("GET", path).body["metadata"]["managedFields"]
     assert entry in kept
@@ -84,7 +82,7 @@ def test_two_appliers_of_one_field_conflict_unless_one_insists(kube_api: KubeApi
 
 
 def test_apply_needs_a_manager_a_kind_and_no_fields_of_others(kube_api: KubeApi, namespace: str) -> None:
-    path = pods(namespace, "p")
+    path = shapes.pods(namespace, "p")
     nobody = kube_api.request("PATCH", path, raw=manifest(), content_type=APPLY)
     assert nobody.code == 422
     assert "fieldManager" in nobody.body["message"]
@@ -96,23 +94,25 @@ def test_apply_needs_a_manager_a_kind_and_no_fields_of_others(kube_api: KubeApi,
 
 def test_a_dry_apply_keeps_nothing(kube_api: KubeApi, namespace: str) -> None:
     assert apply(kube_api, namespace, manifest(), dryRun="All").code == 201
-    assert kube_api.request("GET", pods(namespace, "p")).code == 404
+    assert kube_api.request("GET", shapes.pods(namespace, "p")).code == 404
 
 
 def test_bodies_in_yaml_are_read(kube_api: KubeApi, namespace: str) -> None:
     # A label that looks like a time is text.
-    made = kube_api.request("POST", pods(namespace), raw=manifest('a: "2026-01-01"'), content_type="application/yaml")
+    made = kube_api.request(
+        "POST", shapes.pods(namespace), raw=manifest('a: "2026-01-01"'), content_type="application/yaml"
+    )
     assert made.code == 201, made.body
     assert made.body["metadata"]["labels"] == {"a": "2026-01-01"}
     made.body["metadata"]["labels"] = {"b": "two"}
     raw = json.dumps(made.body).encode()  # JSON is YAML
-    put = kube_api.request("PUT", pods(namespace, "p"), raw=raw, content_type="application/yaml")
+    put = kube_api.request("PUT", shapes.pods(namespace, "p"), raw=raw, content_type="application/yaml")
     assert put.code == 200, put.body
     assert put.body["metadata"]["labels"] == {"b": "two"}
 
 
 def test_an_event_of_the_new_group_is_seen_through_the_old_one(kube_api: KubeApi, namespace: str) -> None:
-    about = kube_api.request("POST", pods(namespace), shapes.pod()).body
+    about = kube_api.request("POST", shapes.pods(namespace), shapes.pod()).body
     body = {
         "metadata": {"name": "e", "namespace": namespace},
         "regarding": {"kind": "Pod", "namespace": namespace, "name": "p", "uid": about["metadata"]["uid"]},

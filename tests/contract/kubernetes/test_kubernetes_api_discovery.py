@@ -8,10 +8,6 @@ from tests.contract.kubernetes.control_planes import KubeApi
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
-def pods(namespace: str, *rest: str) -> str:
-    return "/".join((f"/api/v1/namespaces/{namespace}/pods", *rest))
-
-
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
 def test_health(kube_api: KubeApi, path: str) -> None:
     answer = kube_api.request("GET", path, accept="*/*")
@@ -56,8 +52,8 @@ def test_openapi_describes_pods_and_how_their_lists_merge(kube_api: KubeApi) -> 
 
 
 def test_tables_of_pods(kube_api: KubeApi, namespace: str) -> None:
-    kube_api.request("POST", pods(namespace), shapes.pod())
-    table = kube_api.request("GET", pods(namespace), accept=shapes.TABLE).body
+    kube_api.request("POST", shapes.pods(namespace), shapes.pod())
+    table = kube_api.request("GET", shapes.pods(namespace), accept=shapes.TABLE).body
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     names = [column["name"] for column in table["columnDefinitions"]]
     assert names[:5] == ["Name", "Ready", "Status", "Restarts", "Age"]
@@ -74,51 +70,51 @@ def test_tables_of_other_kinds(kube_api: KubeApi, path: str, node: str) -> None:
 
 
 def test_a_running_pod_reads_running_in_a_watched_table(kube_api: KubeApi, namespace: str) -> None:
-    kube_api.request("POST", pods(namespace), shapes.pod())
-    version = kube_api.request("GET", pods(namespace)).body["metadata"]["resourceVersion"]
+    kube_api.request("POST", shapes.pods(namespace), shapes.pod())
+    version = kube_api.request("GET", shapes.pods(namespace)).body["metadata"]["resourceVersion"]
     state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
     container = {"name": "main", "image": "i", "imageID": "", "ready": True, "restartCount": 0, "state": state}
     status = {"phase": "Running", "containerStatuses": [container]}
-    with kube_api.watch(pods(namespace), accept=shapes.TABLE, resourceVersion=version) as events:
-        kube_api.request("PATCH", pods(namespace, "p", "status"), {"status": status}, content_type=shapes.MERGE)
+    with kube_api.watch(shapes.pods(namespace), accept=shapes.TABLE, resourceVersion=version) as events:
+        kube_api.request("PATCH", shapes.pods(namespace, "p", "status"), {"status": status}, content_type=shapes.MERGE)
         event = next(events)
     assert (event["type"], event["object"]["kind"]) == ("MODIFIED", "Table")
     assert event["object"]["rows"][0]["cells"][:3] == ["p", "1/1", "Running"]
 
 
 def test_what_cannot_be_given_is_not_acceptable(kube_api: KubeApi, namespace: str) -> None:
-    answer = kube_api.request("GET", pods(namespace), accept="application/x-unheard-of")
+    answer = kube_api.request("GET", shapes.pods(namespace), accept="application/x-unheard-of")
     assert (answer.code, answer.body["reason"]) == (406, "NotAcceptable")
 
 
 def test_verbs_that_are_not_served(kube_api: KubeApi, namespace: str) -> None:
-    assert kube_api.request("PUT", pods(namespace), shapes.pod()).code == 405
+    assert kube_api.request("PUT", shapes.pods(namespace), shapes.pod()).code == 405
 
 
 def test_bodies_in_another_format_are_refused(kube_api: KubeApi, namespace: str) -> None:
-    refused = kube_api.request("POST", pods(namespace), raw=b"a: b", content_type="text/plain")
+    refused = kube_api.request("POST", shapes.pods(namespace), raw=b"a: b", content_type="text/plain")
     assert (refused.code, refused.body["reason"]) == (415, "UnsupportedMediaType")
 
 
 def test_a_body_too_large_is_refused(kube_api: KubeApi, namespace: str) -> None:
     body = shapes.pod()
     body["metadata"]["annotations"] = {"a": "x" * 4_000_000}
-    assert kube_api.request("POST", pods(namespace), body).code == 413
+    assert kube_api.request("POST", shapes.pods(namespace), body).code == 413
 
 
 def test_logs_come_from_the_kubelet(kube_api: KubeApi, namespace: str, kubelet: str) -> None:
-    kube_api.request("POST", pods(namespace), shapes.pod())
-    kube_api.request("POST", pods(namespace, "p", "binding"), shapes.binding("p", kubelet))
-    answer = kube_api.request("GET", pods(namespace, "p", "log"), accept="*/*", tailLines=2)
+    kube_api.request("POST", shapes.pods(namespace), shapes.pod())
+    kube_api.request("POST", shapes.pods(namespace, "p", "binding"), shapes.binding("p", kubelet))
+    answer = kube_api.request("GET", shapes.pods(namespace, "p", "log"), accept="*/*", tailLines=2)
     assert (answer.code, answer.body) == (200, f"/containerLogs/{namespace}/p/main?tailLines=2\nlast line\n")
     assert answer.headers.get("Content-Type", "").startswith("text/plain")
-    assert kube_api.request("GET", pods(namespace, "p", "log"), container="other").code == 400
-    assert kube_api.request("GET", pods(namespace, "none", "log")).code == 404
+    assert kube_api.request("GET", shapes.pods(namespace, "p", "log"), container="other").code == 400
+    assert kube_api.request("GET", shapes.pods(namespace, "none", "log")).code == 404
 
 
 def test_logs_of_a_node_that_does_not_answer(kube_api: KubeApi, namespace: str, node: str) -> None:
-    kube_api.request("POST", pods(namespace), shapes.pod())
-    kube_api.request("POST", pods(namespace, "p", "binding"), shapes.binding("p", node))
-    answer = kube_api.request("GET", pods(namespace, "p", "log"))
+    kube_api.request("POST", shapes.pods(namespace), shapes.pod())
+    kube_api.request("POST", shapes.pods(namespace, "p", "binding"), shapes.binding("p", node))
+    answer = kube_api.request("GET", shapes.pods(namespace, "p", "log"))
     assert answer.code >= 400
     assert answer.body["kind"] == "Status"

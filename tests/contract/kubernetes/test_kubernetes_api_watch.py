@@ -8,12 +8,8 @@ from tests.contract.kubernetes import shapes
 from tests.contract.kubernetes.control_planes import KubeApi
 
 
-def pods(namespace: str, *rest: str) -> str:
-    return "/".join((f"/api/v1/namespaces/{namespace}/pods", *rest))
-
-
 def now(api: KubeApi, namespace: str) -> str:
-    version: str = api.request("GET", pods(namespace)).body["metadata"]["resourceVersion"]
+    version: str = api.request("GET", shapes.pods(namespace)).body["metadata"]["resourceVersion"]
     return version
 
 
@@ -22,15 +18,17 @@ def seen(event: dict[str, Any]) -> tuple[str, str]:
 
 
 def label(api: KubeApi, namespace: str, name: str, labels: dict[str, str | None]) -> None:
-    answer = api.request("PATCH", pods(namespace, name), {"metadata": {"labels": labels}}, content_type=shapes.MERGE)
+    answer = api.request(
+        "PATCH", shapes.pods(namespace, name), {"metadata": {"labels": labels}}, content_type=shapes.MERGE
+    )
     assert answer.code == 200
 
 
 def test_a_watch_tells_each_change_once_and_in_order(kube_api: KubeApi, namespace: str) -> None:
-    with kube_api.watch(pods(namespace), resourceVersion=now(kube_api, namespace)) as events:
-        kube_api.request("POST", pods(namespace), shapes.pod())
+    with kube_api.watch(shapes.pods(namespace), resourceVersion=now(kube_api, namespace)) as events:
+        kube_api.request("POST", shapes.pods(namespace), shapes.pod())
         label(kube_api, namespace, "p", {"a": "1"})
-        kube_api.request("DELETE", pods(namespace, "p"), gracePeriodSeconds=0)
+        kube_api.request("DELETE", shapes.pods(namespace, "p"), gracePeriodSeconds=0)
         told = [next(events) for _ in range(4)]
     # That a Pod is to go is written before it goes, even where it goes at once.
     assert [seen(event) for event in told] == [("ADDED", "p"), ("MODIFIED", "p"), ("MODIFIED", "p"), ("DELETED", "p")]
@@ -41,34 +39,36 @@ def test_a_watch_tells_each_change_once_and_in_order(kube_api: KubeApi, namespac
 
 
 def test_a_watch_from_nothing_starts_with_what_is_there(kube_api: KubeApi, namespace: str) -> None:
-    kube_api.request("POST", pods(namespace), shapes.pod("a"))
-    with kube_api.watch(pods(namespace)) as events:
+    kube_api.request("POST", shapes.pods(namespace), shapes.pod("a"))
+    with kube_api.watch(shapes.pods(namespace)) as events:
         assert seen(next(events)) == ("ADDED", "a")
-        kube_api.request("POST", pods(namespace), shapes.pod("b"))
+        kube_api.request("POST", shapes.pods(namespace), shapes.pod("b"))
         assert seen(next(events)) == ("ADDED", "b")
 
 
 def test_a_watch_resumes_behind_a_version(kube_api: KubeApi, namespace: str) -> None:
-    kube_api.request("POST", pods(namespace), shapes.pod("a"))
+    kube_api.request("POST", shapes.pods(namespace), shapes.pod("a"))
     since = now(kube_api, namespace)
-    kube_api.request("POST", pods(namespace), shapes.pod("b"))
-    with kube_api.watch(pods(namespace), resourceVersion=since) as events:
+    kube_api.request("POST", shapes.pods(namespace), shapes.pod("b"))
+    with kube_api.watch(shapes.pods(namespace), resourceVersion=since) as events:
         assert seen(next(events)) == ("ADDED", "b")
 
 
 def test_leaving_a_selection_looks_like_a_delete(kube_api: KubeApi, namespace: str) -> None:
-    kube_api.request("POST", pods(namespace), shapes.pod(labels={"keep": "1"}))
-    with kube_api.watch(pods(namespace), resourceVersion=now(kube_api, namespace), labelSelector="keep") as events:
+    kube_api.request("POST", shapes.pods(namespace), shapes.pod(labels={"keep": "1"}))
+    with kube_api.watch(
+        shapes.pods(namespace), resourceVersion=now(kube_api, namespace), labelSelector="keep"
+    ) as events:
         label(kube_api, namespace, "p", {"keep": None})
         label(kube_api, namespace, "p", {"keep": "2"})
         assert [seen(next(events)) for _ in range(2)] == [("DELETED", "p"), ("ADDED", "p")]
 
 
 def test_a_bound_pod_enters_its_nodes_selection(kube_api: KubeApi, namespace: str, node: str) -> None:
-    kube_api.request("POST", pods(namespace), shapes.pod())
+    kube_api.request("POST", shapes.pods(namespace), shapes.pod())
     query = {"fieldSelector": f"spec.nodeName={node}", "resourceVersion": now(kube_api, namespace)}
     with kube_api.watch("/api/v1/pods", **query) as events:
-        kube_api.request("POST", pods(namespace, "p", "binding"), shapes.binding("p", node))
+        kube_api.request("POST", shapes.pods(namespace, "p", "binding"), shapes.binding("p", node))
         assert seen(next(events)) == ("ADDED", "p")
 
 
@@ -78,9 +78,9 @@ def test_a_watch_ends_at_its_timeout_after_a_bookmark(kube_api: KubeApi, namespa
         "allowWatchBookmarks": "true",
         "resourceVersion": now(kube_api, namespace),
     }
-    with kube_api.watch(pods(namespace), **query) as events:
+    with kube_api.watch(shapes.pods(namespace), **query) as events:
         # Once the watch has begun: of what it began with a real one sends no bookmark.
-        kube_api.request("POST", pods(namespace), shapes.pod())
+        kube_api.request("POST", shapes.pods(namespace), shapes.pod())
         told = list(events)
     assert seen(told[0]) == ("ADDED", "p")
     marks = [event for event in told if event["type"] == "BOOKMARK"]
@@ -91,9 +91,9 @@ def test_a_watch_ends_at_its_timeout_after_a_bookmark(kube_api: KubeApi, namespa
 
 
 def test_initial_events_end_with_a_marked_bookmark(kube_api: KubeApi, namespace: str) -> None:
-    kube_api.request("POST", pods(namespace), shapes.pod())
+    kube_api.request("POST", shapes.pods(namespace), shapes.pod())
     query = {"sendInitialEvents": "true", "allowWatchBookmarks": "true", "resourceVersionMatch": "NotOlderThan"}
-    with kube_api.watch(pods(namespace), **query) as events:
+    with kube_api.watch(shapes.pods(namespace), **query) as events:
         assert seen(next(events)) == ("ADDED", "p")
         mark = next(event for event in events if event["type"] == "BOOKMARK")
     assert mark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
@@ -103,7 +103,7 @@ def test_a_version_too_old_is_gone(kube_api: KubeApi, namespace: str) -> None:
     # An API server that has run for long has forgotten the first changes; a new start makes one forget at once.
     if kube_api.kill_and_restart is not None:
         kube_api.kill_and_restart()
-    with kube_api.watch(pods(namespace), resourceVersion="1") as events:
+    with kube_api.watch(shapes.pods(namespace), resourceVersion="1") as events:
         told = next(events)
     # Told inside the stream or by the status of the answer: clients must take both.
     failure = told["object"] if told.get("type") == "ERROR" else told
@@ -112,8 +112,8 @@ def test_a_version_too_old_is_gone(kube_api: KubeApi, namespace: str) -> None:
 
 def test_watches_of_metadata_alone(kube_api: KubeApi, namespace: str) -> None:
     accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-    kube_api.request("POST", pods(namespace), shapes.pod())
-    with kube_api.watch(pods(namespace), accept=accept) as events:
+    kube_api.request("POST", shapes.pods(namespace), shapes.pod())
+    with kube_api.watch(shapes.pods(namespace), accept=accept) as events:
         told = next(events)["object"]
     assert told["kind"] == "PartialObjectMetadata"
     assert "spec" not in told
@@ -123,14 +123,14 @@ def test_a_killed_control_plane_forgets_nothing(kube_api: KubeApi, namespace: st
     if kube_api.kill_and_restart is None:
         pytest.skip(f"the control plane {kube_api.kind} is not ours to kill")
     for number in range(20):
-        kube_api.request("POST", pods(namespace), shapes.pod(f"p{number}"))
-    kube_api.request("DELETE", pods(namespace, "p0"), gracePeriodSeconds=0)
-    before = kube_api.request("GET", pods(namespace)).body
+        kube_api.request("POST", shapes.pods(namespace), shapes.pod(f"p{number}"))
+    kube_api.request("DELETE", shapes.pods(namespace, "p0"), gracePeriodSeconds=0)
+    before = kube_api.request("GET", shapes.pods(namespace)).body
     kube_api.kill_and_restart()
     kube_api.pool.clear()
-    after = kube_api.request("GET", pods(namespace)).body
+    after = kube_api.request("GET", shapes.pods(namespace)).body
     assert after["items"] == before["items"]
     assert int(after["metadata"]["resourceVersion"]) >= int(before["metadata"]["resourceVersion"])
     label(kube_api, namespace, "p1", {"a": "1"})
-    changed = kube_api.request("GET", pods(namespace, "p1")).body
+    changed = kube_api.request("GET", shapes.pods(namespace, "p1")).body
     assert int(changed["metadata"]["resourceVersion"]) > int(before["metadata"]["resourceVersion"])
