@@ -1,186 +1,22 @@
 """The agent on the memory bus: what is published when, what is dropped, and an outage."""
 
-import asyncio
 import dataclasses
 import functools
-import random
 import uuid
-from collections.abc import Callable, Iterator
 
-import numpy as np
 import orjson
 import pytest
 
-from carico_agent import advertisement, app, outlets, sampler, service, settings
-from carico_agent.churn import ledger
-from carico_agent.telemetry import panel, port
-from carico_core.domain import errors, messages, recording
+from carico_agent import advertisement, settings
+from carico_agent.telemetry import port
+from carico_core.domain import errors, recording
 from carico_core.numerics.estimators import registry
-from carico_core.runtime import clock as clocks
 from carico_core.runtime import memory_bus
-from carico_core.runtime import metrics as metric
-from carico_core.wire import messages as wire
-from carico_core.wire import subjects
 from tests.tools import waiting
-
-CAPACITY = subjects.capacity("node-1")
-SUBSPACE = subjects.subspace("node-1")
+from tests.unit.agent import agent_rig
 
 
-class Gauge:
-    """A share that the test sets; None and errors too."""
-
-    def __init__(self, value: float) -> None:
-        self.value: float | None = value
-        self.error: Exception | None = None
-
-    def read(self) -> float | None:
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Set:
-    running: frozenset[str] = frozenset()
-    ended: tuple[str, ...] = ()
-    holding: bool = False
-
-
-class Pods:
-    """Pod events that the test makes."""
-
-    def __init__(self) -> None:
-        self.now = Set()
-        self.callbacks: list[Callable[[], None]] = []
-        self.witnesses: list[ledger.Witness] = []
-
-    def current(self) -> Set:
-        return self.now
-
-    def on_change(self, callback: Callable[[], None]) -> None:
-        self.callbacks.append(callback)
-
-    def on_event(self, witness: ledger.Witness) -> None:
-        self.witnesses.append(witness)
-
-    async def run(self) -> None:
-        await asyncio.Event().wait()
-
-    def become(self, *running: str, ended: tuple[str, ...] = (), holding: bool = False) -> None:
-        self.now = Set(running=frozenset(running), ended=ended, holding=holding)
-        for callback in self.callbacks:
-            callback()
-
-
-class Classes:
-    """What the API tells of Pods: nothing but what the test says."""
-
-    def __init__(self) -> None:
-        self.placed: Callable[[str, str, int], None] = lambda *_: None
-
-    def of(self, _uid: str) -> str:
-        return messages.ANY_CLASS
-
-    def is_baseline(self, _uid: str) -> bool:
-        return False
-
-    def on_change(self, callback: Callable[[], None]) -> None:
-        pass
-
-    def on_placed(self, callback: Callable[[str, str, int], None]) -> None:
-        self.placed = callback
-
-    async def run(self) -> None:
-        await asyncio.Event().wait()
-
-
-class Rig:
-    """One agent, its surroundings, and the bus as others see it."""
-
-    def __init__(self, **chosen: object) -> None:
-        self.clock = clocks.FakeClock()
-        self.boot, self.classes = clocks.boot_id(self.clock), Classes()
-        self.cpu, self.memory, self.pods = Gauge(0.02), Gauge(0.1), Pods()
-        self.metrics = metric.Metrics("agent")
-        facts = panel.Facts(dims=("cpu", "memory"), scale=(8.0, 8e9), cores=4.0, source="test", notes=("no PSI",))
-        self.agent = app.Agent(
-            app.Parts(
-                settings=settings.AgentSettings(node="node-1", **chosen),  # type: ignore[arg-type]
-                panel=panel.Panel(facts, {"cpu": self.cpu, "memory": self.memory}),
-                pods=self.pods,
-                clock=self.clock,
-                metrics=self.metrics,
-                boot=self.boot,
-                classes=self.classes,
-            )
-        )
-        self.hub = memory_bus.Hub()
-        self.bus = memory_bus.MemoryBus(self.hub)
-        self.heard: list[messages.Advertisement] = []
-        self.hub.subscriptions.append((subjects.CAPACITY_ALL, self._hear))
-        self.tasks: list[asyncio.Task[None]] = []
-
-    def _hear(self, subject: str, payload: bytes) -> None:
-        self.heard.append(wire.decode_advertisement(payload, subject=subject))
-
-    def start(self) -> None:
-        self.tasks.append(asyncio.create_task(service.talk(self.agent, self.bus, node="node-1")))
-
-    async def seconds(self, count: int = 1) -> None:
-        for _ in range(count):
-            for _ in range(10):
-                self.clock.advance(0.1)
-                self.agent.tick(0.0, 0)
-            await self.settle()
-
-    async def settle(self) -> None:
-        # Two turns of the coalescing pause: what was due has been sent.
-        await asyncio.sleep(2.5 * outlets.COALESCE_S)
-
-    def value(self, name: str, **labels: str) -> float:
-        return self.metrics.value(name, labels) or 0.0
-
-    def stop(self) -> None:
-        for task in self.tasks:
-            task.cancel()
-
-
-@pytest.fixture
-def rig() -> Iterator[Callable[..., Rig]]:
-    made: list[Rig] = []
-
-    def make(**chosen: object) -> Rig:
-        made.append(Rig(**chosen))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.stop()
-
-
-Make = Callable[..., Rig]
-
-
-def model(seq: int = 1, *, boot: str = "0" * 16, ts_ns: int = 1_700_000_000_000_000_000, **more: object) -> bytes:
-    fields: dict[str, object] = {
-        "replica": "aggregator-0",
-        "boot": boot,
-        "seq": seq,
-        "ts_ns": ts_ns,
-        "epoch": seq,
-        "merge": "round",
-        "contributors": 3,
-        "weight": 12.0,
-        "dims": ("cpu", "memory"),
-        "gram": np.array([[0.3, 0.05], [0.05, 0.02]]),
-        "evidence": {},
-        "peak_pods_per_core": 1.5,
-    }
-    return wire.encode_model(messages.GlobalModel(**(fields | more)))  # type: ignore[arg-type]
-
-
-async def test_one_advertisement_a_second_with_what_is_measured(rig: Make) -> None:
+async def test_one_advertisement_a_second_with_what_is_measured(rig: agent_rig.Make) -> None:
     one = rig()
     one.start()
     await one.seconds(5)
@@ -197,7 +33,7 @@ async def test_one_advertisement_a_second_with_what_is_measured(rig: Make) -> No
     assert one.value("degraded", note="no PSI") == 1
 
 
-async def test_a_pod_that_starts_or_ends_is_published_at_once(rig: Make) -> None:
+async def test_a_pod_that_starts_or_ends_is_published_at_once(rig: agent_rig.Make) -> None:
     one = rig()
     one.start()
     await one.seconds(3)
@@ -213,7 +49,7 @@ async def test_a_pod_that_starts_or_ends_is_published_at_once(rig: Make) -> None
     assert (ended.seq, ended.pods, ended.covers) == (before.seq + 2, 0, frozenset({"uid-a"}))
 
 
-async def test_a_burst_of_starts_is_one_or_two_messages(rig: Make) -> None:
+async def test_a_burst_of_starts_is_one_or_two_messages(rig: agent_rig.Make) -> None:
     one = rig()
     one.start()
     await one.seconds(2)
@@ -226,7 +62,7 @@ async def test_a_burst_of_starts_is_one_or_two_messages(rig: Make) -> None:
 
 
 async def test_the_estimator_hears_when_the_runtime_begins_to_create_a_container(
-    rig: Make, monkeypatch: pytest.MonkeyPatch
+    rig: agent_rig.Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, heard = rig(), list[str]()
     monkeypatch.setattr(one.agent.pipeline, "creating", lambda: heard.append("creating"))
@@ -237,7 +73,7 @@ async def test_the_estimator_hears_when_the_runtime_begins_to_create_a_container
     assert one.value("pod_events_total", kind="created") == 1
 
 
-async def test_the_lead_is_learnt_from_pods_that_name_an_advertisement_heard_on_the_bus(rig: Make) -> None:
+async def test_the_lead_is_learnt_from_pods_that_name_an_advertisement_heard_on_the_bus(rig: agent_rig.Make) -> None:
     one = rig()
     one.start()
     await one.seconds(2)
@@ -263,12 +99,12 @@ async def test_the_lead_is_learnt_from_pods_that_name_an_advertisement_heard_on_
     assert one.agent.view()["now"]["lead_s"] == one.agent.state.lead_s
 
 
-def has_said_more(one: Rig, seq: int) -> bool:
+def has_said_more(one: agent_rig.Rig, seq: int) -> bool:
     return one.heard[-1].seq > seq
 
 
 @pytest.mark.parametrize("estimator", sorted(registry.SCALAR))
-async def test_the_papers_modes_publish_when_the_hold_ends(rig: Make, estimator: str) -> None:
+async def test_the_papers_modes_publish_when_the_hold_ends(rig: agent_rig.Make, estimator: str) -> None:
     one = rig(estimator=estimator)
     one.start()
     await one.seconds(3)
@@ -284,7 +120,7 @@ async def test_the_papers_modes_publish_when_the_hold_ends(rig: Make, estimator:
     assert one.heard[-1].pods == 1
 
 
-async def test_covers_are_bounded_and_keep_the_newest(rig: Make) -> None:
+async def test_covers_are_bounded_and_keep_the_newest(rig: agent_rig.Make) -> None:
     one = rig(pod_limit=10)
     one.start()
     await one.seconds(2)
@@ -296,7 +132,7 @@ async def test_covers_are_bounded_and_keep_the_newest(rig: Make) -> None:
     assert "uid-0" not in covers
 
 
-async def test_an_advertisement_of_the_largest_node_is_one_that_readers_take(rig: Make) -> None:
+async def test_an_advertisement_of_the_largest_node_is_one_that_readers_take(rig: agent_rig.Make) -> None:
     agent = rig(pod_limit=settings.POD_LIMIT_MOST)
     agent.start()
     await agent.seconds()
@@ -307,46 +143,7 @@ async def test_an_advertisement_of_the_largest_node_is_one_that_readers_take(rig
     assert len(agent.heard[-1].covers) == settings.POD_LIMIT_MOST + advertisement.COVERS_MARGIN
 
 
-async def test_the_own_model_is_queued_when_it_moved_or_aged(rig: Make) -> None:
-    one = rig(epsilon=0.5, subspace_max_age_s=5.0)
-    one.start()
-    await one.seconds(1)
-    first = one.hub.queue[SUBSPACE]
-    await one.seconds(3)
-    assert one.hub.queue[SUBSPACE] == first, "did not move"
-    await one.seconds(3)
-    aged = one.hub.queue[SUBSPACE]
-    assert aged != first, "too old"
-    one.cpu.value = 0.9
-    await one.seconds(2)
-    moved = wire.decode_subspace(one.hub.queue[SUBSPACE], subject=SUBSPACE)
-    assert one.hub.queue[SUBSPACE] != aged
-    assert (moved.dims, moved.weight, moved.scale.tolist()) == (("cpu", "memory"), 4.0, [8.0, 8e9])
-
-
-async def test_the_clusters_model_is_followed_and_bad_ones_are_counted(rig: Make) -> None:
-    one = rig()
-    one.start()
-    await one.seconds(2)
-    assert one.agent.state is not None
-    assert not one.agent.state.federated
-    sender = memory_bus.MemoryBus(one.hub)
-    await sender.publish(subjects.MODEL, b"not a model")
-    await sender.publish(subjects.MODEL, model(5, dims=("disk", "net")))
-    await sender.publish(subjects.MODEL, model(6))
-    await sender.publish(subjects.MODEL, model(6))
-    await sender.publish(subjects.MODEL, model(3))
-    assert one.value("models_total") == 1
-    one.clock.advance(4.0)
-    assert one.value("model_age_seconds") >= 4.0
-    assert one.value("model_drops_total", reason="replayed") == 2
-    assert one.value("model_drops_total", reason="wrong_shape") == 1
-    assert one.value("model_drops_total", reason="undecodable") == 1
-    await one.seconds(1)
-    assert one.agent.state.federated
-
-
-async def test_covers_are_those_of_the_count_that_is_advertised(rig: Make) -> None:
+async def test_covers_are_those_of_the_count_that_is_advertised(rig: agent_rig.Make) -> None:
     """A paper-mode agent that is asked to repeat itself during a hold must not release what it does not count."""
     one = rig(estimator="dual")
     one.start()
@@ -361,48 +158,12 @@ async def test_covers_are_those_of_the_count_that_is_advertised(rig: Make) -> No
     assert (one.heard[-1].pods, one.heard[-1].covers) == (1, frozenset({"uid-a"}))
 
 
-def outlets_refresh(one: Rig) -> None:
+def outlets_refresh(one: agent_rig.Rig) -> None:
     one.hub.set_away(True)
     one.hub.set_away(False)
 
 
-async def test_a_model_no_share_could_make_is_dropped(rig: Make) -> None:
-    one = rig()
-    await one.seconds(1)
-    one.agent.on_model(subjects.MODEL, model(1, gram=np.array([[1e9, 0.0], [0.0, 1e9]])))
-    assert one.value("model_drops_total", reason="out_of_range") == 1
-    assert one.value("models_total") == 0
-
-
-async def test_ten_thousand_mutated_models_stop_nothing(rig: Make) -> None:
-    one = rig()
-    await one.seconds(1)
-    rng = random.Random(7)
-    good = bytearray(model(1))
-    for _ in range(10_000):
-        bad = bytearray(good)
-        for _ in range(rng.randint(1, 8)):
-            bad[rng.randrange(len(bad))] = rng.randrange(256)
-        one.agent.on_model(subjects.MODEL, bytes(bad[: rng.randint(1, len(bad))]))
-    await one.seconds(1)
-    assert one.agent.state is not None
-    assert np.isfinite(one.agent.state.estimate.capacity)
-
-
-async def test_a_late_joiner_takes_the_stored_model_unless_it_is_old(rig: Make) -> None:
-    fresh, stale, broken = rig(), rig(), rig()
-    fresh.hub.model = model(ts_ns=fresh.clock.wall_ns() - 5 * 10**9)
-    stale.hub.model = model(ts_ns=stale.clock.wall_ns() - 3600 * 10**9)
-    broken.hub.model = b"\x00"
-    for one in (fresh, stale, broken):
-        one.start()
-        await one.seconds(1)
-    assert fresh.value("models_total") == 1
-    assert stale.value("model_drops_total", reason="too_old") == 1
-    assert broken.value("model_drops_total", reason="wrong_type") == 1
-
-
-async def test_an_outage_stops_neither_sampling_nor_learning_and_ends_with_a_fresh_publish(rig: Make) -> None:
+async def test_an_outage_stops_neither_sampling_nor_learning_and_ends_with_a_fresh_publish(rig: agent_rig.Make) -> None:
     one = rig()
     one.start()
     await one.seconds(2)
@@ -416,10 +177,10 @@ async def test_an_outage_stops_neither_sampling_nor_learning_and_ends_with_a_fre
     await one.settle()
     assert len(one.heard) == heard + 1, "one fresh message, no burst of old ones"
     assert one.heard[-1].sampled_at_ns == one.clock.wall_ns() - 900_000_000
-    assert SUBSPACE in one.hub.queue
+    assert agent_rig.SUBSPACE in one.hub.queue
 
 
-async def test_a_bus_closed_for_good_ends_the_service(rig: Make) -> None:
+async def test_a_bus_closed_for_good_ends_the_service(rig: agent_rig.Make) -> None:
     one = rig()
     one.start()
     await one.settle()
@@ -429,7 +190,7 @@ async def test_a_bus_closed_for_good_ends_the_service(rig: Make) -> None:
     assert caught.group_contains(errors.BusUnavailable, match="for good")
 
 
-async def test_broken_sources_are_counted_and_skipped(rig: Make) -> None:
+async def test_broken_sources_are_counted_and_skipped(rig: agent_rig.Make) -> None:
     one = rig()
     one.start()
     await one.seconds(2)
@@ -448,7 +209,7 @@ async def test_broken_sources_are_counted_and_skipped(rig: Make) -> None:
     assert len(one.heard) == 3
 
 
-async def test_the_state_can_be_asked_for(rig: Make) -> None:
+async def test_the_state_can_be_asked_for(rig: agent_rig.Make) -> None:
     one = rig()
     one.start()
     await one.seconds(3)
@@ -462,28 +223,3 @@ async def test_the_state_can_be_asked_for(rig: Make) -> None:
     # At the first sample, three seconds, and more often for what has just come.
     assert len(answer["history"]["rows"]) == 13
     assert len(answer["history"]["rows"][0]) == len(answer["history"]["columns"])
-
-
-def test_agents_do_not_sample_in_step_and_late_ones_skip() -> None:
-    clock = clocks.FakeClock()
-    phases = [
-        sampler.Sampler(lambda _, __: None, period_s=0.1, clock=clock, rng=random.Random(boot))._phase_s
-        for boot in ("a", "b", "c", "d")
-    ]
-    assert len({round(phase, 3) for phase in phases}) == 4
-    assert all(0 <= phase < 0.1 for phase in phases)
-    one = sampler.Sampler(lambda _, __: None, period_s=0.1, clock=clock, rng=random.Random(1))
-    one._due_s = 10.0
-    assert one.next_due(10.05) == 0
-    assert one._due_s == pytest.approx(10.1)
-    assert one.next_due(10.45) == 3
-    assert one._due_s == pytest.approx(10.5)
-
-
-async def test_a_sampler_whose_tick_fails_ends_with_its_error() -> None:
-    def fail(_: float, __: int) -> None:
-        raise RuntimeError("bug")
-
-    one = sampler.Sampler(fail, period_s=0.001, clock=clocks.SystemClock(), rng=random.Random(1))
-    with pytest.raises(RuntimeError, match="bug"):
-        await one.run()
