@@ -226,9 +226,7 @@ async def test_a_service_answers_and_its_errors_arrive_as_errors(join: Join) -> 
             raise errors.CaricoError("got wrong, expected right")
         return b"echo " + payload
 
-    spec = buses.ServiceSpec(
-        name="carico-agent", version="0.1.0", description="test", endpoints={"state.get": echo}, node="n1"
-    )
+    spec = buses.ServiceSpec(name="carico-agent", description="test", endpoints={"state.get": echo}, node="n1")
     handle = await server.serve(spec)
     subject = subjects.query("agent", "state.get", "n1")
     assert await client.request(subject, b"hello", timeout_s=WAIT_S) == b"echo hello"
@@ -243,12 +241,12 @@ async def test_each_instance_of_a_service_says_who_it_is(join: Join) -> None:
     async def answer(payload: bytes) -> bytes:
         return payload
 
-    spec = buses.ServiceSpec(name="carico-x", version="0.1.0", description="test", endpoints={"a.get": answer})
+    spec = buses.ServiceSpec(name="carico-x", description="test", endpoints={"a.get": answer})
     asking = await join()
     assert await asking.service_stats("carico-x", within_s=WAIT_S) == []
     handles = [await (await join()).serve(spec) for _ in range(2)]
     found = [orjson.loads(payload) for _, payload in await asking.service_stats("carico-x", within_s=1.0)]
-    assert [(each["name"], each["version"]) for each in found] == [("carico-x", "0.1.0")] * 2
+    assert [(each["name"], each["version"]) for each in found] == [("carico-x", buses.VERSION)] * 2
     assert len({each["id"] for each in found}) == 2
     assert [each["endpoints"][0]["num_requests"] for each in found] == [0, 0]
     await handles[0].close()

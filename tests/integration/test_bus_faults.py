@@ -296,7 +296,7 @@ async def test_bytes_that_are_no_text_end_the_reading_of_nothing(server: nats_se
     seen: list[bytes] = []
 
     await bus.subscribe(subjects.CAPACITY_ALL, lambda _, payload: seen.append(payload))
-    await bus.serve(buses.ServiceSpec(name="carico-x", version="0.1.0", description="x", endpoints={"echo": _echo}))
+    await bus.serve(buses.ServiceSpec(name="carico-x", description="x", endpoints={"echo": _echo}))
     host, port = server.url.removeprefix("nats://").split(":")
     _, writer = await asyncio.open_connection(host, int(port))
     writer.write(b'CONNECT {"verbose":false,"headers":true}\r\n')
@@ -357,7 +357,7 @@ async def test_a_service_that_could_not_be_made_answers_nothing(
     server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bus = await join(server)
-    spec = buses.ServiceSpec(name="carico-x", version="0.1.0", description="x", endpoints={"echo": _echo})
+    spec = buses.ServiceSpec(name="carico-x", description="x", endpoints={"echo": _echo})
     with monkeypatch.context() as broken:
         broken.setattr(
             nats.micro.service.Service, "add_endpoint", losing(asyncio.Event(), nats.errors.Error("away"), 0.0)

@@ -6,12 +6,10 @@ import sys
 
 import click
 
-from carico_cli import environment, settings
+from carico_cli import environment, exits, settings
 from carico_core.domain import errors
 from carico_core.runtime import logs as log_setup
 
-EXIT_FAILED = 1
-EXIT_USER_ERROR = 2
 PROGRAM = "carico"
 # In the order of the help: where each is, and its line there, which must fit into 80 columns.
 _LISTED = {
@@ -90,18 +88,18 @@ def run() -> int:
         code = cli.main(standalone_mode=False, prog_name=PROGRAM)
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message(), file=sys.stderr)
-        return EXIT_USER_ERROR
+        return exits.USER_ERROR
     except click.ClickException as error:
         # Choices come a line each.
         print(f"{PROGRAM}: {' '.join(error.format_message().split())}", file=sys.stderr)
-        return EXIT_USER_ERROR
+        return exits.USER_ERROR
     except (click.Abort, asyncio.CancelledError):
         raise KeyboardInterrupt from None
     except errors.CaricoError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
-        return EXIT_USER_ERROR if isinstance(error, errors.UserError) else EXIT_FAILED
+        return exits.USER_ERROR if isinstance(error, errors.UserError) else exits.FAILED
     except BrokenPipeError:
         # `carico status | head`: nobody reads on.
         sys.stderr.close()
-        return EXIT_FAILED
+        return exits.FAILED
     return code if isinstance(code, int) else 0

@@ -13,7 +13,6 @@ from carico_cli import settings
 from carico_cli.explain import asking, fit_text
 from carico_core.domain import errors
 
-_LIMIT_MOST = 1000
 # What a controller names its Pods' owner: costs are learnt per owner.
 _OWNERS = {
     "Deployment": "ReplicaSet", "ReplicaSet": "ReplicaSet", "StatefulSet": "StatefulSet", "Job": "Job",
@@ -38,7 +37,7 @@ def command(
     at = asking.address(context, **place)
 
     async def ask(asker: asking.Asker) -> dict[str, Any]:
-        return await _fit(asker, {**question, "limit": _LIMIT_MOST if as_json else fit_text.SHOWN})
+        return await _fit(asker, {**question, "limit": asking.LIMIT_MOST if as_json else fit_text.SHOWN})
 
     try:
         answer = asking.run(ask, at, context.environ)

@@ -1,10 +1,9 @@
-"""The `carico` command. Nothing is imported here at first: what follows takes most of a second."""
+"""The `carico` command. Next to nothing is imported here at first: what follows takes most of a second."""
 
 import signal
 import sys
 
-# 128 + SIGINT, as shells report it.
-EXIT_INTERRUPTED = 130
+from carico_cli import exits
 
 
 def main() -> None:
@@ -18,6 +17,6 @@ def main() -> None:
         # Everything has ended by now: one more Ctrl-C must not break off the last line and the exit code.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("carico: interrupted", file=sys.stderr)
-        code = EXIT_INTERRUPTED
+        code = exits.INTERRUPTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)

@@ -7,14 +7,13 @@ import click
 
 from carico_agent import recording, recording_session
 from carico_agent import settings as agent
-from carico_cli import interrupts, settings
+from carico_cli import exits, interrupts, settings
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import settings as loader
 from carico_local.cluster import service as service_parts
 from carico_local.cluster import state, topology
 
-EXIT_FAILED = 1
 HOST = "host"
 
 
@@ -38,7 +37,7 @@ def command(context: settings.Context, out: pathlib.Path, seconds: float, node: 
     click.echo(f"{written.path}: {written.samples} samples, {written.events} Pod events, {written.size_bytes} bytes")
     if written.failure is not None:
         click.echo(f"carico: the recording ended early: {written.failure}", err=True)
-        return EXIT_FAILED
+        return exits.FAILED
     return 0
 
 

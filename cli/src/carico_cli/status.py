@@ -9,14 +9,13 @@ import orjson
 
 from carico_cli import options, session, settings
 from carico_core.domain import errors
+from carico_local import job as jobs
 from carico_local.cluster import state, topology
 
 _LOOK_S = 0.4
 # A screenful; a fleet of played nodes has thousands.
 _NODES_SHOWN = 40
 _NOT_RUNNING = "not running"
-# Pods that no job of `carico submit` made, such as those of kubectl.
-OTHERS = "(others)"
 
 
 @click.command("status")
@@ -135,7 +134,7 @@ def _jobs(live: session.Session) -> list[dict[str, Any]]:
             continue
         rows.append(
             {
-                "name": name or OTHERS,
+                "name": name or jobs.OTHERS,
                 "pods": len(pods),
                 "pending": sum(not pod.is_terminal and not pod.running for pod in pods),
                 "running": sum(pod.running and not pod.is_terminal for pod in pods),

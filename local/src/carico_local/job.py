@@ -13,6 +13,8 @@ JOB_LABEL = "carico.dev/job"
 WORKLOAD_LABEL = "carico.dev/workload"
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
 APP_LABEL = "app.kubernetes.io/name"
+# Where a job is shown by its name: Pods that no job made, such as those of kubectl.
+OTHERS = "(others)"
 # How long a Pod works, for who only plays its node (kwok).
 WORK_ANNOTATION = "carico.dev/work"
 # Any image is "present" on an emulated node; this one names what the workloads ship in on a real one.

@@ -134,9 +134,7 @@ class Cluster:
             ("carico-aggregator", {"model.get": capacity_list}, None),
             ("carico-agent", {"state.get": state}, "node-1"),
         ):
-            await self.own.serve(
-                buses.ServiceSpec(name=name, version="0.1.0", description=name, endpoints=endpoints, node=node)
-            )
+            await self.own.serve(buses.ServiceSpec(name=name, description=name, endpoints=endpoints, node=node))
 
     async def advertise(self, *, seq: int = 1, **changed: Any) -> None:
         """Every node speaks."""

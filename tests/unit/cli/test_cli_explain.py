@@ -15,6 +15,7 @@ from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube
 from carico_core.wire import kubernetes
+from carico_scheduler.answers import questions
 from tests.tools import carico_cli
 from tests.unit.scheduler import answering, objects
 
@@ -292,3 +293,7 @@ def test_manifests_that_cannot_be_used_are_told_of(
     (tmp_path / "m.yaml").write_bytes(text)
     assert carico_cli.run(monkeypatch, "capacity", "--file", str(tmp_path / "m.yaml")) == 2
     assert expected in capsys.readouterr().err
+
+
+def test_as_many_rows_are_asked_for_as_the_scheduler_gives() -> None:
+    assert asking.LIMIT_MOST == questions.LIMIT_MOST

@@ -53,7 +53,7 @@ async def serve(bus: nats_bus.NatsBus) -> None:
         ("carico-aggregator", {"model.get": listed}, None),
         ("carico-agent", {"state.get": state}, "node-1"),
     ):
-        spec = buses.ServiceSpec(name=name, version="0.1.0", description=name, endpoints=endpoints, node=node)
+        spec = buses.ServiceSpec(name=name, description=name, endpoints=endpoints, node=node)
         await bus.serve(spec)
     said = live_cluster.advertisement(at_ns=CLOCK.wall_ns())
     await bus.publish(subjects.capacity("node-1"), wire.encode_advertisement(said))

@@ -9,6 +9,7 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube_watch
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
+from carico_local import job
 from tests.unit.cli import live_cluster
 
 
@@ -124,7 +125,7 @@ def test_jobs_are_counted_by_where_their_pods_are() -> None:
         "hello", 1, 1, 1, 1, 1,
     )  # fmt: skip
     assert (first.pods, first.ended) == (5, 2)
-    assert (last.name, last.running) == (jobs.OTHERS, 1)
+    assert (last.name, last.running) == (job.OTHERS, 1)
     found.on_event(kube_watch.Changed(type="MODIFIED", object=live_cluster.pod("c", phase="Succeeded")))
     assert found.table()[0].succeeded == 2
     for name in "abcdef":

@@ -6,7 +6,7 @@ import dataclasses
 import click
 import orjson
 
-from carico_cli import settings
+from carico_cli import exits, settings
 from carico_cli.doctor import cluster, findings, signals
 from carico_cli.live import where as places
 from carico_core.domain import errors
@@ -15,7 +15,6 @@ from carico_core.runtime import kube, nats_bus
 from carico_core.wire import roles
 
 USER_AGENT = "carico-doctor"
-EXIT_FAILED = 1
 
 
 @click.command("doctor")
@@ -43,7 +42,7 @@ def command(
         click.echo(orjson.dumps([dataclasses.asdict(one) for one in found], option=orjson.OPT_INDENT_2).decode())
     else:
         click.echo(findings.text(found))
-    return EXIT_FAILED if any(one.level is findings.Level.FAIL for one in found) else 0
+    return exits.FAILED if any(one.level is findings.Level.FAIL for one in found) else 0
 
 
 async def _examine(

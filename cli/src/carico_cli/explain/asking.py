@@ -22,6 +22,8 @@ ANSWER_MOST_S = 5.0
 # A change of leader takes about this long where the old one gave up its Lease; one that died is waited out by others.
 LEADER_MOST_S = 4.0
 LEADER_EVERY_S = 0.5
+# Rows of an answer: what the scheduler gives at most.
+LIMIT_MOST = 1000
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 

@@ -12,7 +12,6 @@ from carico_core.domain import errors, names
 from carico_core.wire import messages as wire
 
 NODE, POD = "node", "pod"
-_LIMIT_MOST = 1000
 
 
 @click.command("explain")
@@ -27,7 +26,7 @@ def command(context: settings.Context, /, what: tuple[str, ...], namespace: str,
     if kind == POD:
         namespace, name = _key(namespace, name)
     at = asking.address(context, **place)
-    limit = _LIMIT_MOST if as_json else pod_text.SHOWN
+    limit = asking.LIMIT_MOST if as_json else pod_text.SHOWN
 
     async def ask(asker: asking.Asker) -> str:
         if kind == NODE:

@@ -10,8 +10,6 @@ from carico_core.runtime import kube_watch
 from carico_local import job as jobs
 
 PODS_PATH = "/api/v1/pods"
-# Pods that no job made.
-OTHERS = "(others)"
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#batch-kubernetes-io-job-name
 _BATCH_LABEL = "batch.kubernetes.io/job-name"
 
@@ -48,7 +46,7 @@ class Jobs:
             pictures.Job(name=name, created=self._created[name], **{where: counts[where] for where in _WHERE})
             for name, counts in self._counts.items()
         ]
-        found.sort(key=lambda job: (job.name != OTHERS, job.created, job.name), reverse=True)
+        found.sort(key=lambda job: (job.name != jobs.OTHERS, job.created, job.name), reverse=True)
         return tuple(found)
 
     def _put(self, pod: Mapping[str, Any]) -> None:
@@ -77,7 +75,7 @@ _WHERE = ("pending", "starting", "running", "succeeded", "failed")
 
 def _job_of(metadata: Mapping[str, Any]) -> str:
     labels = metadata.get("labels") or {}
-    return str(labels.get(jobs.JOB_LABEL) or labels.get(_BATCH_LABEL) or OTHERS)
+    return str(labels.get(jobs.JOB_LABEL) or labels.get(_BATCH_LABEL) or jobs.OTHERS)
 
 
 def _where(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 import orjson
 
-from carico_cli import settings
+from carico_cli import exits, settings
 from carico_cli.explain import asking
 from carico_cli.live import connection, picture, reader
 from carico_cli.live import where as places
@@ -24,7 +24,6 @@ from carico_core.runtime import kube
 from carico_core.runtime import logs as log_setup
 
 USER_AGENT = "carico-top"
-EXIT_FAILED = 1
 # Time for every node to be heard once (1 Hz) and for the services to answer.
 LISTEN_S = 1.5
 LEAST_EVERY_S = 0.2
@@ -159,15 +158,15 @@ async def _watch(found: reader.Reader, name: str, wish: Wish, clock: clocks.Cloc
     # The terminal is left as it was found. One that is gone (SIGHUP) ends the process at once, as is the default: there
     # is nothing to put back, and whoever writes to it may wait for ever.
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, shown.exit, screen.EXIT_INTERRUPTED)
+        asyncio.get_running_loop().add_signal_handler(number, shown.exit, exits.INTERRUPTED)
     try:
         await asyncio.wait([reading, drawing], return_when=asyncio.FIRST_COMPLETED)
         if not drawing.done():
-            shown.exit(EXIT_FAILED)
+            shown.exit(exits.FAILED)
         code = await drawing
         if reading.done():
             reading.result()
-        return EXIT_FAILED if code is None else code
+        return exits.FAILED if code is None else code
     finally:
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)

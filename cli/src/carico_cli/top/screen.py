@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from textual import app, binding, containers, events, widgets
 
+from carico_cli import exits
 from carico_cli.top import overlays, panels, spans
 from carico_cli.top import view as views
 from carico_cli.top import widgets as own
@@ -19,7 +20,6 @@ TOGETHER_LEAST, TOGETHER_MOST = 6, 12
 _FRAME_LINES = 2
 # Less than this cannot be read.
 LEAST_WIDTH, LEAST_HEIGHT = 60, 12
-EXIT_INTERRUPTED = 130
 
 
 class Top(app.App[int]):
@@ -41,7 +41,7 @@ class Top(app.App[int]):
         binding.Binding("tab", "panel", "Panel", key_display="tab", priority=True),
         binding.Binding("question_mark,h", "help", "Help", key_display="?"),
         binding.Binding("q", "leave(0)", "Quit"),
-        binding.Binding("ctrl+c,ctrl+q", f"leave({EXIT_INTERRUPTED})", show=False, priority=True),
+        binding.Binding("ctrl+c,ctrl+q", f"leave({exits.INTERRUPTED})", show=False, priority=True),
         binding.Binding("down,j", "move(1)", show=False),
         binding.Binding("up,k", "move(-1)", show=False),
         binding.Binding("pagedown", "page(1)", show=False),

@@ -22,7 +22,6 @@ from carico_core.runtime import metrics as metric
 from carico_core.wire import roles, subjects
 
 SERVICE = "carico-agent"
-VERSION = "0.1.0"
 DESCRIPTION = "one node's telemetry, model and capacity"
 # How often a node that does not exist yet is looked for.
 LOOK_EVERY_S = 0.5
@@ -237,9 +236,7 @@ def _questions(agent: app.Agent, node: str) -> buses.ServiceSpec:
     async def state(_: bytes) -> bytes:
         return orjson.dumps(agent.view(), option=orjson.OPT_SERIALIZE_NUMPY)
 
-    return buses.ServiceSpec(
-        name=SERVICE, version=VERSION, description=DESCRIPTION, endpoints={"state.get": state}, node=node
-    )
+    return buses.ServiceSpec(name=SERVICE, description=DESCRIPTION, endpoints={"state.get": state}, node=node)
 
 
 def _may_appear(chosen: settings.AgentSettings) -> bool:

@@ -10,13 +10,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from carico_core.domain import messages
+from carico_core.domain import fusion, messages
 from carico_core.wire import fields
-
-# Differences between nodes, as a share of the cost; from the quick twin, where .1 to .5 changed nothing.
-BETWEEN_NODES = 0.2
-# Below this a variance counts as none, and its weight stays far from overflow.
-_EXACT_BELOW = 1e-200
 
 
 def fuse(reports: Iterable[Mapping[str, messages.ClassEvidence]]) -> dict[str, messages.ClassEvidence]:
@@ -64,8 +59,8 @@ def _fuse_estimates(found: list[messages.Estimate]) -> messages.Estimate:
     # A model of 20,000 nodes is made every second: plain Python took a fifth of an aggregator's time for it.
     means, sds = np.array([each.mean for each in found]), np.array([each.sd for each in found])
     # weight = 1 / (v + (0.2 c)^2);   mean = sum w c / sum w;   variance = 1 / sum w
-    variances = sds**2 + (BETWEEN_NODES * means) ** 2
-    exact = means[variances < _EXACT_BELOW]
+    variances = sds**2 + (fusion.BETWEEN_NODES * means) ** 2
+    exact = means[variances < fusion.EXACT_BELOW]
     if exact.size:
         return messages.Estimate(mean=float(exact.mean()), sd=0.0)
     weights = 1.0 / variances

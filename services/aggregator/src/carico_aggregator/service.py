@@ -12,7 +12,6 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import health, logs, metrics, metrics_bus, nats_bus, tasks
 from carico_core.wire import roles
 
-VERSION = "0.1.0"
 # Python looks for cycles after every 700 new objects by default; taking in reports makes tens of objects each and no
 # cycles, and the looking took 10 to 20 % of the time of a replica that takes in all it can.
 COLLECT_AFTER_OBJECTS = (50_000, 20, 50)
@@ -59,7 +58,6 @@ async def _run(
         await aggregator.listen()
         spec = buses.ServiceSpec(
             name=setting.PROGRAM,
-            version=VERSION,
             description="the model of the cluster",
             endpoints=app.answers(aggregator, clock=clock),
         )

@@ -210,7 +210,6 @@ class Scheduler:
     def _service(self) -> buses.ServiceSpec:
         return buses.ServiceSpec(
             name=NAME,
-            version="0.1.0",
             description="Decisions, reservations and capacities of the CARICO scheduler",
             endpoints=self.answers.endpoints(),
             node=None,

@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
 from carico_core.domain import errors
-from carico_core.numerics.estimators import base, dual
+from carico_core.numerics.estimators import base, dual, scalar
 from carico_scheduler import policy
 from carico_twin import agents, world
 from carico_twin.schedulers import load_aware, slots
@@ -22,7 +22,6 @@ REQUESTS = (0.1, 0.2, 0.5, 0.7, 1.0)
 # The logged start values belong to a node that idles at a signal of 1.3; a node of the twin, with a sixteenth of its
 # memory in use, starts at (1 - 1/16) / 1. Unscaled, no node would ever take its first Pod.
 TWIN_IDLE_SIGNAL = 0.9375
-_LOGGED_IDLE_SIGNAL = 1.3
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +109,7 @@ def all_contenders() -> dict[str, Contender]:
 def _other_modes() -> list[Contender]:
     paper = agents.AgentOptions(
         estimator="dual", ceiling_cpu=1.0, ceiling_memory=1.0, publish_at_events=False,
-        constants=dual.LOGGED.scaled(TWIN_IDLE_SIGNAL / _LOGGED_IDLE_SIGNAL),
+        constants=dual.LOGGED.scaled(TWIN_IDLE_SIGNAL / scalar.LOGGED_IDLE_SIGNAL),
     )  # fmt: skip
     return [
         Contender(

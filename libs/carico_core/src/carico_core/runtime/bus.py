@@ -9,6 +9,8 @@ from carico_core.runtime import settings
 # (subject, payload). Called in the loop's thread; must not block.
 Handler = Callable[[str, bytes], None]
 Endpoint = Callable[[bytes], Awaitable[bytes]]
+# Of every service: all packages are released together.
+VERSION = "0.1.0"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +107,10 @@ class ServiceSpec:
     """A service that answers questions. `node`: answer only those addressed to it."""
 
     name: str
-    version: str
     description: str
     endpoints: Mapping[str, Endpoint]
     node: str | None = None
+    version: str = VERSION
 
     @property
     def short_name(self) -> str:

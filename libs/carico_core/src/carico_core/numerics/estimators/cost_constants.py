@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from carico_core.domain import fusion
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostConstants:
@@ -17,7 +19,7 @@ class CostConstants:
     baseline_gain: float = 0.1
     drift: float = 0.02
     unknown_sd: float = 0.7
-    between_nodes: float = 0.2
+    between_nodes: float = fusion.BETWEEN_NODES
     entry_pods: float = 1.0
     growth_sd: float = 0.5
     # A prior this wide, in full scales, leaves the node's own evidence free of any prior.

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
+from carico_core.domain import fusion
 from carico_core.numerics.estimators import base, containers, cost_constants, resource
 
 # Spread left to a part of the profile that peers have measured as a whole, as a share of the cost.
 _KNOWN_PART = 0.1
-# Below this a peer's variance counts as none, and weights stay far from overflow.
-_EXACT_BELOW = 1e-200
 # Of the cluster's weight, a node's own share may be this much: beyond it rounding and a message's delay decide.
 _MOST_TAKEN = 0.95
 
@@ -75,7 +74,7 @@ def without(fused: base.Evidence, own: base.Evidence | None, share: float) -> ba
     if own is None:
         return fused
     part = own[1] + (share * own[0]) ** 2
-    if part < _EXACT_BELOW:
+    if part < fusion.EXACT_BELOW:
         return None
     # Of the whole weight 1 / variance, the part's share.
     taken = variance / part

@@ -1,0 +1,6 @@
+"""Exit codes of the `carico` command."""
+
+FAILED = 1
+USER_ERROR = 2
+# 128 + SIGINT, as shells report it.
+INTERRUPTED = 130
