@@ -17,9 +17,9 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import memory_kube
 from tests.conformance import containerd_real, containerd_stages, pod_stages
 from tests.contract.kubernetes import control_planes
-from tests.tools import debian
+from tests.tools import debian, waiting
 
-PATIENCE_S = 10.0
+PATIENCE_S = waiting.WAIT_S
 # A Pod's exit is to reach the scheduler within 150 ms at p99; asserted at four times that.
 EXIT_TOLD_S = 4 * 0.150
 

@@ -15,6 +15,7 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, kube_actions, kube_list, kube_watch, memory_kube
 from carico_core.wire import kubernetes, kubernetes_lease
 from tests.contract.kubernetes import control_planes, shapes
+from tests.tools import waiting
 
 PODS = "/api/v1/pods"
 OPTIONS = kube_watch.Options(watch_s=20.0, backoff_first_s=0.02, backoff_most_s=0.2)
@@ -303,37 +304,39 @@ async def test_a_version_too_old_is_listed_again(site: Site) -> None:
 
 async def test_nothing_is_lost_while_the_api_is_killed_and_restarted(site: Site) -> None:
     stop = threading.Event()
+    written: list[str] = []
+
+    def has(count: int) -> Callable[[], bool]:
+        return lambda: len(written) >= count
+
     async with following(site) as copy:
-        writing = asyncio.create_task(write_until(site, stop))
-        for _ in range(2):
-            await asyncio.sleep(0.1)
+        writing = asyncio.create_task(write_until(site, stop, written))
+        for times in (1, 2):
+            await waiting.until(has(5 * times))
             await site.restart()
-        await asyncio.sleep(0.1)
+        await waiting.until(has(15))
         stop.set()
-        written = await writing
+        await writing
         listed = await kube_list.list_all(site.client, site.pods, params={})
         truth = {obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for obj in listed.objects}
         await copy.until(lambda: copy.versions() == truth)
-    assert written > 10
     assert 1 <= copy.told.count("AWAY") <= 2
     assert copy.told.count("LISTED") == 1 + copy.told.count("AWAY")
 
 
-async def write_until(site: Site, stop: threading.Event) -> int:
-    """How many writes succeeded: Pods come, change and go, also while the API is away."""
-    done = 0
+async def write_until(site: Site, stop: threading.Event, written: list[str]) -> None:
+    """Pods come, change and go, also while the API is away; `written` has a name for each write that succeeded."""
     for number in itertools.count():
         if stop.is_set():
-            return done
+            return
         name, older = f"p{number}", f"p{number - 3}"
         with contextlib.suppress(errors.ApiUnavailable, errors.NotFound, errors.Conflict):
             await site.create(name)
-            done += 1
+            written.append(name)
             if number % 2:
                 await site.delete(older)
-                done += 1
+                written.append(older)
         await asyncio.sleep(0.005)
-    return done
 
 
 async def bind(site: Site, pod: dict[str, Any], *, uid: str | None = None, node: str = "") -> None:

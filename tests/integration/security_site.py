@@ -19,9 +19,9 @@ from carico_core.runtime import bus as buses
 from carico_core.runtime import bus_client, bus_keys, bus_tls, bus_token, clock, nats_bus
 from carico_core.wire import roles
 from carico_local import nats_server
-from tests.tools import real_tokens, token_api
+from tests.tools import real_tokens, token_api, waiting
 
-WAIT_S = 10.0
+WAIT_S = waiting.WAIT_S
 SCRIPT = pathlib.Path(__file__).parents[2] / "deploy/nats/certificates.sh"
 CLOCK = clock.SystemClock()
 ACCOUNTS: dict[roles.Role, str] = {role: f"carico/carico-{role.value}" for role in roles.MEMBERS}

@@ -16,7 +16,6 @@ from carico_local.cgroups import layout as layouts
 from tests.tools import waiting
 
 PODS = 50
-WAIT_S = 8.0
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pathlib
 import re
 import signal
 import socket
+import statistics
 import struct
 import subprocess
 import sys
@@ -31,6 +32,8 @@ from tests.tools import waiting
 
 # An interpreter starts, on a machine that may do much besides.
 WAIT_S = 60.0
+# Of Pods that are timed.
+ROUNDS = 5
 _PORT = re.compile(r'"http_port":(\d+)')
 
 
@@ -201,24 +204,29 @@ async def test_a_pod_of_an_emulated_node_is_told_of_at_once_when_it_starts_and_w
         at_s, found = next((at, one) for at, one in heard if at >= since_s and one.pods == pods)
         return at_s - since_s, found
 
-    uid = "1c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c99"
-    pod = node.child(f"pod{uid}")
+    waited_s = []
     try:
         await bus.subscribe(subjects.CAPACITY_ALL, hear)
         await told(0, time.monotonic())
-        pod.create()
-        begun_s = time.monotonic()
-        process = start_in(pod)
-        try:
-            started_s, started = await told(1, begun_s)
-        finally:
-            ended_at_s = time.monotonic()
-            process.kill()
-            process.wait()
-        ended_s, ended = await told(0, ended_at_s)
-        assert started.covers == frozenset({uid}) == ended.covers
-        # Stated: 150 ms from a Pod's exit to the scheduler, at the 99th percentile.
-        assert max(started_s, ended_s) < 4 * 0.15
+        for number in range(ROUNDS):
+            uid = f"1c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c9{number}"
+            pod = node.child(f"pod{uid}")
+            pod.create()
+            begun_s = time.monotonic()
+            process = start_in(pod)
+            try:
+                started_s, started = await told(1, begun_s)
+            finally:
+                ended_at_s = time.monotonic()
+                process.kill()
+                process.wait()
+            ended_s, ended = await told(0, ended_at_s)
+            # Beside those that have ended of late.
+            assert uid in started.covers & ended.covers
+            waited_s.append(max(started_s, ended_s))
+        # Stated: 150 ms from a Pod's exit to the scheduler, at the 99th percentile. The median of a few, since other
+        # work on the machine delays single ones.
+        assert statistics.median(waited_s) < 4 * 0.15
     finally:
         await bus.close()
         await asyncio.to_thread(agent.end)

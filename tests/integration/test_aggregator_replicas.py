@@ -97,7 +97,7 @@ class Rig:
         for process in self.replicas.values():
             process.terminate()
         for process in self.replicas.values():
-            process.wait(10)
+            process.wait(WAIT_S)
         await self.bus.close()
         self.server.kill()
 

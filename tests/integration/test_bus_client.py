@@ -22,7 +22,6 @@ from tests.integration import security_site
 from tests.tools import waiting
 
 INFO = b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576,"headers":true,"proto":1,"jetstream":true}\r\n'
-WAIT_S = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +58,7 @@ async def trying(settings: buses.BusSettings) -> AsyncIterator["asyncio.Future[n
 
 async def line_with(words: str, said: io.StringIO) -> str:
     """The first log line that holds `words`."""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(waiting.WAIT_S):
         while True:
             for line in said.getvalue().splitlines():
                 if re.search(words, line):
@@ -104,7 +103,7 @@ async def test_a_certificate_that_is_not_good_is_told_in_one_line_and_waited_for
         security_site.make_certificates(tmp_path, "127.0.0.1")
         server.kill()
         server.start()
-        assert (await asyncio.wait_for(joining, WAIT_S)).connected
+        assert (await asyncio.wait_for(joining, waiting.WAIT_S)).connected
 
 
 async def test_an_authority_that_is_replaced_is_read_at_the_next_connection(
@@ -198,7 +197,7 @@ async def test_a_server_that_pings_before_it_answers_is_answered(monkeypatch: py
     async with Impostor(b"PING\r\n", b"PONG\r\n").listening() as impostor:
         settings = buses.BusSettings(url=f"nats://127.0.0.1:{impostor.port}")
         async with trying(settings) as joining:
-            assert (await asyncio.wait_for(joining, WAIT_S)).connected
+            assert (await asyncio.wait_for(joining, waiting.WAIT_S)).connected
         assert b"PONG" in impostor.heard
 
 
@@ -280,7 +279,7 @@ async def test_a_credentials_file_is_shown_with_its_signature(tmp_path: pathlib.
     async with Impostor(b"PONG\r\n", hello=hello).listening() as impostor:
         settings = buses.BusSettings(url=f"nats://127.0.0.1:{impostor.port}", credentials=str(tmp_path / "x.creds"))
         async with trying(settings) as joining:
-            await asyncio.wait_for(joining, WAIT_S)
+            await asyncio.wait_for(joining, waiting.WAIT_S)
         assert b'"jwt": "jwt.of.user"' in impostor.heard
         assert b'"sig": "' in impostor.heard
         assert seed.encode() not in impostor.heard

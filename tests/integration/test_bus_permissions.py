@@ -15,7 +15,6 @@ from carico_core.wire import roles, subjects
 from carico_local import nats_server
 from tests.tools import waiting
 
-WAIT_S = 8.0
 AGENT = server_config.permissions(roles.Role.AGENT, "n1")
 USERS = [
     {"user": "agent", "password": "a", "permissions": AGENT},
@@ -36,7 +35,7 @@ async def join(server: nats_server.NatsServer, user: str, **more: Any) -> nats_b
     url = server.url.replace("://", f"://{user}@")
     if user.startswith("agent"):
         more["inbox"] = roles.inbox(roles.Role.AGENT, "n1")
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(waiting.WAIT_S):
         return await nats_bus.connect(buses.BusSettings(url=url), name="x", clock=clock.SystemClock(), **more)
 
 
@@ -77,7 +76,9 @@ async def test_an_agent_answers_questions_with_the_rights_of_its_role(server: na
                 name="carico-agent", version="1.0.0", description="x", endpoints={"state.get": state}, node="n1"
             )
         )
-        assert await asking.request(subjects.query("agent", "state.get", "n1"), b"", timeout_s=WAIT_S) == b"state"
+        assert (
+            await asking.request(subjects.query("agent", "state.get", "n1"), b"", timeout_s=waiting.WAIT_S) == b"state"
+        )
     finally:
         await agent.close()
         await asking.close()
