@@ -2,7 +2,6 @@
 
 import pathlib
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -60,12 +59,11 @@ def test_no_container_has_a_privilege(rendered: str) -> None:
 
 
 @pytest.fixture
-def namespace(real_control_plane: standalone.Standalone) -> Iterator[pathlib.Path]:
-    """A kubeconfig of a cluster with the namespace: a dry run makes none, and looks for it."""
+def namespace(real_control_plane: standalone.Standalone) -> pathlib.Path:
+    """A kubeconfig of a cluster with the namespace, which stays: a dry run makes none, and looks for it."""
     kubeconfig = real_control_plane.kubeconfig
     kubectl("apply", "--filename", str(NAMESPACE), kubeconfig=kubeconfig)
-    yield kubeconfig
-    kubectl("delete", "namespace", "carico", kubeconfig=kubeconfig)
+    return kubeconfig
 
 
 def test_an_api_server_accepts_it(rendered: str, namespace: pathlib.Path) -> None:

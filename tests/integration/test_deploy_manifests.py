@@ -125,12 +125,11 @@ def test_both_configurations_of_the_bus_differ_in_the_cluster_alone() -> None:
 
 
 @pytest.fixture(scope="module")
-def namespace(real_control_plane: standalone.Standalone) -> Iterator[pathlib.Path]:
-    """A kubeconfig of a cluster with the namespace: a dry run makes none, and looks for it."""
+def namespace(real_control_plane: standalone.Standalone) -> pathlib.Path:
+    """A kubeconfig of a cluster with the namespace, which stays: a dry run makes none, and looks for it."""
     kubeconfig = real_control_plane.kubeconfig
     kubectl("apply", "--filename", str(K8S / "base" / "namespace.yaml"), kubeconfig=kubeconfig)
-    yield kubeconfig
-    kubectl("delete", "namespace", "carico", kubeconfig=kubeconfig)
+    return kubeconfig
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

@@ -76,6 +76,8 @@ def test_a_node_that_was_killed_while_it_drained_takes_work_again(site: node_sit
     node = site.request("GET", NODE_PATH)
     assert "unschedulable" not in node["spec"]
     assert "carico.dev/draining" not in node["metadata"].get("annotations", {})
+    # Asked to end, it would wait for its Pod once more.
+    site.kill(site.node)
 
 
 def test_a_cordon_of_a_person_stays(site: node_site.NodeSite) -> None:
