@@ -10,8 +10,8 @@ from carico_local.compare import ground as grounds
 
 # Until their owners end them.
 _SECONDS = 86_400.0
-# How long servers by themselves are asked, for the latency of an idle node.
-IDLE_S = 20.0
+# How long servers by themselves are asked, for the latency of an idle node: as long as beside a job, within these.
+IDLE_LEAST_S, IDLE_MOST_S = 5.0, 20.0
 READY_MOST_S = 60.0
 GRACE_S = 20
 
@@ -19,7 +19,7 @@ GRACE_S = 20
 async def idle_p99_ms(ground: grounds.Ground) -> float | None:
     """The p99 latency of servers that have their nodes to themselves."""
     job = await start(ground, "servers-idle")
-    await asyncio.sleep(IDLE_S)
+    await asyncio.sleep(min(max(ground.bound_s, IDLE_LEAST_S), IDLE_MOST_S))
     return await end(ground, job)
 
 
