@@ -181,6 +181,35 @@ def test_kubectl_cordons_and_describes_nodes(kubectl: Kubectl, kube_api: KubeApi
     assert "SchedulingDisabled" not in kubectl("get", "node", node)
 
 
+CONFIG = """
+apiVersion: v1
+kind: Secret
+metadata: {{name: applied}}
+stringData: {{user: {user}}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: applied}}
+data: {{user: {user}}}
+"""
+
+
+def test_kubectl_creates_applies_and_describes_configuration(kubectl: Kubectl, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\x00")
+    kubectl("create", "configmap", "made", "--from-literal=a=1", f"--from-file={tmp_path / 'binary'}")
+    assert kubectl("get", "cm", "made", "--no-headers").split()[:2] == ["made", "2"]
+    assert "binary: 2 bytes" in kubectl("describe", "cm", "made")
+    kubectl("create", "secret", "generic", "made", "--from-literal=word=hidden")
+    assert kubectl("get", "secret", "made", "--no-headers").split()[:3] == ["made", "Opaque", "1"]
+    assert "word:  6 bytes" in kubectl("describe", "secret", "made")
+    for user, done in (("one", "created"), ("one", "unchanged"), ("two", "configured")):
+        said = kubectl("apply", "-f", "-", given=CONFIG.format(user=user))
+        # A Secret's stringData is always a change to kubectl: it is not what the API keeps.
+        assert f"configmap/applied {done}" in said
+        assert kubectl("get", "secret", "applied", "-o", "go-template={{.data.user | base64decode}}") == user
+    assert kubectl("delete", "secret,cm", "applied").count("deleted") == 2
+
+
 def test_kubectl_explains_and_lists_events(kubectl: Kubectl, kube_api: KubeApi, namespace: str) -> None:
     assert "containers" in kubectl("explain", "pod.spec")
     pod = kube_api.request("POST", f"/api/v1/namespaces/{namespace}/pods", shapes.pod()).body

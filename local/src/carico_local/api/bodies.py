@@ -1,4 +1,4 @@
-"""The bodies of requests: JSON, and YAML as kubectl and kustomize write it."""
+"""The bodies of requests: JSON, YAML as kubectl and kustomize write it, protobuf as `kubectl create` does."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import orjson
 import yaml
 from aiohttp import web
 
-from carico_local.api import applying, statuses
+from carico_local.api import applying, protobuf_bodies, statuses
 
 _JSON = ("application/json", "application/octet-stream", "*/*")
 _YAML = ("application/yaml", applying.APPLY_PATCH)
@@ -30,6 +30,8 @@ class _Loader(yaml.SafeLoader):
 async def read(request: web.Request, *, patch: bool = False) -> object:
     """What a request says; raises RequestFailed (400, 413, 415)."""
     kind = request.content_type
+    if not patch and kind == protobuf_bodies.CONTENT_TYPE:
+        return protobuf_bodies.parse(await request.read())
     if not patch and kind not in (*_JSON, "application/yaml"):
         raise statuses.unsupported_media_type(kind, ("application/json", "application/yaml"))
     raw = await request.read()

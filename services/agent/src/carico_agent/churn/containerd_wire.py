@@ -18,10 +18,6 @@ POD_UID_LABEL = "io.kubernetes.pod.uid"
 KIND_LABELS = ("io.cri-containerd.kind", "io.kubernetes.cri.container-type")
 SANDBOX = "sandbox"
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
-# A varint of 64 bits.
-_VARINT_BYTES_MOST = 10
 # containerd.v1.types.Status: RUNNING, PAUSED, PAUSING. CREATED has no process of its own yet.
 _RUNNING_STATES = frozenset({2, 4, 5})
 
@@ -147,36 +143,10 @@ def fields(data: bytes, *, what: str) -> Iterator[tuple[int, int | bytes]]:
 
     Raises `Malformed`.
     """
-    offset = 0
-    while offset < len(data):
-        tag, offset = _varint(data, offset, what)
-        number, wire_type = tag >> 3, tag & 7
-        if wire_type == _VARINT:
-            number_value, offset = _varint(data, offset, what)
-            yield number, number_value
-            continue
-        if wire_type == _BYTES:
-            size, offset = _varint(data, offset, what)
-        elif wire_type in _FIXED_SIZES:
-            size = _FIXED_SIZES[wire_type]
-        else:
-            raise Malformed(what, data)
-        if offset + size > len(data):
-            raise Malformed(what, data)
-        yield number, data[offset : offset + size]
-        offset += size
-
-
-def _varint(data: bytes, offset: int, what: str) -> tuple[int, int]:
-    value = 0
-    for place in range(_VARINT_BYTES_MOST):
-        if offset + place >= len(data):
-            break
-        byte = data[offset + place]
-        value |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            return value, offset + place + 1
-    raise Malformed(what, data)
+    try:
+        yield from protobuf.fields(data)
+    except ValueError as error:
+        raise Malformed(what, data) from error
 
 
 def _first_bytes(data: bytes, number: int, *, what: str) -> bytes:
