@@ -8,7 +8,6 @@ import json
 import pathlib
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +17,7 @@ import urllib3
 from carico_local.cluster import processes
 from carico_local.control_plane import commands, identity, standalone
 from tests.integration import feasibility_cases as cases
+from tests.tools import http_thread
 
 DEADLINE_S = 60.0
 _LOOK_EVERY_S = 0.1
@@ -26,7 +26,7 @@ _SETTLE_S = 0.3
 _IN_FLIGHT = 8
 
 
-class Extender:
+class Extender(http_thread.Server):
     """Answers kube-scheduler's filter calls with no node at all, and keeps what it was asked: nodes by Pod UID."""
 
     def __init__(self) -> None:
@@ -51,21 +51,7 @@ class Extender:
             def log_message(self, *_: Any) -> None:
                 """Nothing."""
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, name="extender")
-        self._thread.start()
-
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def close(self) -> None:
-        """Stops it."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler)
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -27,10 +27,12 @@ from tests.tools import waiting
 BACK_S = 8.0
 
 
-async def until(condition: Callable[[], object], *, within_s: float = BACK_S) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.01)
+async def pull(bus: nats_bus.NatsBus, into: list[bytes]) -> None:
+    """Never; keeps and acknowledges whatever the queue holds."""
+    async for batch in bus.pull():
+        for item in batch:
+            into.append(item.payload)
+            await item.ack()
 
 
 def join(server: nats_server.NatsServer, name: str = "member", **settings: Any) -> "asyncio.Future[nats_bus.NatsBus]":
@@ -56,24 +58,18 @@ async def test_after_a_kill_everything_goes_on_and_nothing_stored_is_lost(server
     await bus.subscribe(subjects.CAPACITY_ALL, lambda _, payload: seen.append(payload))
     await bus.put_model(b"model")
 
-    async def pull() -> None:
-        async for batch in bus.pull():
-            for item in batch:
-                pulled.append(item.payload)
-                await item.ack()
-
-    puller = asyncio.create_task(pull())
+    puller = asyncio.create_task(pull(bus, pulled))
     try:
         await asyncio.sleep(0.1)
         server.kill()
-        await until(lambda: not bus.connected)
+        await waiting.until(lambda: not bus.connected, within_s=BACK_S)
         with pytest.raises(errors.BusUnavailable):
             await bus.publish(subjects.capacity("n1"), b"lost on purpose")
         server.start()
-        await until(lambda: bus.connected and back)
+        await waiting.until(lambda: bus.connected and back, within_s=BACK_S)
         await bus.publish(subjects.capacity("n1"), b"after")
         await bus.enqueue(subjects.subspace("n1"), b"queued", msg_id="1")
-        await until(lambda: seen and pulled)
+        await waiting.until(lambda: seen and pulled)
         assert seen == [b"after"]
         assert pulled == [b"queued"]
         assert await bus.get_model() == b"model"
@@ -102,10 +98,10 @@ async def test_a_frozen_server_is_noticed(server: nats_server.NatsServer, monkey
     bus = await join(server)
     os.kill(server.pid, signal.SIGSTOP)
     try:
-        await until(lambda: not bus.connected, within_s=16.0)
+        await waiting.until(lambda: not bus.connected, within_s=16.0)
     finally:
         os.kill(server.pid, signal.SIGCONT)
-    await until(lambda: bus.connected)
+    await waiting.until(lambda: bus.connected, within_s=BACK_S)
     await bus.close()
 
 
@@ -145,13 +141,7 @@ async def test_a_server_that_comes_back_empty_is_furnished_again(server: nats_se
     bus = await join(server)
     pulled: list[bytes] = []
 
-    async def pull() -> None:
-        async for batch in bus.pull():
-            for item in batch:
-                pulled.append(item.payload)
-                await item.ack()
-
-    puller = asyncio.create_task(pull())
+    puller = asyncio.create_task(pull(bus, pulled))
     try:
         await asyncio.sleep(0.1)
         server.kill()
@@ -304,7 +294,7 @@ async def test_bytes_that_are_no_text_end_the_reading_of_nothing(server: nats_se
     writer.write(b"PUB $SRV.PING _INBOX.\xff 0\r\n\r\n")
     writer.write(b"HPUB $SRV.PING _INBOX.a 17 17\r\nNATS/1.0 \xff\xff\xff \r\n\r\n\r\n")
     writer.write(b"PUB carico.v1.capacity.a 1\r\n2\r\n")
-    await until(lambda: seen == [b"1", b"2"])
+    await waiting.until(lambda: seen == [b"1", b"2"], within_s=BACK_S)
     assert await bus.request(subjects.query("x", "echo"), b"still", timeout_s=BACK_S) == b"still"
     writer.close()
     await bus.close()
@@ -330,7 +320,7 @@ async def test_what_somebody_sends_to_the_inbox_of_a_puller_is_no_message_of_the
     await other.publish(inbox, b"not of the queue", reply="carico.v1.capacity.a")
     await other.flush()
     await bus.enqueue(subjects.subspace("n1"), b"1", msg_id="1")
-    await until(lambda: pulled == [b"1"])
+    await waiting.until(lambda: pulled == [b"1"], within_s=BACK_S)
     pulling.cancel()
     await asyncio.gather(pulling, return_exceptions=True)
     assert bus.connected

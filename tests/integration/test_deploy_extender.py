@@ -1,7 +1,6 @@
 """deploy/extender: what kubectl makes of it is what an API server accepts, and what the scheduler takes."""
 
 import pathlib
-import subprocess
 from typing import Any
 
 import pytest
@@ -17,19 +16,10 @@ NAMESPACE = EXTENDER.parent / "k8s/base/namespace.yaml"
 pytestmark = [pytest.mark.real_programs, pytest.mark.timeout(kubernetes.BUILD_TIMEOUT_S)]
 
 
-def kubectl(*arguments: str, given: str | None = None, kubeconfig: pathlib.Path | None = None) -> str:
-    """What kubectl printed."""
-    path = kubernetes.programs("kubectl")["kubectl"].path
-    environ = {**settings.environment(), **({} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig)})}
-    done = subprocess.run([path, *arguments], env=environ, input=given, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def rendered() -> str:
     """All objects as one document."""
-    return kubectl("kustomize", str(EXTENDER))
+    return kubernetes.kubectl("kustomize", str(EXTENDER))
 
 
 def containers(document: str) -> dict[str, Any]:
@@ -62,11 +52,11 @@ def test_no_container_has_a_privilege(rendered: str) -> None:
 def namespace(real_control_plane: standalone.Standalone) -> pathlib.Path:
     """A kubeconfig of a cluster with the namespace, which stays: a dry run makes none, and looks for it."""
     kubeconfig = real_control_plane.kubeconfig
-    kubectl("apply", "--filename", str(NAMESPACE), kubeconfig=kubeconfig)
+    kubernetes.kubectl("apply", "--filename", str(NAMESPACE), kubeconfig=kubeconfig)
     return kubeconfig
 
 
 def test_an_api_server_accepts_it(rendered: str, namespace: pathlib.Path) -> None:
     arguments = ("apply", "--dry-run=server", "--validate=strict", "--filename", "-")
-    said = kubectl(*arguments, given=rendered, kubeconfig=namespace)
+    said = kubernetes.kubectl(*arguments, given=rendered, kubeconfig=namespace)
     assert said.count("(server dry run)") == len(list(yaml.safe_load_all(rendered))) == 9

@@ -1,14 +1,12 @@
 """deploy/k8s without a kubelet: every overlay renders, holds to its own rules, and is what an API server accepts."""
 
 import pathlib
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 import yaml
 
-from carico_core.runtime import settings
 from carico_local.control_plane import standalone
 from tests.tools import kubernetes
 
@@ -22,19 +20,10 @@ MADE = {
 pytestmark = [pytest.mark.real_programs, pytest.mark.timeout(kubernetes.BUILD_TIMEOUT_S)]
 
 
-def kubectl(*arguments: str, given: str | None = None, kubeconfig: pathlib.Path | None = None) -> str:
-    """What kubectl printed."""
-    path = kubernetes.programs("kubectl")["kubectl"].path
-    environ = {**settings.environment(), **({} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig)})}
-    done = subprocess.run([path, *arguments], env=environ, input=given, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def rendered() -> Mapping[str, str]:
     """Each overlay as one document."""
-    return {overlay: kubectl("kustomize", str(K8S / "overlays" / overlay)) for overlay in OVERLAYS}
+    return {overlay: kubernetes.kubectl("kustomize", str(K8S / "overlays" / overlay)) for overlay in OVERLAYS}
 
 
 def objects(document: str) -> Sequence[Mapping[str, Any]]:
@@ -128,14 +117,14 @@ def test_both_configurations_of_the_bus_differ_in_the_cluster_alone() -> None:
 def namespace(real_control_plane: standalone.Standalone) -> pathlib.Path:
     """A kubeconfig of a cluster with the namespace, which stays: a dry run makes none, and looks for it."""
     kubeconfig = real_control_plane.kubeconfig
-    kubectl("apply", "--filename", str(K8S / "base" / "namespace.yaml"), kubeconfig=kubeconfig)
+    kubernetes.kubectl("apply", "--filename", str(K8S / "base" / "namespace.yaml"), kubeconfig=kubeconfig)
     return kubeconfig
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_an_api_server_accepts_it(rendered: Mapping[str, str], overlay: str, namespace: pathlib.Path) -> None:
     arguments = ("apply", "--dry-run=server", "--validate=strict", "--filename", "-")
-    said = kubectl(*arguments, given=rendered[overlay], kubeconfig=namespace)
+    said = kubernetes.kubectl(*arguments, given=rendered[overlay], kubeconfig=namespace)
     assert said.count("(server dry run)") == len(objects(rendered[overlay]))
 
 

@@ -1,5 +1,7 @@
 """Programs of Kubernetes for tests: found on this machine, else built once (about 6 minutes on 2 cores)."""
 
+import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -25,6 +27,15 @@ def programs(*names: str) -> dict[str, tools.Found]:
 def control_plane_programs() -> dict[str, tools.Found]:
     """The control plane with kwok and kubectl; one call for all, so that they are built in one go."""
     return programs(*standalone.ALL, "kubectl")
+
+
+def kubectl(*arguments: str, given: str | None = None, kubeconfig: pathlib.Path | None = None) -> str:
+    """What kubectl printed; it is given `given`. Fails where kubectl does."""
+    path = programs("kubectl")["kubectl"].path
+    environ = {**settings.environment(), **({} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig)})}
+    done = subprocess.run([path, *arguments], env=environ, input=given, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def _tell(told: progress.Progress) -> None:

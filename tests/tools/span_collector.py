@@ -1,18 +1,19 @@
 """An OpenTelemetry collector that keeps what it is sent: OTLP over HTTP, in a thread."""
 
-import threading
 from collections.abc import Iterator, Mapping
 from http import server
 
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
+from tests.tools import http_thread
+
 Span = trace_pb2.Span
 PATH = "/v1/traces"
 
 
-class Collector:
-    """Listens on 127.0.0.1 until it is closed."""
+class Collector(http_thread.Server):
+    """Listens until it is closed."""
 
     def __init__(self) -> None:
         self._bodies: list[bytes] = []
@@ -29,10 +30,7 @@ class Collector:
             def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
                 """Nothing."""
 
-        self._server = server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-        self._thread.start()
+        super().__init__(Handler)
 
     def spans(self) -> Iterator[tuple[Mapping[str, str], trace_pb2.Span]]:
         """(attributes of the service, span) of all that came so far."""
@@ -42,9 +40,3 @@ class Collector:
                 for scope in group.scope_spans:
                     for span in scope.spans:
                         yield service, span
-
-    def close(self) -> None:
-        """Nothing; the port is free again."""
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()

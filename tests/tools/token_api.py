@@ -11,15 +11,16 @@ import http.server
 import json
 import pathlib
 import secrets
-import threading
 import time
 from typing import Any
+
+from tests.tools import http_thread
 
 AUDIENCE = "carico-nats"
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 
-class TokenApi:
+class TokenApi(http_thread.Server):
     """The API, on a port of its own; `away`: it answers 503."""
 
     def __init__(self) -> None:
@@ -47,21 +48,7 @@ class TokenApi:
             def log_message(self, *_: object) -> None:
                 return
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        self._thread.start()
-
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def close(self) -> None:
-        """Ends it."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler)
 
     def write_kubeconfig(self, path: pathlib.Path) -> pathlib.Path:
         """A kubeconfig of this API."""

@@ -29,12 +29,15 @@ def test_models_and_partials_of_any_reports_are_read(found: list[messages.LocalS
         merger.arrived(list(held.entries(0.0)), len(held))
         content = model.make(held.gathered(), merger)
         if content is not None:
-            wire.decode_model(model.encode(told(content)))
+            assert wire.decode_model(model.encode(told(content))).contributors == content.contributors
     partial = messages.Partial(
         replica="a", boot="0" * 16, seq=1, ts_ns=1, complete=True, joining=False, entries=held.entries(0.0)
     )
-    for part in wire.split_partial(partial):
+    parts = [
         wire.decode_partial(wire.encode_partial(part), subject=subjects.partial("a"))
+        for part in wire.split_partial(partial)
+    ]
+    assert sum(len(part.entries) for part in parts) == len(partial.entries)
 
 
 def report(number: int, evidence: dict[str, messages.ClassEvidence]) -> messages.LocalSubspace:

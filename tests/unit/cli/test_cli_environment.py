@@ -24,7 +24,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(name: str, hint: str) -> No
     assert str(caught.value).count("\n") == 0
 
 
-def test_what_others_read_is_theirs() -> None:
+def test_what_others_read_is_theirs_and_raises_nothing() -> None:
     names = (
         "CARICO_AGENT_SAMPLE_HZ", "CARICO_BUS_URL", "CARICO_NODE_CGROUPS", "CARICO_TEST_SYSTEM", "CARICO_CLUSTER_RUN",
         "CARICO_NATS_SERVICE_HOST", "CARICO_NATS_PORT_4222_TCP_ADDR", "CARICO_NATS_PORT", "HOME",

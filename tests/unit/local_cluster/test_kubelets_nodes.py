@@ -39,5 +39,7 @@ def test_a_node_that_does_not_take_images_is_told_in_one_line(
         fleet(tmp_path, exec_does=exec_does).load(["a", "b"])
 
 
-def test_images_that_were_taken_are_no_news(tmp_path: pathlib.Path) -> None:
-    fleet(tmp_path, exec_does="exit 0").load(["a", "b"])
+def test_images_that_were_taken_are_no_news(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fleet(tmp_path, exec_does=f'echo "$3" >> {tmp_path}/asked').load(["a", "b"])
+    assert (tmp_path / "asked").read_text() == "carico-c-node-1\n"
+    assert capfd.readouterr() == ("", "")

@@ -284,7 +284,7 @@ PATHS = (
 
 @hypothesis.given(path=strategies.sampled_from(PATHS), value=JSON)
 @hypothesis.settings(max_examples=300, deadline=None)
-def test_nothing_but_value_errors(path: list[Any], value: Any) -> None:
+def test_odd_fields_raise_nothing_but_value_errors(path: list[Any], value: Any) -> None:
     obj = copy.deepcopy(pod())
     target: Any = obj
     for step in path[:-1]:
