@@ -2,14 +2,16 @@
 
 import contextlib
 import dataclasses
+import datetime
 import json
 import os
 import pathlib
 import shutil
+import statistics
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from carico_local import nats_server
@@ -25,6 +27,14 @@ NODES = 4
 # Waits of tests that are not about time, on a machine that others use too.
 PATIENCE_S = 300.0
 _UP_TIMEOUT_S = 600.0
+# What a node's log says on its way, by who says it.
+_STEPS = {
+    ("contained", "node"): "the first process has its settings",
+    ("carico-agent", "started"): "the agent is forked",
+    ("node", "ready"): "the Node is Ready",
+    ("carico-agent", "connected"): "the agent is connected",
+    ("carico-agent", "update"): "the first advertisement",
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +92,25 @@ class Stack:
         """What the engine knows of them."""
         return self.running.engine.inspect(*self.containers(service))
 
+    def start_of(self, node: str) -> dict[str, float]:
+        """Seconds from the making of the container of a node (node-5) to each step of its last start."""
+        (name,) = (each for each in self.containers("node") if each.endswith(f"-{node}"))
+        (found,) = self.running.engine.inspect(name)
+        made_s = _instant_s(found["Created"])
+        steps = {"the container runs": _instant_s(found["State"]["StartedAt"]) - made_s}
+        for line in self.compose("logs", "--no-log-prefix", "--index", node.rpartition("-")[2], "node").splitlines():
+            said = json.loads(line) if line.startswith("{") else {}
+            step = _STEPS.get((said.get("service", ""), said.get("event", "")))
+            if step is not None:
+                steps.setdefault(step, _instant_s(said["timestamp"]) - made_s)
+        return steps
+
+    def starts_of(self, nodes: Iterable[str]) -> str:
+        """Those steps in a line each, the median over nodes."""
+        starts = [self.start_of(node) for node in nodes]
+        medians = {step: statistics.median(start[step] for start in starts if step in start) for step in starts[0]}
+        return "\n".join(f"  {at_s:5.2f} s after a node's container was made: {step}" for step, at_s in medians.items())
+
     def get(self, path: str) -> Any:
         """An object or list of the Kubernetes API."""
         with urllib.request.urlopen(self.api_url + path, timeout=10.0) as answer:
@@ -105,6 +134,10 @@ class Stack:
             assert time.monotonic() - began_s < timeout_s, f"not within {timeout_s:.0f} s: {what}"
             time.sleep(LOOK_EVERY_S)
         return time.monotonic() - began_s
+
+
+def _instant_s(text: str) -> float:
+    return datetime.datetime.fromisoformat(text).timestamp()
 
 
 def is_idle() -> bool:

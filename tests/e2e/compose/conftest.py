@@ -23,11 +23,14 @@ def first_pod_s(built_stack: compose_stack.Stack) -> float:
     """Seconds from `docker compose up` to the first Pod placed, as a person types it."""
     began_s = time.monotonic()
     built_stack.compose("up", "--detach", "--wait")
+    up_s = time.monotonic() - began_s
     submitting = built_stack.submit("first", pods=1, seconds=0.2)
     built_stack.until("a Pod is placed", lambda: any(pod["spec"].get("nodeName") for pod in built_stack.pods("first")))
     elapsed_s = time.monotonic() - began_s
+    print(f"docker compose up --wait returned after {up_s:.1f} s")
     out, _ = submitting.communicate(timeout=compose_stack.PATIENCE_S)
     assert submitting.returncode == 0, out
+    print(built_stack.starts_of(built_stack.nodes()))
     return elapsed_s
 
 

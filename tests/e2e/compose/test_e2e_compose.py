@@ -86,10 +86,12 @@ def test_a_node_compiles_nothing_when_it_starts(stack: compose_stack.Stack) -> N
     assert re.findall(r"# code object from \S+\.py$", done.stderr, re.MULTILINE) == []
 
 
-def test_kubelet_and_agent_are_forks_of_the_first_process(stack: compose_stack.Stack) -> None:
+def test_what_runs_in_a_node_are_forks_of_the_first_process(stack: compose_stack.Stack) -> None:
     look = "for each in /proc/[0-9]*; do tr '\\0' ' ' < $each/cmdline; echo; done"
     said = stack.compose("exec", "-T", "--index", "1", "node", "sh", "-c", look)
-    assert [line.strip() for line in said.splitlines()].count("python -OO -m carico_local.contained") == 3
+    # It, kubelet, agent, and the parent of the node's containers; no Pod runs by now.
+    assert [line.strip() for line in said.splitlines()].count("python -OO -m carico_local.contained") == 4
+    assert "zygote" not in said
 
 
 def test_a_job_runs_and_tells_its_progress(stack: compose_stack.Stack) -> None:

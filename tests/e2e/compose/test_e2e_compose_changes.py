@@ -2,6 +2,7 @@
 
 import functools
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -13,23 +14,38 @@ pytestmark = [
     pytest.mark.timeout(compose_stack.COLD_TIMEOUT_S),
     pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
 ]
-KILLED_PODS, SCALED_PODS = 48, 90
+KILLED_PODS, SCALED_PODS, ORPHAN_PODS = 48, 90, 6
 
 
 def _ended(stack: compose_stack.Stack, job: str, goal: int) -> bool:
     return compose_stack.phases(stack.pods(job)).get("Succeeded", 0) >= goal
 
 
+def _standby(stack: compose_stack.Stack) -> list[str]:
+    return sorted(set(stack.containers("scheduler")) - set(stack.leader()))
+
+
 def test_whatever_is_killed_and_started_again_no_pod_is_lost(stack: compose_stack.Stack) -> None:
+    """Every service of a cluster, in the middle of one job; replicas that all do the same thing at once, too."""
     job = f"killed-{int(time.time()) % 10_000}"
     submitting = stack.submit(job, pods=KILLED_PODS, seconds=1.0)
-    others = [stack.containers(service)[0] for service in ("node", "aggregator", "nats-server", "api")]
+    victims: list[Callable[[], list[str]]] = [
+        # As they are by then: who leads changes with the first.
+        stack.leader,
+        lambda: stack.containers("node")[:1],
+        lambda: stack.containers("aggregator"),
+        lambda: stack.containers("nats-server"),
+        lambda: stack.containers("api"),
+        lambda: _standby(stack),
+    ]
     engine = stack.running.engine
-    for number, victim in enumerate([*stack.leader(), *others]):
+    for number, chosen in enumerate(victims):
         goal = number * 3
         stack.until(f"{goal} Pods of the job have ended", functools.partial(_ended, stack, job, goal))
-        engine.run("kill", victim)
-        engine.run("start", victim)
+        names = chosen()
+        assert names
+        engine.run("kill", *names)
+        engine.run("start", *names)
     out, _ = submitting.communicate(timeout=2 * compose_stack.PATIENCE_S)
     assert submitting.returncode == 0, out[-2000:]
     pods = stack.pods(job)
@@ -39,19 +55,37 @@ def test_whatever_is_killed_and_started_again_no_pod_is_lost(stack: compose_stac
     assert len(rerun) <= 1
     stack.compose("up", "--detach", "--wait")
     assert len(stack.nodes()) == compose_stack.NODES
+    assert len(stack.leader()) == 1
+
+
+def test_a_job_goes_on_without_who_submitted_it(stack: compose_stack.Stack) -> None:
+    job, engine = f"orphan-{int(time.time()) % 10_000}", stack.running.engine
+    submitting = stack.submit(job, pods=ORPHAN_PODS, seconds=1.5)
+    stack.until("all its Pods are there", lambda: len(stack.pods(job)) == ORPHAN_PODS)
+    by_service = "label=com.docker.compose.service=submit"
+    engine.run("kill", *engine.run("ps", "--quiet", "--filter", by_service).split())
+    submitting.communicate(timeout=compose_stack.PATIENCE_S)
+    assert submitting.returncode != 0
+    stack.until("its Pods have ended", functools.partial(_ended, stack, job, ORPHAN_PODS))
 
 
 def test_new_nodes_take_work_at_once_and_leaving_ones_finish_theirs(stack: compose_stack.Stack) -> None:
     job, more = f"scaled-{int(time.time()) % 10_000}", compose_stack.NODES * 2
     submitting = stack.submit(job, pods=SCALED_PODS, seconds=1.0)
     stack.until("the job's Pods wait", lambda: compose_stack.phases(stack.pods(job)).get("Running", 0) > 0)
+    typed_s = time.monotonic()
     stack.compose("up", "--detach", "--no-recreate", "--scale", f"node={more}")
+    returned_s = time.monotonic()
     new = {f"node-{number}" for number in range(compose_stack.NODES + 1, more + 1)}
     took_s = stack.until(
         "each new node has a Pod of the job",
         lambda: new <= {pod["spec"].get("nodeName") for pod in stack.pods(job)},
     )
-    print(f"{len(new)} new nodes had Pods {took_s:.1f} s after `up --scale` returned")
+    print(
+        f"{len(new)} new nodes had Pods {took_s:.1f} s after `up --scale` returned, "
+        f"{time.monotonic() - typed_s:.1f} s after it was typed (which took {returned_s - typed_s:.1f} s)"
+    )
+    print(stack.starts_of(new))
     assert took_s < compose_stack.NEW_NODE_MOST_S or not compose_stack.is_idle()
     stack.compose("up", "--detach", "--no-recreate", "--scale", f"node={compose_stack.NODES}")
     assert not new & set(stack.nodes())

@@ -2,6 +2,7 @@
 
 import base64
 import collections
+import contextlib
 import json
 import socket
 import urllib.request
@@ -50,6 +51,21 @@ def test_the_page_is_given_out_and_its_bus_answers(stack: compose_stack.Stack) -
     assert b"<!doctype html" in fetched(f"http://127.0.0.1:{page}/").lower()
     assert f"ws://127.0.0.1:{bus}" in fetched(f"http://127.0.0.1:{page}/settings.json").decode()
     assert info_by_websocket(bus)["jetstream"] is True
+
+
+def test_the_page_is_back_once_its_container_is(stack: compose_stack.Stack) -> None:
+    stack.compose("--profile", "web", "up", "--detach", "--wait", "--no-recreate", "web")
+    (page,) = stack.containers("web")
+    for verb in ("kill", "start"):
+        stack.running.engine.run(verb, page)
+    url = f"http://127.0.0.1:{stack.environ['CARICO_COMPOSE_WEB_PORT']}/"
+
+    def is_back() -> bool:
+        with contextlib.suppress(OSError):
+            return b"<!doctype html" in fetched(url).lower()
+        return False
+
+    stack.until("the page is given out again", is_back)
 
 
 def test_a_reader_may_listen_and_ask_and_not_speak(stack: compose_stack.Stack) -> None:
