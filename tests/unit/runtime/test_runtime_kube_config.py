@@ -262,3 +262,16 @@ def test_a_plain_kubeconfig_needs_no_kubernetes_package(tmp_path: pathlib.Path) 
         "assert 'kubernetes' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+
+
+def test_json_is_read_without_a_yaml_parser(tmp_path: pathlib.Path) -> None:
+    """Importing one takes a new node of compose, which has half a CPU, 50 ms."""
+    path = write(tmp_path)
+    path.write_text(json.dumps(yaml.safe_load(path.read_text())))
+    script = (
+        "import sys\nfrom carico_core.runtime import clock, kube_config\n"
+        "found = kube_config.load(sys.argv[1], context='', environ={}, clock=clock.SystemClock())\n"
+        "print(found.server, 'yaml' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [SERVER, "False"]
