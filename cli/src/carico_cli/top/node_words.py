@@ -167,7 +167,7 @@ def _why(said: messages.Advertisement) -> list[spans.Line]:
     found.append(((f"{said.mode.value}: {_MODES[said.mode]}", ""),))
     for name, each in sorted((said.classes or {}).items(), key=lambda item: -item[1].pods)[:4]:
         costs = ", ".join(f"{dim} {amounts.text(dim, value)}" for dim, value in each.cost_plus.items())
-        found.append(((f"class {_class(name)}: {_pods(each.pods)}; one more is taken to cost {costs}", "dim"),))
+        found.append(((f"class {_class(name)}: {_pods(each.pods)}; one more costs {costs}", "dim"),))
     return found
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_cli.live import picture as pictures
-from carico_core.domain import decision, messages
+from carico_core.domain import amounts, decision, messages
 
 SCHEMA_VERSION = 1
 DECISIONS_SHOWN = 10
@@ -37,10 +37,11 @@ def as_text(picture: pictures.Picture, *, name: str) -> str:
     lines += [f"{link['name']}: {link['trouble']}" for link in seen["links"] if link["trouble"]]
     nodes = [
         {**node, "CPU used": _percent(node["parts"], "cpu.utilisation"), "memory": _percent(node["usage"], "memory"),
-         "pressure": _percent(node["parts"], "cpu.pressure"), "state": node["freshness"]}
+         "pressure": _percent(node["parts"], "cpu.pressure"), "state": node["freshness"],
+         "capacity": _pods(node["capacity"]), "sd": _pods(node["capacity_sd"])}
         for node in seen["nodes"]
     ]  # fmt: skip
-    titles = ("name", "CPU used", "pressure", "memory", "pods", "capacity", "capacity_sd", "reserved", "state", "mode")
+    titles = ("name", "CPU used", "pressure", "memory", "pods", "capacity", "sd", "reserved", "state", "mode")
     lines += ["", *_table(nodes, titles, "NODE")]
     if seen["jobs"]:
         counted = ("name", "pods", "pending", "starting", "running", "succeeded", "failed")
@@ -142,6 +143,10 @@ def _ascii(text: str) -> str:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
+
+
+def _pods(value: float | None) -> str | None:
+    return None if value is None else amounts.number(value, 1)
 
 
 def _percent(shares: Mapping[str, float], name: str) -> str | None:

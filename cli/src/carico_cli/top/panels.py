@@ -110,9 +110,11 @@ def _names(first: str, second: str, cells: int) -> tuple[str, str]:
 def _time(seconds: float) -> str:
     """How long something took.
 
-    >>> _time(0.0042), _time(3.21), _time(318.0), _time(9000.0)
-    ('4 ms', '3.2 s', '5 min', '2.5 h')
+    >>> _time(0.00004), _time(0.0042), _time(3.21), _time(318.0), _time(9000.0)
+    ('40 µs', '4 ms', '3.2 s', '5 min', '2.5 h')
     """
+    if seconds < 0.0009995:
+        return f"{1e6 * seconds:.0f} µs"
     if seconds < 0.9995:
         return f"{1000.0 * seconds:.0f} ms"
     if seconds < 119.5:
@@ -124,12 +126,15 @@ def _service(each: pictures.Service, decided: Sequence[decision.Decision]) -> sp
     name = each.name.removeprefix("carico-")
     average = "" if each.processing_s is None else f" of {each.processing_s * 1e3:.1f} ms"
     words = f" answers in {each.answered_s * 1e3:.0f} ms; {each.requests} answers{average}"
-    if name == "scheduler" and decided:
-        words += f"; decides in {statistics.median(found.decided_us for found in decided) / 1e3:.1f} ms"
+    # 0: refused for what another Pod of its kind was just refused for.
+    took_us = [found.decided_us for found in decided if found.decided_us > 0.0]
+    if name == "scheduler" and took_us:
+        words += f"; decides in {_time(statistics.median(took_us) / 1e6)}"
     instance = spans.clean(each.instance)[:INSTANCE_CELLS]
     found: list[spans.Span] = [(spans.fitted(name, 11), "bold"), (instance.ljust(INSTANCE_CELLS), "dim"), (words, "")]
     if each.errors:
-        found.append((f"; {each.errors} errors, last: {spans.clean(each.last_error)}", "red"))
+        errors = "1 error" if each.errors == 1 else f"{each.errors} errors"
+        found.append((f"; {errors}, last: {spans.clean(each.last_error)}", "red"))
     return tuple(found)
 
 

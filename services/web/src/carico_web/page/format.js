@@ -92,7 +92,7 @@ function counted(value) {
 }
 
 function short(value) {
-  return fixed(value, value >= 9.95 ? 0 : 1);
+  return fixed(value, value >= 9.95 || Number.isInteger(value) ? 0 : 1);
 }
 
 // Steps at 999.5, so that nothing is shown as 1000 of a smaller unit.

@@ -10,9 +10,9 @@ import * as format from "./format.js";
 const RECENT = 6;
 const MODES = {
   measured: "as it measures",
-  predicted: "as it predicts, since nothing of the scheduler's runs there",
+  predicted: "ahead of what it measures, since Pods have just started or ended",
   warming: "with care, since it has measured little yet",
-  saturated: "it is full",
+  saturated: "it is full, so that readings only say the least",
 };
 
 export class NodePanel {
