@@ -1,5 +1,7 @@
 // Elements made of plain text: nothing that comes off the bus is ever read as HTML.
 
+export const byId = (id) => document.getElementById(id);
+
 export function el(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -24,7 +26,7 @@ export function table(caption, head, rows) {
 }
 
 export function say(id, text) {
-  const found = document.getElementById(id);
+  const found = byId(id);
   // Untouched where nothing changed: no layout, and nothing read out again.
   if (found.textContent !== text) found.textContent = text;
 }

@@ -1,6 +1,6 @@
 // What a person does by keys and buttons.
 
-const byId = (id) => document.getElementById(id);
+import { byId } from "./dom.js";
 
 export function listenToKeys(page) {
   const actions = { "/": () => byId("find-text").focus(), "?": () => byId("help").showModal(), m: () => page.nextMeasure(), p: () => page.hold(), t: () => page.theme.toggle() };

@@ -4,7 +4,7 @@ import * as access from "./access.js";
 import * as ask from "./ask.js";
 import { Bus } from "./bus.js";
 import { ClusterPanel } from "./cluster_panel.js";
-import { el, say } from "./dom.js";
+import { byId, el, say } from "./dom.js";
 import { Fleet } from "./fleet.js";
 import { Flow, PLACED } from "./flow.js";
 import * as format from "./format.js";
@@ -15,11 +15,11 @@ import { ModelView } from "./model_view.js";
 import { NodePanel } from "./node_panel.js";
 import { PodPanel } from "./pod_panel.js";
 import * as signals from "./signals.js";
+import { drawSummary } from "./summary.js";
 import { Theme } from "./theme.js";
 
 const AGAIN_MS = 3000;
 const FOUND_MOST = 200;
-const byId = (id) => document.getElementById(id);
 
 class Page {
   constructor(settings) {
@@ -57,7 +57,7 @@ class Page {
     this.frames.add("panel", 500, () => this.panel?.draw());
     this.frames.add("fan", 1000, () => this.model.drawFan());
     this.frames.add("strips", 1000, () => this.model.drawStrips());
-    this.frames.add("summary", 250, () => this.drawSummary());
+    this.frames.add("summary", 250, () => drawSummary(this));
   }
 
   // ---- what comes off the bus
@@ -128,29 +128,7 @@ class Page {
     for (const part of ["map", "flow", "panel", "summary", "fan", "strips"]) this.frames.touch(part);
   }
 
-  // ---- words
-
-  drawSummary() {
-    const { fleet } = this;
-    if (!fleet.now) return;
-    const states = { fresh: 0, ageing: 0, stale: 0, absent: 0 };
-    for (const node of fleet.nodes.values()) states[node.state] += 1;
-    const odd = ["ageing", "stale", "absent"].filter((state) => states[state]).map((state) => `${format.whole(states[state])} ${state}`);
-    const { present, pods, capacity, sd } = fleet.now;
-    say("sum-nodes", format.whole(present));
-    say("sum-nodes-sub", odd.length ? odd.join(", ") : present ? "all fresh" : "none heard yet");
-    // Of no node is heard what runs: not known, which is not none.
-    say("sum-pods", present ? format.whole(pods) : "–");
-    say("sum-pods-sub", present ? `${format.pods(pods / present)} a node` : "not known");
-    const [room, about] = format.podsAbout(capacity, sd).split(" ± ");
-    say("sum-room", present ? room : "–");
-    say("sum-room-sub", present ? `± ${about} Pods` : "not known");
-    const { rate, waiting } = this.flow.figures(Date.now());
-    say("sum-placed", this.bus.isLive ? format.perSecond(rate) : "–");
-    say("sum-placed-sub", waiting ? `${format.whole(waiting)} waiting` : "none waiting");
-    const { model } = this.model;
-    if (model) say("model-note", `of ${format.count(model.contributors, "node")}, ${model.merge} merge, heard ${ago(Date.now() - this.heardModelMs)}`);
-  }
+  // ---- what is said of the page itself
 
   themed() {
     const isDark = this.theme?.name === "dark";
@@ -282,10 +260,6 @@ function decoded(text) {
   } catch {
     return text;
   }
-}
-
-function ago(ms) {
-  return ms < 2000 ? "just now" : `${format.seconds(ms / 1000)} ago`;
 }
 
 function banner(text) {

@@ -1,0 +1,29 @@
+// The figures on top: nodes, Pods, room, what was placed, and how old the cluster's model is.
+
+import { say } from "./dom.js";
+import * as format from "./format.js";
+
+export function drawSummary({ fleet, flow, bus, model, heardModelMs }) {
+  if (!fleet.now) return;
+  const states = { fresh: 0, ageing: 0, stale: 0, absent: 0 };
+  for (const node of fleet.nodes.values()) states[node.state] += 1;
+  const odd = ["ageing", "stale", "absent"].filter((state) => states[state]).map((state) => `${format.whole(states[state])} ${state}`);
+  const { present, pods, capacity, sd } = fleet.now;
+  say("sum-nodes", format.whole(present));
+  say("sum-nodes-sub", odd.length ? odd.join(", ") : present ? "all fresh" : "none heard yet");
+  // Of no node is heard what runs: not known, which is not none.
+  say("sum-pods", present ? format.whole(pods) : "–");
+  say("sum-pods-sub", present ? `${format.pods(pods / present)} a node` : "not known");
+  const [room, about] = format.podsAbout(capacity, sd).split(" ± ");
+  say("sum-room", present ? room : "–");
+  say("sum-room-sub", present ? `± ${about} Pods` : "not known");
+  const { rate, waiting } = flow.figures(Date.now());
+  say("sum-placed", bus.isLive ? format.perSecond(rate) : "–");
+  say("sum-placed-sub", waiting ? `${format.whole(waiting)} waiting` : "none waiting");
+  const newest = model.model;
+  if (newest) say("model-note", `of ${format.count(newest.contributors, "node")}, ${newest.merge} merge, heard ${ago(Date.now() - heardModelMs)}`);
+}
+
+function ago(ms) {
+  return ms < 2000 ? "just now" : `${format.seconds(ms / 1000)} ago`;
+}
