@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 
 from carico_core.domain import errors
 from carico_core.runtime import settings
@@ -21,6 +22,13 @@ TARGETS = {"carico": SERVICES, "nats": NATS}
 # What compose/local-images.yml names.
 COMPOSE, COMPOSE_NATS = "carico-compose:0.1.0", "carico-compose-nats:0.1.0"
 COMPOSE_TARGETS = {"compose": COMPOSE, "compose-nats": COMPOSE_NATS}
+# What compose/kube names, and what it has of this machine's programs.
+KUBE = "carico-kube:0.1.0"
+KUBE_PROGRAMS = (
+    "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns",
+)  # fmt: skip
+# The image of docker-compose.yml with Debian's packages in it, which a build without a network cannot fetch.
+_KUBE_BASE = "carico-kube-base:0.1.0"
 # Of the archive that a registry or `docker save | gzip` hands on.
 COMPRESSED_MOST_BYTES = 150 * 2**20
 # Where a build finds packages without a network.
@@ -46,6 +54,29 @@ def build(found: docker_engine.Running, *, base: str, target: str) -> str:
             *(word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")), str(context),
         )  # fmt: skip
     return tag
+
+
+def build_kube(found: docker_engine.Running, programs: Mapping[str, pathlib.Path]) -> str:
+    """The tag of the image of compose/kube, built with these programs. Raises `EnvironmentUnfit`."""
+    base = docker_engine.base_image(found, *BASE_PACKAGES)
+    for target in COMPOSE_TARGETS:
+        build(found, base=base, target=target)
+    with_packages = docker_engine.base_image(found, *BASE_PACKAGES, *NODE_PACKAGES)
+    with tempfile.TemporaryDirectory(prefix="carico-kube-") as made:
+        # Built on that base from the start, all would be installed once more.
+        lines = (f"FROM {COMPOSE}", "USER root", f"COPY --from={with_packages} / /")
+        pathlib.Path(made, "Dockerfile").write_text("\n".join(lines), encoding="ascii")
+        found.engine.build("--network", "none", "--tag", _KUBE_BASE, made)
+    with tempfile.TemporaryDirectory(prefix="carico-kube-") as made:
+        context = pathlib.Path(made)
+        shutil.copy2(ROOT / "compose/kube/Dockerfile", context)
+        (context / "bin").mkdir()
+        for name in KUBE_PROGRAMS:
+            shutil.copy2(programs[name], context / "bin" / name)
+        found.engine.build(
+            "--network", "none", "--build-arg", f"BASE={_KUBE_BASE}", "--tag", KUBE, str(context)
+        )  # fmt: skip
+    return KUBE
 
 
 def compressed_bytes(engine: engines.Engine, tag: str) -> int:

@@ -4,28 +4,22 @@ import dataclasses
 import json
 import os
 import pathlib
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 
 import pytest
 
 from carico_local.cluster import ports
 from tests.e2e.kubernetes import kubelet_site
-from tests.tools import debian, docker_engine, images, kubernetes, waiting
+from tests.tools import debian, images, kubernetes, waiting
 
 pytestmark = [
     pytest.mark.system,
     pytest.mark.timeout(kubernetes.BUILD_TIMEOUT_S),
     pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
 ]
-PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns")
 FILES = ("docker-compose.yml", "compose/local-images.yml", "compose/kube/compose.yml")
 PROJECT = "carico-kube"
-KUBE = "carico-kube:0.1.0"
-# The image of docker-compose.yml with Debian's packages in it, which a build without a network cannot fetch.
-KUBE_BASE = "carico-kube-base:0.1.0"
 WITHIN_S = 240.0
 
 
@@ -50,9 +44,9 @@ class Stack:
 @pytest.fixture(scope="module")
 def stack(site_images: kubelet_site.Images) -> Iterator[Stack]:
     """The images, and a stack that is not up yet; nothing of it is left."""
-    programs = kubernetes.programs(*PROGRAMS, "kubectl", "docker-compose")
+    programs = kubernetes.programs(*images.KUBE_PROGRAMS, "kubectl", "docker-compose")
     found = site_images.running
-    _build(found, programs={name: programs[name].path for name in PROGRAMS})
+    images.build_kube(found, {name: program.path for name, program in programs.items()})
     nats, websocket, api = ports.choose(PROJECT, 3)
     published = {"NATS": nats, "WEBSOCKET": websocket, "API": api}
     environ = {
@@ -85,27 +79,6 @@ def test_a_job_runs_on_real_kubelets_and_a_node_that_leaves_is_gone(stack: Stack
         lambda: _kubectl(stack, kubeconfig, "get", "nodes", "--output", "name").split() == ["node/node-1"],
         within_s=WITHIN_S,
     )
-
-
-def _build(found: docker_engine.Running, *, programs: Mapping[str, pathlib.Path]) -> None:
-    base = docker_engine.base_image(found, *images.BASE_PACKAGES)
-    for target in images.COMPOSE_TARGETS:
-        images.build(found, base=base, target=target)
-    with_packages = docker_engine.base_image(found, *images.BASE_PACKAGES, *images.NODE_PACKAGES)
-    with tempfile.TemporaryDirectory(prefix="carico-kube-") as made:
-        # Built on that base from the start, all would be installed once more.
-        lines = (f"FROM {images.COMPOSE}", "USER root", f"COPY --from={with_packages} / /")
-        pathlib.Path(made, "Dockerfile").write_text("\n".join(lines), encoding="ascii")
-        found.engine.build("--network", "none", "--tag", KUBE_BASE, made)
-    with tempfile.TemporaryDirectory(prefix="carico-kube-") as made:
-        context = pathlib.Path(made)
-        shutil.copy2(images.ROOT / "compose/kube/Dockerfile", context)
-        (context / "bin").mkdir()
-        for name, path in programs.items():
-            shutil.copy2(path, context / "bin" / name)
-        found.engine.build(
-            "--network", "none", "--build-arg", f"BASE={KUBE_BASE}", "--tag", KUBE, str(context)
-        )  # fmt: skip
 
 
 def _kubectl(stack: Stack, kubeconfig: pathlib.Path, *arguments: str) -> str:
