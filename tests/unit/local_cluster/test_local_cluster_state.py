@@ -129,3 +129,11 @@ async def test_a_fresh_start_finds_nothing_of_a_cluster_whose_supervisor_was_kil
         await client.launch(wish, home=tmp_path, environ={}, restart=False, lifeline=True, fresh=fresh)
         assert left.exists() is there
         assert state.Paths(tmp_path / name).plan.exists()
+
+
+async def test_a_home_that_cannot_be_written_is_one_line(tmp_path: pathlib.Path) -> None:
+    home = tmp_path / "file"
+    home.write_bytes(b"")
+    wish = plan.Wish(name="x", nodes=1)
+    with pytest.raises(errors.EnvironmentUnfit, match=r"cannot be written to .*file/x .*: set XDG_STATE_HOME to a"):
+        await client.launch(wish, home=home, environ={}, restart=False, lifeline=True, fresh=False)

@@ -75,6 +75,7 @@ async def launch(
 ) -> Launched:  # fmt: skip
     """A starting cluster. Raises `SettingsError` for a wish without sense, or where it runs already.
 
+    Raises `EnvironmentUnfit` where nothing can be written about it.
     binaries: where the programs of `plan.programs` are.
     fresh: what an earlier cluster of this name left (its supervisor was killed) is removed, not gone on with.
     """
@@ -87,10 +88,20 @@ async def launch(
     await clear(paths)
     if fresh:
         state.remove(paths, keep_logs=False)
-    paths.logs.mkdir(parents=True, exist_ok=True)
-    paths.plan.write_bytes(orjson.dumps(plans.to_json(plan)))
+    _write_plan(paths, plan)
     flags = (["--restart"] if restart else []) + (["--lifeline"] if lifeline else [])
     return Launched(_start(paths, flags, environ, lifeline=lifeline), paths)
+
+
+def _write_plan(paths: state.Paths, plan: plans.Plan) -> None:
+    try:
+        paths.logs.mkdir(parents=True, exist_ok=True)
+        paths.plan.write_bytes(orjson.dumps(plans.to_json(plan)))
+    except OSError as error:
+        raise errors.EnvironmentUnfit(
+            f"what a cluster keeps cannot be written to {paths.root} ({error.strerror}): "
+            "set XDG_STATE_HOME to a folder of yours"
+        ) from error
 
 
 def _start(
