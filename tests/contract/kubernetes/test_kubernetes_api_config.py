@@ -251,10 +251,10 @@ def test_protobuf_that_is_cut_off_is_refused(kube_api: KubeApi, namespace: str, 
     assert refused.body["kind"] == "Status"
 
 
+# The embedded API asks nobody who he is.
+@pytest.mark.parametrize("kube_api", ["real"], indirect=True, scope="session")
 def test_a_node_may_read_what_its_own_pods_name(kube_api: KubeApi, namespace: str) -> None:
-    """The right that an emulated node's identity needs; the embedded API asks nobody who he is."""
-    if kube_api.kind != "real":
-        pytest.skip("the embedded API has no users")
+    """The right that an emulated node's identity needs."""
     for name in ("named", "other"):
         kube_api.request("POST", path(namespace, "configmaps"), {"metadata": {"name": name}})
     body = shapes.pod(nodeName="reader", volumes=[{"name": "v", "configMap": {"name": "named"}}])
