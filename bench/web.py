@@ -66,7 +66,7 @@ async def _measure(folder: pathlib.Path, command: pathlib.Path, *, seconds: floa
         await page.add_init_script(WATCH)
         began_s = time.monotonic()
         await page.goto(f"{stage.url}/#node/node-500")
-        await browsers.expect(page.locator("#sum-nodes")).to_have_text(str(NODES), timeout=60_000)
+        await browsers.expect(page.locator("#sum-nodes")).to_have_text(f"{NODES:,}", timeout=60_000)
         shown_s = time.monotonic() - began_s
         await asyncio.sleep(WARM_S)
         await page.evaluate("benchFrames.length = 0")
