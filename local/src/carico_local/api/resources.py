@@ -7,16 +7,11 @@ import dataclasses
 class Resource:
     """One resource of one group and version."""
 
-    group: str
-    version: str
     plural: str
-    singular: str
     kind: str
-    namespaced: bool
-    # The definition of the kind in the schema.
-    definition: str
-    # Where the objects are kept. Both Event resources share one storage, as in kube-apiserver.
-    storage: str
+    group: str = ""
+    version: str = "v1"
+    namespaced: bool = True
     subresources: tuple[str, ...] = ()
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -29,113 +24,44 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def singular(self) -> str:
+        """The name of one object."""
+        return self.kind.lower()
+
+    @property
+    def definition(self) -> str:
+        """The definition of the kind in the schema."""
+        return f"io.k8s.api.{self.group.partition('.')[0] or 'core'}.{self.version}.{self.kind}"
+
+    @property
+    def storage(self) -> str:
+        """Where the objects are kept. Both Event resources share one storage, as in kube-apiserver."""
+        return self.plural
+
+    @property
     def has_status(self) -> bool:
         """Whether status is written through its own subresource."""
         return "status" in self.subresources
 
 
 PODS = Resource(
-    group="",
-    version="v1",
     plural="pods",
-    singular="pod",
     kind="Pod",
-    namespaced=True,
-    definition="io.k8s.api.core.v1.Pod",
-    storage="pods",
     subresources=("status", "binding", "log", "eviction"),
     short_names=("po",),
     categories=("all",),
     counts_generations=True,
 )
-NODES = Resource(
-    group="",
-    version="v1",
-    plural="nodes",
-    singular="node",
-    kind="Node",
-    namespaced=False,
-    definition="io.k8s.api.core.v1.Node",
-    storage="nodes",
-    subresources=("status",),
-    short_names=("no",),
-)
+NODES = Resource(plural="nodes", kind="Node", namespaced=False, subresources=("status",), short_names=("no",))
 NAMESPACES = Resource(
-    group="",
-    version="v1",
-    plural="namespaces",
-    singular="namespace",
-    kind="Namespace",
-    namespaced=False,
-    definition="io.k8s.api.core.v1.Namespace",
-    storage="namespaces",
-    subresources=("status",),
-    short_names=("ns",),
+    plural="namespaces", kind="Namespace", namespaced=False, subresources=("status",), short_names=("ns",)
 )
-EVENTS = Resource(
-    group="",
-    version="v1",
-    plural="events",
-    singular="event",
-    kind="Event",
-    namespaced=True,
-    definition="io.k8s.api.core.v1.Event",
-    storage="events",
-    short_names=("ev",),
-)
-SERVICE_ACCOUNTS = Resource(
-    group="",
-    version="v1",
-    plural="serviceaccounts",
-    singular="serviceaccount",
-    kind="ServiceAccount",
-    namespaced=True,
-    definition="io.k8s.api.core.v1.ServiceAccount",
-    storage="serviceaccounts",
-    short_names=("sa",),
-)
-CONFIG_MAPS = Resource(
-    group="",
-    version="v1",
-    plural="configmaps",
-    singular="configmap",
-    kind="ConfigMap",
-    namespaced=True,
-    definition="io.k8s.api.core.v1.ConfigMap",
-    storage="configmaps",
-    short_names=("cm",),
-)
-SECRETS = Resource(
-    group="",
-    version="v1",
-    plural="secrets",
-    singular="secret",
-    kind="Secret",
-    namespaced=True,
-    definition="io.k8s.api.core.v1.Secret",
-    storage="secrets",
-)
-GROUPED_EVENTS = Resource(
-    group="events.k8s.io",
-    version="v1",
-    plural="events",
-    singular="event",
-    kind="Event",
-    namespaced=True,
-    definition="io.k8s.api.events.v1.Event",
-    storage="events",
-    short_names=("ev",),
-)
-LEASES = Resource(
-    group="coordination.k8s.io",
-    version="v1",
-    plural="leases",
-    singular="lease",
-    kind="Lease",
-    namespaced=True,
-    definition="io.k8s.api.coordination.v1.Lease",
-    storage="leases",
-)
+EVENTS = Resource(plural="events", kind="Event", short_names=("ev",))
+SERVICE_ACCOUNTS = Resource(plural="serviceaccounts", kind="ServiceAccount", short_names=("sa",))
+CONFIG_MAPS = Resource(plural="configmaps", kind="ConfigMap", short_names=("cm",))
+SECRETS = Resource(plural="secrets", kind="Secret")
+GROUPED_EVENTS = Resource(group="events.k8s.io", plural="events", kind="Event", short_names=("ev",))
+LEASES = Resource(group="coordination.k8s.io", plural="leases", kind="Lease")
 
 ALL = (PODS, NODES, NAMESPACES, EVENTS, SERVICE_ACCOUNTS, CONFIG_MAPS, SECRETS, GROUPED_EVENTS, LEASES)
 STORAGES = tuple(dict.fromkeys(resource.storage for resource in ALL))
