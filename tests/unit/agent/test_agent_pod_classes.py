@@ -1,7 +1,8 @@
 """Classes of Pods from the API: as they become known, through its absence, and with odd objects in between."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from carico_agent.churn import classes, ledger, workloads
@@ -19,6 +20,23 @@ async def told(watch: classes.PodClasses, uid: str, expected: str) -> None:
             await asyncio.sleep(0.01)
 
 
+def watch_of(kube: memory_kube.MemoryKube) -> classes.PodClasses:
+    async def connect() -> memory_kube.MemoryKube:
+        return kube
+
+    return classes.PodClasses("node-0", connect=connect)
+
+
+@contextlib.asynccontextmanager
+async def running(watch: classes.PodClasses) -> AsyncIterator[None]:
+    following = asyncio.create_task(watch.run())
+    try:
+        yield
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
 def create(kube: memory_kube.MemoryKube, name: str, node: str = "node-0", **metadata: Any) -> str:
     made = objects.pod_object(name)
     made["metadata"] |= metadata
@@ -30,15 +48,10 @@ async def test_the_classes_of_a_nodes_pods_follow_the_api() -> None:
     kube = memory_kube.MemoryKube(clock=clocks.SystemClock())
     owner = {"kind": "Job", "name": "pi", "uid": "1", "controller": True, "apiVersion": "batch/v1"}
     first = create(kube, "first", ownerReferences=[owner])
-
-    async def connect() -> memory_kube.MemoryKube:
-        return kube
-
-    watch = classes.PodClasses("node-0", connect=connect)
+    watch = watch_of(kube)
     calls: list[int] = []
     watch.on_change(lambda: calls.append(1))
-    running = asyncio.create_task(watch.run())
-    try:
+    async with running(watch):
         await told(watch, first, "Job/default/pi")
         labelled = create(kube, "second", labels={"app.kubernetes.io/name": "web"})
         await told(watch, labelled, "app/default/web")
@@ -49,9 +62,6 @@ async def test_the_classes_of_a_nodes_pods_follow_the_api() -> None:
         assert len(calls) == 3
         kube.objects.delete("pods", ("default", "first"), {}, "test")
         await told(watch, first, messages.ANY_CLASS)
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_what_belongs_to_the_node_is_no_workload() -> None:
@@ -60,19 +70,14 @@ async def test_what_belongs_to_the_node_is_no_workload() -> None:
     proxy = create(kube, "proxy", ownerReferences=[owner])
     create(kube, "etcd", annotations={"kubernetes.io/config.mirror": "d1", "kubernetes.io/config.hash": "d1"})
     web = create(kube, "web", labels={"app.kubernetes.io/name": "web"})
-
-    async def connect() -> memory_kube.MemoryKube:
-        return kube
-
-    watch = classes.PodClasses("node-0", connect=connect)
+    watch = watch_of(kube)
     told_of = ledger.Ledger()
     for uid in (proxy, "d1", web, "not-at-the-api"):
         told_of.started(uid, 0.0)
     told_of.ended(web, 1.0)
     pods = workloads.Workloads(pods=Now(told_of), classes=watch)
     assert pods.current().running == {proxy, "d1", "not-at-the-api"}
-    running = asyncio.create_task(watch.run())
-    try:
+    async with running(watch):
         await told(watch, web, "app/default/web")
         assert pods.current().running == {"not-at-the-api"}
         assert list(pods.current().ended) == [web]
@@ -81,8 +86,6 @@ async def test_what_belongs_to_the_node_is_no_workload() -> None:
         told_of.created("new", 3.0)
         told_of.ended(proxy, 4.0)
         assert told_of_events == ["new created 3"]
-    finally:
-        running.cancel()
 
 
 async def test_pods_tell_what_they_were_placed_by_and_what_is_nonsense_is_left_out() -> None:
@@ -90,15 +93,10 @@ async def test_pods_tell_what_they_were_placed_by_and_what_is_nonsense_is_left_o
     name, boot = kubernetes_placement.ADVERTISEMENT_ANNOTATION, "00000000000000a1"
     listed = create(kube, "listed", annotations={name: f"{boot}-7"})
     create(kube, "odd", annotations={name: "latest"})
-
-    async def connect() -> memory_kube.MemoryKube:
-        return kube
-
-    watch = classes.PodClasses("node-0", connect=connect)
+    watch = watch_of(kube)
     placed: list[tuple[str, str, int]] = []
     watch.on_placed(lambda uid, boot, seq: placed.append((uid, boot, seq)))
-    running = asyncio.create_task(watch.run())
-    try:
+    async with running(watch):
         await waiting.until(lambda: placed)
         made = kube.objects.create("pods", objects.pod_object("bound"), "test")["metadata"]
         said = kubernetes_placement.format_advertised(kubernetes_placement.Advertised(boot, 8))
@@ -109,31 +107,20 @@ async def test_pods_tell_what_they_were_placed_by_and_what_is_nonsense_is_left_o
         last = create(kube, "last", annotations={name: f"{boot}-10"})
         await waiting.until(lambda: len(placed) >= 3)
         assert placed == [(listed, boot, 7), (made["uid"], boot, 8), (last, boot, 10)]
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_daemons_pod_that_comes_later_is_no_workload_either() -> None:
     kube = memory_kube.MemoryKube(clock=clocks.SystemClock())
     create(kube, "first")
-
-    async def connect() -> memory_kube.MemoryKube:
-        return kube
-
-    watch = classes.PodClasses("node-0", connect=connect)
+    watch = watch_of(kube)
     calls: list[int] = []
     watch.on_change(lambda: calls.append(1))
-    running = asyncio.create_task(watch.run())
-    try:
+    async with running(watch):
         await waiting.until(lambda: calls)
         owner = {"kind": "DaemonSet", "name": "proxy", "uid": "1", "controller": True, "apiVersion": "apps/v1"}
         proxy = create(kube, "proxy", ownerReferences=[owner])
         await waiting.until(lambda: watch.is_baseline(proxy))
         assert len(calls) == 2
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 class Now:
