@@ -7,7 +7,7 @@ import pathlib
 import sys
 from collections.abc import AsyncIterator
 
-from carico_local.cgroups import layout, node_group
+from carico_local.cgroups import layout, node_group, sweep
 from carico_local.cluster import processes, state
 
 # What takes seconds may take minutes where others build besides.
@@ -47,7 +47,8 @@ class Shell:
     def left(self, name: str) -> list[str]:
         """What is left of a cluster: processes, cgroups, state."""
         paths = self.paths(name)
-        found = [f"process {process.pid}" for process in processes.marked(f"CARICO_CLUSTER_RUN={paths.root}")]
+        marks = [f"{name}={paths.root}" for name in (sweep.RUN_VARIABLE, sweep.RUNTIME_VARIABLE)]
+        found = [f"process {process.pid}" for process in processes.marked(*marks)]
         roots = layout.read_layout().roots
         found += [str(root / node_group.cluster_path(name)) for root in roots
                   if (root / node_group.cluster_path(name)).exists()]  # fmt: skip

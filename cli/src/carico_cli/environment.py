@@ -14,7 +14,8 @@ OF_SERVICES = (
 )  # fmt: skip
 # What a cluster's own processes and Pods find there, and the tests.
 OF_PROCESSES = (
-    "CARICO_CLUSTER_RUN", "CARICO_POD_IP", "CARICO_SCALE", "CARICO_SHARED_DATA", "CARICO_TERMINATION_MESSAGE_PATH",
+    "CARICO_CLUSTER_RUN", "CARICO_CLUSTER_RUNTIME", "CARICO_POD_IP", "CARICO_SCALE", "CARICO_SHARED_DATA",
+    "CARICO_TERMINATION_MESSAGE_PATH",
 )  # fmt: skip
 # Kubernetes tells every Pod of each Service of its namespace: https://kubernetes.io/docs/concepts/services-networking/
 _SERVICE_LINK = ("_SERVICE_HOST", "_SERVICE_PORT", "_PORT")

@@ -20,7 +20,7 @@ def test_each_service_with_metrics_of_ours_is_a_target_of_its_kind() -> None:
     )
     found = state.ClusterState(
         plan=plan.make_plan(plan.Wish(name="x", nodes=1), MACHINE), phase=state.Phase.READY, supervisor=process,
-        mark="m", started_ns=1, nats_url="n", api_url="a", services=services, crashes=(), notes=(), failure=None,
+        started_ns=1, nats_url="n", api_url="a", services=services, crashes=(), notes=(), failure=None,
     )  # fmt: skip
     jobs = {(each["labels"]["job"], each["labels"]["service"]): each["targets"] for each in targets.targets(found)}
     assert jobs == {

@@ -196,7 +196,7 @@ def test_env_prints_two_export_lines_that_a_shell_can_read(tmp_path: pathlib.Pat
     state.write(
         paths,
         state.ClusterState(
-            plan=PLAN, phase=state.Phase.READY, supervisor=me, mark="m", started_ns=1,
+            plan=PLAN, phase=state.Phase.READY, supervisor=me, started_ns=1,
             nats_url="nats://127.0.0.1:1", api_url="http://127.0.0.1:2", services=(), crashes=(), notes=(),
             failure=None,
         ),

@@ -30,7 +30,7 @@ def written(home: pathlib.Path, *, phase: state.Phase = state.Phase.READY, page:
     paths.plan.write_text("{}")
     found = state.ClusterState(
         plan=plan.make_plan(plan.Wish(name="x", nodes=1), MACHINE), phase=phase,
-        supervisor=processes.ProcessId(pid=7, start_ticks=8), mark="m", started_ns=1, nats_url="n", api_url="a",
+        supervisor=processes.ProcessId(pid=7, start_ticks=8), started_ns=1, nats_url="n", api_url="a",
         services=(), crashes=(), notes=(), failure=None, websocket_url="ws://{host}:9", page_url=page,
     )  # fmt: skip
     state.write(paths, found)

@@ -24,7 +24,7 @@ def shop(tmp_path: pathlib.Path) -> state.Paths:
     paths.plan.write_text("{}")
     made = plan.make_plan(plan.Wish(name="shop", nodes=1), MACHINE)
     found = state.ClusterState(
-        plan=made, phase=state.Phase.READY, supervisor=processes.ProcessId(pid=1, start_ticks=1), mark="m",
+        plan=made, phase=state.Phase.READY, supervisor=processes.ProcessId(pid=1, start_ticks=1),
         started_ns=1, nats_url=URL, api_url="http://127.0.0.1:2", services=(), crashes=(), notes=(), failure=None,
     )  # fmt: skip
     state.write(paths, found)

@@ -19,7 +19,6 @@ def some_state() -> state.ClusterState:
         plan=plan.make_plan(plan.Wish(name="x", nodes=8), MACHINE),
         phase=state.Phase.READY,
         supervisor=process,
-        mark="CARICO_CLUSTER_RUN=/x",
         started_ns=1,
         nats_url="nats://127.0.0.1:1",
         api_url="http://127.0.0.1:2",

@@ -12,6 +12,13 @@ from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 from carico_local.cgroups import node_group
 
+# In the environment of every process that a cluster's supervisor starts, and of those that they start: the folder of
+# what is kept about the cluster.
+RUN_VARIABLE = "CARICO_CLUSTER_RUN"
+# The same of a node's runtime: it ends after the services, or its Pods would seem to have failed. One that has written
+# no record yet, nor entered its cgroup, is found by this alone.
+RUNTIME_VARIABLE = "CARICO_CLUSTER_RUNTIME"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:

@@ -20,6 +20,8 @@ from carico_local.cluster import plan as plans
 DOWN_TIMEOUT_S = 60.0
 _LOOK_EVERY_S = 0.05
 _KILL_GRACE_S = 2.0
+# A machine that swaps or stalls is slow to end even a killed process.
+_KILLED_WITHIN_S = 30.0
 
 
 class Launched:
@@ -136,16 +138,11 @@ async def down(paths: state.Paths, *, keep_logs: bool) -> None:
 
 async def clear(paths: state.Paths) -> None:
     """Ends processes and removes cgroups that a killed supervisor left. Raises `EnvironmentUnfit` where some stay."""
-    mark = f"CARICO_CLUSTER_RUN={paths.root}"
-    left = processes.marked(mark)
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        for process in left:
-            processes.kill(process, number)
-        for _ in range(int(_KILL_GRACE_S / _LOOK_EVERY_S)):
-            left = processes.marked(mark)
-            if not left:
-                break
-            await asyncio.sleep(_LOOK_EVERY_S)
+    mark, runtimes_mark = (f"{name}={paths.root}" for name in (sweep.RUN_VARIABLE, sweep.RUNTIME_VARIABLE))
+    await _end_marked(mark, number=signal.SIGTERM, within_s=_KILL_GRACE_S)
+    if left := await _end_marked(mark, runtimes_mark, number=signal.SIGKILL, within_s=_KILLED_WITHIN_S):
+        pids = ", ".join(str(process.pid) for process in left)
+        raise errors.EnvironmentUnfit(f"processes of {paths.name} do not end although they were killed: {pids}")
     if (paths.data / "kubelets").exists():
         await asyncio.to_thread(kubelet_nodes.clear, paths, settings.environment())
     roots = sorted((paths.data / "nodes").glob("*"))
@@ -154,6 +151,22 @@ async def clear(paths: state.Paths) -> None:
         raise errors.EnvironmentUnfit(
             f"cgroups of {paths.name} could not be removed: {', '.join(swept.remaining)}; remove them as their owner"
         )
+
+
+async def _end_marked(*marks: str, number: signal.Signals, within_s: float) -> list[processes.ProcessId]:
+    told: set[processes.ProcessId] = set()
+    for _ in range(int(within_s / _LOOK_EVERY_S)):
+        left = processes.marked(*marks)
+        if not left:
+            break
+        # A process may start another until it has ended, so each look is acted upon; a service that is told twice to
+        # end breaks off.
+        for process in left:
+            if process not in told:
+                processes.kill(process, number)
+        told.update(left)
+        await asyncio.sleep(_LOOK_EVERY_S)
+    return left
 
 
 def _read(paths: state.Paths) -> state.ClusterState | None:

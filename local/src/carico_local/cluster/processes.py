@@ -122,15 +122,15 @@ def is_alive(process: ProcessId) -> bool:
     return identify(process.pid) == process
 
 
-def marked(mark: str) -> list[ProcessId]:
-    """Living processes of this user whose environment holds the line `mark`: a cluster's, whoever started them."""
-    needle = mark.encode()
+def marked(*marks: str) -> list[ProcessId]:
+    """Living processes of this user whose environment holds one of these lines: a cluster's, whoever started them."""
+    wanted = {mark.encode() for mark in marks}
     found = []
     for directory in pathlib.Path("/proc").iterdir():
         if not directory.name.isdigit() or int(directory.name) == os.getpid():
             continue
         try:
-            if needle not in (directory / "environ").read_bytes().split(b"\0"):
+            if wanted.isdisjoint((directory / "environ").read_bytes().split(b"\0")):
                 continue
         except OSError:  # ended meanwhile, or another user's
             continue

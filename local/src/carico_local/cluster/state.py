@@ -56,8 +56,6 @@ class ClusterState:
     plan: plans.Plan
     phase: Phase
     supervisor: processes.ProcessId
-    # The line in the environment of every process of this run.
-    mark: str
     started_ns: int
     nats_url: str
     api_url: str
@@ -216,7 +214,6 @@ def from_json(fields: Mapping[str, Any]) -> ClusterState:
         plan=plans.from_json(fields["plan"]),
         phase=Phase(fields["phase"]),
         supervisor=processes.ProcessId(**fields["supervisor"]),
-        mark=fields["mark"],
         started_ns=fields["started_ns"],
         nats_url=fields["nats_url"],
         api_url=fields["api_url"],

@@ -59,9 +59,8 @@ class Supervisor:
         self._began_s = clock.monotonic_s()
         self._log = logs.get("supervisor", cluster=plan.name)
         self._where = topology.addresses(plan, ports.choose(plan.name, topology.ports_needed(plan)))
-        # Read by `down` to find every process of this cluster, whoever started it.
-        self._mark = f"CARICO_CLUSTER_RUN={paths.root}"
-        self._environ = {**inherited.stripped(environ), "CARICO_CLUSTER_RUN": str(paths.root), "PYTHONUNBUFFERED": "1"}
+        # `down` finds every process of this cluster by it, whoever started it.
+        self._environ = {**inherited.stripped(environ), sweep.RUN_VARIABLE: str(paths.root), "PYTHONUNBUFFERED": "1"}
         self._children: dict[str, processes.Child] = {}
         self._ready: set[str] = set()
         self._restarts: dict[str, int] = {}
@@ -266,7 +265,7 @@ class Supervisor:
     def _state(self) -> state.ClusterState:
         me = processes.identify_self()
         return state.ClusterState(
-            plan=self._plan, phase=self._phase, supervisor=me, mark=self._mark, started_ns=self._started_ns,
+            plan=self._plan, phase=self._phase, supervisor=me, started_ns=self._started_ns,
             nats_url=self._where.nats_url, api_url=self._where.api_url,
             services=tuple(self._service_state(name) for name in topology.service_names(self._plan)),
             crashes=tuple(self._crashes), notes=tuple(self._notes), failure=self._failure,

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_core.runtime import logs
+from carico_core.runtime import logs, settings
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import sweep
 from carico_local.node import records as files
@@ -128,6 +128,8 @@ class Runtime:
                     self._exits[name].set_result(exit_of(event))
 
     def _lose_all(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
         self._writer = None
         for starting in self._starting.values():
             if not starting.done():
@@ -207,6 +209,8 @@ class Runtime:
         """Nothing; the zygote ends too where `quit_runtime`."""
         self._closing = True
         if self._writer is None:
+            if self._process is not None:
+                self._process.poll()  # a runtime that was killed leaves no zombie
             return
         writer = self._writer
         if quit_runtime:
@@ -251,6 +255,8 @@ async def _wait_gone(pid: int) -> None:
 def _zygote_environment() -> dict[str, str]:
     # An image keeps its bytecode apart; a zygote that does not know where starts a second later.
     kept = {} if sys.pycache_prefix is None else {"PYTHONPYCACHEPREFIX": sys.pycache_prefix}
+    if (run := settings.environment().get(sweep.RUN_VARIABLE)) is not None:
+        kept[sweep.RUNTIME_VARIABLE] = run
     return {
         **kept,
         "PATH": container_path(),
