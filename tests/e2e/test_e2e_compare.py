@@ -16,7 +16,7 @@ async def test_the_same_job_runs_under_each_scheduler(tmp_path: pathlib.Path) ->
     words = ["compare", "--name", "e2e-cmp", "--nodes", "2", "--repeats", "1", "--pods", "8", "--seconds", ".5"]
     for name in CONTENDERS:
         words += ["--contender", name]
-    code, out, err = await shell.run(*words, "--servers", "--json", within_s=150.0)
+    code, out, err = await shell.run(*words, "--servers", "--json", within_s=600.0)
     assert code == 0, out + err
     found = json.loads(out)
     assert list(found["contenders"]) == list(CONTENDERS)
@@ -24,7 +24,7 @@ async def test_the_same_job_runs_under_each_scheduler(tmp_path: pathlib.Path) ->
         assert (row["runs"], row["failed"], row["bound_twice"]) == (1, 0, 0), name
         assert row["pod_mean_s"]["median"] >= 0.5, name
         assert row["server_p99_ms"]["median"] > 0.0, name
-    assert found["idle_server_p99_ms"] > 0.0
+    assert found["idle_server_p99_ms"]["median"] > 0.0
     assert {one["verdict"] for one in found["targets"]} <= {"met", "missed", "unknown"}
     page = (tmp_path / "var" / "e2e-cmp" / "compare.html").read_text()
     assert "<svg" in page

@@ -91,10 +91,9 @@ async def _compare(
         trials_s = bound_s * len(wanted) * repeats
         click.echo(f"{len(wanted)} contenders x {repeats} runs of {job.pods} Pods: about {trials_s / 60 + 1:.0f} min")
         async with _ground(launched.paths, found, bound_s) as ground:
-            idle_p99_ms = await servers.idle_p99_ms(ground) if given["with_servers"] else None
-            trials = await _trials(ground, wanted, job, repeats=repeats, with_servers=given["with_servers"])
+            trials, idle_p99s_ms = await _trials(ground, wanted, job, repeats=repeats, beside=given["with_servers"])
         return comparison.report(
-            trials, wanted, setting=_setting(plan, job, bound_s, notes), idle_p99_ms=idle_p99_ms
+            trials, wanted, setting=_setting(plan, job, bound_s, notes), idle_p99s_ms=idle_p99s_ms
         )  # fmt: skip
     finally:
         await interrupts.finished(_end(launched), hurry=launched.kill)
@@ -117,14 +116,21 @@ async def _ground(paths: state.Paths, found: state.ClusterState, bound_s: float)
 
 
 async def _trials(
-    ground: grounds.Ground, wanted: Sequence[contenders.Contender], job: jobs.Job, *, repeats: int, with_servers: bool
-) -> list[trial.Trial]:
-    """Every contender once a round, each round beginning with another: what drifts meets all alike."""
+    ground: grounds.Ground, wanted: Sequence[contenders.Contender], job: jobs.Job, *, repeats: int, beside: bool
+) -> tuple[list[trial.Trial], list[float]]:
+    """Every contender once a round, each round beginning with another: what drifts meets all alike.
+
+    With servers `beside`: also their p99 in ms on nodes that they have to themselves, once a round.
+    """
     done: list[trial.Trial] = []
+    idle_p99s_ms: list[float] = []
     for repeat in range(1, repeats + 1):
+        if beside and (idle_ms := await servers.idle_p99_ms(ground)) is not None:
+            idle_p99s_ms.append(idle_ms)
+            click.echo(f"run {repeat} of {repeats}, servers by themselves: p99 {idle_ms:.1f} ms")
         begin = (repeat - 1) % len(wanted)
         for contender in (*wanted[begin:], *wanted[:begin]):
-            one = await trial.run(ground, contender, job, repeat, with_servers=with_servers)
+            one = await trial.run(ground, contender, job, repeat, with_servers=beside)
             done.append(one)
             mean_s = one.pod_s["mean"]
             suffered = "" if one.server_p99_ms is None else f", servers' p99 {one.server_p99_ms:.1f} ms"
@@ -132,7 +138,7 @@ async def _trials(
                 f"run {repeat} of {repeats}, {one.contender}: job {one.job_s:.1f} s, "
                 f"Pods {math.nan if mean_s is None else mean_s:.2f} s{suffered}"
             )
-    return done
+    return done, idle_p99s_ms
 
 
 def _setting(plan: plans.Plan, job: jobs.Job, bound_s: float, notes: Sequence[str]) -> dict[str, Any]:

@@ -35,18 +35,19 @@ class Target:
 
 def report(
     found: Sequence[trials.Trial], wanted: Sequence[contenders.Contender], *, setting: Mapping[str, Any],
-    idle_p99_ms: float | None = None,
+    idle_p99s_ms: Sequence[float] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """The comparison as JSON types; `setting` says on what it was measured, `idle_p99_ms` of servers on idle nodes."""
+    """The comparison as JSON types; `setting` says on what it was measured, `idle_p99s_ms` of servers on idle nodes."""
     rows = {each.name: _row([one for one in found if one.contender == each.name]) for each in wanted}
     kube = {each.name: rows[each.name] for each in wanted if each.is_kube}
     ours = rows.get(contenders.CARICO)
-    stated = [] if ours is None else [*_targets(ours, kube), *_isolation(ours, idle_p99_ms)]
+    idle = _spread(idle_p99s_ms)
+    stated = [] if ours is None else [*_targets(ours, kube), *_isolation(ours, idle["median"])]
     targets = [{**dataclasses.asdict(one), "verdict": one.verdict} for one in stated]
     return {
         "version": VERSION,
         "setting": dict(setting),
-        "idle_server_p99_ms": idle_p99_ms,
+        "idle_server_p99_ms": idle,
         "contenders": rows,
         "targets": targets,
         "trials": [dataclasses.asdict(one) for one in found],
