@@ -4,7 +4,18 @@ from typing import Any
 
 import pytest
 
-from carico_local.node import admission, handlers, kubelet, latency, podspec, sources, variables, volumes
+from carico_local.node import (
+    admission,
+    config_objects,
+    handlers,
+    kubelet,
+    latency,
+    podspec,
+    projection,
+    sources,
+    variables,
+    volumes,
+)
 
 
 def pod(*, name: str = "p", metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
@@ -137,6 +148,25 @@ def test_variables_see_those_before_them_and_fields_of_the_pod() -> None:
     spec = podspec.parse(pod(container={"env": env}))
     found = variables.environment(spec, spec.containers[0], base={"BASE": "1"}, pod_ip="127.1.1.1", host_ip="h")
     assert found == {"BASE": "1", "A": "1-$(LATER)", "UID": "p", "APP": "x", "LATER": "p$(UID)"}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("metadata.name", "p"), ("metadata.namespace", "n"), ("metadata.uid", "p"),
+        ("metadata.labels['app']", "x"), ("metadata.labels['none']", ""),
+        ("metadata.annotations['a.b/c']", "1"), ("metadata.annotations['none']", ""),
+    ],
+)  # fmt: skip
+def test_a_field_of_the_metadata_is_the_same_in_a_variable_and_in_a_file(path: str, expected: str) -> None:
+    asked = pod(metadata={"annotations": {"a.b/c": "1"}})
+    in_variable = variables.field_value(podspec.parse(asked), path, pod_ip="1", host_ip="2")
+    assert (in_variable, projection.field_text(path, asked["metadata"])) == (expected, expected)
+
+
+def test_a_file_has_no_field_that_moves_with_the_pod() -> None:
+    with pytest.raises(config_objects.Unread, match=r"unsupported fieldPath: status\.podIP"):
+        projection.field_text("status.podIP", pod()["metadata"])
 
 
 @pytest.mark.parametrize(

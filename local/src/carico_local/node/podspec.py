@@ -42,6 +42,14 @@ class PodSpec:
         return f"{self.namespace}/{self.name}"
 
     @property
+    def metadata(self) -> Object:
+        """What its containers may ask for of the API object's metadata."""
+        return {
+            "namespace": self.namespace, "name": self.name, "uid": self.uid,
+            "labels": self.labels, "annotations": self.annotations,
+        }  # fmt: skip
+
+    @property
     def limit_cores(self) -> float | None:
         """The Pod's CPU limit: the sum where every container has one."""
         limits = [container.limit_cores for container in self.containers]

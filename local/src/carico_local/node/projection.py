@@ -93,14 +93,13 @@ def field_text(path: str, metadata: Mapping[str, Any]) -> str:
     >>> field_text("metadata.labels", {"labels": {"b": "2", "a": "1"}})
     'a="1"\\nb="2"'
     """
-    if chosen := sources.LABEL_FIELD.fullmatch(path):
-        return str((metadata.get(chosen[1]) or {}).get(chosen[2], ""))
+    value = sources.metadata_field(path, metadata)
+    if value is not None:
+        return value
     field = path.removeprefix("metadata.")
     if field in ("labels", "annotations"):
         pairs = sorted((metadata.get(field) or {}).items())
         return "\n".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in pairs)
-    if path in ("metadata.name", "metadata.namespace", "metadata.uid"):
-        return str(metadata.get(field, ""))
     raise config_objects.Unread(f"unsupported fieldPath: {path}")
 
 

@@ -14,13 +14,11 @@ Object = Mapping[str, Any]
 CONFIG_MAP, SECRET = "configmap", "secret"
 _KEYS = {"configMapKeyRef": CONFIG_MAP, "secretKeyRef": SECRET}
 _WHOLE = {"configMapRef": CONFIG_MAP, "secretRef": SECRET}
-LABEL_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
-_FIELDS = frozenset(
-    {
-        "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "status.podIP", "status.podIPs",
-        "status.hostIP", "status.hostIPs", "spec.serviceAccountName",
-    }
-)  # fmt: skip
+_LABEL_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+_METADATA_FIELDS = frozenset({"metadata.name", "metadata.namespace", "metadata.uid"})
+_FIELDS = _METADATA_FIELDS | {
+    "spec.nodeName", "status.podIP", "status.podIPs", "status.hostIP", "status.hostIPs", "spec.serviceAccountName",
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +62,20 @@ class Mount:
 
 def is_known_field(path: str) -> bool:
     """True for a field of the Pod that a variable may refer to."""
-    return path in _FIELDS or LABEL_FIELD.fullmatch(path) is not None
+    return path in _FIELDS or _LABEL_FIELD.fullmatch(path) is not None
+
+
+def metadata_field(path: str, metadata: Object) -> str | None:
+    """The field of a Pod's metadata that variables and files may both have; empty where it is not set.
+
+    None for a field that is none of these.
+
+    >>> metadata_field("metadata.labels['a']", {"labels": {"a": "1"}}), metadata_field("spec.nodeName", {})
+    ('1', None)
+    """
+    if chosen := _LABEL_FIELD.fullmatch(path):
+        return str((metadata.get(chosen[1]) or {}).get(chosen[2], ""))
+    return str(metadata.get(path.removeprefix("metadata."), "")) if path in _METADATA_FIELDS else None
 
 
 def key_ref(source: Object) -> KeyRef | None:

@@ -75,13 +75,10 @@ def _text(value: bytes) -> str:
 
 def field_value(spec: podspec.PodSpec, path: str, *, pod_ip: str, host_ip: str) -> str:
     """The value of a field that an environment variable may refer to; empty where it is not known."""
-    chosen = sources.LABEL_FIELD.fullmatch(path)
-    if chosen:
-        return (spec.labels if chosen[1] == "labels" else spec.annotations).get(chosen[2], "")
+    value = sources.metadata_field(path, spec.metadata)
+    if value is not None:
+        return value
     return {
-        "metadata.name": spec.name,
-        "metadata.namespace": spec.namespace,
-        "metadata.uid": spec.uid,
         "spec.nodeName": spec.node_name,
         "status.podIP": pod_ip,
         "status.podIPs": pod_ip,
