@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from carico_cli import application, main
+from carico_cli import application, exits, main
 from carico_core.domain import errors
+from carico_core.runtime import tasks
 from tests.tools import carico_cli
 
 
@@ -37,6 +38,11 @@ def test_each_ending_has_its_code_and_one_line(
         main.main()
     assert ended.value.code == code
     assert capsys.readouterr().err == said
+
+
+def test_the_command_and_the_services_end_with_the_same_codes() -> None:
+    # The command has them by itself: it must not import what runs a service to say that a flag is wrong.
+    assert (exits.FAILED, exits.USER_ERROR) == (tasks.EXIT_FAILED, tasks.EXIT_USER_ERROR)
 
 
 def test_an_interrupt_while_modules_are_read_is_no_traceback(
