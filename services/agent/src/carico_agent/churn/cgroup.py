@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 
 from carico_agent import settings
-from carico_agent.churn import inotify, ledger
+from carico_agent.churn import adapter, inotify
 from carico_agent.telemetry import cgroup_tree, kernel_file, port
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
@@ -38,7 +38,7 @@ def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "Cgroup
     return CgroupPods(chosen.cgroup, clock=clock, discover=discover)
 
 
-class CgroupPods:
+class CgroupPods(adapter.Adapter):
     """See `carico_agent.ports.PodEvents`."""
 
     def __init__(
@@ -48,11 +48,9 @@ class CgroupPods:
         clock: clocks.Clock,
         discover: Callable[[], cgroup_tree.Tree] = cgroup_tree.discover,
     ) -> None:
+        super().__init__("cgroup", clock=clock)
         self._cgroup = cgroup
-        self._clock = clock
         self._discover = discover
-        self._ledger = ledger.Ledger()
-        self._log = logs.get("pods", adapter="cgroup")
         self._limited = logs.RateLimited(self._log, clock=clock)
         self._notify: inotify.Inotify | None = None
         self._watches: inotify.Watches | None = None
@@ -62,18 +60,6 @@ class CgroupPods:
         # Whether a watch was refused in the last look, or the root is gone.
         self._unwatched = False
         self._wake = asyncio.Event()
-
-    def current(self) -> ledger.PodSet:
-        """The Pods now."""
-        return self._ledger.current(self._clock.monotonic_s())
-
-    def on_change(self, callback: Callable[[], None]) -> None:
-        """`callback` is called in the loop's thread after each change of what runs."""
-        self._ledger.on_change(callback)
-
-    def on_event(self, witness: ledger.Witness) -> None:
-        """`witness` is told of each event of a Pod."""
-        self._ledger.on_event(witness)
 
     async def run(self) -> None:
         """Never returns; keeps `current` up to date."""

@@ -15,8 +15,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from carico_agent import settings
+from carico_agent.churn import adapter
 from carico_agent.churn import containerd_wire as wire
-from carico_agent.churn import ledger
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
@@ -73,33 +73,19 @@ def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "Contai
     return ContainerdPods(connect=lambda: client.connect(socket), away=client.Away, clock=clock)
 
 
-class ContainerdPods:
+class ContainerdPods(adapter.Adapter):
     """See `carico_agent.ports.PodEvents`."""
 
     def __init__(self, *, connect: Connect, away: type[errors.CaricoError], clock: clocks.Clock) -> None:
         """`away`: what a connection raises that may come back."""
+        super().__init__("containerd", clock=clock)
         self._connect = connect
         self._away = away
-        self._clock = clock
-        self._ledger = ledger.Ledger()
         self._containers: dict[str, wire.Container] = {}
         # Per Pod the workload containers whose task runs.
         self._tasks: dict[str, set[str]] = {}
         self._retry_s = RETRY_FIRST_S
-        self._log = logs.get("pods", adapter="containerd")
         self._limited = logs.RateLimited(self._log, clock=clock)
-
-    def current(self) -> ledger.PodSet:
-        """The Pods now; while containerd is away, those of before."""
-        return self._ledger.current(self._clock.monotonic_s())
-
-    def on_change(self, callback: Callable[[], None]) -> None:
-        """`callback` is called in the loop's thread after each change of what runs."""
-        self._ledger.on_change(callback)
-
-    def on_event(self, witness: ledger.Witness) -> None:
-        """`witness` is told of each event of a Pod."""
-        self._ledger.on_event(witness)
 
     async def run(self) -> None:
         """Never returns; keeps `current` up to date. Raises `EnvironmentUnfit` where the socket is not containerd's."""

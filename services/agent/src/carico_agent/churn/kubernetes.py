@@ -5,13 +5,12 @@ kubelet has said so, after the runtime's own spikes. The API does not say when a
 an exit ends 300 ms after it. Pods that had ended before the agent started are not news, and are left out.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from carico_agent import settings
-from carico_agent.churn import ledger, node_pods
+from carico_agent.churn import adapter, node_pods
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, logs
+from carico_core.runtime import kube
 from carico_core.wire import kubernetes_status
 
 
@@ -20,30 +19,16 @@ def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "Kubern
     return KubernetesPods(chosen.node, clock=clock, connect=node_pods.connector(chosen, clock=clock))
 
 
-class KubernetesPods:
+class KubernetesPods(adapter.Adapter):
     """See `carico_agent.ports.PodEvents`."""
 
     def __init__(self, node: str, *, clock: clocks.Clock, connect: node_pods.Connect) -> None:
+        super().__init__("kubernetes", clock=clock)
         self._node = node
-        self._clock = clock
         self._connect = connect
-        self._ledger = ledger.Ledger()
         # Pods of the API that have ended: they stay there, and what still changes about them is no event of theirs.
         self._done: set[str] = set()
         self._away = False
-        self._log = logs.get("pods", adapter="kubernetes")
-
-    def current(self) -> ledger.PodSet:
-        """The Pods now; while the API is away, those of before."""
-        return self._ledger.current(self._clock.monotonic_s())
-
-    def on_change(self, callback: Callable[[], None]) -> None:
-        """`callback` is called in the loop's thread after each change of what runs."""
-        self._ledger.on_change(callback)
-
-    def on_event(self, witness: ledger.Witness) -> None:
-        """`witness` is told of each event of a Pod."""
-        self._ledger.on_event(witness)
 
     async def run(self) -> None:
         """Never returns; keeps `current` up to date. Raises `KubeconfigError`."""
