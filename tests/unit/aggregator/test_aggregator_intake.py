@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import structlog
 
 from carico_aggregator import app, instruments, model, replicas
 from carico_aggregator import settings as setting
@@ -35,12 +36,12 @@ class Item:
 class Replica:
     """An aggregator on a bus in memory, and its counters."""
 
-    def __init__(self) -> None:
+    def __init__(self, merge: setting.Merge = setting.Merge.ROUND) -> None:
         self.clock = clock.FakeClock()
         self.metrics = metrics.Metrics("aggregator")
         self.hub = memory_bus.Hub()
         self.app = app.Aggregator(
-            setting.AggregatorSettings(), memory_bus.MemoryBus(self.hub),
+            setting.AggregatorSettings(merge=merge), memory_bus.MemoryBus(self.hub),
             instruments.Instruments(self.metrics, clock=self.clock), replica="r0", boot="0" * 16, clock=self.clock,
         )  # fmt: skip
 
@@ -134,6 +135,27 @@ async def test_a_store_that_is_not_ready_yet_does_not_subscribe_twice(
     await replica.app.listen()
     assert len(asked) == 4
     assert sorted(subject for subject, _ in replica.hub.subscriptions) == sorted([subjects.PARTIAL_ALL, subjects.MODEL])
+
+
+@pytest.mark.parametrize("kept_by", ["r0", "r1"])
+@pytest.mark.parametrize(("age_s", "is_followed"), [(2.0, True), (30.0, True), (31.0, False), (-31.0, False)])
+async def test_a_stored_model_is_gone_on_from_as_long_as_agents_merge_it(
+    age_s: float, is_followed: bool, kept_by: str
+) -> None:
+    replica = Replica(setting.Merge.SEQUENTIAL)
+    now_ns = replica.clock.wall_ns()
+    kept = messages.GlobalModel(
+        replica=kept_by, boot="0" * 16, seq=7, ts_ns=now_ns - round(age_s * 1e9), epoch=1, merge="sequential",
+        contributors=2, weight=8.0, dims=("cpu", "memory"), gram=np.diag([0.5, 0.25]), evidence={},
+        peak_pods_per_core=0.0,
+    )  # fmt: skip
+    replica.hub.model = wire.encode_model(kept)
+    with structlog.testing.capture_logs() as said:
+        await replica.app.listen()
+    assert isinstance(replica.app.merger, model.Sequential)
+    assert list(replica.app.merger._grams) == ([kept.dims] if is_followed else [])
+    assert replica.drops("model") == ({} if is_followed else {"too_old": 1.0})
+    assert [line["event"] for line in said] == ["going on from the stored model" if is_followed else "message dropped"]
 
 
 def test_replicas_that_are_gone_are_forgotten() -> None:

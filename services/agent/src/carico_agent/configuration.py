@@ -7,9 +7,7 @@ from carico_agent.telemetry import panel
 from carico_core.domain import errors
 from carico_core.numerics import signal
 from carico_core.numerics.estimators import base, registry
-
-# A model of the cluster that has not come for this many leases is no longer merged.
-MODEL_LEASES = 3.0
+from carico_core.wire import freshness
 
 
 def node_config(chosen: settings.AgentSettings, facts: panel.Facts) -> base.EstimatorConfig:
@@ -56,5 +54,5 @@ def pipeline_config(chosen: settings.AgentSettings, node: base.EstimatorConfig) 
         model=model_kind(chosen.model),
         model_rank=chosen.model_rank,
         local_weight=chosen.local_weight,
-        model_max_age_s=MODEL_LEASES * chosen.bus.lease_s,
+        model_max_age_s=freshness.MODEL_LEASES * chosen.bus.lease_s,
     )

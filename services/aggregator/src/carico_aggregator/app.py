@@ -17,8 +17,8 @@ from carico_core.domain import errors, messages
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
+from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
-from carico_core.wire import subjects
 
 BROADCAST_EVERY_S = 1.0
 REPEAT_EVERY_S = 5.0
@@ -72,6 +72,7 @@ class Aggregator:
         self.replicas = replicas.Replicas(replica, lease_s=chosen.bus.lease_s)
         self.merger: model.Merger = model.Round() if by_round else model.Sequential()
         self.last: messages.GlobalModel | None = None
+        self._model_max_age_s = freshness.MODEL_LEASES * chosen.bus.lease_s
         self._bus = bus
         self._boot = boot
         self._clock = clock
@@ -91,7 +92,7 @@ class Aggregator:
         await until_taken(lambda: self._tell(complete=False, joining=True, entries=()))
         stored = await until_taken(self._bus.get_model)
         if stored is not None:
-            self.on_model(subjects.MODEL, stored)
+            self._on_stored(stored)
 
     async def intake_forever(self) -> None:
         """Never returns; takes what the queue gives."""
@@ -164,15 +165,34 @@ class Aggregator:
 
     def on_model(self, subject: str, payload: bytes) -> None:
         """Follows the model of the replica that leads, where only one makes it."""
-        if isinstance(self.merger, model.Round):
+        found = self._followable(subject, payload)
+        if found is not None and found.replica != self.replica:
+            self.merger.follow(found)
+
+    def _on_stored(self, payload: bytes) -> None:
+        """Goes on from the model kept for late joiners, its own too, unless agents would not merge it any more."""
+        found = self._followable(subjects.MODEL, payload)
+        if found is None:
             return
+        age_s = (self._clock.wall_ns() - found.ts_ns) / 1e9
+        # The sign is the other clock's fault.
+        if abs(age_s) > self._model_max_age_s:
+            got = f"got a stored model {age_s:.0f} s old, expected at most {self._model_max_age_s:g} s: begun anew"
+            self._counted.dropped("model", subjects.MODEL, errors.MessageError(errors.Drop.TOO_OLD, "ts", got))
+            return
+        self._log.info("going on from the stored model", of=found.replica, age_s=round(age_s, 1))
+        self.merger.follow(found)
+
+    def _followable(self, subject: str, payload: bytes) -> messages.GlobalModel | None:
+        """A model of the same merge, where that goes on from others' models; None for what cannot be followed."""
+        if isinstance(self.merger, model.Round):
+            return None
         try:
             found = wire.decode_model(payload, subject=subject)
         except errors.MessageError as error:
             self._counted.dropped("model", subject, error)
-            return
-        if found.replica != self.replica and found.merge == self.merger.name:
-            self.merger.follow(found)
+            return None
+        return found if found.merge == self.merger.name else None
 
     async def _take(self, batch: list[buses.QueueItem]) -> None:
         begun_s = self._clock.monotonic_s()

@@ -9,6 +9,8 @@ from carico_core.domain import errors
 # messages.md, "Every message": an advertisement is fresh to 2.5 s, ageing to 5 s, stale to the lease, then absent.
 FRESH_S = 2.5
 AGEING_S = 5.0
+# A model of the cluster is repeated every 5 s; one of as many leases ago is merged, or gone on from, by nobody.
+MODEL_LEASES = 3.0
 _WINDOW_BUCKETS = 10
 _BUCKET_NS = 30 * 1_000_000_000
 # A writer is forgotten after this many leases of silence: by then its old messages are refused by their age.
