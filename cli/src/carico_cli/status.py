@@ -8,7 +8,7 @@ import click
 import orjson
 
 from carico_cli import options, session, settings
-from carico_core.domain import errors
+from carico_core.domain import amounts, errors
 from carico_local import job as jobs
 from carico_local.cluster import state, topology
 
@@ -116,8 +116,8 @@ def _nodes(live: session.Session, found: state.ClusterState) -> list[dict[str, A
                 # What a scheduler that does not answer thinks of a node is not known.
                 "freshness": said.get("freshness", "absent" if live.observer.scheduler else None),
                 "pods": advertised.pods if advertised else None,
-                "capacity": round(advertised.capacity, 2) if advertised else None,
-                "capacity_sd": round(advertised.capacity_sd, 2) if advertised else None,
+                "capacity": round(advertised.capacity, 3) if advertised else None,
+                "capacity_sd": round(advertised.capacity_sd, 3) if advertised else None,
                 "mode": advertised.mode.value if advertised else None,
                 "reserved": said.get("reserved"),
             }
@@ -156,8 +156,8 @@ def _text(view: dict[str, Any]) -> str:
     if view["phase"] != _NOT_RUNNING:
         lines += _silent(view)
     if view["nodes"]:
-        columns = ("name", "freshness", "pods", "capacity", "capacity_sd", "mode", "reserved")
-        shown = view["nodes"][:_NODES_SHOWN]
+        columns = ("name", "freshness", "pods", "capacity", "mode", "reserved")
+        shown = [{**node, "capacity": _capacity(node)} for node in view["nodes"][:_NODES_SHOWN]]
         lines += ["", *_table(shown, columns, "NODE")]
         if len(view["nodes"]) > len(shown):
             fresh = sum(node["freshness"] == "fresh" for node in view["nodes"])
@@ -168,6 +168,13 @@ def _text(view: dict[str, Any]) -> str:
     lines += [f"crashed: {crash['service']} ({crash['how']})" for crash in view["crashes"]]
     lines += [f"note: {note}" for note in view["notes"]]
     return "\n".join(lines)
+
+
+def _capacity(node: dict[str, Any]) -> str | None:
+    """Capacity as `carico top` and `explain` have it; None where the node has advertised none."""
+    if node["capacity"] is None:
+        return None
+    return f"{amounts.pods_with_sd(node['capacity'], node['capacity_sd'])} Pods"
 
 
 def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], title: str) -> list[str]:

@@ -10,6 +10,7 @@ import click
 from rich import box, console, live, panel, progress_bar, table, text
 
 from carico_cli import session
+from carico_core.domain import amounts
 from carico_core.wire import freshness
 from carico_local import job as jobs
 from carico_local.cluster import plan as plans
@@ -75,7 +76,7 @@ class Screen:
         found = heard.advertisement
         age_s = self._live.clock.monotonic_s() - heard.at_s
         state = freshness.classify(age_s, lease_s=10.0).value
-        capacity = f"{found.capacity:.1f} ±{found.capacity_sd:.1f}"
+        capacity = amounts.pods_with_sd(found.capacity, found.capacity_sd, sign="±")
         return [
             node,
             _bar(found.parts.get("cpu.utilisation", found.usage.get("cpu", 0.0))),

@@ -47,8 +47,9 @@ def _of_advertisement(answer: Row) -> list[str]:
         return words.paragraph("its agent has advertised nothing")
     most = "" if said["limit"] is None else f", at most {said['limit']} for now"
     return words.paragraph(
-        f"advertised {answer['age_s']:.1f} s ago ({answer['freshness']}): capacity {said['capacity']:.1f} "
-        f"± {said['capacity_sd']:.1f}, {said['mode']}; it counts {words.plural(said['pods'], 'Pod')}{most}"
+        f"advertised {answer['age_s']:.1f} s ago ({answer['freshness']}): capacity "
+        f"{amounts.pods_with_sd(said['capacity'], said['capacity_sd'])}, {said['mode']}; "
+        f"it counts {words.plural(said['pods'], 'Pod')}{most}"
     )
 
 

@@ -67,15 +67,9 @@ def _state(node: pictures.Node) -> float:
 
 
 def capacity_text(node: pictures.Node) -> str:
-    """Capacity with its standard deviation, in Pods.
-
-    One decimal as long as there is room for it.
-    """
+    """Capacity with its standard deviation, in Pods."""
     said = node.advertisement
-    if said is None:
-        return NOTHING
-    digits = 1 if max(said.capacity, said.capacity_sd) < 100.0 else 0
-    return f"{said.capacity:.{digits}f} ±{said.capacity_sd:.{digits}f}"
+    return NOTHING if said is None else amounts.pods_with_sd(said.capacity, said.capacity_sd, sign="±")
 
 
 def _text(value: str, style: str = "") -> spans.Line:

@@ -43,6 +43,16 @@ def text_with_sd(dimension: str, mean: float, sd: float, *, sign: str = "± ") -
     return f"{found}%" if unit is None else f"{found} {prefix}{unit}"
 
 
+def pods_with_sd(mean: float, sd: float, *, sign: str = "± ") -> str:
+    """Pods, of which parts count, and their standard deviation, both to the same digit; what follows says "Pods".
+
+    >>> pods_with_sd(2.25, 0.449), pods_with_sd(-0.04, 0.4), pods_with_sd(2777.1, 13.3)
+    ('2.2 ± 0.4', '0.0 ± 0.4', '2777 ± 13')
+    """
+    digits = 0 if max(abs(mean), sd) >= _WHOLE_FROM else 1
+    return f"{number(mean, digits)} {sign}{number(sd, digits)}"
+
+
 def number(value: float, digits: int) -> str:
     """A number to so many digits behind the point; what is shown as zero has no minus.
 

@@ -1,0 +1,51 @@
+"""`carico status`: what its tables say of a node, beside what its JSON has for scripts."""
+
+import pytest
+
+from carico_cli import session, status
+from carico_core.domain import messages
+from carico_core.runtime import clock as clocks
+from carico_local import observer
+from carico_local.cluster import machine, plan, processes, state
+
+MACHINE = machine.Machine(
+    cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
+)
+FOUND = state.ClusterState(
+    plan=plan.make_plan(plan.Wish(name="x", nodes=2), MACHINE), phase=state.Phase.READY,
+    supervisor=processes.ProcessId(pid=1, start_ticks=1), started_ns=1, nats_url="", api_url="", services=(),
+    crashes=(), notes=(), failure=None,
+)  # fmt: skip
+
+
+class Live(session.Session):
+    """A session that is connected to nothing, and has heard node-1 alone."""
+
+    def __init__(self, capacity: float, capacity_sd: float) -> None:
+        self.clock = clocks.FakeClock()
+        self.observer = observer.Observer(clock=self.clock)
+        said = messages.Advertisement(
+            node="node-1", boot="0" * 16, seq=1, ts_ns=1, sampled_at_ns=1, capacity=capacity, capacity_sd=capacity_sd,
+            bottleneck="cpu", signal=0.5, baseline={}, cost={}, pods=3, covers=frozenset(),
+            mode=messages.Mode.MEASURED, usage={}, parts={}, direction={},
+        )  # fmt: skip
+        self.observer.newest["node-1"] = observer.Heard(advertisement=said, at_s=0.0)
+        self.observer.scheduler = {"node-1": {"freshness": "fresh", "reserved": 1}}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "capacity_sd", "shown"),
+    [(2.4449, 0.4449, "2.4 ± 0.4 Pods"), (-0.04, 0.0, "0.0 ± 0.0 Pods"), (1234.5678, 12.3, "1235 ± 12 Pods")],
+)
+def test_a_capacity_has_its_unit_and_the_digits_one_reads(capacity: float, capacity_sd: float, shown: str) -> None:
+    view = {**status._services(FOUND, running=True), "nodes": status._nodes(Live(capacity, capacity_sd), FOUND)}
+    head, first, second = status._text(view).splitlines()[-3:]
+    assert head.split() == ["NODE", "FRESHNESS", "PODS", "CAPACITY", "MODE", "RESERVED"]
+    assert first.split() == ["node-1", "fresh", "3", *shown.split(), "measured", "1"]
+    assert second.split() == ["node-2", "absent", "-", "-", "-", "-"]
+    # Scripts get numbers.
+    assert [view["nodes"][0][name] for name in ("capacity", "capacity_sd")] == [
+        round(capacity, 3),
+        round(capacity_sd, 3),
+    ]
+    assert view["nodes"][1]["capacity"] is None
