@@ -109,7 +109,7 @@ async def listen(bus: Bus, *names: str) -> list[findings.Finding]:
     [
         ("v1.36.4", Level.OK, "v1.36.4"),
         ("v1.29.9+k3s1", Level.WARN, "do not name their node before 1.30"),
-        ("v1.20.1", Level.FAIL, "too old"),
+        ("v1.28.15", Level.FAIL, "too old"),
         ("unknown", Level.WARN, "cannot be read"),
     ],
 )

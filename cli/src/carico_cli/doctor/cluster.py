@@ -12,8 +12,8 @@ from carico_core.wire import kubernetes
 
 # Node-bound tokens, by which the auth-callout knows an agent's node, are on by default from here.
 NODE_TOKENS_FROM = (1, 30)
-# Sidecars, scheduling gates and the rest that the scheduler reads are stable from here.
-OLDEST = (1, 27)
+# Sidecars, and all else that the scheduler reads, are on by default from here; deploy/README.md says the same.
+OLDEST = (1, 29)
 # https://docs.kernel.org/accounting/psi.html: in the kernel since 4.20; distributions may build it switched off.
 PSI_FROM = (4, 20)
 WAITING_LONG_S = 60.0
