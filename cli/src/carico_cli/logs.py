@@ -1,8 +1,11 @@
 """`carico logs SERVICE`."""
 
 import difflib
+import pathlib
 import sys
 import time
+from collections.abc import Callable
+from typing import TextIO
 
 import click
 
@@ -12,6 +15,8 @@ from carico_local.cluster import service as service_parts
 from carico_local.cluster import state, topology
 
 _LOOK_EVERY_S = 0.2
+# Looks in a row at which the cluster does not run, before that is said: one that starts has a log before it runs.
+_LOOKS_WITHOUT_CLUSTER = 25
 
 
 @click.command("logs")
@@ -43,13 +48,20 @@ def command(context: settings.Context, service: str | None, name: str, follow: b
     with log.open("r", encoding="utf-8", errors="replace") as file:
         for line in file.readlines()[-tail:] if tail else []:
             show(line)
-        while follow:
-            line = file.readline()
-            if line:
-                show(line)
-                sys.stdout.flush()
-            elif not log.exists():
-                click.echo(f"carico: cluster {name!r} was ended, and its logs with it", err=True)
-                return
-            else:
-                time.sleep(_LOOK_EVERY_S)
+        if follow:
+            click.echo(f"carico: cluster {name!r} {_follow(file, log, paths, show)}", err=True)
+
+
+def _follow(file: TextIO, log: pathlib.Path, paths: state.Paths, show: Callable[[str], None]) -> str:
+    """Why nothing more will be written; until then each line is shown as it comes."""
+    looks = 0
+    while looks < _LOOKS_WITHOUT_CLUSTER:
+        if line := file.readline():
+            show(line)
+            sys.stdout.flush()
+            continue
+        if not log.exists():
+            return "was ended, and its logs with it"
+        looks = 0 if state.is_running(paths) else looks + 1
+        time.sleep(_LOOK_EVERY_S)
+    return f"does not run any more, and this is the end of its log: `carico up --name {paths.name}` starts it anew"

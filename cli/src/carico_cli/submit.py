@@ -14,8 +14,13 @@ from carico_local import job as jobs
 from carico_local.report import facts
 
 _PROGRESS_EVERY_S = 2.0
+# A cluster elsewhere, as in containers, cannot say that it was ended; an API server that starts anew is back sooner.
+_AWAY_MOST_S = 60.0
 # Pods that are named one by one where they did not succeed.
 _NAMED_MOST = 10
+
+# Given for how long the API has been away.
+WhyGone = Callable[[float], str | None]
 
 
 @click.command("submit")
@@ -37,7 +42,7 @@ def command(
         name=job_name or made_up, workload=jobs.Workload(workload), pods=pods, seconds=seconds, restarts=restart
     )  # fmt: skip
     address = _address(context, name)
-    return asyncio.run(_submit(address, job, wait=wait, is_there=lambda: _is_there(context, address)))
+    return asyncio.run(_submit(address, job, wait=wait, why_gone=lambda s: _why_gone(context, address, job, away_s=s)))
 
 
 def _address(context: settings.Context, name: str) -> where.Address:
@@ -50,27 +55,36 @@ def _address(context: settings.Context, name: str) -> where.Address:
         return where.remote(nats_url, kube.KubeSettings(kubeconfig=kubeconfig), context.environ)()
 
 
-def _is_there(context: settings.Context, address: where.Address) -> bool:
-    """False for a local cluster that was ended."""
-    try:
-        return not address.is_local or where.local(context.home, address.name)() is not None
-    except errors.SettingsError:
-        return False
+def _why_gone(context: settings.Context, address: where.Address, job: jobs.Job, *, away_s: float) -> str | None:
+    """Why a cluster whose API has been away for so long is waited for no longer; None where it is."""
+    if address.is_local:
+        try:
+            where.local(context.home, address.name)()
+        except errors.SettingsError:
+            return "its cluster was ended"
+        return None
+    if away_s < _AWAY_MOST_S:
+        return None
+    return (
+        f"its cluster's API has not answered for {away_s:.0f} s: was the cluster ended? If not, the job goes on by "
+        f"itself, and `kubectl get pods -l {jobs.JOB_LABEL}={job.name}` shows it"
+    )
 
 
-async def _submit(address: where.Address, job: jobs.Job, *, wait: bool, is_there: Callable[[], bool]) -> int:
+async def _submit(address: where.Address, job: jobs.Job, *, wait: bool, why_gone: WhyGone) -> int:
     async with session.connect_to(address) as live:
         try:
             created = await jobs.submit(live.api, job, batch=await jobs.has_controller(live.api))
         except errors.Conflict:
             raise errors.SettingsError(f"--job: a job named {job.name!r} is there already") from None
         click.echo(f"job {job.name}: {created} Pods created")
-        return await _wait(live, job, is_there=is_there) if wait else 0
+        return await _wait(live, job, why_gone=why_gone) if wait else 0
 
 
-async def _wait(live: session.Session, job: jobs.Job, *, is_there: Callable[[], bool]) -> int:
+async def _wait(live: session.Session, job: jobs.Job, *, why_gone: WhyGone) -> int:
     following = asyncio.ensure_future(live.observer.follow_pods(live.api))
-    said, away = -1, None
+    outage = _Outage(live, job)
+    said = -1
     try:
         while True:
             pods = live.observer.of_job(job.name)
@@ -79,21 +93,43 @@ async def _wait(live: session.Session, job: jobs.Job, *, is_there: Callable[[], 
                 said = done
                 click.echo(f"job {job.name}: {done} of {job.pods} done")
             if done >= job.pods:
-                bad = [pod for pod in pods if pod.phase != "Succeeded"]
-                for line in unsuccessful(job.name, bad):
-                    click.echo(line, err=True)
-                return int(bool(bad))
-            if (away is None) is not (live.observer.api_away is None):
-                away = live.observer.api_away
-                click.echo(f"job {job.name}: " + (f"{away}; waiting goes on" if away else "it is back"), err=True)
-            if away is not None and not is_there():
-                raise errors.ApiUnavailable(
-                    f"job {job.name}: its cluster was ended when {done} of {job.pods} were done"
-                )
-            await asyncio.sleep(_PROGRESS_EVERY_S)
+                return _result(job, pods)
+            away_s = outage.lasted_s()
+            why = None if away_s is None else why_gone(away_s)
+            if why is not None:
+                raise errors.ApiUnavailable(f"job {job.name}: {done} of {job.pods} done, and {why}")
+            await asyncio.wait([following], timeout=_PROGRESS_EVERY_S)
+            if following.done():
+                following.result()
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
+
+
+def _result(job: jobs.Job, pods: Sequence[facts.PodFacts]) -> int:
+    """The exit code, once what became of those that did not succeed is said."""
+    bad = [pod for pod in pods if pod.phase != "Succeeded"]
+    for line in unsuccessful(job.name, bad):
+        click.echo(line, err=True)
+    return int(bool(bad))
+
+
+class _Outage:
+    """How long a job's API has been away, which is said once when it goes and once when it is back."""
+
+    def __init__(self, live: session.Session, job: jobs.Job) -> None:
+        self._live = live
+        self._job = job
+        self._since_s: float | None = None
+
+    def lasted_s(self) -> float | None:
+        """Seconds until now; None while the API is there."""
+        away, now_s = self._live.observer.api_away, self._live.clock.monotonic_s()
+        if (away is None) is not (self._since_s is None):
+            self._since_s = None if away is None else now_s
+            said = "it is back" if away is None else f"{away}; waiting goes on"
+            click.echo(f"job {self._job.name}: {said}", err=True)
+        return None if self._since_s is None else now_s - self._since_s
 
 
 def unsuccessful(job_name: str, bad: Sequence[facts.PodFacts]) -> list[str]:

@@ -1,11 +1,13 @@
 """`carico logs` for a person: one line an event, in their own time of day."""
 
+import contextlib
 import pathlib
 import re
 
 import pytest
 
 from carico_cli import log_lines
+from carico_local.cluster import state
 from tests.tools import carico_cli
 
 LINE = (
@@ -45,3 +47,30 @@ def test_who_follows_a_log_is_told_that_the_cluster_was_ended(
     assert carico_cli.run(monkeypatch, "logs", "nats", "-f", "--name", "shop") == 0
     said = capsys.readouterr()
     assert (said.out, said.err) == ("[1] started\n", "carico: cluster 'shop' was ended, and its logs with it\n")
+
+
+def test_who_follows_a_log_is_told_that_nobody_writes_to_it_any_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    paths = state.Paths(tmp_path / "carico" / "shop")
+    log = paths.log("nats")
+    log.parent.mkdir(parents=True)
+    log.write_text("[1] started\n")
+    runs, looks = contextlib.ExitStack(), list[float]()
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 10:
+            runs.enter_context(state.locked(paths))
+        elif len(looks) == 100:
+            log.write_text("[1] started\n[2] ended\n")
+            runs.close()
+
+    monkeypatch.setattr("time.sleep", sleep)
+    assert carico_cli.run(monkeypatch, "logs", "nats", "-f", "--name", "shop") == 0
+    said = capsys.readouterr()
+    assert said.out == "[1] started\n[2] ended\n"
+    assert "cluster 'shop' does not run any more" in said.err and said.err.count("\n") == 1
+    # A moment without its lock is no end: so a cluster starts.
+    assert 3.0 <= sum(looks[100:]) <= 10.0

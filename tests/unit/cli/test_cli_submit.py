@@ -1,13 +1,19 @@
-"""Which cluster a job goes to."""
+"""Which cluster a job goes to, and how long it is waited for."""
 
 import asyncio
+import dataclasses
 import pathlib
+from collections.abc import AsyncGenerator, Mapping
+from typing import cast
 
 import pytest
 
 from carico_cli import session, settings, submit
+from carico_cli.live import where
 from carico_core.domain import errors
+from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube, kube_watch
 from carico_local import job as jobs
 from carico_local import observer
 
@@ -36,26 +42,100 @@ def test_a_container_is_run_again_where_that_is_asked_for() -> None:
     assert "backoffLimitPerIndex" not in batch
 
 
-class Away(session.Session):
-    """A session whose API has gone away."""
+NO_ANSWER = errors.ApiUnavailable("GET /api/v1/pods: no answer in time")
+JOB = jobs.Job(name="j", workload=jobs.Workload.PI, pods=2)
+REMOTE = where.Address(name="nats:4222", bus=buses.BusSettings(url="nats://nats:4222"), kube=kube.KubeSettings())
 
-    def __init__(self) -> None:
-        self.clock = clocks.FakeClock()
+
+class Api:
+    """An API that says what it is told to, each at its second; `fails` is how it ends, if it does."""
+
+    def __init__(
+        self, clock: clocks.FakeClock, *events: tuple[float, kube_watch.MirrorEvent], fails: Exception | None = None
+    ) -> None:
+        self._clock = clock
+        self._events = list(events)
+        self._fails = fails
+
+    async def mirror(
+        self, path: str, *, params: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[kube_watch.MirrorEvent, None]:
+        """Those whose time has come, for ever."""
+        while self._events or self._fails is None:
+            if self._events and self._clock.monotonic_s() >= self._events[0][0]:
+                yield self._events.pop(0)[1]
+            await asyncio.sleep(0)
+        raise self._fails
+
+
+class Live(session.Session):
+    """A session with such an API, whose clock goes on by a second each time it is asked."""
+
+    def __init__(self, *events: tuple[float, kube_watch.MirrorEvent], fails: Exception | None = None) -> None:
+        class Clock(clocks.FakeClock):
+            def monotonic_s(self) -> float:
+                self.advance(1.0)
+                return super().monotonic_s()
+
+        self.clock = Clock()
         self.observer = observer.Observer(clock=self.clock)
-        self.observer.api_away = "GET /api/v1/pods: no answer in time"
+        self.api = cast(kube.KubeClient, Api(self.clock, *events, fails=fails))
 
 
-async def never(_: object) -> None:
-    await asyncio.Event().wait()
+def listed(*phases: str) -> kube_watch.Listed:
+    found = [
+        {"metadata": {"name": f"j-{number}", "uid": f"u{number}", "labels": {jobs.JOB_LABEL: "j"}},
+         "spec": {}, "status": {"phase": phase}}
+        for number, phase in enumerate(phases)
+    ]  # fmt: skip
+    return kube_watch.Listed(objects=found, resource_version="1")
 
 
-async def test_who_waits_hears_that_the_cluster_was_ended(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    live, looks = Away(), iter((True, True, False))
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submit, "_PROGRESS_EVERY_S", 0.0)
-    monkeypatch.setattr(live, "api", None, raising=False)
-    monkeypatch.setattr(live.observer, "follow_pods", never)
-    with pytest.raises(errors.ApiUnavailable, match="its cluster was ended"):
-        await submit._wait(live, jobs.Job(name="j", workload=jobs.Workload.PI, pods=2), is_there=lambda: next(looks))
+
+
+@pytest.mark.usefixtures("quick")
+async def test_who_waits_hears_that_the_local_cluster_was_ended(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = dataclasses.replace(REMOTE, name="shop", is_local=True)
+    live = Live((0.0, kube_watch.Away(error=NO_ANSWER)))
+    with pytest.raises(errors.ApiUnavailable, match="job j: 0 of 2 done, and its cluster was ended"):
+        await submit._wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), gone, JOB, away_s=s))
     assert capsys.readouterr().err == "job j: GET /api/v1/pods: no answer in time; waiting goes on\n"
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_cluster_elsewhere_that_is_gone_for_good_is_given_up_after_a_minute(tmp_path: pathlib.Path) -> None:
+    live = Live((0.0, listed("Succeeded", "Running")), (5.0, kube_watch.Away(error=NO_ANSWER)))
+    with pytest.raises(errors.ApiUnavailable) as failed:
+        await submit._wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), REMOTE, JOB, away_s=s))
+    assert str(failed.value) == (
+        "job j: 1 of 2 done, and its cluster's API has not answered for 60 s: was the cluster ended? If not, the job "
+        "goes on by itself, and `kubectl get pods -l carico.dev/job=j` shows it"
+    )
+
+
+@pytest.mark.usefixtures("quick")
+async def test_an_api_that_is_back_within_the_minute_is_waited_for_again(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    away = kube_watch.Away(error=NO_ANSWER)
+    live = Live(
+        (0.0, away), (50.0, listed("Running", "Running")), (55.0, away), (105.0, listed("Succeeded", "Succeeded"))
+    )
+    asked = await submit._wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), REMOTE, JOB, away_s=s))
+    assert asked == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "job j: GET /api/v1/pods: no answer in time; waiting goes on", "job j: it is back",
+        "job j: GET /api/v1/pods: no answer in time; waiting goes on",
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_watch_that_ends_ends_the_waiting() -> None:
+    live = Live(fails=errors.KubeconfigError("the token's file is gone"))
+    with pytest.raises(errors.KubeconfigError, match="the token's file is gone"):
+        await submit._wait(live, JOB, why_gone=lambda _: None)
