@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from carico_local.cgroups import layout, node_group, sweep
+from tests.tools import waiting
 
 PODS = "/api/v1/namespaces/default/pods"
 NODE = "node-1"
@@ -82,7 +83,7 @@ class NodeSite:
         """kill -9."""
         assert process is not None
         process.kill()
-        process.wait(10)
+        process.wait(waiting.WAIT_S)
 
     def stop(self) -> None:
         """Ends both and whatever is left of the cluster."""
@@ -92,15 +93,15 @@ class NodeSite:
         for process in (self.node, self.api):
             if process is not None:
                 try:
-                    process.wait(15)
+                    process.wait(waiting.WAIT_S)
                 except subprocess.TimeoutExpired:
                     process.kill()
-                    process.wait(5)
+                    process.wait()
         sweep.sweep(self.cluster, state_dirs=[self.root / "node"])
 
     def request(self, method: str, path: str, body: Any = None, *, kind: str = "application/json") -> Any:
         """The decoded answer, or the text where it is not JSON; 404 is None."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=waiting.WAIT_S)
         try:
             headers = {"Content-Type": kind}
             connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -141,12 +142,12 @@ class NodeSite:
         status: dict[str, Any] = pod["status"]
         return status
 
-    def until_phase(self, name: str, *phases: str, within_s: float = 20.0) -> dict[str, Any]:
+    def until_phase(self, name: str, *phases: str, within_s: float = waiting.WAIT_S) -> dict[str, Any]:
         """The status once the Pod is in one of these phases."""
         self.until(lambda: self.status(name).get("phase") in phases, f"{name} to be {phases}", within_s=within_s)
         return self.status(name)
 
-    def until(self, holds: Callable[[], bool], what: str, *, within_s: float = 20.0) -> None:
+    def until(self, holds: Callable[[], bool], what: str, *, within_s: float = waiting.WAIT_S) -> None:
         """Returns once `holds`; fails after a time far beyond what it takes."""
         end_s = time.monotonic() + within_s
         while not holds():

@@ -20,6 +20,7 @@ from carico_core.runtime import kube, kube_actions, nats_bus
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local import nats_server
+from tests.tools import waiting
 
 NODES = ("node-1", "node-2", "node-3")
 PODS_PATH = "/api/v1/namespaces/default/pods"
@@ -84,7 +85,7 @@ class Site:
         """The exit code after SIGTERM."""
         assert self._scheduler is not None
         self._scheduler.terminate()
-        return self._scheduler.wait(15.0)
+        return self._scheduler.wait(waiting.WAIT_S)
 
     def end_all(self) -> None:
         """Ends every process."""
@@ -134,7 +135,7 @@ class Site:
     async def ask(self, verb: str, payload: bytes = b"") -> Any:
         """The scheduler's answer, once it gives one."""
         subject = subjects.query("scheduler", verb)
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(waiting.WAIT_S):
             while True:
                 with contextlib.suppress(errors.BusUnavailable):
                     return orjson.loads(await self.bus.request(subject, payload, timeout_s=2.0))
@@ -145,7 +146,7 @@ class Site:
         """Pods that have ended."""
         return sum(pod["status"].get("phase") == "Succeeded" for pod in self.pods.values())
 
-    async def until_succeeded(self, count: int, within_s: float = 60.0) -> None:
+    async def until_succeeded(self, count: int, within_s: float = 2 * waiting.WAIT_S) -> None:
         """Returns once so many Pods have ended."""
         async with asyncio.timeout(within_s):
             while self.succeeded < count:
@@ -189,8 +190,9 @@ class Site:
             self._ends[uid] = now_s + self._rng.uniform(0.1, 0.4)
             await self._set_phase(pod, "Running")
         elif self._ends[uid] <= now_s:
-            self._ended.setdefault(uid, (node, now_s))
             await self._set_phase(pod, "Succeeded")
+            # Only now: an API that is away shows the Pod as running, and its room is not to be given to another.
+            self._ended.setdefault(uid, (node, now_s))
 
     async def _set_phase(self, pod: dict[str, Any], phase: str) -> None:
         meta = pod["metadata"]

@@ -95,15 +95,16 @@ class Callout:
 
     def metric(self, line: str) -> float:
         """The value of one series; 0 where it is not there yet."""
-        for each in (self.get("/metrics") or "").splitlines():
+        # Waited for: no answer would read as zero.
+        for each in (self.get("/metrics", within_s=WAIT_S) or "").splitlines():
             if each.startswith(line + " "):
                 return float(each.split()[-1])
         return 0.0
 
-    def get(self, path: str) -> str | None:
+    def get(self, path: str, *, within_s: float = 2.0) -> str | None:
         """A page of its health server; None where it says no, or does not answer."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=2.0) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=within_s) as answer:
                 return str(answer.read().decode())
         except OSError:
             return None
@@ -208,7 +209,7 @@ async def raw(settings: buses.BusSettings, **more: Any) -> AsyncIterator[Raw]:
         shown = {"token": bus_token.read(pathlib.Path(settings.token_file))}
     options = {
         "servers": settings.url, **shown, "error_cb": on_error, "allow_reconnect": False,
-        "max_reconnect_attempts": 1, **more,
+        "max_reconnect_attempts": 1, "connect_timeout": WAIT_S, **more,
     }  # fmt: skip
     try:
         await client.connect(**options)

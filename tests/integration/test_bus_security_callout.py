@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import itertools
+import os
 import pathlib
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -21,6 +21,8 @@ from carico_core.wire import roles, subjects
 from tests.integration import security_site
 from tests.tools import bus_rights, waiting
 
+# Between two tries to be heard.
+EVERY_S = 0.02
 AGENT, READER = security_site.ACCOUNTS[roles.Role.AGENT], security_site.ACCOUNTS[roles.Role.READER]
 
 
@@ -82,7 +84,9 @@ async def test_a_reader_looks_and_asks_and_cannot_publish(site: security_site.Si
         await agent.serve(spec)
         await reader.subscribe(subjects.CAPACITY_ALL, lambda _, payload: heard.append(payload))
         await agent.publish(subjects.capacity("node-a"), b"seen")
-        assert (await reader.request(subjects.query("agent", "state.get", "node-a"), b"", timeout_s=5.0)) == b"state"
+        assert (
+            await reader.request(subjects.query("agent", "state.get", "node-a"), b"", timeout_s=security_site.WAIT_S)
+        ) == b"state"
         await reader.publish(subjects.capacity("node-a"), b"forged")
         await reader.publish(subjects.MODEL, b"forged")
         await scheduler.publish(subjects.decision("default", "p"), b"decided")
@@ -206,30 +210,28 @@ async def test_a_rotated_token_reconnects_without_a_gap(
     monkeypatch.setattr(bus_token, "LATEST", 0.25)
     file = tmp_path / "token"
     settings = site.settings(site.tokens.token(AGENT, node="node-r", life_s=10.0), file=file)
-    arrivals: list[float] = []
-    back: list[float] = []
+    arrived: list[int] = []
+    back: list[bool] = []
+    tries = 0
     async with (
         site.joined(roles.Role.SCHEDULER) as scheduler,
         security_site.connected(settings, role=roles.Role.AGENT, node="node-r") as agent,
     ):
-        await scheduler.subscribe(subjects.capacity("node-r"), lambda *_: arrivals.append(time.monotonic()))
-        agent.on_reconnect(lambda: back.append(time.monotonic()))
-        started_s = time.monotonic()
-        while time.monotonic() - started_s < 4 * security_site.WAIT_S:
-            if len(back) < 2:
-                # As the kubelet does: the file holds the next token well before the last one ends.
-                file.write_text(site.tokens.token(AGENT, node="node-r", life_s=10.0))
-            with contextlib.suppress(errors.BusUnavailable):
-                await agent.publish(subjects.capacity("node-r"), b"x")
-            await asyncio.sleep(0.02)
-            if len(back) >= 2 and time.monotonic() - started_s > 5.5:
-                break
-        assert len(back) >= 2
+        await scheduler.subscribe(subjects.capacity("node-r"), lambda _, payload: arrived.append(int(payload)))
+        agent.on_reconnect(lambda: back.append(True))
+        async with asyncio.timeout(security_site.WAIT_S):
+            while len(back) < 2 or not arrived or arrived[-1] < tries:
+                tries += len(back) < 2
+                if len(back) < 2:
+                    # As the kubelet does: the file holds the next token well before the last one ends.
+                    (tmp_path / "next").write_text(site.tokens.token(AGENT, node="node-r", life_s=10.0))
+                    os.replace(tmp_path / "next", file)
+                with contextlib.suppress(errors.BusUnavailable):
+                    await agent.publish(subjects.capacity("node-r"), b"%d" % tries)
+                await asyncio.sleep(EVERY_S)
         assert agent.connected
-    gaps = [later - earlier for earlier, later in itertools.pairwise(arrivals)]
-    # An advertisement is fresh for 2.5 s.
-    assert max(gaps) < 2.5
-    assert arrivals[-1] - arrivals[0] > 5.0
+    # An advertisement is fresh for 2.5 s. Counted in tries: while the machine stands still, nobody tries either.
+    assert max(later - earlier for earlier, later in itertools.pairwise(arrived)) * EVERY_S < 2.5
 
 
 async def test_who_is_connected_stays_so_while_a_new_token_cannot_be_reviewed(
@@ -256,8 +258,16 @@ async def test_who_is_connected_stays_so_while_a_new_token_cannot_be_reviewed(
 
 
 async def test_a_token_that_ends_without_another_ends_the_connection_for_good(site: security_site.Site) -> None:
-    async with security_site.raw(site.settings(site.tokens.token(AGENT, node="n1", life_s=3.0))) as peer:
-        await waiting.until(lambda: peer.client.is_closed)
+    life_s = 3.0
+    while life_s:
+        try:
+            async with security_site.raw(site.settings(site.tokens.token(AGENT, node="n1", life_s=life_s))) as peer:
+                await waiting.until(lambda: peer.client.is_closed)
+            life_s = 0.0
+        except NatsError:
+            # It had ended before it could be shown: a machine may stand still for that long.
+            assert life_s < security_site.WAIT_S
+            life_s *= 4.0
 
 
 async def test_a_server_that_is_restarted_is_joined_again_by_all_while_a_replica_is_killed(
@@ -273,7 +283,7 @@ async def test_a_server_that_is_restarted_is_joined_again_by_all_while_a_replica
         await waiting.until(lambda: any(agent.connected for agent in agents))
         site.callouts[0].kill()
         try:
-            await waiting.until(lambda: all(agent.connected for agent in agents), within_s=40.0)
+            await waiting.until(lambda: all(agent.connected for agent in agents))
         finally:
             site.callouts[0].start()
 
@@ -297,6 +307,6 @@ async def test_without_any_callout_the_connected_go_on_and_new_ones_wait(site: s
         finally:
             for callout in site.callouts:
                 await asyncio.to_thread(callout.start)
-        bus = await asyncio.wait_for(joining, 4 * security_site.WAIT_S)
+        bus = await asyncio.wait_for(joining, security_site.WAIT_S)
         assert bus.connected
         await bus.close()

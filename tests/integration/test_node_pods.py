@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from tests.integration import node_site
+from tests.tools import waiting
 
 pytestmark = pytest.mark.skipif(bool(node_site.why_no_cgroups()), reason=node_site.why_no_cgroups())
 PODS = node_site.PODS
+ATTEMPTS = 3
 
 
 @pytest.fixture(scope="module")
@@ -26,16 +28,20 @@ def condition(status: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def test_a_workload_succeeds_and_tells_its_time_in_the_termination_message(site: node_site.NodeSite) -> None:
-    site.run("pi", "carico-workload", "pi", "--seconds", "0.5")
-    status = site.until_phase("pi", "Succeeded", "Failed")
-    ended = node_site.terminated(status)
-    assert (status["phase"], ended["exitCode"], ended["reason"]) == ("Succeeded", 0, "Completed")
-    line = json.loads(ended["message"])
-    assert line["workload"] == "pi"
-    assert line["cpu_s"] == pytest.approx(0.5 * 0.125, rel=0.1)
-    # Alone on its node it takes as long as it says, at 4x for a busy machine.
-    assert 0.45 <= (line["finished_ns"] - line["started_ns"]) / 1e9 <= 2.0
-    assert condition(status, "Ready")["reason"] == "PodCompleted"
+    took_s: list[float] = []
+    # Alone on its node it takes as long as it says, at 4x for a busy machine; one that stands still is waited out.
+    while not took_s or (min(took_s) > 2.0 and len(took_s) < ATTEMPTS):
+        name = f"pi-{len(took_s)}"
+        site.run(name, "carico-workload", "pi", "--seconds", "0.5")
+        status = site.until_phase(name, "Succeeded", "Failed")
+        ended = node_site.terminated(status)
+        assert (status["phase"], ended["exitCode"], ended["reason"]) == ("Succeeded", 0, "Completed")
+        line = json.loads(ended["message"])
+        assert line["workload"] == "pi"
+        assert line["cpu_s"] == pytest.approx(0.5 * 0.125, rel=0.1)
+        took_s.append((line["finished_ns"] - line["started_ns"]) / 1e9)
+        assert condition(status, "Ready")["reason"] == "PodCompleted"
+    assert 0.45 <= min(took_s) <= 2.0
 
 
 @pytest.mark.parametrize(
@@ -106,7 +112,7 @@ def test_deletion_with_sigterm_honoured_needs_no_grace(site: node_site.NodeSite)
     site.run("polite", "carico-workload", "pi", "--seconds", "600")
     site.until_phase("polite", "Running")
     site.request("DELETE", f"{PODS}/polite?gracePeriodSeconds=600")
-    site.until(lambda: site.pod("polite") is None, "the Pod to go", within_s=10.0)
+    site.until(lambda: site.pod("polite") is None, "the Pod to go, long before its grace is over")
 
 
 def test_deletion_while_starting_leaves_nothing(site: node_site.NodeSite) -> None:
@@ -123,12 +129,15 @@ def test_restart_policies_and_back_off(site: node_site.NodeSite) -> None:
     site.run("again", "sh", "-c", "exit 1", restartPolicy="OnFailure")
     site.run("fine", "true", restartPolicy="OnFailure")
 
+    told: dict[str, Any] = {}
+
     def is_backing_off() -> bool:
-        statuses = site.status("again").get("containerStatuses") or [{}]
+        # Kept, since it starts again in seconds.
+        told.update(site.status("again"))
+        statuses = told.get("containerStatuses") or [{}]
         return bool(statuses[0].get("state", {}).get("waiting", {}).get("reason") == "CrashLoopBackOff")
 
     site.until(is_backing_off, "CrashLoopBackOff")
-    told = site.status("again")
     assert told["phase"] == "Running"
     assert told["containerStatuses"][0]["restartCount"] == 1
     assert told["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
@@ -172,7 +181,7 @@ def test_environment_and_arguments_are_expanded(site: node_site.NodeSite) -> Non
 def test_logs_follow_tail_and_previous(site: node_site.NodeSite) -> None:
     site.run("talks", "sh", "-c", "echo one; echo two; sleep 0.5; echo three", restartPolicy="Never")
     site.until_phase("talks", "Running", "Succeeded")
-    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=waiting.WAIT_S)
     connection.request("GET", f"{PODS}/talks/log?follow=true")
     assert connection.getresponse().read().decode().split() == ["one", "two", "three"]
     connection.close()
@@ -215,7 +224,7 @@ def test_a_server_answers_on_its_pods_address_and_becomes_ready(site: node_site.
     site.until_phase("server", "Running")
     site.until(lambda: condition(site.status("server"), "Ready")["status"] == "True", "readiness")
     address = site.status("server")["podIP"]
-    connection = http.client.HTTPConnection(address, 8080, timeout=10)
+    connection = http.client.HTTPConnection(address, 8080, timeout=waiting.WAIT_S)
     connection.request("GET", "/latency")
     assert json.loads(connection.getresponse().read())["failed"] == 0
     connection.close()

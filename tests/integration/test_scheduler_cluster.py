@@ -2,6 +2,7 @@
 
 import asyncio
 import pathlib
+from typing import Any
 
 from tests.integration import scheduler_site
 from tests.tools import waiting
@@ -17,13 +18,17 @@ async def test_a_hundred_pods_are_bound_once_and_within_what_was_advertised(tmp_
         answer = await site.ask("decision.get", b'{"pod": "pi-7"}')
         assert answer["decision"]["outcome"] == "bound"
         assert len((await site.ask("capacity.list"))["nodes"]) == 3
-        assert (await site.ask("reservations.list"))["reservations"] == []
+        # Until the last nodes have accounted for theirs.
+        await waiting.answered(lambda: site.ask("reservations.list"), lambda told: told["reservations"] == [])
         # Told of beside the binds, not before them.
         await waiting.until(lambda: len(site.bound) == PODS)
         site.check(PODS)
-        events = await site.client.request("GET", "/api/v1/namespaces/default/events")
-        scheduled = [each for each in events["items"] if each["reason"] == "Scheduled"]
-        assert scheduled
+
+        async def events() -> list[dict[str, Any]]:
+            found = await site.client.request("GET", "/api/v1/namespaces/default/events")
+            return [each for each in found["items"] if each["reason"] == "Scheduled"]
+
+        scheduled = await waiting.answered(events)
         assert scheduled[0]["message"].startswith("Successfully assigned default/pi-")
         assert site.stop_scheduler() == 0
 

@@ -5,8 +5,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from carico_core.domain import errors
+
 _T = TypeVar("_T")
-WAIT_S = 20.0
+# Of what hangs, and of no requirement: a slow machine may stand still for seconds, and start interpreters for ten.
+WAIT_S = 60.0
 
 
 async def until(condition: Callable[[], object], *, within_s: float = WAIT_S) -> None:
@@ -33,9 +36,20 @@ def until_now(
 async def answered(
     ask: Callable[[], Awaitable[_T]], enough: Callable[[_T], object] = bool, *, within_s: float = WAIT_S
 ) -> _T:
-    """The first answer that is enough: a stream takes a message in after its subscribers have heard it."""
-    async with asyncio.timeout(within_s):
-        while not enough(answer := await ask()):
-            # Whoever is asked has other work too.
-            await asyncio.sleep(0.05)
-    return answer
+    """The first answer that is enough: a stream takes a message in after its subscribers have heard it.
+
+    Who does not answer is asked again. Raises TimeoutError where no answer is enough.
+    """
+    said: errors.CaricoError | None = None
+    try:
+        async with asyncio.timeout(within_s):
+            while True:
+                try:
+                    if enough(answer := await ask()):
+                        return answer
+                except (errors.BusUnavailable, errors.ApiUnavailable) as error:
+                    said = error
+                # Whoever is asked has other work too.
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise TimeoutError(f"no answer was enough within {within_s:g} s") from said
