@@ -15,7 +15,8 @@ from typing import Any
 from carico_core.domain import errors
 from carico_local.cluster import ports
 
-START_TIMEOUT_S = 10.0
+# It listens within a tenth of a second, or within some where the machine is slow; one that failed ends at once.
+START_TIMEOUT_S = 60.0
 _LOOK_EVERY_S = 0.01
 _calls = itertools.count()
 

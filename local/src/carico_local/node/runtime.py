@@ -18,7 +18,8 @@ from carico_local.cgroups import sweep
 from carico_local.node import records as files
 from carico_local.node import zygote
 
-_CONNECT_TRIES = 400
+# A minute: an interpreter starts in a tenth of a second, or in ten where many nodes start at once.
+_CONNECT_TRIES = 2400
 _CONNECT_PAUSE_S = 0.025
 _log = logs.get("node.runtime")
 
@@ -75,6 +76,8 @@ class Runtime:
         for _ in range(_CONNECT_TRIES):
             with contextlib.suppress(OSError):
                 return await self._attach()
+            if self._process is not None and self._process.poll() is not None:
+                break
             await asyncio.sleep(_CONNECT_PAUSE_S)
         raise TimeoutError(f"the container runtime of {self._root} did not answer: see {self._root / 'runtime.log'}")
 

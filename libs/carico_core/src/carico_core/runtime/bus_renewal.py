@@ -43,8 +43,11 @@ class Renewal:
         while True:
             token = await asyncio.to_thread(bus_token.read, self._token)
             delay_s = bus_token.renew_in_s(token, now_s=self._clock.wall_ns() / 1e9, rng=self._rng)
-            await asyncio.sleep(bus_token.LOOK_EVERY_S if delay_s is None else delay_s)
-            if delay_s is not None:
+            if delay_s is None:
+                # One that cannot be read at this moment is being replaced; any other does not expire.
+                delay_s = bus_token.LOOK_EVERY_S if token else bus_token.AGAIN_S
+            await asyncio.sleep(delay_s)
+            if bus_token.expires_at_s(token) is not None:
                 await self._renew(bus_token.expires_at_s(token) or 0.0)
 
     async def _renew(self, expires_s: float) -> None:
