@@ -98,6 +98,25 @@ def test_a_standby_knows_all_and_says_nothing() -> None:
     objects.run_fast(main())
 
 
+def test_who_leaves_the_pods_to_others_leaves_them_the_questions_too() -> None:
+    async def main() -> None:
+        async with pair() as made:
+            first = made.start("a")
+            made.start("b", "--no-own-pods", "--no-leader-election")
+            await asyncio.sleep(1.0)
+            await made.advertise("node-0", 2.0)
+            made.api.objects.create("pods", objects.pod_object("pod-0"), "test")
+            await asyncio.sleep(1.0)
+            assert made.node_of("pod-0") == "node-0"
+            assert len(made.bus.hub.services) == 1
+            assert first.engine.state.ledger.reserved_count == 1
+            question = b'{"pod":"pod-0"}'
+            answer = await made.bus.request(subjects.query("scheduler", "decision.get"), question, timeout_s=1)
+            assert b'"found":true' in answer
+
+    objects.run_fast(main())
+
+
 def test_a_stop_hands_over_at_once_with_every_reservation() -> None:
     async def main() -> None:
         async with pair() as made:

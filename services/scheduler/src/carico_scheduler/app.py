@@ -120,7 +120,6 @@ class Scheduler:
         works: dict[str, Awaitable[object]] = {
             **self.engine.mirrors.works(),
             "advertisements": self._listen(bus),
-            "queries": self._answer(bus),
             "decisions": self.engine.decide_forever(),
             "reports": self.engine.report_forever(),
             "records": self._log.publish_forever(bus),
@@ -128,6 +127,9 @@ class Scheduler:
             "bus": bus.wait_closed(),
         }
         works |= self.office.works()
+        if self._settings.own_pods:
+            # Who leaves the Pods to others knows neither their queue nor the decisions: those others are asked.
+            works["queries"] = self._answer(bus)
         if self.extender is not None:
             works["extender"] = self.extender.serve_forever()
         try:
@@ -240,7 +242,7 @@ async def serve(settings: setting.SchedulerSettings, stop: tasks.Stop, clock: cl
             stack.push_async_callback(asyncio.to_thread, tracer.close)
         scheduler = Scheduler(settings, api=api, lease_api=lease_api, clock=clock, tracer=tracer, series=series)
         server = await health.serve(
-            scheduler.health, scheduler.metrics, host=settings.http_host, port=settings.http_port
+            scheduler.health, scheduler.metrics, host=settings.http.host, port=settings.http.port
         )
         stack.push_async_callback(server.close)
         logs.get("scheduler").info("started", http_port=server.port, threshold=settings.threshold)
