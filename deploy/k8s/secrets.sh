@@ -16,8 +16,14 @@ here=$(cd "$(dirname "$0")" && pwd)
 umask 077
 mkdir -p "$directory"
 
-# What bus-config says of a server's configuration is not for here: deploy/k8s has its own, with TLS.
-[ -e "$directory/public.env" ] || "$carico" bus-config "$kind" --out "$directory" >/dev/null
+# One of the kind's own names. What bus-config says of a server's configuration is not for here: deploy/k8s has its own,
+# with TLS. Keys that are there already stay as they are.
+case $kind in
+    static) mark=CARICO_NATS_SCHEDULER ;;
+    callout) mark=CARICO_NATS_ISSUER ;;
+    *) echo "secrets.sh: got KIND=$kind, expected static or callout" >&2; exit 2 ;;
+esac
+grep -qs "^$mark=" "$directory/public.env" || "$carico" bus-config "$kind" --out "$directory" >/dev/null
 # The last two: people come by a port-forward.
 [ -e "$directory/tls/tls.crt" ] || "$here/../nats/certificates.sh" "$directory/tls" "carico-nats.$namespace.svc" \
     "carico-nats.$namespace.svc.cluster.local" "*.carico-nats-peers.$namespace.svc" localhost 127.0.0.1 >&2
