@@ -29,7 +29,7 @@ async def test_room_for_three_takes_three_of_ten(
         found = await site.until_bound(3)
         # Each of the others was tried, and is told why it waits.
         for refused in {f"pi-{index}" for index in range(10)} - found.keys():
-            assert "0/" in await site.until_told(refused, "capacity: ")
+            assert "0/" in await site.until_told(refused, "CARICO: at capacity")
         found = await site.bound()
         assert sorted(found.values()) == [f"{site.namespace}-1"] * 2 + [f"{site.namespace}-2"]
 

@@ -24,11 +24,32 @@ def test_room_is_held_on_every_node_that_passed_until_the_bind_tells_which() -> 
         assert await desk.passed(second, "n1", "n2") == ["n1"]
         assert await desk.bind(second, "n1") == ""
         answer = await desk.filter(third, "n1", "n2")
-        assert answer["FailedNodes"] == dict.fromkeys(["n1", "n2"], "capacity: 0 free of threshold 1, 1 reserved")
+        assert answer["FailedNodes"] == dict.fromkeys(["n1", "n2"], "CARICO: at capacity")
         record = desk.log.latest("default", "a")
         assert record is not None
         assert (record.outcome, record.node, record.free) == (decision.Outcome.BOUND, "n2", 1.0)
         assert record.message == "n2 chosen by kube-scheduler, with room for 1.0 Pods"
+
+    objects.run_fast(main())
+
+
+def test_a_pod_has_waited_since_it_was_asked_for_first() -> None:
+    async def main() -> None:
+        desk = extender_desk.Desk(hold_s=2.0, wait_s=0.0)
+        desk.node("n1", 1.0)
+        first, second = desk.pod("a"), desk.pod("b")
+        assert await desk.passed(first, "n1") == ["n1"]
+        assert await desk.passed(second, "n1") == []
+        await asyncio.sleep(3.0)
+        desk.extender.forget()
+        assert len(desk.extender.waits) == 2, "neither is bound or gone"
+        assert await desk.bind(first, "n1") == ""
+        record = desk.log.latest("default", "a")
+        assert record is not None
+        assert 3.0 <= record.waited_s < 3.5
+        desk.state.remove_pod("uid-b")
+        desk.extender.forget()
+        assert len(desk.extender.waits) == 0
 
     objects.run_fast(main())
 

@@ -26,7 +26,7 @@ def test_requests_of_a_real_kube_scheduler_are_answered_in_kind(kind: str) -> No
         asked = json.loads(payload)
         answer = json.loads(await desk.extender.filter(payload))
         assert answer["Error"] == ""
-        assert answer["FailedNodes"] == {f"node-b-{kind}": "capacity: 0.5 free of threshold 1, 0 reserved"}
+        assert answer["FailedNodes"] == {f"node-b-{kind}": "CARICO: at capacity"}
         if kind == "names":
             assert answer["NodeNames"] == [name for name in asked["NodeNames"] if name != "node-b-names"]
             assert "Nodes" not in answer

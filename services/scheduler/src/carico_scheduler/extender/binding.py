@@ -53,13 +53,14 @@ class Binds:
         return uid in self._asked
 
     async def bind(
-        self, pod: cluster.Pod, node: str, facts: decisions.Facts, *, placed_by: kubernetes_placement.Advertised | None
-    ) -> str:
-        """Empty once the Pod is bound to the node; else why it is not."""
+        self, pod: cluster.Pod, node: str, facts: decisions.Facts, *, since_s: float,
+        placed_by: kubernetes_placement.Advertised | None,
+    ) -> str:  # fmt: skip
+        """Empty once the Pod, which has waited since `since_s`, is bound to the node; else why it is not."""
         now_s = self._clock.monotonic_s()
         # It may be one of ours: whoever binds it, it is placed once.
         self._state.queue.forget(pod.uid)
-        waiting = queues.Waiting(pod=pod, demand=demands.demand_of(pod), since_s=now_s, attempts=1)
+        waiting = queues.Waiting(pod=pod, demand=demands.demand_of(pod), since_s=since_s, attempts=1)
         asked = _Asked(waiting=waiting, facts=facts, answer=asyncio.get_running_loop().create_future())
         self._asked[pod.uid] = asked
         self._state.assume(waiting, node, now_s)

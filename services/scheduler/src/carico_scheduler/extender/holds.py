@@ -6,7 +6,7 @@ answer takes: it decides about one Pod at a time and asks for the bind a moment 
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from carico_core.domain import cluster
 from carico_scheduler import demand as demands
@@ -77,3 +77,26 @@ class Holds:
     def youngest_s(self, *, but: str) -> float | None:
         """When the newest hold of another Pod than `but` was made; None where there is none."""
         return max((hold.since_s for uid, hold in self._holds.items() if uid != but), default=None)
+
+
+class Waits:
+    """Since when kube-scheduler has been asking for each Pod."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._since_s)
+
+    def note(self, uid: str, now_s: float) -> None:
+        """A Pod is asked for; the first time counts."""
+        self._since_s.setdefault(uid, now_s)
+
+    def since_s(self, uid: str, now_s: float) -> float:
+        """Since when it has asked for the Pod; `now_s` where it never has."""
+        return self._since_s.get(uid, now_s)
+
+    def drop_ended(self, waits: Callable[[str], bool], *, before_s: float) -> None:
+        """Nothing; Pods that wait no more are forgotten, but for those of after `before_s`: the watch may be behind."""
+        for uid in [uid for uid, since_s in self._since_s.items() if since_s < before_s and not waits(uid)]:
+            del self._since_s[uid]

@@ -12,21 +12,25 @@ import numpy as np
 
 from carico_core.domain import decision
 from carico_scheduler import demand as demands
+from carico_scheduler import explain, snapshot
 from carico_scheduler import fleet as fleets
 from carico_scheduler import policy as policies
-from carico_scheduler import snapshot
 from carico_scheduler.extender import holds as holding
 from carico_scheduler.extender import messages
 from carico_scheduler.stages import capacity, freshness, protocol, trust
 
+# kube-scheduler counts nodes by reason, and writes an Event and the Pod's condition anew whenever the words differ: no
+# numbers in them, and who says so.
+_SAID_BY = "CARICO: "
 UNKNOWN = "the scheduler has not seen this node at the API yet"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A verdict, and whether a node was refused only for what is held for other Pods."""
+    """A verdict, why in full by node, and whether a node was refused only for what is held for other Pods."""
 
     verdict: messages.Verdict
+    details: Mapping[str, str]
     is_held_up: bool
 
 
@@ -46,17 +50,20 @@ class Judge:
         """The verdict on nodes for one Pod; what is held for itself does not stand in its way."""
         view = self._fleet.snapshot(now_s)
         if self._goes_by_requests(view):
-            return Judged(verdict=messages.Verdict(passed=tuple(names), refused={}, lasting={}), is_held_up=False)
+            verdict = messages.Verdict(passed=tuple(names), refused={}, lasting={})
+            return Judged(verdict=verdict, details={}, is_held_up=False)
         mask = self._mask(view, demand)
         passed: list[str] = []
         refused: dict[str, str] = {}
         lasting: dict[str, str] = {}
+        details: dict[str, str] = {}
         is_held_up = False
         for name in names:
             slot = self._fleet.slot_of(name)
             held = self._holds.on(name, but=uid)
             if slot is None:
-                refused[name] = UNKNOWN
+                refused[name] = _SAID_BY + UNKNOWN
+                details[name] = UNKNOWN
             elif mask[slot] and not held:
                 passed.append(name)
             else:
@@ -65,15 +72,15 @@ class Judge:
                     passed.append(name)
                     continue
                 is_held_up = is_held_up or bool(mask[slot])
-                (refused if found.reason is decision.Reason.CAPACITY else lasting)[name] = found.detail
+                kind = refused if found.reason is decision.Reason.CAPACITY else lasting
+                kind[name] = _SAID_BY + explain.phrase(found.reason)
+                details[name] = found.detail
         verdict = messages.Verdict(passed=tuple(passed), refused=refused, lasting=lasting)
-        return Judged(verdict=verdict, is_held_up=is_held_up)
+        return Judged(verdict=verdict, details=details, is_held_up=is_held_up)
 
     def why_not(self, name: str, demand: demands.Demand, *, uid: str, now_s: float) -> str | None:
         """Why a node has no room for a Pod; None where it has."""
-        verdict = self.judge((name,), demand, uid=uid, now_s=now_s).verdict
-        reasons: Mapping[str, str] = {**verdict.refused, **verdict.lasting}
-        return reasons.get(name)
+        return self.judge((name,), demand, uid=uid, now_s=now_s).details.get(name)
 
     def rank(self, names: Sequence[str], demand: demands.Demand, *, uid: str, now_s: float) -> list[int]:
         """0 to 10 for each node: its score as a share of the best one's."""

@@ -53,6 +53,7 @@ class Extender:
         self._wake = parts.wake
         self._exempt = frozenset(wanted.exempt)
         self.holds = holding.Holds(hold_s=wanted.hold_s)
+        self.waits = holding.Waits()
         self.binds = binding.Binds(
             parts.state, clock=parts.clock, log=parts.log,
             on_end=lambda fate: parts.metrics.extender_binds.labels(fate).inc(),
@@ -70,6 +71,7 @@ class Extender:
         if settled is not None:
             return messages.encode_filter_error(settled)
         demand = demands.demand_of(pod)
+        self.waits.note(pod.uid, self._clock.monotonic_s())
         found = await self._judged(asked, demand)
         self._check_leads()
         self.holds.put(pod, demand, found.verdict.passed, self._clock.monotonic_s())
@@ -114,6 +116,10 @@ class Extender:
         if dropped:
             self._wake()
 
+    def forget(self) -> None:
+        """Nothing; Pods that are bound or gone are not waited for any more."""
+        self.waits.drop_ended(self._waits, before_s=self._clock.monotonic_s() - self._wanted.hold_s)
+
     def held(self) -> Iterator[tuple[str, demands.Demand]]:
         """(node, demand) of everything held, for our own decisions."""
         for hold in self.holds:
@@ -132,7 +138,10 @@ class Extender:
             return f"{node} has no room any more: {why_not}"
         # From here to the claim nothing else runs: there is no moment in which the Pod does not count.
         placed_by = None if is_exempt else self._state.placed_by(node, now_s)
-        return await self.binds.bind(pod, node, self._facts(node, demand, now_s), placed_by=placed_by)
+        since_s = self.waits.since_s(pod.uid, now_s)
+        return await self.binds.bind(
+            pod, node, self._facts(node, demand, now_s), since_s=since_s, placed_by=placed_by
+        )  # fmt: skip
 
     async def _judged(self, asked: messages.Args, demand: demands.Demand) -> judge.Judged:
         """The verdict; where only other Pods' holds stand in the way, once their binds have had time to come."""
@@ -178,6 +187,9 @@ class Extender:
         if claim is None:
             return None
         return f"a bind to {claim.node} is under way" if claim.is_assumed else f"bound to {claim.node} already"
+
+    def _waits(self, uid: str) -> bool:
+        return self._state.pod(uid) is not None and self._state.ledger.find(uid) is None
 
     def _is_exempt(self, pod: cluster.Pod) -> bool:
         """True for Pods that pass everywhere: DaemonSets' and static ones, and those that CARICO itself needs."""

@@ -32,6 +32,7 @@ class Unit:
         try:
             while True:
                 self.extender.tidy()
+                self.extender.forget()
                 self._metrics.extender_holds.set(len(self.extender.holds))
                 await asyncio.sleep(TIDY_EVERY_S)
                 if self.binder.fault is not None:
