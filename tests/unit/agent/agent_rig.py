@@ -18,6 +18,8 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 
 SUBSPACE = subjects.subspace("node-1")
+# Of the loop, until a sender that was woken has sent.
+TURNS = 20
 
 
 class Gauge:
@@ -134,8 +136,11 @@ class Rig:
 
     async def settle(self) -> None:
         """Returns when what was due has been sent."""
-        # Two turns of the coalescing pause.
-        await asyncio.sleep(2.5 * outlets.COALESCE_S)
+        # Each pause begins after the sender's own, and is longer: it ends later, however late both of them end.
+        for pause_s in (0.0, 1.25 * outlets.COALESCE_S, 1.25 * outlets.COALESCE_S):
+            await asyncio.sleep(pause_s)
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
 
     def value(self, name: str, **labels: str) -> float:
         """A metric of the agent; 0 for one that was never set."""

@@ -15,9 +15,7 @@ from tests.unit.scheduler import objects
 
 
 async def told(watch: classes.PodClasses, uid: str, expected: str) -> None:
-    async with asyncio.timeout(5.0):
-        while watch.of(uid) != expected:
-            await asyncio.sleep(0.01)
+    await waiting.until(lambda: watch.of(uid) == expected)
 
 
 def watch_of(kube: memory_kube.MemoryKube) -> classes.PodClasses:

@@ -17,6 +17,7 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, kube_watch, memory_bus
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
+from tests.tools import waiting
 
 BOOT = "18e9f814b6bb5a96"
 LEASE_S = 10.0
@@ -153,7 +154,7 @@ class Cluster:
         self.api.events.put_nowait(kube_watch.Listed(objects=[], resource_version="1"))
         task = asyncio.ensure_future(self.reader.run())
         try:
-            await asyncio.wait_for(self.reader.complete.wait(), 10.0)
+            await asyncio.wait_for(self.reader.complete.wait(), waiting.WAIT_S)
             yield
         finally:
             task.cancel()

@@ -79,16 +79,27 @@ async def test_people_see_all_by_their_rights(
     reader = readers.Reader(lambda: address, connect, clock=CLOCK, lease_s=live_cluster.LEASE_S)
     task = asyncio.ensure_future(reader.run())
     try:
-        await waiting.until(lambda: len(reader.picture().services) == 2 or task.done(), within_s=20.0)
-        found = reader.picture()
-        check(found, role)
-        assert await reader.detail("node-1") is not None
+        await waiting.until(lambda: is_whole(reader.picture(), role) or task.done())
+        check(reader.picture(), role)
+        assert await waiting.answered(lambda: reader.detail("node-1"))
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await services.close()
     # A reader may not ask how the work queue stands: it is asked once, and then no more.
     assert said.getvalue().lower().count("permissions violation") == (0 if role is roles.Role.CLI else 1)
+
+
+def is_whole(found: pictures.Picture, role: roles.Role) -> bool:
+    """Whether all is there that comes on its own way each: heard, kept, or answered."""
+    return (
+        len(found.services) == 2
+        and [node.reserved for node in found.nodes] == [1]
+        and bool(found.decisions)
+        and found.model is not None
+        and (found.backlog is not None or role is not roles.Role.CLI)
+        and len(found.trouble) == 1
+    )
 
 
 def check(found: pictures.Picture, role: roles.Role) -> None:

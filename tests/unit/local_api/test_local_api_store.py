@@ -108,7 +108,7 @@ async def test_each_change_is_encoded_once_for_all_watches(kept: store.Store) ->
     seen = watch.View(namespace="", selector=selectors.Selector(), representation="plain", render=render)
     watchers = [hub.watch("nodes", seen, kept.revision) for _ in range(5)]
     put(kept, "a")
-    told = [await asyncio.wait_for(watcher.wait(), 1) for watcher in watchers]
+    told = [await asyncio.wait_for(watcher.wait(), 60) for watcher in watchers]
     assert len(set(told)) == 1
     assert len(rendered) == 1
 

@@ -5,7 +5,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -13,6 +12,7 @@ from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_local.binaries import catalog, progress, toolchain, tools
 from carico_local.cluster import processes
+from tests.tools import waiting
 
 # Builds an empty program where it is told, and notes that it was called.
 GO = """#!/bin/sh
@@ -158,16 +158,12 @@ tools.obtain(["etcd"], environ=settings.environment(), clock=clocks.SystemClock(
 def test_a_killed_tool_takes_its_build_along_and_the_next_one_starts_anew(machine: Machine) -> None:
     machine.has_go(fails=f"echo $$ > {machine.bin}/pid; exec sleep 600")
     with subprocess.Popen([sys.executable, "-c", OBTAIN], env=machine.environ) as tool:
-        deadline_s = time.monotonic() + 30.0
-        while not (machine.bin / "pid").exists() or not (machine.bin / "pid").read_text():
-            assert time.monotonic() < deadline_s
-            time.sleep(0.02)
-        build = processes.identify(int((machine.bin / "pid").read_text()))
+        pid = machine.bin / "pid"
+        waiting.until_now(lambda: pid.exists() and pid.read_text().endswith("\n"))
+        build = processes.identify(int(pid.read_text()))
         assert build is not None
         tool.kill()
-    while processes.is_alive(build):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
+    waiting.until_now(lambda: not processes.is_alive(build))
     machine.has_go()
     assert machine.obtain("etcd")["etcd"].path.exists()
 

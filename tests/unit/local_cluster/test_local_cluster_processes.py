@@ -1,6 +1,5 @@
 """Children of a supervisor: identity, end, logs; nothing outlives its parent."""
 
-import asyncio
 import os
 import pathlib
 import select
@@ -11,6 +10,7 @@ import sys
 import pytest
 
 from carico_local.cluster import processes
+from tests.tools import waiting
 
 
 def command(tmp_path: pathlib.Path, *argv: str, **environ: str) -> processes.Command:
@@ -25,16 +25,14 @@ async def test_a_child_is_known_by_its_start_and_ends_by_sigterm(tmp_path: pathl
     stranger = processes.ProcessId(pid=child.id.pid, start_ticks=child.id.start_ticks - 1)
     assert not processes.is_alive(stranger)
     assert not processes.kill(stranger, signal.SIGKILL), "the same pid, another process: left alone"
-    await processes.stop([child], grace_s=10)
+    await processes.stop([child], grace_s=60)
     assert child.process.returncode == -signal.SIGTERM
     assert not processes.is_alive(child.id)
 
 
 async def test_a_child_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: pathlib.Path) -> None:
     child = await processes.start(command(tmp_path, "sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 1; done"))
-    async with asyncio.timeout(10):
-        while "deaf" not in (tmp_path / "child.log").read_text():
-            await asyncio.sleep(0.01)
+    await waiting.until(lambda: "deaf" in (tmp_path / "child.log").read_text())
     await processes.stop([child], grace_s=0.1)
     assert child.process.returncode == -signal.SIGKILL
 
@@ -44,13 +42,11 @@ async def test_what_a_child_says_is_in_its_log_and_its_mark_is_found(tmp_path: p
     child = await processes.start(
         command(tmp_path, "sh", "-c", "echo said; echo complained >&2; sleep 60", CARICO_CLUSTER_RUN=str(tmp_path))
     )
-    async with asyncio.timeout(10):
-        while len(processes.last_lines(tmp_path / "child.log", 5)) < 2:
-            await asyncio.sleep(0.01)
+    await waiting.until(lambda: len(processes.last_lines(tmp_path / "child.log", 5)) == 2)
     assert processes.last_lines(tmp_path / "child.log", 1) == ["complained"]
     found = processes.marked(mark)
     assert child.id in found
-    await processes.stop([child], grace_s=10)
+    await processes.stop([child], grace_s=60)
     for other in found:  # the shell's own child
         processes.kill(other, signal.SIGKILL)
 
@@ -74,7 +70,7 @@ asyncio.run(main())
         descriptor = os.pidfd_open(pid)
         parent.kill()
     # A pidfd turns readable when the process ends: no polling.
-    ended, _, _ = select.select([descriptor], [], [], 10)
+    ended, _, _ = select.select([descriptor], [], [], waiting.WAIT_S)
     os.close(descriptor)
     assert ended
     assert not processes.is_alive(child)

@@ -5,10 +5,11 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 
 import pytest
+
+from tests.tools import waiting
 
 SCRIPT = """
 import os, sys
@@ -31,10 +32,7 @@ class Running:
         return self._log.read_text().splitlines() if self._log.exists() else []
 
     def until(self, holds: Callable[[list[str]], bool]) -> None:
-        deadline_s = time.monotonic() + 30.0
-        while not holds(self.lines()):
-            assert time.monotonic() < deadline_s, self.lines()
-            time.sleep(0.02)
+        waiting.until_now(lambda: holds(self.lines()), what=self.lines)
 
 
 def test_the_agent_ends_after_the_kubelet(tmp_path: pathlib.Path) -> None:
@@ -42,7 +40,7 @@ def test_the_agent_ends_after_the_kubelet(tmp_path: pathlib.Path) -> None:
     running = Running(log, LASTING.format("kubelet", log, 0), LASTING.format("agent", log, 0))
     running.until(lambda lines: len(lines) == 2)
     running.process.send_signal(signal.SIGTERM)
-    assert running.process.wait(30.0) == 0
+    assert running.process.wait(waiting.WAIT_S) == 0
     assert running.lines()[2:] == ["kubelet ends", "agent ends"]
 
 
@@ -52,13 +50,13 @@ def test_a_program_that_ends_by_itself_is_started_again_beside_the_other(tmp_pat
     running = Running(log, LASTING.format("kubelet", log, 0), crashing + LASTING.format("agent", log, 0))
     running.until(lambda lines: sorted(lines) == ["agent crashes", "agent up", "kubelet up"])
     running.process.send_signal(signal.SIGTERM)
-    assert running.process.wait(30.0) == 0
+    assert running.process.wait(waiting.WAIT_S) == 0
 
 
 def test_what_a_person_has_to_mend_ends_both(tmp_path: pathlib.Path) -> None:
     log = tmp_path / "log"
     running = Running(log, LASTING.format("kubelet", log, 0), f"until [ -e {log} ]; do sleep 0.02; done; exit 2")
-    assert running.process.wait(30.0) == 2
+    assert running.process.wait(waiting.WAIT_S) == 2
     assert running.lines() == ["kubelet up", "kubelet ends"]
 
 
@@ -93,9 +91,11 @@ def test_a_program_is_a_function_in_a_process_of_its_own(
 def test_orphans_are_reaped_by_the_first_process(tmp_path: pathlib.Path) -> None:
     """As in a container: a zombie would be left of each process whose parent has gone."""
     log = tmp_path / "log"
-    kubelet = f"(sleep 0.1 & ) ; sleep 0.5; ps -eo stat= | grep -c Z >> {log}; exit 2"
+    left = "ps -eo stat= | grep -c Z"
+    until = f"n=0; while [ $({left}) != 0 ] && [ $n -lt 100 ]; do n=$((n+1)); sleep 0.1; done"
+    kubelet = f"(sleep 0.1 & ) ; sleep 0.5; {until}; {left} >> {log}; exit 2"
     done = subprocess.run(
-        ["unshare", "--fork", "--pid", "--mount-proc", sys.executable, "-c", SCRIPT, kubelet, "sleep 30"],
+        ["unshare", "--fork", "--pid", "--mount-proc", sys.executable, "-c", SCRIPT, kubelet, "sleep 120"],
         capture_output=True, text=True, check=False, timeout=60.0,
     )  # fmt: skip
     if "unshare failed" in done.stderr:
@@ -118,7 +118,7 @@ def test_a_container_that_is_ended_while_it_still_imports_ends_at_once() -> None
             pytest.skip(running.stderr.read().strip())
         children = pathlib.Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
         os.kill(int(children[0]), signal.SIGTERM)
-        assert running.wait(30.0) == 0
+        assert running.wait(waiting.WAIT_S) == 0
     finally:
         running.kill()
         running.wait()

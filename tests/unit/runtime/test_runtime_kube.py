@@ -10,6 +10,7 @@ from aiohttp import test_utils, web
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, kube_config, kube_credentials, kube_errors
+from tests.tools import waiting
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Start = Callable[[Handler], Awaitable[kube.KubeClient]]
@@ -164,7 +165,7 @@ async def test_a_silent_server_is_unavailable_in_time(start: Start) -> None:
         return web.Response()
 
     client = await start(answer)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(waiting.WAIT_S):
         with pytest.raises(errors.ApiUnavailable, match="in time"):
             await client.request("GET", "/x", timeout_s=0.05)
 
@@ -195,8 +196,9 @@ async def test_a_half_open_stream_ends(start: Start) -> None:
         return response
 
     client = await start(answer)
-    stream = client.stream("GET", "/x", idle_timeout_s=0.05)
-    async with asyncio.timeout(5):
+    # Of which the first line, too, has to come.
+    stream = client.stream("GET", "/x", idle_timeout_s=0.5)
+    async with asyncio.timeout(waiting.WAIT_S):
         assert await anext(stream) == b"one\n"
         with pytest.raises(errors.ApiUnavailable, match="in time"):
             await anext(stream)
@@ -244,18 +246,24 @@ async def test_redirects_are_not_followed(start: Start) -> None:
 
 async def test_no_more_requests_at_a_time_than_allowed(start: Start) -> None:
     now = most = 0
+    # The first answers wait for one another, and not for a time in which others may or may not come.
+    full = asyncio.Event()
 
     async def answer(_: web.Request) -> web.Response:
         nonlocal now, most
         now += 1
         most = max(most, now)
+        if now == 3:
+            full.set()
+        await full.wait()
         await asyncio.sleep(0.01)
         now -= 1
         return web.json_response({})
 
     plain = await start(answer)
     client = make_client(plain._access.server, wanted=kube.KubeSettings(in_flight=3))
-    await asyncio.gather(*(client.request("GET", "/x") for _ in range(12)))
+    async with asyncio.timeout(waiting.WAIT_S):
+        await asyncio.gather(*(client.request("GET", "/x") for _ in range(12)))
     assert most == 3
     await client.close()
 
