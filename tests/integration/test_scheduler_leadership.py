@@ -20,8 +20,11 @@ from tests.integration import api_proxy, scheduler_site
 from tests.tools import waiting
 
 PODS = 300
-LEASE_S = 3
-SHORT = ["--leader-lease-s", str(LEASE_S), "--leader-renew-s", "2", "--leader-retry-s", "0.5", "--bind-timeout-s", "1"]
+# Long enough for a machine that stands still for some seconds: no leader is to go but those that the tests end.
+LEASE_S = 6
+SHORT = ["--leader-lease-s", str(LEASE_S), "--leader-renew-s", "5", "--leader-retry-s", "0.5", "--bind-timeout-s", "1"]
+# Whoever waited for its end would be noticed.
+LONG = ["--leader-lease-s", "600", "--leader-renew-s", "300"]
 # A new leader binds within 5 s of the end of the Lease; machines that run tests are given four times that.
 TAKEOVER_S = 4 * 5.0
 
@@ -70,7 +73,7 @@ class Team:
 
     async def leader(self, but: str = "") -> Member:
         """Who leads, once somebody does that is not `but`."""
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(waiting.WAIT_S):
             while True:
                 found = await self.lease()
                 if found is not None and found.holder not in ("", but):
@@ -79,14 +82,12 @@ class Team:
 
     async def first_bind_s(self, member: Member, after_s: float) -> float:
         """When `member` sent its first bind after a moment (monotonic)."""
-        await waiting.until(
-            lambda: any(each.sent_s > after_s for each in member.proxy.binds), within_s=LEASE_S + TAKEOVER_S
-        )  # fmt: skip
+        await waiting.until(lambda: any(each.sent_s > after_s for each in member.proxy.binds))
         return next(each.sent_s for each in member.proxy.binds if each.sent_s > after_s)
 
     async def all_warm(self) -> None:
         """Once every member is ready: leading or standing by."""
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(waiting.WAIT_S):
             for each in self.members.values():
                 while not (await each.get("/readyz")).startswith("ok"):
                     await asyncio.sleep(0.05)
@@ -153,8 +154,8 @@ async def test_a_leader_that_was_stopped_binds_nothing_when_it_wakes_up(tmp_path
         assert len(old.proxy.binds) == sent
         assert await made.leader() is new
         made.check(PODS)
-        assert "carico_scheduler_leading 0.0" in await old.get("/metrics")
-        assert f"leader: {new.name}\n" in await old.get("/readyz")
+        await waiting.answered(lambda: old.get("/metrics"), lambda said: "carico_scheduler_leading 0.0" in said)
+        await waiting.answered(lambda: old.get("/readyz"), lambda said: f"leader: {new.name}\n" in said)
         # It is a warm standby now, and takes over where the other goes.
         assert new.process.poll() is None
         new.process.terminate()
@@ -165,17 +166,15 @@ async def test_a_leader_that_was_stopped_binds_nothing_when_it_wakes_up(tmp_path
 
 
 async def test_a_rolling_restart_waits_for_no_lease(tmp_path: pathlib.Path) -> None:
-    # The default of 15 s: what is waited for less than that was given up.
-    async with team(tmp_path, "ab", []) as made:
+    async with team(tmp_path, "ab", LONG) as made:
         creating = asyncio.create_task(made.site.create_pods(100))
         old = await made.leader()
         await made.site.until_succeeded(20)
         old.process.terminate()
         asked_s = time.monotonic()
         new = await made.leader(but=old.name)
-        took_s = await made.first_bind_s(new, asked_s) - asked_s
-        assert took_s < 12.0
-        assert old.process.wait(10.0) == 0
+        await made.first_bind_s(new, asked_s)
+        assert await asyncio.to_thread(old.process.wait, waiting.WAIT_S) == 0
         await creating
         await made.site.until_succeeded(100)
         made.check(100)
@@ -189,7 +188,8 @@ async def test_binds_in_flight_of_a_killed_leader_land_at_most_once(
         old = await made.leader()
         old.proxy.lets_binds_pass.clear()
         await made.site.create_pods(12)
-        await waiting.until(lambda: len(old.proxy.held) == 12, within_s=60.0)
+        # A bind that is held for longer than it may take is sent again.
+        await waiting.until(lambda: len(set(old.proxy.held)) == 12)
         old.process.kill()
         if lands == "before":
             # The next leader counts them: the nodes have room for 15, and 28 more Pods come.
@@ -199,5 +199,9 @@ async def test_binds_in_flight_of_a_killed_leader_land_at_most_once(
         await made.site.until_succeeded(40)
         old.proxy.lets_binds_pass.set()
         await waiting.until(lambda: not old.proxy.held)
-        assert [each.status for each in old.proxy.binds] == [answer] * 12
+        answers = collections.defaultdict(set)
+        for each in old.proxy.binds:
+            answers[each.pod].add(each.status)
+        assert len(answers) == 12
+        assert all(answer in said <= {answer, 409} for said in answers.values())
         made.check(40)
