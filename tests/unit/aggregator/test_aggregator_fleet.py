@@ -183,7 +183,7 @@ def test_a_model_that_no_shares_make_is_left_out_whoever_tells_of_it() -> None:
     lie = dataclasses.replace(reports.report("liar", 1), sigma=np.array([3.0, 1.0]))
     honest = found.take([reports.report("a", 1), lie], 0.0)
     assert [entry.node for entry in honest] == ["a"]
-    assert found.implausible == ("liar",)
+    assert [node for node, _ in found.implausible] == ["liar"]
     content = model.make(found.gathered(), model.Round())
     assert content is not None
     assert content.contributors == 1

@@ -29,10 +29,6 @@ ASK_AGAIN_S = 0.5
 # Five questions to the server each time; a scrape is rarer.
 LOOK_EVERY_S = 5.0
 
-_IMPLAUSIBLE = errors.MessageError(
-    errors.Drop.OUT_OF_RANGE, "u, sigma", "got a model that no shares of a node make, whose Gram matrix is at most 1"
-)
-
 T = TypeVar("T")
 
 
@@ -81,7 +77,8 @@ class Aggregator:
         self._changed: set[str] = set()
         self._complete_due = asyncio.Event()
         self._seq = 0
-        self._odd_said: frozenset[str] = frozenset()
+        # Nodes that a warning names already, by its text.
+        self._warned: dict[str, frozenset[str]] = {}
         bus.on_reconnect(self._complete_due.set)
 
     async def listen(self) -> None:
@@ -207,8 +204,8 @@ class Aggregator:
                 reports.append(verdict)
                 read.append(item)
         changed = self.fleet.take(reports, self._clock.monotonic_s())
-        for node in self.fleet.implausible:
-            self._counted.dropped("subspace", subjects.subspace(node), _IMPLAUSIBLE)
+        for node, wrong in self.fleet.implausible:
+            self._counted.dropped("subspace", subjects.subspace(node), wrong)
         await self._bus.acknowledge(read)
         self.merger.arrived(changed, len(self.fleet))
         self._changed.update(entry.node for entry in changed)
@@ -222,11 +219,14 @@ class Aggregator:
     async def _broadcast(self) -> None:
         started_s = self._clock.monotonic_s()
         gathered = self.fleet.gathered()
-        self._say_odd(gathered.odd)
+        self._counted.odd_nodes.set(len(gathered.odd))
+        self._warn("nodes measure other dimensions than most: left out of the model", gathered.odd)
         content = model.make(gathered, self.merger)
         self._counted.model_s.observe(self._clock.monotonic_s() - started_s)
         if content is None:
             return
+        self._counted.doubted_nodes.set(len(content.doubted))
+        self._warn("nodes say what no other bears out: left out of the model", content.doubted)
         self.last = messages.GlobalModel(
             replica=self.replica, boot=self._boot, seq=self._next_seq(), ts_ns=self._clock.wall_ns(),
             epoch=content.epoch, merge=content.merge, contributors=content.contributors, weight=content.weight,
@@ -257,12 +257,11 @@ class Aggregator:
             return False
         return True
 
-    def _say_odd(self, odd: tuple[str, ...]) -> None:
-        self._counted.odd_nodes.set(len(odd))
-        new = frozenset(odd) - self._odd_said
+    def _warn(self, what: str, nodes: tuple[str, ...]) -> None:
+        new = frozenset(nodes) - self._warned.get(what, frozenset())
         if new:
-            self._log.warning("nodes measure other dimensions than most: left out of the model", nodes=sorted(new)[:10])
-        self._odd_said = frozenset(odd)
+            self._log.warning(what, nodes=sorted(new)[:10])
+        self._warned[what] = frozenset(nodes)
 
     def _next_seq(self) -> int:
         self._seq += 1

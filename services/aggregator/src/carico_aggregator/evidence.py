@@ -1,40 +1,51 @@
 """What the nodes measured of each class of Pods, as one estimate of the cluster.
 
 A node's cost of a class is the cluster's plus a difference between nodes of about a fifth of it, so the weight of a
-node's own estimate (mean c, variance v) is 1 / (v + (0.2 c)^2) (design, section 7, step 6).
+node's own estimate (mean c, variance v) is 1 / (v + (0.2 c)^2) (design, section 7, step 6). The smaller a cost and the
+surer its node, the more it weighs: so one that is far from what the others say is left out (`trust.among`).
 """
 
 import collections
 import math
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 import numpy as np
 
+from carico_aggregator import trust
 from carico_core.domain import fusion, messages
 from carico_core.wire import fields
 
+# What was said, and the place in the order of reports of the node that says it.
+_ByDimension: TypeAlias = tuple[int, Mapping[str, messages.Estimate]]
+_Said: TypeAlias = tuple[int, messages.Estimate]
 
-def fuse(reports: Iterable[Mapping[str, messages.ClassEvidence]]) -> dict[str, messages.ClassEvidence]:
+
+def fuse(
+    reports: Iterable[Mapping[str, messages.ClassEvidence]], doubted: set[int] | None = None
+) -> dict[str, messages.ClassEvidence]:
     """Class -> the fusion of what every node measured; Pods are summed.
 
     Whatever single nodes say, the result is within the bounds that readers of the model hold it to: where there are
-    more classes than they take, those with most Pods are kept.
+    more classes than they take, those with most Pods are kept. `doubted` is given the places of the reports of which
+    something was left out.
     """
-    by_class: dict[str, list[messages.ClassEvidence]] = {}
-    for report in reports:
+    doubts = set[int]() if doubted is None else doubted
+    by_class: dict[str, list[tuple[int, messages.ClassEvidence]]] = {}
+    for place, report in enumerate(reports):
         for name, found in report.items():
-            by_class.setdefault(name, []).append(found)
-    fused = {name: _fuse_class(found) for name, found in sorted(by_class.items())}
+            by_class.setdefault(name, []).append((place, found))
+    fused = {name: _fuse_class(found, doubts) for name, found in sorted(by_class.items())}
     return largest(fused, fields.CLASSES_MAX)
 
 
-def _fuse_class(found: list[messages.ClassEvidence]) -> messages.ClassEvidence:
-    lifetimes = [each.lifetime_s for each in found if each.lifetime_s is not None]
+def _fuse_class(found: list[tuple[int, messages.ClassEvidence]], doubted: set[int]) -> messages.ClassEvidence:
+    lifetimes = [(place, each.lifetime_s) for place, each in found if each.lifetime_s is not None]
     return messages.ClassEvidence(
-        pods=min(sum(each.pods for each in found), int(fields.PODS_MAX)),
-        cost=_fuse_dimensions([each.cost for each in found]),
-        growth=_fuse_dimensions([each.growth for each in found]),
-        lifetime_s=_fuse_estimates(lifetimes) if lifetimes else None,
+        pods=min(sum(each.pods for _, each in found), int(fields.PODS_MAX)),
+        cost=_fuse_dimensions([(place, each.cost) for place, each in found], doubted),
+        growth=_fuse_dimensions([(place, each.growth) for place, each in found], doubted),
+        lifetime_s=_fuse_estimates(lifetimes, doubted) if lifetimes else None,
     )
 
 
@@ -44,20 +55,27 @@ def largest(found: Mapping[str, messages.ClassEvidence], count: int) -> dict[str
     return {name: found[name] for name in sorted(kept)}
 
 
-def _fuse_dimensions(found: list[Mapping[str, messages.Estimate]]) -> dict[str, messages.Estimate]:
+def _fuse_dimensions(found: list[_ByDimension], doubted: set[int]) -> dict[str, messages.Estimate]:
     # Nearly all nodes name the same dimensions: counted by what they name together.
-    together = collections.Counter(map(tuple, found))
+    together = collections.Counter(tuple(named) for _, named in found)
     counts: collections.Counter[str] = collections.Counter()
     for named, count in together.items():
         counts.update(dict.fromkeys(named, count))
     # Nodes agree on few dimensions; who makes up others cannot have the model refused.
     names = sorted(counts, key=lambda name: (-counts[name], name))[: fields.DIMS_MAX]
-    return {name: _fuse_estimates([each[name] for each in found if name in each]) for name in sorted(names)}
+    return {
+        name: _fuse_estimates([(place, each[name]) for place, each in found if name in each], doubted)
+        for name in sorted(names)
+    }
 
 
-def _fuse_estimates(found: list[messages.Estimate]) -> messages.Estimate:
+def _fuse_estimates(found: list[_Said], doubted: set[int]) -> messages.Estimate:
     # A model of 20,000 nodes is made every second: plain Python took a fifth of an aggregator's time for it.
-    means, sds = np.array([each.mean for each in found]), np.array([each.sd for each in found])
+    means, sds = np.array([each.mean for _, each in found]), np.array([each.sd for _, each in found])
+    kept = trust.among(means)
+    if kept is not None:
+        doubted.update(place for (place, _), is_kept in zip(found, kept.tolist(), strict=True) if not is_kept)
+        means, sds = means[kept], sds[kept]
     # weight = 1 / (v + (0.2 c)^2);   mean = sum w c / sum w;   variance = 1 / sum w
     variances = sds**2 + (fusion.BETWEEN_NODES * means) ** 2
     exact = means[variances < fusion.EXACT_BELOW]

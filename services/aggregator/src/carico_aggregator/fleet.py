@@ -18,7 +18,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from carico_core.domain import messages
+from carico_aggregator import trust
+from carico_core.domain import errors, messages
 from carico_core.numerics import merge as merges
 from carico_core.numerics import subspace
 
@@ -50,9 +51,9 @@ class Fleet:
         self._held: dict[str, _Held] = {}
         # Grows with every change of the entries.
         self.version = 0
-        # Nodes of the last `take` whose model no shares of a node could make: agents would drop a mean with it in it,
-        # so that one node that lies would leave all without a model.
-        self.implausible: tuple[str, ...] = ()
+        # Nodes of the last `take` that said what none can have measured, and what: agents would drop a model with it in
+        # it, so that one node that lies would leave all without one.
+        self.implausible: list[tuple[str, errors.MessageError]] = []
 
     def __len__(self) -> int:
         return len(self._held)
@@ -62,11 +63,13 @@ class Fleet:
 
         A report that is not newer, or that is `implausible`, changes nothing.
         """
-        changed, implausible = [], []
+        changed: list[messages.Entry] = []
+        self.implausible = []
         grams, largest = measured(reports)
         for report, gram, most in zip(reports, grams, largest, strict=True):
-            if most > subspace.GRAM_MOST:
-                implausible.append(report.node)
+            wrong = trust.impossible(report, most)
+            if wrong is not None:
+                self.implausible.append((report.node, wrong))
                 continue
             held = self._held.get(report.node)
             if held is not None and not _is_newer(report, held.entry):
@@ -74,7 +77,6 @@ class Fleet:
             entry = self._entry(report, gram, None if held is None else held.entry)
             self._hold(entry, now_s)
             changed.append(entry)
-        self.implausible = tuple(implausible)
         return changed
 
     def adopt(self, entry: messages.Entry, now_s: float) -> bool:
@@ -83,7 +85,7 @@ class Fleet:
         if entry.age_s >= self._lease_s or (held is not None and not _is_newer(entry, held.entry)):
             return False
         # Plain Python: of a few numbers it finds the largest in half of numpy's time, and entries come by thousands.
-        if max(map(max, entry.gram.tolist())) > subspace.GRAM_MOST:
+        if trust.impossible(entry, max(map(max, entry.gram.tolist()))) is not None:
             return False
         self._hold(entry, now_s - entry.age_s)
         return True
@@ -148,7 +150,10 @@ class Fleet:
     ) -> messages.Array:
         if self._horizon_s is None or before is None or before.boot != report.boot or before.dims != report.dims:
             return gram
-        span_s = max(0.0, (report.ts_ns - before.ts_ns) / 1e9)
+        span_s = (report.ts_ns - before.ts_ns) / 1e9
+        if span_s < 0.0:
+            # Its clock was set back: what it says would count for nothing until the clock is where it was.
+            return gram
         # rho = exp(-dt / T);   G_n' <- rho G_n' + (1 - rho) G_n
         rho = math.exp(-span_s / self._horizon_s)
         filtered: messages.Array = rho * before.gram + (1.0 - rho) * gram
@@ -174,7 +179,7 @@ def measured(reports: Sequence[messages.LocalSubspace]) -> tuple[list[messages.A
 def mean_gram(entries: Sequence[messages.Entry]) -> messages.Array:
     """The mean of the entries' Gram matrices, weighted by live cores, summed in the order given. At least one entry."""
     grams = np.stack([entry.gram for entry in entries])
-    weights = np.array([entry.weight for entry in entries])
+    weights = trust.weights(np.array([entry.weight for entry in entries]))
     if not weights.sum() > 0.0:
         weights = np.ones(len(entries))
     # Without a model before it, a round is the weighted mean; the memory is in the entries already.

@@ -21,6 +21,7 @@ class Instruments:
         self.publish_errors = metrics.counter("publish_errors", "messages the bus did not take", ("kind",))
         self.nodes = metrics.gauge("nodes", "live nodes")
         self.odd_nodes = metrics.gauge("odd_nodes", "nodes left out because their dimensions are others'")
+        self.doubted_nodes = metrics.gauge("doubted_nodes", "nodes of which something is left out: none bears it out")
         self.replicas = metrics.gauge("replicas", "live replicas, this one included")
         self.model_s = metrics.histogram(
             "model_seconds", "time to make the model", buckets=(0.0001, 0.001, 0.01, 0.1, 1.0)

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Protocol
 
-from carico_aggregator import evidence, fleet
+from carico_aggregator import evidence, fleet, trust
 from carico_core.domain import messages
 from carico_core.numerics import merge as merges
 from carico_core.wire import codec
@@ -26,6 +26,8 @@ class Content:
     contributors: int
     evidence: dict[str, messages.ClassEvidence]
     peak_pods_per_core: float
+    # Nodes of which something was left out, as no other bears it out.
+    doubted: tuple[str, ...]
 
 
 class Merger(Protocol):
@@ -98,6 +100,9 @@ def make(gathered: fleet.Gathered, merger: Merger) -> Content | None:
     gram = merger.gram(gathered)
     if gram is None or not gathered.entries:
         return None
+    doubted: set[int] = set()
+    fused = evidence.fuse((entry.evidence for entry in gathered.entries), doubted)
+    peak = trust.peak([entry.peak_pods_per_core for entry in gathered.entries])
     return Content(
         epoch=max(entry.ts_ns for entry in gathered.entries) // 1_000_000,
         merge=merger.name,
@@ -105,8 +110,13 @@ def make(gathered: fleet.Gathered, merger: Merger) -> Content | None:
         gram=gram,
         weight=sum(entry.weight for entry in gathered.entries),
         contributors=len(gathered.entries),
-        evidence=evidence.fuse(entry.evidence for entry in gathered.entries),
-        peak_pods_per_core=max(entry.peak_pods_per_core for entry in gathered.entries),
+        evidence=fused,
+        peak_pods_per_core=peak,
+        doubted=tuple(
+            entry.node
+            for place, entry in enumerate(gathered.entries)
+            if place in doubted or entry.peak_pods_per_core > peak
+        ),
     )
 
 
