@@ -9,7 +9,7 @@ import pytest
 from carico_agent import service, settings
 from carico_agent.telemetry import panel, sources
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, memory_bus, nats_bus, tasks
+from carico_core.runtime import health, memory_bus, nats_bus, service_settings, tasks
 from tests.tools import waiting
 
 
@@ -40,7 +40,8 @@ async def running(monkeypatch: pytest.MonkeyPatch, gauge: Gauge, bus: Bus) -> As
     monkeypatch.setattr(sources, "open_panel", lambda *_, **__: panel.Panel(facts, {"cpu": gauge}))
     monkeypatch.setattr(nats_bus, "connect", bus.connect)
     chosen = settings.AgentSettings(
-        node="node-1", dims=("cpu",), pod_events="none", http_port=health.OFF, sample_hz=50.0
+        node="node-1", dims=("cpu",), pod_events="none", sample_hz=50.0,
+        http=service_settings.HttpSettings(port=health.OFF),
     )  # fmt: skip
     stop = tasks.Stop()
     serving = asyncio.create_task(service.Service(chosen, clock=clocks.SystemClock()).run(stop))

@@ -46,7 +46,7 @@ def test_every_service_accepts_the_flags_it_is_started_with(tmp_path: pathlib.Pa
         if module in SETTINGS:
             cls, prefix = SETTINGS[module]
             loaded = settings.load(cls, prefix=prefix, argv=flags, environ={}, program=module)
-            assert loaded.http_port == service.http_port
+            assert loaded.http.port == service.http_port
             accepted += 1
     assert accepted == 2 + wish.get("aggregators", 1) + wish.get("schedulers", 1)
 
@@ -135,7 +135,7 @@ def test_played_nodes_have_two_services_in_all(tmp_path: pathlib.Path) -> None:
     chosen = settings.load(
         fleet_settings.FleetSettings, prefix="FLEET", argv=fleet.command.argv[3:], environ={}, program="fleet"
     )
-    assert (chosen.nodes, chosen.cores, chosen.http_port) == (2, 4, fleet.http_port)
+    assert (chosen.nodes, chosen.cores, chosen.http.port) == (2, 4, fleet.http_port)
 
 
 def test_services_do_not_inherit_another_clusters_settings() -> None:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import settings
+from carico_core.runtime import service_settings, settings
 from carico_core.runtime.settings import setting
 
 
@@ -34,6 +34,8 @@ class Example:
     root: pathlib.Path | None = setting(None, help="a folder")
     dims: tuple[str, ...] = setting(("cpu", "memory"), help="dimensions", choices=("cpu", "memory", "disk"))
     bus: BusLike = dataclasses.field(default_factory=BusLike)
+    http: service_settings.HttpSettings = dataclasses.field(default_factory=service_settings.HttpSettings)
+    log: service_settings.LogSettings = dataclasses.field(default_factory=service_settings.LogSettings)
 
     def __post_init__(self) -> None:
         if self.batch > 50 and self.sample_hz < 5:
@@ -75,6 +77,18 @@ def test_every_kind_of_value() -> None:
     )
     assert load("--node", "n1", "--no-verbose", CARICO_AGENT_VERBOSE="yes").verbose is False
     assert load("--node", "n1", "--root=", CARICO_AGENT_ROOT="/x").root is None
+
+
+def test_a_group_of_the_program_has_its_variables() -> None:
+    found = load("--node", "n1", "--http-port", "-1", "--no-log-json", CARICO_AGENT_HTTP_HOST="::1")
+    assert found.http == service_settings.HttpSettings(host="::1", port=-1)
+    assert found.log == service_settings.LogSettings(json=False)
+    # Another program on the same machine has its own.
+    assert (
+        load("--node", "n1", CARICO_SCHEDULER_HTTP_PORT="1", CARICO_HTTP_PORT="2", CARICO_LOG_LEVEL="3").http.port == 0
+    )
+    assert "nearest: CARICO_AGENT_HTTP_PORT" in refusal("--node", "n1", CARICO_AGENT_HTTP_POR="1")
+    assert "--http-port: got '70000'" in refusal("--node", "n1", "--http-port", "70000")
 
 
 def test_variables_of_other_programs_are_a_fallback() -> None:
@@ -136,7 +150,7 @@ def test_describe_lists_every_field_for_the_documentation() -> None:
     assert found["CARICO_AGENT_DIMS"].default_text == "cpu,memory"
     assert found["CARICO_AGENT_NODE"].default_text == "required"
     assert found["CARICO_BUS_LEASE_S"].unit == "s"
-    assert len(found) == 9
+    assert len(found) == 13
 
 
 def test_a_kubeconfig_is_named_as_everywhere() -> None:

@@ -104,7 +104,7 @@ async def serve(chosen: setting.FleetSettings, stop: tasks.Stop, *, clock: clock
     ready: list[bool] = []
     checks = {"nodes": lambda: None if ready else "Nodes are being created"}
     server = await health.serve(
-        health.Health(checks), metrics.Metrics("fleet"), host=chosen.http_host, port=chosen.http_port
+        health.Health(checks), metrics.Metrics("fleet"), host=chosen.http.host, port=chosen.http.port
     )
     try:
         await tasks.until(stop, fleet=_run(chosen, clock, ready))

@@ -3,7 +3,7 @@
 import dataclasses
 
 from carico_core.runtime import bus as buses
-from carico_core.runtime import settings
+from carico_core.runtime import service_settings, settings
 
 PREFIX = "fleet"
 PROGRAM = "carico-fleet"
@@ -20,8 +20,6 @@ class FleetSettings:
     pods_per_core: float = settings.setting(
         1.0, help="what each is said to take: nothing is measured here", unit="Pods per core", minimum=0.1, maximum=16.0
     )
-    http_host: str = settings.setting("127.0.0.1", help="address of /healthz, /readyz and /metrics")
-    http_port: int = settings.setting(0, help="its port; 0 a free one, -1 none", minimum=-1, maximum=65535)
-    log_level: str = settings.setting("info", help="least level logged", choices=("debug", "info", "warning", "error"))
-    log_json: bool | None = settings.setting(None, help="JSON log lines", why="JSON unless stderr is a terminal")
+    http: service_settings.HttpSettings = dataclasses.field(default_factory=service_settings.HttpSettings)
+    log: service_settings.LogSettings = dataclasses.field(default_factory=service_settings.LogSettings)
     bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)

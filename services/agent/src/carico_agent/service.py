@@ -70,7 +70,7 @@ class Service:
     async def run(self, stop: tasks.Stop) -> None:
         """Nothing, once asked to stop. Raises `EnvironmentUnfit` where this machine cannot be measured."""
         checks = health.Health({"samples": self._not_sampling, "bus": self._not_connected})
-        server = await health.serve(checks, self._metrics, host=self._chosen.http_host, port=self._chosen.http_port)
+        server = await health.serve(checks, self._metrics, host=self._chosen.http.host, port=self._chosen.http.port)
         self._log.info("started", http_port=server.port, boot=self._boot, scope=self._chosen.scope.value)
         try:
             self._chosen = own_node.resolved(self._chosen)

@@ -7,6 +7,7 @@ from carico_agent.telemetry import meminfo, sources
 from carico_core.domain import names
 from carico_core.numerics.estimators import base, registry
 from carico_core.runtime import bus as buses
+from carico_core.runtime import service_settings
 from carico_core.runtime.settings import setting
 
 PREFIX = "AGENT"
@@ -181,10 +182,8 @@ class AgentSettings:
     traces_share: float = setting(
         1.0, help="share of all Pods that are traced, the same ones in every service", minimum=0.0, maximum=1.0
     )
-    http_host: str = setting("127.0.0.1", help="address of /healthz, /readyz and /metrics")
-    http_port: int = setting(0, help="its port; 0: a free one (logged), -1: none", minimum=-1, maximum=65535)
-    log_level: str = setting("info", help="least level logged", choices=("debug", "info", "warning", "error"))
-    log_json: bool | None = setting(None, help="JSON log lines", why="JSON unless stderr is a terminal")
+    http: service_settings.HttpSettings = dataclasses.field(default_factory=service_settings.HttpSettings)
+    log: service_settings.LogSettings = dataclasses.field(default_factory=service_settings.LogSettings)
     bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
 
     def __post_init__(self) -> None:

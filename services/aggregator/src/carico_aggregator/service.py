@@ -31,7 +31,7 @@ async def serve(chosen: setting.AggregatorSettings, stop: tasks.Stop, *, clock: 
         bus_series.watch(bus)
 
     checks = {"bus": lambda: None if connected and connected[0].connected else "not connected to NATS"}
-    server = await health.serve(health.Health(checks), series, host=chosen.http_host, port=chosen.http_port)
+    server = await health.serve(health.Health(checks), series, host=chosen.http.host, port=chosen.http.port)
     logs.get("service").info("started", replica=replica, http_port=server.port, merge=chosen.merge.value)
     try:
         await tasks.until(stop, replica=_run(chosen, series, watch, replica=replica, boot=boot, clock=clock))

@@ -5,7 +5,7 @@ import enum
 
 from carico_core.domain import errors, names
 from carico_core.runtime import bus as buses
-from carico_core.runtime import settings
+from carico_core.runtime import service_settings, settings
 
 PREFIX = "aggregator"
 PROGRAM = "carico-aggregator"
@@ -31,10 +31,8 @@ class AggregatorSettings:
         10.0, help="memory of merge `round`: what is this old has lost 63 % of its weight", unit="s",
         minimum=0.1, maximum=3600.0,
     )  # fmt: skip
-    http_host: str = settings.setting("127.0.0.1", help="address of /healthz, /readyz and /metrics")
-    http_port: int = settings.setting(0, help="its port; 0 a free one, -1 none", minimum=-1, maximum=65535)
-    log_level: str = settings.setting("info", help="least level logged", choices=("debug", "info", "warning", "error"))
-    log_json: bool | None = settings.setting(None, help="JSON log lines", why="JSON unless stderr is a terminal")
+    http: service_settings.HttpSettings = dataclasses.field(default_factory=service_settings.HttpSettings)
+    log: service_settings.LogSettings = dataclasses.field(default_factory=service_settings.LogSettings)
     bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
 
     def __post_init__(self) -> None:

@@ -34,7 +34,7 @@ async def serve(
         observe=metrics_kube.KubeMetrics(series).asked,
     )  # fmt: skip
     try:
-        server = await health.serve(health.Health(checks), series, host=chosen.http_host, port=chosen.http_port)
+        server = await health.serve(health.Health(checks), series, host=chosen.http.host, port=chosen.http.port)
         logs.get("service").info("started", http_port=server.port, issuer=keys.issuer.public, audience=chosen.audience)
         try:
             reviewer = reviews.Reviewer(api, audience=chosen.audience, remember_s=chosen.remember_s, clock=clock)

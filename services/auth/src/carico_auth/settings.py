@@ -6,7 +6,7 @@ from carico_auth import policy
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import kube as kubes
-from carico_core.runtime import settings
+from carico_core.runtime import service_settings, settings
 from carico_core.wire import roles
 
 PREFIX = "auth"
@@ -43,10 +43,8 @@ class AuthSettings:
         minimum=0.0, maximum=300.0,
         why="a thousand agents that come back at once, some of them twice; a revoked token lives this much longer",
     )  # fmt: skip
-    http_host: str = settings.setting("127.0.0.1", help="address of /healthz, /readyz and /metrics")
-    http_port: int = settings.setting(0, help="its port; 0 a free one, -1 none", minimum=-1, maximum=65535)
-    log_level: str = settings.setting("info", help="least level logged", choices=("debug", "info", "warning", "error"))
-    log_json: bool | None = settings.setting(None, help="JSON log lines", why="JSON unless stderr is a terminal")
+    http: service_settings.HttpSettings = dataclasses.field(default_factory=service_settings.HttpSettings)
+    log: service_settings.LogSettings = dataclasses.field(default_factory=service_settings.LogSettings)
     bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
     kube: kubes.KubeSettings = dataclasses.field(default_factory=kubes.KubeSettings)
 

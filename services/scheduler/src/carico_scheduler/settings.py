@@ -4,7 +4,7 @@ import dataclasses
 
 from carico_core.runtime import bus as buses
 from carico_core.runtime import kube as kubes
-from carico_core.runtime import settings, tracing
+from carico_core.runtime import service_settings, settings, tracing
 from carico_scheduler import policy as policies
 from carico_scheduler.extender import settings as extender_settings
 from carico_scheduler.leadership import settings as leader_settings
@@ -71,10 +71,8 @@ class SchedulerSettings:
     traces_share: float = settings.setting(
         1.0, help="share of all Pods that are traced, the same ones in every service", minimum=0.0, maximum=1.0
     )
-    http_host: str = settings.setting("127.0.0.1", help="address of /healthz, /readyz and /metrics")
-    http_port: int = settings.setting(0, help="its port; 0 a free one, -1 none", minimum=-1, maximum=65535)
-    log_level: str = settings.setting("info", help="least level logged", choices=("debug", "info", "warning", "error"))
-    log_json: bool | None = settings.setting(None, help="JSON log lines", why="JSON unless stderr is a terminal")
+    http: service_settings.HttpSettings = dataclasses.field(default_factory=service_settings.HttpSettings)
+    log: service_settings.LogSettings = dataclasses.field(default_factory=service_settings.LogSettings)
     bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
     kube: kubes.KubeSettings = dataclasses.field(default_factory=kubes.KubeSettings)
     leader: leader_settings.LeaderSettings = dataclasses.field(default_factory=leader_settings.LeaderSettings)

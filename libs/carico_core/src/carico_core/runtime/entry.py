@@ -4,19 +4,15 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from carico_core.domain import errors
-from carico_core.runtime import logs, settings, tasks
+from carico_core.runtime import logs, service_settings, settings, tasks
 
 
 class Logged(Protocol):
-    """What every service's settings say of its logs."""
+    """What every service's settings have."""
 
     @property
-    def log_json(self) -> bool | None:
-        """True for JSON lines; None: JSON unless stderr is a terminal."""
-
-    @property
-    def log_level(self) -> str:
-        """The least level that is logged."""
+    def log(self) -> service_settings.LogSettings:
+        """What it logs."""
 
 
 _Chosen = TypeVar("_Chosen", bound=Logged)
@@ -30,5 +26,5 @@ def run(
         chosen = settings.load(kind, prefix=prefix, program=program)
     except errors.SettingsError as error:
         return tasks.report(error, program=program)
-    logs.setup(service=program, json=chosen.log_json, level=chosen.log_level)
+    logs.setup(service=program, json=chosen.log.json, level=chosen.log.level)
     return tasks.run(lambda stop: work(chosen, stop), program=program)

@@ -2,8 +2,9 @@
 
 A field declares what people need to know with `setting(default, help=..., unit=..., why=...)`; `describe` turns the
 fields into the table that `--help` and the documentation show. A field whose type is itself such a dataclass is a
-group: `bus: BusSettings` reads CARICO_BUS_URL and `--bus-url`. Flags beat the environment; what is not known is
-refused with the nearest name.
+group: `bus: BusSettings` reads CARICO_BUS_URL and `--bus-url`. Of one that says `of_program` each program has its own:
+the agent's `http: HttpSettings` reads CARICO_AGENT_HTTP_PORT and `--http-port`. Flags beat the environment; what is not
+known is refused with the nearest name.
 """
 
 import dataclasses
@@ -149,7 +150,8 @@ def _describe(cls: type[Any], *, group: str, path: tuple[str, ...]) -> Iterator[
     for field in dataclasses.fields(cls):
         hint = hints[field.name]
         if dataclasses.is_dataclass(hint):
-            yield from _describe(typing.cast(type[Any], hint), group=field.name, path=(*path, field.name))
+            inner = f"{group}_{field.name}" if getattr(hint, "of_program", False) else field.name
+            yield from _describe(typing.cast(type[Any], hint), group=inner, path=(*path, field.name))
             continue
         meta = field.metadata
         variable = f"CARICO_{group}_{field.name}".upper()
