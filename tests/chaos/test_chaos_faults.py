@@ -18,12 +18,14 @@ LEASE_S = 2.0
 
 
 @contextlib.asynccontextmanager
-async def faulty(root: pathlib.Path, *flags: str) -> AsyncIterator[tuple[scheduler_site.Site, faulty_api.FaultyApi]]:
+async def faulty(
+    root: pathlib.Path, *, bind_timeout_s: float = 1.0
+) -> AsyncIterator[tuple[scheduler_site.Site, faulty_api.FaultyApi]]:
     """A site whose scheduler comes to the API by a way on which faults can happen."""
     async with behind_faults(root) as (site, api):
         kubeconfig = root / "faulty.kubeconfig"
         scheduler_site.write_kubeconfig(kubeconfig, api.url)
-        site.start_scheduler("--bind-timeout-s", "1", *flags, kubeconfig=kubeconfig)
+        site.start_scheduler("--bind-timeout-s", f"{bind_timeout_s:g}", kubeconfig=kubeconfig)
         yield site, api
 
 
@@ -139,6 +141,10 @@ async def test_a_node_that_is_deleted_with_pods_on_it(tmp_path: pathlib.Path) ->
         await site.client.request("DELETE", "/api/v1/nodes/node-2")
         await waiting.answered(lambda: site.ask("capacity.list"), lambda told: "node-2" not in str(told["nodes"]))
         # What was decided before the scheduler heard of it has landed, and is seen here too.
+        await waiting.answered(
+            lambda: site.ask("reservations.list"),
+            lambda told: not any(each["node"] == "node-2" and each["binding"] for each in told["reservations"]),
+        )
         await waiting.until(lambda: not api.held)
         await waiting.until(lambda: set(api.bound) <= bound_as_seen(site))
         before = {uid for uid, nodes in site.nodes_of.items() if "node-2" in nodes}
@@ -149,7 +155,8 @@ async def test_a_node_that_is_deleted_with_pods_on_it(tmp_path: pathlib.Path) ->
 
 
 async def test_pods_deleted_between_decision_and_bind(tmp_path: pathlib.Path) -> None:
-    async with faulty(tmp_path) as (site, api):
+    # Binds are held for as long as a slow machine takes to delete their Pods; none is given up and sent again.
+    async with faulty(tmp_path, bind_timeout_s=60.0) as (site, api):
         api.lets_binds_pass.clear()
         await site.create_pods(PODS)
         await waiting.until(lambda: len(api.held) >= 12)
@@ -187,7 +194,7 @@ def bound_as_seen(site: scheduler_site.Site) -> set[str]:
 
 async def event_of(site: scheduler_site.Site, pod: str, reason: str) -> str:
     """The message of a Pod's Event, once it is there."""
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(waiting.WAIT_S):
         while True:
             with contextlib.suppress(errors.ApiUnavailable):
                 found = await site.client.request("GET", "/api/v1/namespaces/default/events")
