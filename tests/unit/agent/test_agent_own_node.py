@@ -46,6 +46,17 @@ def test_systemd_slices_are_known(tmp_path: pathlib.Path) -> None:
     assert own_node.resolved(agent(tmp_path)).cgroup == "."
 
 
+def test_slices_below_another_root_are_known(tmp_path: pathlib.Path) -> None:
+    # kind: cgroupRoot /kubelet and the systemd driver, which writes the way to a slice into its name.
+    root = tmp_path / "host" / "cgroup"
+    way = "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice"
+    pod(root, f"{way}/kubelet-kubepods-burstable-pod{UID.replace('-', '_')}.slice")
+    (root / "kubelet.slice" / "cpu.max").write_text("max 100000\n")
+    mount(tmp_path, f"cgroup2 {root} cgroup2 ro 0 0")
+    found = own_node.resolved(agent(tmp_path))
+    assert (found.scope, found.cgroup) == (sources.Scope.CGROUP, "kubelet.slice")
+
+
 def test_a_node_in_a_container_is_its_root_group(tmp_path: pathlib.Path) -> None:
     # A private cgroup namespace: the container's group is the tree's root, and has a quota that a host's root has not.
     root = tmp_path / "host" / "cgroup"

@@ -1,5 +1,6 @@
 """Cgroup layouts from mounts, and groups on trees that are plain folders."""
 
+import errno
 import os
 import pathlib
 
@@ -30,8 +31,9 @@ def test_layouts(mounts: str, version: str, roots: int) -> None:
     assert (found.version.value, len(found.roots)) == (version, roots)
 
 
-def v2(root: pathlib.Path) -> layout.Layout:
-    (root / "cgroup.subtree_control").write_text("")
+def v2(root: pathlib.Path, *, offered: str = "cpuset cpu io memory pids", enabled: str = "") -> layout.Layout:
+    (root / "cgroup.controllers").write_text(f"{offered}\n")
+    (root / "cgroup.subtree_control").write_text(f"{enabled}\n")
     return layout.Layout(version=layout.Version.V2, trees={layout.UNIFIED: root})
 
 
@@ -42,7 +44,55 @@ def test_limits_on_v2_are_one_file_each(tmp_path: pathlib.Path) -> None:
     group.set_memory(1024)
     assert (tmp_path / "g" / "cpu.max").read_text() == "5000 10000"
     assert (tmp_path / "g" / "memory.max").read_text() == "1024"
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpu +memory"
+
+
+def test_v2_passes_down_what_is_not_yet_and_what_is_welcome_only_where_it_is_offered(tmp_path: pathlib.Path) -> None:
+    found = v2(tmp_path, enabled="cpu pids")
+    groups.Group(layout=found, path="g").create()
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory"
+    found = v2(tmp_path, enabled="cpu memory")
+    groups.Group(layout=found, path="h").create(welcome=("rdma", "io"))
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+io"
+    found = v2(tmp_path, enabled="cpu memory")
+    (tmp_path / "cgroup.subtree_control").chmod(0o444)
+    groups.Group(layout=found, path="i").create()
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "cpu memory\n", "nothing to write: no right is needed"
+
+
+def test_a_controller_that_the_kernel_has_not_is_named(tmp_path: pathlib.Path) -> None:
+    found = open_node(v2(tmp_path, offered="cpuset cpu io pids"))
+    assert found.group is None
+    assert found.reason == f"no controller memory at {tmp_path}/cgroup.controllers"
+    assert not (tmp_path / "carico-c").exists(), "all or nothing"
+
+
+def test_a_group_with_processes_of_its_own_says_so(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = pathlib.Path.write_text
+
+    def refuse(path: pathlib.Path, text: str, **more: str) -> int:
+        if path.name == "cgroup.subtree_control":
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        return written(path, text, **more)
+
+    found = v2(tmp_path)
+    monkeypatch.setattr(pathlib.Path, "write_text", refuse)
+    reason = open_node(found).reason
+    assert reason == (
+        f"processes in the group itself keep it from passing controllers down at {tmp_path}/cgroup.subtree_control"
+    )
+
+
+@pytest.mark.parametrize("swap", [True, False])
+def test_memory_on_v2_is_bounded_without_swap(tmp_path: pathlib.Path, swap: bool) -> None:
+    group = groups.Group(layout=v2(tmp_path), path="g")
+    group.create()
+    limit = tmp_path / "g" / "memory.swap.max"
+    if swap:
+        limit.write_text("max\n")
+    group.set_memory(4096)
+    assert limit.exists() == swap
+    assert not swap or limit.read_text() == "0"
 
 
 def test_limits_on_v1_go_to_their_controllers(tmp_path: pathlib.Path) -> None:

@@ -6,8 +6,9 @@ import os
 import pathlib
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from carico_local.cgroups import delegation
 from carico_local.cgroups import layout as layouts
 
 # An empty group may be busy for a moment while the kernel frees its last task: tried again for this long.
@@ -16,7 +17,6 @@ _REMOVE_PAUSE_S = 0.01
 # Documentation/scheduler/sched-bwc.rst
 _QUOTA_LEAST_US = 1000
 _PERIOD_MOST_US = 1_000_000
-_V2_CONTROLLERS = ("cpu", "memory")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,22 +44,15 @@ class Group:
         """True where the group is there in any tree."""
         return any(directory.is_dir() for directory in self.directories)
 
-    def create(self) -> None:
-        """Makes the group in every tree, with the v2 controllers passed down to it. Raises OSError."""
+    def create(self, *, welcome: Sequence[str] = ()) -> None:
+        """Makes the group in every tree; on v2 with cpu and memory, and the welcome controllers there are.
+
+        Raises OSError.
+        """
         for directory in self.directories:
             directory.mkdir(parents=True, exist_ok=True)
         if self.layout.version is layouts.Version.V2:
-            self._delegate()
-
-    def _delegate(self) -> None:
-        """Passes cpu and memory down every level from the mount point: v2 grants nothing by itself."""
-        directory = self.layout.trees[layouts.UNIFIED]
-        for part in pathlib.PurePosixPath(self.path).parts:
-            enabled = (directory / "cgroup.subtree_control").read_text(encoding="ascii").split()
-            for controller in _V2_CONTROLLERS:
-                if controller not in enabled:
-                    (directory / "cgroup.subtree_control").write_text(f"+{controller}", encoding="ascii")
-            directory = directory / part
+            delegation.pass_down_to(self.path, root=self.layout.trees[layouts.UNIFIED], welcome=welcome)
 
     def set_cpu(self, *, cores: float, period_us: int) -> None:
         """Bounds the group to `cores` real CPUs in every period, or in a longer one. Raises OSError."""
@@ -74,14 +67,16 @@ class Group:
             )
 
     def set_memory(self, limit_bytes: int) -> None:
-        """Bounds the group's memory. Raises OSError."""
+        """Bounds the group's memory, on v2 without swap, as a kubelet does. Raises OSError."""
         if "memory" in self.layout.trees:
             directory = self.layout.trees["memory"] / self.path
             (directory / "memory.limit_in_bytes").write_text(str(limit_bytes), encoding="ascii")
         elif layouts.UNIFIED in self.layout.trees:
-            (self.layout.trees[layouts.UNIFIED] / self.path / "memory.max").write_text(
-                str(limit_bytes), encoding="ascii"
-            )
+            directory = self.layout.trees[layouts.UNIFIED] / self.path
+            (directory / "memory.max").write_text(str(limit_bytes), encoding="ascii")
+            # What is over the limit would go to the machine's swap, and nothing ever be OOMKilled.
+            if (directory / "memory.swap.max").exists():
+                (directory / "memory.swap.max").write_text("0", encoding="ascii")
 
     def oom_kills(self) -> int:
         """How many processes of this group the kernel has killed for want of memory; 0 where that is not told."""

@@ -1,12 +1,16 @@
 """The cgroup of an emulated node: quota and memory limit, or the reason why there is none."""
 
 import dataclasses
+import errno
 import pathlib
+import subprocess
 
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 
 FALLBACK = "process-accounting"
+# A process that enters the group and ends there, so that ours stays where it is.
+_ENTER = 'echo 0 > "$1"'
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +55,12 @@ def open_node(
         return NodeGroup(group=None, reason=f"no cgroup tree with {', '.join(missing)} is mounted")
     found = groups.Group(layout=layout, path=node_path(cluster, node))
     try:
-        found.create()
+        # io: without it io.stat, by which the agent's dimension "disk" knows the node's share of a device, is missing.
+        found.create(welcome=("io",))
         found.set_cpu(cores=cores, period_us=period_us)
         found.set_memory(memory_bytes)
         if layout.version is layouts.Version.V2:
-            found.child("probe").create()
-            found.child("probe").try_remove()
+            _try_a_pod(found)
     except OSError as error:
         found.try_remove()
         remove_if_empty(layout, cluster)
@@ -72,6 +76,23 @@ def remove_if_empty(layout: layouts.Layout, cluster: str) -> None:
             directory.rmdir()
         except OSError:
             continue
+
+
+def _try_a_pod(node: groups.Group) -> None:
+    """Nothing; a process could enter a group of the node. Raises OSError.
+
+    On v2 it takes the right to write not to that group alone but to the nearest one above both it and where the process
+    comes from: a folder that was given away without that can be filled with groups that nothing can ever run in.
+    """
+    probe = node.child("probe")
+    probe.create()
+    try:
+        for file in probe.procs_files:
+            entering = subprocess.run(("/bin/sh", "-c", _ENTER, "sh", file), stderr=subprocess.DEVNULL, check=False)
+            if entering.returncode != 0:
+                raise PermissionError(errno.EACCES, "no process may enter", file)
+    finally:
+        probe.destroy()
 
 
 def _needed(layout: layouts.Layout) -> tuple[str, ...]:

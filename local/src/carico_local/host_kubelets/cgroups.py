@@ -2,9 +2,9 @@
 
 import pathlib
 
+from carico_local.cgroups import delegation, node_group
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
-from carico_local.cgroups import node_group
 
 _PERIOD_US = 100_000
 # Values that a new group of v1 has not, and without which it takes no process.
@@ -34,9 +34,7 @@ def node(cluster: str, name: str) -> groups.Group:
 
 def make(group: groups.Group, *, cpus: float, memory_bytes: int) -> None:
     """Nothing; the group is there in every tree, and bounded. Raises `OSError`."""
-    if group.layout.version is layouts.Version.V2:
-        _pass_down(group)
-    group.create()
+    group.create(welcome=_offered(group.layout))
     for root in group.layout.roots:
         _copy_cpuset(root, pathlib.PurePosixPath(group.path))
     group.set_cpu(cores=cpus, period_us=_PERIOD_US)
@@ -65,11 +63,8 @@ def _copy_cpuset(root: pathlib.Path, path: pathlib.PurePosixPath) -> None:
         above = below
 
 
-def _pass_down(group: groups.Group) -> None:
-    """Gives the group's parents every controller there is: v2 grants nothing by itself."""
-    directory = group.layout.trees[layouts.UNIFIED]
-    for part in pathlib.PurePosixPath(group.path).parts:
-        for controller in (directory / "cgroup.controllers").read_text().split():
-            (directory / "cgroup.subtree_control").write_text(f"+{controller}")
-        directory = directory / part
-        directory.mkdir(exist_ok=True)
+def _offered(layout: layouts.Layout) -> tuple[str, ...]:
+    """v2's controllers, of which a kubelet wants every one there is; v1 passes nothing down."""
+    if layout.version is not layouts.Version.V2:
+        return ()
+    return tuple((layout.trees[layouts.UNIFIED] / delegation.OFFERED).read_text(encoding="ascii").split())

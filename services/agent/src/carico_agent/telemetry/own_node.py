@@ -7,6 +7,7 @@ node's, in the host's tree alone. /proc/self/cgroup would say it too, but not wh
 
 import dataclasses
 import pathlib
+import re
 
 from carico_agent import settings
 from carico_agent.telemetry import cgroup_tree, port, sources
@@ -14,8 +15,9 @@ from carico_core.domain import errors
 
 # kind nests a node's tree two deep in the host's; below that come a Pod's four.
 DEEPEST = 8
-# The kubelet's group of all Pods: by the cgroupfs driver, or by the systemd driver.
-_ALL_PODS = ("kubepods", "kubepods.slice")
+# The kubelet's group of all Pods: by the cgroupfs driver, or by the systemd driver, which puts the groups above into
+# the name: with cgroupRoot /kubelet, as kind has it, kubelet.slice/kubelet-kubepods.slice.
+_ALL_PODS = re.compile(r"kubepods|(?:.+-)?kubepods\.slice")
 # A group has a quota, and only the root of a hierarchy has none.
 _QUOTA_FILES = ("cpu.cfs_quota_us", "cpu.max")
 
@@ -50,7 +52,7 @@ def find(tree: cgroup_tree.Tree, uid: str) -> str | None:
         found = _pod(root, uid, DEEPEST)
         if found is not None:
             parts = found.relative_to(root).parts
-            at = next((i for i, part in enumerate(parts) if part in _ALL_PODS), None)
+            at = next((i for i, part in enumerate(parts) if _ALL_PODS.fullmatch(part)), None)
             if at is not None:
                 return "/".join(parts[:at]) or "."
     return None
