@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import pathlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 from carico_local.cgroups import layout, node_group, sweep
 from carico_local.cluster import processes, state
+from tests.tools import waiting
 
 # What takes seconds may take minutes where others build besides.
 WITHIN_S = 200.0
@@ -39,10 +42,35 @@ class Shell:
     async def run(self, *words: str, within_s: float = WITHIN_S) -> tuple[int, str, str]:
         """Exit code, standard output and standard error of a command that ends."""
         process = await self.start(*words)
-        async with asyncio.timeout(within_s):
-            out, err = await process.communicate()
+        try:
+            async with asyncio.timeout(within_s):
+                out, err = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
+
+    async def until(self, *words: str, holds: Callable[[Any], object]) -> Any:
+        """The JSON of a command that shows a cluster, once it ends well and shows enough.
+
+        One look shows what answered it in some tenths of a second, and on a machine that stalls not all of a cluster.
+        """
+        last = (0, "", "")
+
+        async def look() -> tuple[int, str, str]:
+            nonlocal last
+            last = await self.run(*words)
+            return last
+
+        try:
+            _, out, _ = await waiting.answered(
+                look, lambda answer: answer[0] == 0 and holds(json.loads(answer[1])), within_s=WITHIN_S
+            )
+        except TimeoutError:
+            raise AssertionError(f"not within {WITHIN_S:g} s, at last: {last}") from None
+        return json.loads(out)
 
     def left(self, name: str) -> list[str]:
         """What is left of a cluster: processes, cgroups, state."""
@@ -53,6 +81,15 @@ class Shell:
         found += [str(root / node_group.cluster_path(name)) for root in roots
                   if (root / node_group.cluster_path(name)).exists()]  # fmt: skip
         return found + ([str(paths.root)] if paths.root.exists() else [])
+
+
+async def said(process: asyncio.subprocess.Process, word: str) -> None:
+    """Returns once a line of a running command's standard output has this word. Fails where it ends without."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    async with asyncio.timeout(WITHIN_S):
+        while word not in (line := (await process.stdout.readline()).decode()):
+            assert line, f"it ended and never said {word!r}: {await process.stderr.read()!r}"
 
 
 @contextlib.asynccontextmanager

@@ -1,12 +1,12 @@
 """A cluster by hand: up, env, submit, status, logs, down; two side by side; a killed supervisor; wrong words."""
 
 import asyncio
-import json
 import os
 import pathlib
 import shutil
 import signal
 import urllib.request
+from typing import Any
 
 import pytest
 
@@ -43,17 +43,19 @@ async def test_two_clusters_run_side_by_side_and_are_used_from_other_shells(shel
         code, out, err = await shell.run("submit", "pi", "--name", "e2e-a", "--pods", "6", "--job", "six")
         assert code == 2, out + err
         assert "six" in err
-        code, out, _ = await shell.run("status", "--name", "e2e-a", "--json")
-        seen = json.loads(out)
-        assert code == 0, out
-        assert [job["succeeded"] for job in seen["jobs"]] == [6]
-        assert {node["freshness"] for node in seen["nodes"]} == {"fresh"}
+        seen = await shell.until("status", "--name", "e2e-a", "--json", holds=_is_well)
         assert sum(service["name"].startswith("aggregator") for service in seen["services"]) == 2
         code, out, _ = await shell.run("logs", "scheduler", "--name", "e2e-a")
         assert code == 0
         assert '"started"' in out
         await asyncio.to_thread(_leads_are_learnt, shell.paths("e2e-a"), 6)
         await _kubectl(shell, environments["e2e-a"])
+
+
+def _is_well(seen: Any) -> bool:
+    """Whether the job has ended and every node is heard."""
+    fresh = {node["freshness"] for node in seen["nodes"]} == {"fresh"}
+    return fresh and [job["succeeded"] for job in seen["jobs"]] == [6]
 
 
 def _leads_are_learnt(paths: state.Paths, pods: int) -> None:
@@ -72,7 +74,7 @@ def _leads_are_learnt(paths: state.Paths, pods: int) -> None:
         moved = [lead_s != footprint.UNKNOWN_LEAD_S for lead_s in learnt]
         return 0 < sum(counts) <= pods and moved == [count > 0 for count in counts]
 
-    waiting.until_now(is_learnt)
+    waiting.until_now(is_learnt, within_s=carico_command.WITHIN_S, every_s=0.2)
 
 
 def _scrape(port: int | None) -> str:

@@ -60,11 +60,7 @@ async def test_the_report_is_one_page_that_loads_nothing(shell: carico_command.S
 async def test_ctrl_c_ends_everything(shell: carico_command.Shell, moment: str) -> None:
     name = f"e2e-int-{moment}"
     process = await shell.start("demo", "--name", name, "--pods", "40", "--seconds", "5")
-    assert process.stdout is not None
-    word = b"running" if moment == "job" else b"ready: nats"
-    async with asyncio.timeout(carico_command.WITHIN_S):
-        while word not in await process.stdout.readline():
-            pass
+    await carico_command.said(process, "running" if moment == "job" else "ready: nats")
     process.send_signal(signal.SIGINT)
     if moment == "twice":
         # While the first is being followed: the end is hurried, and as complete.
@@ -80,10 +76,7 @@ async def test_ctrl_c_ends_everything(shell: carico_command.Shell, moment: str) 
 
 async def test_a_killed_demo_takes_its_cluster_along(shell: carico_command.Shell) -> None:
     process = await shell.start("demo", "--name", "e2e-kill", "--pods", "40")
-    assert process.stdout is not None
-    async with asyncio.timeout(carico_command.WITHIN_S):
-        while b"running" not in await process.stdout.readline():
-            pass
+    await carico_command.said(process, "running")
     process.kill()
     await process.wait()
     paths = shell.paths("e2e-kill")
@@ -95,10 +88,7 @@ async def test_a_killed_demo_takes_its_cluster_along(shell: carico_command.Shell
 
 async def test_a_crashed_service_is_named_with_its_last_lines(shell: carico_command.Shell) -> None:
     process = await shell.start("demo", "--name", "e2e-crash", "--pods", "40")
-    assert process.stdout is not None
-    async with asyncio.timeout(carico_command.WITHIN_S):
-        while b"running" not in await process.stdout.readline():
-            pass
+    await carico_command.said(process, "running")
     found = state.read(shell.paths("e2e-crash"))
     assert found is not None
     (victim,) = [service for service in found.services if service.name == "scheduler"]

@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import json
 import os
 import pathlib
 import pty
@@ -13,6 +12,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -20,7 +20,7 @@ from carico_local.cluster import state
 from tests.e2e import carico_command
 from tests.tools import waiting
 
-WITHIN_S = 60.0
+WITHIN_S = 150.0
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?<>=]*[ -/]*[@-~]|[PX^_].*?\x1b\\|[()].|.)", re.DOTALL)
 
 
@@ -101,7 +101,7 @@ def shell(tmp_path: pathlib.Path) -> carico_command.Shell:
 
 
 # A cluster, and a dozen commands in turn: on a machine that builds besides, most of three minutes.
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(900)
 async def test_the_cluster_is_seen_once_and_live_and_over_an_outage(shell: carico_command.Shell) -> None:
     async with carico_command.cluster(shell, "e2e-top", "--nodes", "2") as paths:
         code, out, err = await shell.run(
@@ -125,33 +125,42 @@ async def test_the_cluster_is_seen_once_and_live_and_over_an_outage(shell: caric
             assert termios.tcgetattr(top.theirs) == top.settings
         with terminal(shell, "top", "--name", "e2e-top", TERM="dumb") as top:
             await top.shows("this terminal cannot draw (TERM is 'dumb'")
-            await top.shows("LAST DECISIONS")
+            await top.shows("cluster e2e-top")
             assert await top.ended() == 0
 
 
 async def _once(shell: carico_command.Shell) -> None:
-    code, out, err = await shell.run("top", "--name", "e2e-top", "--once", "--json")
-    assert (code, err) == (0, "")
-    seen = json.loads(out)
-    assert [link for link in seen["links"] if link["trouble"]] == []
-    assert [node["name"] for node in seen["nodes"]] == ["node-1", "node-2"]
+    seen = await shell.until("top", "--name", "e2e-top", "--once", "--json", holds=_is_whole)
     for node in seen["nodes"]:
-        assert node["freshness"] == "fresh"
-        assert node["reserved"] is not None
         assert set(node["cost"]) == {"cpu", "memory"}
     (job,) = seen["jobs"]
-    assert (job["name"], job["pods"], job["succeeded"]) == ("four", 4, 4)
-    assert {each["name"] for each in seen["services"]} == {"carico-scheduler", "carico-aggregator"}
-    assert seen["bus"]["backlog_messages"] is not None
-    assert seen["model"]["contributors"] == 2
+    assert (job["name"], job["pods"]) == ("four", 4)
     assert {found["pod"] for found in seen["decisions"] if found["outcome"] == "bound"} == {
         f"four-{n}" for n in range(4)
     }
-    code, out, err = await shell.run("top", "--name", "e2e-top")
+    texts = ("cluster e2e-top", "NODE", "node-2", "four", "scheduler", "LAST DECISIONS")
+    code, out, err = await waiting.answered(
+        lambda: shell.run("top", "--name", "e2e-top"),
+        lambda answer: all(text in answer[1] for text in texts),
+        within_s=carico_command.WITHIN_S,
+    )
     assert (code, err) == (0, "")
     assert out.isascii()
-    for text in ("cluster e2e-top", "NODE", "node-2", "four", "scheduler", "LAST DECISIONS"):
-        assert text in out
+
+
+def _is_whole(seen: Any) -> bool:
+    """Whether everybody was heard: on a machine that stalls a service may answer too late for a picture."""
+    return (
+        [link for link in seen["links"] if link["trouble"]] == []
+        and [node["name"] for node in seen["nodes"]] == ["node-1", "node-2"]
+        and all(node["freshness"] == "fresh" and node["reserved"] is not None for node in seen["nodes"])
+        and [job["succeeded"] for job in seen["jobs"]] == [4]
+        and {each["name"] for each in seen["services"]} == {"carico-scheduler", "carico-aggregator"}
+        and seen["bus"]["backlog_messages"] is not None
+        and seen["model"] is not None
+        and seen["model"]["contributors"] == 2
+        and sum(found["outcome"] == "bound" for found in seen["decisions"]) == 4
+    )
 
 
 async def _live(top: Terminal) -> None:

@@ -51,7 +51,7 @@ def check(
     tools = [folder, *({} if answers.get("version") == "missing" else {"/usr/bin", "/bin"})]
     done = subprocess.run(
         ["/bin/bash", str(SCRIPT), *words], env={"PATH": os.pathsep.join(map(str, tools))}, text=True,
-        capture_output=True, check=False, timeout=30.0,
+        capture_output=True, check=False, timeout=120.0,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 

@@ -14,8 +14,9 @@ from carico_core.domain import errors
 from tests.tools import chromium, debian, web_stage
 
 NODES = 60
-# The page may be slow to start on a loaded machine.
+# The page may be slow to start, and to draw, on a loaded machine.
 WITHIN_MS = 60_000
+browsers.expect.set_options(timeout=WITHIN_MS)
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")

@@ -18,7 +18,7 @@ async def test_a_cluster_on_the_page(page: browsers.Page, tmp_path: pathlib.Path
     shell = carico_command.Shell(tmp_path)
     name = "webtest"
     try:
-        code, _, err = await shell.run("up", "--name", name, "--nodes", "2", within_s=150)
+        code, _, err = await shell.run("up", "--name", name, "--nodes", "2")
         assert code == 0, err
         web = await shell.start("web", "--name", name)
         assert web.stdout is not None

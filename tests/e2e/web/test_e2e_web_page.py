@@ -30,8 +30,12 @@ async def test_the_cluster_is_shown_live_and_nothing_is_polled(page: browsers.Pa
     await expect(page.locator("#model-note")).to_contain_text("of 60 nodes, round merge", timeout=WITHIN_MS)
     await expect(page.get_by_role("button", name="node-")).not_to_have_count(0, timeout=WITHIN_MS)
     known = len(asked)
-    placed = await page.locator("#flow-list li").count()
-    await expect(page.locator("#flow-list li").nth(placed + 3)).to_be_attached(timeout=WITHIN_MS)
+    newest = page.locator("#flow-list li").first
+    for _ in range(3):
+        # Not their number: the list is no longer than its rows.
+        shown = await newest.get_attribute("data-id")
+        assert shown is not None
+        await expect(newest).not_to_have_attribute("data-id", shown)
     assert len(asked) == known, "it asks by HTTP again"
     assert all(url.startswith(stage.url) for url in asked)
     assert len(sockets) == 1
@@ -110,6 +114,8 @@ async def test_an_address_that_says_nothing_opens_nothing(page: browsers.Page, s
 async def test_no_number_stands_bare(page: browsers.Page, stage: web_stage.Stage) -> None:
     await opened(page, stage, "#node/node-3")
     await expect(page.locator("#panel table")).to_be_attached(timeout=WITHIN_MS)
+    # What moves with each decision is never still for a click where frames are slow.
+    await page.keyboard.press("p")
     await page.locator("#flow-list button").first.click()
     await expect(page.locator("#panel table")).to_be_attached(timeout=WITHIN_MS)
     words = await page.locator("body").inner_text()
@@ -148,8 +154,9 @@ async def test_a_node_that_falls_silent_is_seen(page: browsers.Page, stage: web_
     node = stage.fleet.nodes[4]
     try:
         node.is_silent = True
-        await expect(chip).to_have_text("stale", timeout=WITHIN_MS)
-        await expect(page.locator("#sum-nodes-sub")).to_contain_text("1 stale", timeout=WITHIN_MS)
+        # Stale for five seconds, which a browser that stalls may not draw, and absent from then on.
+        await expect(chip).to_have_text(re.compile("stale|absent"), timeout=WITHIN_MS)
+        await expect(page.locator("#sum-nodes-sub")).to_contain_text(re.compile("1 (stale|absent)"), timeout=WITHIN_MS)
     finally:
         node.is_silent = False
     await expect(chip).to_have_text("fresh", timeout=WITHIN_MS)
@@ -196,9 +203,10 @@ async def test_a_browser_without_websocket_is_told_so(page: browsers.Page, stage
 
 
 async def test_a_page_server_that_is_away_at_first_is_tried_again(page: browsers.Page, stage: web_stage.Stage) -> None:
-    await page.route("**/settings.json", lambda route: route.abort(), times=1)
+    await page.route("**/settings.json", lambda route: route.abort())
     await page.goto(stage.url)
     await expect(page.get_by_role("alert")).to_contain_text("This page's server does not answer")
+    await page.unroute("**/settings.json")
     await expect(page.locator("#bus-state")).to_have_text("live", timeout=WITHIN_MS)
     await expect(page.get_by_role("alert")).to_be_hidden()
 
@@ -207,9 +215,10 @@ async def test_a_part_of_the_page_that_did_not_arrive_is_fetched_again(
     page: browsers.Page, stage: web_stage.Stage
 ) -> None:
     # As a browser does with all it fetches when a network interface comes or goes.
-    await page.route("**/theme.js", lambda route: route.abort(), times=1)
+    await page.route("**/theme.js", lambda route: route.abort())
     await page.goto(stage.url)
     await expect(page.get_by_role("alert")).to_contain_text("A part of this page did not arrive")
+    await page.unroute("**/theme.js")
     await expect(page.locator("#bus-state")).to_have_text("live", timeout=WITHIN_MS)
 
 
