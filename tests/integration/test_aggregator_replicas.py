@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import numpy as np
 import pytest
 
-from carico_core.domain import messages
+from carico_core.domain import errors, messages
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock, nats_bus
 from carico_core.wire import messages as wire
@@ -57,9 +57,18 @@ class Rig:
         self.seq += 1
         for number in nodes:
             found = reports.report(f"n{number}", self.seq)
-            await self.bus.enqueue(
-                subjects.subspace(found.node), wire.encode_subspace(found), msg_id=f"{found.node}-{self.seq}"
-            )
+            await self._insist(found)
+
+    async def _insist(self, found: messages.LocalSubspace) -> None:
+        """Returns once it is stored: a server that is only just back, or slow, does not say so in time."""
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                with contextlib.suppress(errors.BusUnavailable):
+                    msg_id = f"{found.node}-{self.seq}"
+                    return await self.bus.enqueue(
+                        subjects.subspace(found.node), wire.encode_subspace(found), msg_id=msg_id
+                    )
+                await asyncio.sleep(0.1)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         await waiting.until(condition, within_s=WAIT_S)

@@ -133,13 +133,18 @@ async def test_a_job_is_bound_with_security_on(
         await waiting.until(lambda: len([each for each in decided if each.outcome is decision.Outcome.BOUND]) >= PODS)
         outcomes = {each.pod for each in decided if each.outcome is decision.Outcome.BOUND}
         assert outcomes == {f"pi-{number}" for number in range(PODS)}
+
         # People ask, and are answered by who they asked.
-        state = json.loads(await reader.request(subjects.query("agent", "state.get", "node-1"), b"", timeout_s=5.0))
-        assert state["node"] == "node-1"
-        listed = json.loads(await reader.request(subjects.query("aggregator", "nodes.list"), b"", timeout_s=5.0))
-        assert {each["node"] for each in listed} == {f"node-{number}" for number in range(AGENTS)}
-        answer = await reader.request(subjects.query("scheduler", "decision.get"), b'{"pod":"pi-0"}', timeout_s=5.0)
-        assert json.loads(answer)["found"] is True
+        async def ask(subject: str, question: bytes = b"") -> Any:
+            return json.loads(await reader.request(subject, question, timeout_s=WAIT_S))
+
+        assert (await ask(subjects.query("agent", "state.get", "node-1")))["node"] == "node-1"
+        # The first model may be of the first node that reported.
+        await waiting.answered(
+            lambda: ask(subjects.query("aggregator", "nodes.list")),
+            lambda listed: {each["node"] for each in listed} == {f"node-{number}" for number in range(AGENTS)},
+        )
+        assert (await ask(subjects.query("scheduler", "decision.get"), b'{"pod":"pi-0"}'))["found"] is True
     # Nobody asked for more than the role may.
     assert "violation" not in services.logs().lower()
     assert "Violation" not in (site.nats.directory / "nats.log").read_text()

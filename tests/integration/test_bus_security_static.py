@@ -114,7 +114,7 @@ async def test_an_answer_goes_to_an_inbox_and_nowhere_else(shared: Static) -> No
                 await peer.client.publish(subject, b"", reply=subjects.capacity("node-b"))
             assert await peer.settled() == []
         # It was asked, answered nobody, and still answers who asks as one should.
-        assert await reader.request(asked, b"", timeout_s=5.0) == b"state"
+        assert await reader.request(asked, b"", timeout_s=waiting.WAIT_S) == b"state"
         await agent.publish(subjects.capacity("node-a"), b"last")
         await waiting.until(lambda: heard)
         assert heard == [b"last"]
