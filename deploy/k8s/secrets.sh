@@ -16,13 +16,13 @@ here=$(cd "$(dirname "$0")" && pwd)
 umask 077
 mkdir -p "$directory"
 
-# One of the kind's own names. What bus-config says of a server's configuration is not for here: deploy/k8s has its own,
-# with TLS. Keys that are there already stay as they are.
+# What only this kind has in public.env, which is of the kind that was made last; keys stay as they are.
 case $kind in
     static) mark=CARICO_NATS_SCHEDULER ;;
     callout) mark=CARICO_NATS_ISSUER ;;
     *) echo "secrets.sh: got KIND=$kind, expected static or callout" >&2; exit 2 ;;
 esac
+# What bus-config says of a server's configuration is not for here: deploy/k8s has its own, with TLS.
 grep -qs "^$mark=" "$directory/public.env" || "$carico" bus-config "$kind" --out "$directory" >/dev/null
 # The last two: people come by a port-forward.
 [ -e "$directory/tls/tls.crt" ] || "$here/../nats/certificates.sh" "$directory/tls" "carico-nats.$namespace.svc" \

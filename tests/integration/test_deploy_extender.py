@@ -1,4 +1,4 @@
-"""deploy/extender: what kubectl makes of it is what an API server accepts, and what the scheduler takes."""
+"""deploy/extender: what kubectl makes of it is what an API server and the scheduler take, beside each overlay."""
 
 import pathlib
 from typing import Any
@@ -6,13 +6,18 @@ from typing import Any
 import pytest
 import yaml
 
+from carico_auth import settings as auth_settings
 from carico_core.runtime import settings
+from carico_core.wire import roles
 from carico_local.control_plane import standalone
 from carico_scheduler import settings as setting
 from tests.tools import kubernetes
 
 EXTENDER = pathlib.Path(__file__).parents[2] / "deploy/extender"
-NAMESPACE = EXTENDER.parent / "k8s/base/namespace.yaml"
+BESIDE_THE_CALLOUT = EXTENDER.parent / "extender-callout"
+K8S = EXTENDER.parent / "k8s"
+NAMESPACE = K8S / "base/namespace.yaml"
+COPIES = "CARICO_BUS_COPIES"
 pytestmark = [pytest.mark.real_programs, pytest.mark.timeout(kubernetes.BUILD_TIMEOUT_S)]
 
 
@@ -22,15 +27,31 @@ def rendered() -> str:
     return kubernetes.kubectl("kustomize", str(EXTENDER))
 
 
+def pod(document: str, name: str = "kube-carico") -> dict[str, Any]:
+    """What the Pods of a Deployment are."""
+    deployments = (each for each in yaml.safe_load_all(document) if each["kind"] == "Deployment")
+    (made,) = (each for each in deployments if each["metadata"]["name"] == name)
+    found: dict[str, Any] = made["spec"]["template"]["spec"]
+    return found
+
+
 def containers(document: str) -> dict[str, Any]:
     """The containers of the Deployment by name."""
-    (made,) = (each for each in yaml.safe_load_all(document) if each["kind"] == "Deployment")
-    return {each["name"]: each for each in made["spec"]["template"]["spec"]["containers"]}
+    return {each["name"]: each for each in pod(document)["containers"]}
+
+
+def variables(container: dict[str, Any]) -> dict[str, Any]:
+    """What a container's environment is made from, by name."""
+    return {each["name"]: each.get("valueFrom", each.get("value")) for each in container["env"]}
 
 
 def test_the_scheduler_takes_its_flags_and_variables(rendered: str) -> None:
     program, *flags = containers(rendered)["carico"]["command"]
-    environ = {each["name"]: each.get("value", "10.0.0.1") for each in containers(rendered)["carico"]["env"]}
+    # One is the Pod's address; the other is read from what `ha` alone has.
+    environ = {
+        name: value if isinstance(value, str) else "10.0.0.1"
+        for name, value in variables(containers(rendered)["carico"]).items() if name != COPIES
+    }  # fmt: skip
     loaded = settings.load(setting.SchedulerSettings, prefix="scheduler", argv=flags, environ=environ, program=program)
     assert (loaded.extender.enabled, loaded.own_pods, loaded.leader.election) == (True, False, False)
     document = yaml.safe_load((EXTENDER / "kube-scheduler-configuration.yaml").read_text())
@@ -48,6 +69,43 @@ def test_no_container_has_a_privilege(rendered: str) -> None:
         assert each["resources"]["limits"]["memory"]
 
 
+def test_streams_are_wanted_as_the_overlay_has_them(rendered: str) -> None:
+    asked = variables(containers(rendered)["carico"])[COPIES]["configMapKeyRef"]
+    assert asked["optional"] is True
+    documents = {
+        overlay: kubernetes.kubectl("kustomize", str(K8S / "overlays" / overlay)) for overlay in ("small", "ha")
+    }  # fmt: skip
+    found = {
+        overlay: [
+            each["data"][asked["key"]] for each in yaml.safe_load_all(document)
+            if (each["kind"], each["metadata"]["name"]) == ("ConfigMap", asked["name"])
+        ]
+        for overlay, document in documents.items()
+    }  # fmt: skip
+    (scheduler,) = pod(documents["ha"], "carico-scheduler")["containers"]
+    assert found == {"small": [], "ha": [variables(scheduler)[COPIES]]}
+
+
+def test_beside_the_callout_it_shows_the_token_of_a_scheduler() -> None:
+    found = pod(kubernetes.kubectl("kustomize", str(BESIDE_THE_CALLOUT)))
+    (carico,) = (each for each in found["containers"] if each["name"] == "carico")
+    assert variables(carico)["CARICO_BUS_TOKEN_FILE"] == "/etc/carico/bus/token"
+    assert "CARICO_BUS_NKEY" not in variables(carico)
+    sources = next(each for each in found["volumes"] if each["name"] == "bus")["projected"]["sources"]
+    assert not [each for each in sources if "secret" in each]
+    overlay = kubernetes.kubectl("kustomize", str(K8S / "overlays/callout"))
+    (auth,) = pod(overlay, "carico-auth")["containers"]
+    accounts = auth_settings.AuthSettings(issuer="x", schedulers=variables(auth)["CARICO_AUTH_SCHEDULERS"]).accounts()
+    schedulers = {account.name for account, role in accounts.items() if role is roles.Role.SCHEDULER}
+    assert schedulers == {pod(overlay, "carico-scheduler")["serviceAccountName"], found["serviceAccountName"]}
+
+
+def test_both_images_are_named_where_an_operator_changes_them(rendered: str) -> None:
+    document = yaml.safe_load((EXTENDER / "kustomization.yaml").read_text())
+    named = {f"{image.get('newName', image['name'])}:{image['newTag']}" for image in document["images"]}
+    assert {each["image"] for each in containers(rendered).values()} == named
+
+
 @pytest.fixture
 def namespace(real_control_plane: standalone.Standalone) -> pathlib.Path:
     """A kubeconfig of a cluster with the namespace, which stays: a dry run makes none, and looks for it."""
@@ -59,4 +117,4 @@ def namespace(real_control_plane: standalone.Standalone) -> pathlib.Path:
 def test_an_api_server_accepts_it(rendered: str, namespace: pathlib.Path) -> None:
     arguments = ("apply", "--dry-run=server", "--validate=strict", "--filename", "-")
     said = kubernetes.kubectl(*arguments, given=rendered, kubeconfig=namespace)
-    assert said.count("(server dry run)") == len(list(yaml.safe_load_all(rendered))) == 9
+    assert said.count("(server dry run)") == len(list(yaml.safe_load_all(rendered))) == 10

@@ -126,6 +126,27 @@ def test_secrets_makes_a_certificate_for_a_port_forward_too(tmp_path: pathlib.Pa
         assert name in shown.stdout
 
 
+def test_one_folder_serves_both_kinds_of_identities(tmp_path: pathlib.Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the openssl command for certificates")
+    environ = {**settings.environment(), "CARICO": str(pathlib.Path(sys.executable).with_name("carico")),
+               "KUBECTL": str(kubernetes.programs("kubectl")["kubectl"].path)}  # fmt: skip
+
+    def made(kind: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [str(K8S / "secrets.sh"), str(tmp_path)], env=environ | {"KIND": kind}, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+
+    first, other, again = made("static"), made("callout"), made("static")
+    names = {each["metadata"]["name"] for each in yaml.safe_load_all(other.stdout) if each["kind"] == "Secret"}
+    assert names == {"carico-nats-public", "carico-nats-tls", "carico-nats-auth"}, other.stderr
+    assert (first.stdout, first.returncode) == (again.stdout, 0)
+    wrong = made("statik")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr == "secrets.sh: got KIND=statik, expected static or callout\n"
+
+
 def test_secrets_has_the_readers_seed_only_when_asked() -> None:
     script = (K8S / "secrets.sh").read_text(encoding="utf-8")
     assert "agent aggregator scheduler ${WEB:+reader}" in script
