@@ -5,7 +5,6 @@ import shlex
 import click
 
 from carico_cli import nats_context, options, settings
-from carico_core.domain import errors
 from carico_local.cluster import state
 
 
@@ -15,10 +14,7 @@ from carico_local.cluster import state
 @click.pass_obj
 def command(context: settings.Context, name: str, saves: bool) -> None:
     """Prints NATS_URL and KUBECONFIG as export lines: eval "$(carico env)"."""
-    paths = state.find(context.home, name)
-    found = state.read(paths)
-    if found is None or not state.is_running(paths):
-        raise errors.SettingsError(f"cluster {name!r} does not run: `carico up --name {name}`")
+    paths, found = state.running(context.home, name)
     click.echo(f"export NATS_URL={shlex.quote(found.nats_url)}")
     click.echo(f"export KUBECONFIG={shlex.quote(str(paths.kubeconfig))}")
     if saves:

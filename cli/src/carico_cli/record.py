@@ -48,10 +48,7 @@ def _of_machine(context: settings.Context, out: pathlib.Path) -> agent.AgentSett
 
 
 def _of_cluster(context: settings.Context, name: str, node: str, out: pathlib.Path) -> agent.AgentSettings:
-    paths = state.find(context.home, name)
-    found = state.read(paths)
-    if found is None or not state.is_running(paths):
-        raise errors.SettingsError(f"cluster {name!r} does not run: `carico up --name {name}`")
+    paths, found = state.running(context.home, name)
     if node not in found.plan.node_names:
         known = ", ".join(found.plan.node_names)
         raise errors.SettingsError(f"--node: got {node!r}, expected one of {known} of cluster {name!r}")

@@ -1,15 +1,12 @@
 """A connection to a running cluster: its API, its bus, and an observer of both."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from carico_cli.live import where
-from carico_core.domain import errors
+from carico_cli.live import joining, where
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, nats_bus
-from carico_core.wire import roles
 from carico_local import observer
 from carico_local.cluster import state
 
@@ -41,19 +38,7 @@ async def connect_to(address: where.Address) -> AsyncIterator[Session]:
     clock = clocks.SystemClock()
     api = await kube.connect(address.kube, clock=clock, user_agent="carico-cli")
     try:
-        try:
-            async with asyncio.timeout(CONNECT_MOST_S):
-                bus = await nats_bus.connect(
-                    address.bus, name="carico-cli", clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI)
-                )
-        except TimeoutError:
-            url = address.bus.url.rpartition("@")[2]
-            raise errors.BusUnavailable(
-                f"NATS at {url}: nothing that lets us in within {CONNECT_MOST_S:.0f} s; {address.look}"
-            ) from None
-        try:
+        async with joining.bus(address, clock, name="carico-cli", within_s=CONNECT_MOST_S) as bus:
             yield Session(api, bus, clock)
-        finally:
-            await bus.close()
     finally:
         await api.close()

@@ -7,7 +7,6 @@ import click
 import orjson
 
 from carico_cli import options, settings
-from carico_core.domain import errors
 from carico_local.cluster import state
 
 
@@ -16,10 +15,7 @@ from carico_local.cluster import state
 @click.pass_obj
 def command(context: settings.Context, name: str) -> None:
     """Prints what deploy/observe/prometheus-local.yml reads: carico targets > deploy/observe/targets.json."""
-    paths = state.find(context.home, name)
-    found = state.read(paths)
-    if found is None or not state.is_running(paths):
-        raise errors.SettingsError(f"cluster {name!r} does not run: `carico up --name {name}`")
+    _, found = state.running(context.home, name)
     click.echo(orjson.dumps(list(targets(found)), option=orjson.OPT_INDENT_2))
 
 

@@ -46,10 +46,7 @@ def command(context: settings.Context, name: str, opens: bool) -> None:
 
 def run_of(home: pathlib.Path, name: str) -> Run:
     """The run of a cluster. Raises `SettingsError` where it does not run, with what to do."""
-    paths = state.find(home, name)
-    found = state.read(paths)
-    if found is None or found.phase is state.Phase.STOPPING or not state.is_running(paths):
-        raise errors.SettingsError(f"cluster {name!r} does not run: `carico up --name {name}`")
+    _, found = state.running(home, name)
     if not found.page_url:
         raise errors.SettingsError(
             f"cluster {name!r} was started by a carico without the page: `carico down --name {name}`, then `carico up`"

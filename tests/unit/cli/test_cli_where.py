@@ -1,12 +1,16 @@
 """Which cluster a command means: by name, by address, by NATS_URL, or the default."""
 
+import asyncio
+import dataclasses
 import pathlib
 
 import pytest
 
-from carico_cli.live import where
+from carico_cli.live import joining, where
 from carico_core.domain import errors
-from carico_core.runtime import kube
+from carico_core.runtime import bus as buses
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube, nats_bus
 from carico_local.cluster import machine, plan, processes, state
 
 ANY = kube.KubeSettings()
@@ -41,6 +45,34 @@ def test_an_address_of_the_environment_that_is_a_local_cluster_is_meant_by_its_n
         assert not where.chosen(home, {"NATS_URL": URL}, name=None, nats_url=None, wanted=named)().is_local
     # One that does not run any more has given up its port.
     assert not where.chosen(home, {"NATS_URL": URL}, name=None, nats_url=None, wanted=ANY)().is_local
+
+
+def test_a_cluster_that_is_being_ended_is_there_no_more(shop: state.Paths) -> None:
+    found = state.read(shop)
+    assert found is not None
+    with state.locked(shop):
+        assert state.running(shop.root.parent, "shop") == (shop, found)
+        state.write(shop, dataclasses.replace(found, phase=state.Phase.STOPPING))
+        with pytest.raises(errors.SettingsError, match="'shop' does not run: `carico up --name shop`"):
+            where.local(shop.root.parent, "shop")()
+
+
+@pytest.mark.parametrize(("is_local", "look"), [(True, "`carico status --name shop`"), (False, "CARICO_BUS_")])
+async def test_a_bus_that_lets_nobody_in_is_one_line_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, is_local: bool, look: str
+) -> None:
+    async def connect(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(nats_bus, "connect", connect)
+    at = where.Address(
+        name="shop", bus=buses.BusSettings(url="nats://me:secret@127.0.0.1:1"), kube=ANY, is_local=is_local
+    )
+    with pytest.raises(errors.BusUnavailable) as failed:
+        async with joining.bus(at, clocks.SystemClock(), name="test", within_s=0.01):
+            pass
+    assert str(failed.value).startswith("NATS at 127.0.0.1:1: nothing that lets us in within 0.01 s; ")
+    assert look in str(failed.value)
 
 
 def test_a_flag_goes_before_the_environment(shop: state.Paths) -> None:

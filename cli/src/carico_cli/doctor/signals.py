@@ -44,7 +44,7 @@ async def check(
     at: places.Address, namespace: str,
 ) -> list[findings.Finding]:  # fmt: skip
     """Everything about the bus."""
-    what, url = "NATS", at.bus.url.rpartition("@")[2]
+    what, url = "NATS", at.url
     try:
         async with asyncio.timeout(CONNECT_MOST_S):
             bus = await connect()

@@ -9,12 +9,13 @@ import click
 import orjson
 
 from carico_cli import options, settings
+from carico_cli.live import joining
 from carico_cli.live import where as places
 from carico_core.domain import decision, errors
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, nats_bus
+from carico_core.runtime import kube
 from carico_core.wire import messages as wire
-from carico_core.wire import roles, subjects
+from carico_core.wire import subjects
 
 USER_AGENT = "carico-explain"
 CONNECT_MOST_S = 5.0
@@ -81,7 +82,7 @@ def run(asking: Callable[["Asker"], Awaitable[T]], at: places.Address, environ: 
 
     async def main() -> T:
         clock = clocks.SystemClock()
-        async with _bus(at, clock) as bus:
+        async with joining.bus(at, clock, name=USER_AGENT, within_s=CONNECT_MOST_S) as bus:
             return await asking(Asker(bus, at, lambda: _api(at, clock, environ), clock))
 
     return asyncio.run(main())
@@ -136,23 +137,6 @@ class Asker:
             return "the Kubernetes API does not answer"
         except errors.CaricoError as error:
             return f"the Kubernetes API cannot be asked: {error}"
-
-
-@contextlib.asynccontextmanager
-async def _bus(at: places.Address, clock: clocks.Clock) -> AsyncIterator[nats_bus.NatsBus]:
-    try:
-        async with asyncio.timeout(CONNECT_MOST_S):
-            bus = await nats_bus.connect(
-                at.bus, name=USER_AGENT, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI)
-            )
-    except TimeoutError:
-        raise errors.BusUnavailable(
-            f"NATS at {at.bus.url.rpartition('@')[2]}: nothing that lets us in within {CONNECT_MOST_S:.0f} s; {at.look}"
-        ) from None
-    try:
-        yield bus
-    finally:
-        await bus.close()
 
 
 @contextlib.asynccontextmanager

@@ -130,7 +130,7 @@ class Reader:
         while True:
             try:
                 address = self._where()
-                self._url = address.bus.url.rpartition("@")[2]
+                self._url = address.url
                 async with contextlib.AsyncExitStack() as stack:
                     async with asyncio.timeout(CONNECT_S):
                         bus, api = await stack.enter_async_context(self._connect(address))

@@ -28,6 +28,11 @@ class Address:
     is_local: bool = False
 
     @property
+    def url(self) -> str:
+        """Where NATS is, without what we say to be let in."""
+        return self.bus.url.rpartition("@")[2]
+
+    @property
     def look(self) -> str:
         """What to do where nothing answers there."""
         if self.is_local:
@@ -49,10 +54,7 @@ def local(home: pathlib.Path, name: str) -> Where:
     """A cluster of `carico up`."""
 
     def find() -> Address:
-        paths = state.find(home, name)
-        found = state.read(paths) if state.is_running(paths) else None
-        if found is None:
-            raise errors.SettingsError(f"cluster {name!r} does not run: `carico up --name {name}`")
+        paths, found = state.running(home, name)
         wanted = kube.KubeSettings(kubeconfig=str(paths.kubeconfig))
         return Address(name=name, bus=buses.BusSettings(url=found.nats_url), kube=wanted, is_local=True)
 

@@ -168,6 +168,15 @@ def is_running(paths: Paths) -> bool:
     return False
 
 
+def running(home_path: pathlib.Path, name: str) -> tuple[Paths, ClusterState]:
+    """The places and the state of a cluster that runs. Raises `SettingsError` for any other, with what to do."""
+    paths = find(home_path, name)
+    found = read(paths) if is_running(paths) else None
+    if found is None or found.phase is Phase.STOPPING:
+        raise errors.SettingsError(f"cluster {name!r} does not run: `carico up --name {name}`")
+    return paths, found
+
+
 @contextlib.contextmanager
 def locked(paths: Paths) -> Iterator[None]:
     """Holds the cluster's lock. Raises `SettingsError` where another supervisor has it."""
