@@ -7,7 +7,7 @@ from typing import Any
 import click
 import orjson
 
-from carico_cli import options, session, settings
+from carico_cli import options, session, settings, tables
 from carico_core.domain import amounts, errors
 from carico_local import job as jobs
 from carico_local.cluster import state, topology
@@ -152,19 +152,19 @@ def _text(view: dict[str, Any]) -> str:
     if view["phase"] == _NOT_RUNNING:
         lines.append(f"it ended without `carico down`: go on with `carico up --name {view['name']}`,")
         lines.append(f"or remove what it left with `carico down --name {view['name']}`")
-    lines += ["", *_table(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
+    lines += ["", *tables.lines(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
     if view["phase"] != _NOT_RUNNING:
         lines += _silent(view)
     if view["nodes"]:
         columns = ("name", "freshness", "pods", "capacity", "mode", "reserved")
         shown = [{**node, "capacity": _capacity(node)} for node in view["nodes"][:_NODES_SHOWN]]
-        lines += ["", *_table(shown, columns, "NODE")]
+        lines += ["", *tables.lines(shown, columns, "NODE")]
         if len(view["nodes"]) > len(shown):
             fresh = sum(node["freshness"] == "fresh" for node in view["nodes"])
             more = len(view["nodes"]) - len(shown)
             lines.append(f"... and {more} more (--json shows all); of all {len(view['nodes'])}, {fresh} are fresh")
     if view["jobs"]:
-        lines += ["", *_table(view["jobs"], ("name", "pods", "pending", "running", "succeeded", "failed"), "JOB")]
+        lines += ["", *tables.lines(view["jobs"], ("name", "pods", "pending", "running", "succeeded", "failed"), "JOB")]
     lines += [f"crashed: {crash['service']} ({crash['how']})" for crash in view["crashes"]]
     lines += [f"note: {note}" for note in view["notes"]]
     return "\n".join(lines)
@@ -175,17 +175,3 @@ def _capacity(node: dict[str, Any]) -> str | None:
     if node["capacity"] is None:
         return None
     return f"{amounts.pods_with_sd(node['capacity'], node['capacity_sd'])} Pods"
-
-
-def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], title: str) -> list[str]:
-    head = [title, *(column.upper() for column in columns[1:])]
-    body = [[_cell(row[column]) for column in columns] for row in rows]
-    widths = [max(len(line[index]) for line in [head, *body]) for index in range(len(columns))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-            for line in [head, *body]]  # fmt: skip
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from carico_cli import tables
 from carico_cli.live import picture as pictures
 from carico_core.domain import amounts, decision, messages
 
@@ -42,16 +43,16 @@ def as_text(picture: pictures.Picture, *, name: str) -> str:
         for node in seen["nodes"]
     ]  # fmt: skip
     titles = ("name", "CPU used", "pressure", "memory", "pods", "capacity", "sd", "reserved", "state", "mode")
-    lines += ["", *_table(nodes, titles, "NODE")]
+    lines += ["", *_lines(nodes, titles, "NODE")]
     if seen["jobs"]:
         counted = ("name", "pods", "pending", "starting", "running", "succeeded", "failed")
-        lines += ["", *_table(seen["jobs"], counted, "JOB")]
+        lines += ["", *_lines(seen["jobs"], counted, "JOB")]
     if seen["services"]:
         answered = [
             {**each, "ms": round(each["answered_s"] * 1e3, 1), "name": each["name"].removeprefix("carico-")}
             for each in seen["services"]
         ]
-        lines += ["", *_table(answered, ("name", "instance", "ms", "requests", "errors"), "SERVICE")]
+        lines += ["", *_lines(answered, ("name", "instance", "ms", "requests", "errors"), "SERVICE")]
     if picture.decisions:
         lines += ["", "LAST DECISIONS"]
         lines += [_words(found) for found in picture.decisions[:DECISIONS_SHOWN]]
@@ -153,11 +154,5 @@ def _percent(shares: Mapping[str, float], name: str) -> str | None:
     return f"{shares[name]:.0%}" if name in shares else None
 
 
-def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], title: str) -> list[str]:
-    head = [title, *(column.upper() for column in columns[1:])]
-    body = [["-" if row[column] is None else _ascii(str(row[column])) for column in columns] for row in rows]
-    widths = [max(len(line[index]) for line in [head, *body]) for index in range(len(columns))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in [head, *body]
-    ]
+def _lines(rows: list[dict[str, Any]], columns: tuple[str, ...], title: str) -> list[str]:
+    return tables.lines(rows, columns, title, show=lambda value: _ascii(tables.cell(value)))
