@@ -1,9 +1,9 @@
 """How far one node is believed: a broken sensor or agent must not break the model that all nodes go by.
 
 What no node can measure is refused, whoever says it (`impossible`). What one could, but stands alone with, counts as
-far as the others bear it out: costs far from the median not at all (`among`), the largest load to twice the next
-largest (`peak`), cores to those of all the others together (`weights`). So one node bends the model within stated
-bounds, and nodes that agree have the model they would have without any of this, to the bit (ADR 46).
+far as the others bear it out: costs far from the median not at all (`among`), the largest load to half as much again
+as the next largest (`peak`), cores to those of all the others together (`weights`). So one node bends the model within
+stated bounds, and nodes that agree have the model they would have without any of this, to the bit (ADR 46).
 """
 
 import heapq
@@ -26,8 +26,8 @@ FEWEST = 3
 FAR = 4.0
 # Pods a core that one node may say it has carried before any other has: about what an empty node takes of unknown ones.
 PEAK_ALONE = 1.0
-# A load may double (design, section 7, step 11). Past PEAK_ALONE honest nodes' largest was at most 1.3 times the next.
-PEAK_STEP = 2.0
+# The largest load counts up to this many times the next: past PEAK_ALONE it was 1.34 times at most on honest nodes.
+PEAK_STEP = 1.5
 # Shares of full scale round.
 _ROUNDING = 1e-6
 
@@ -69,7 +69,7 @@ def peak(found: Sequence[float]) -> float:
     """The largest Pod count per core that the cluster goes by, of one or more.
 
     >>> peak([1.5, 2.0, 1.0]), peak([100.0, 1.5, 1.0]), peak([100.0, 0.0]), peak([100.0])
-    (2.0, 3.0, 1.0, 100.0)
+    (2.0, 2.25, 1.0, 100.0)
     """
     largest = heapq.nlargest(2, found)
     if len(largest) < 2:

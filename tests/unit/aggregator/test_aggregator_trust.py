@@ -1,0 +1,202 @@
+"""One node that is wrong bends the model of the others within the bounds of ADR 46, whatever it says."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from carico_aggregator import evidence, fleet, model, trust
+from carico_core.domain import messages
+from tests.unit.aggregator import reports
+from tests.unit.wire import strategies
+
+PI = "Job/default/pi"
+ROUNDING = 1.0 + 1e-9
+
+
+def told(cost: float, sd: float = 0.1, *, pods: int = 2) -> messages.ClassEvidence:
+    return messages.ClassEvidence(pods=pods, cost={"cpu": messages.Estimate(mean=cost, sd=sd)})
+
+
+def report(node: str, cost: float, sd: float = 0.1, **said: Any) -> messages.LocalSubspace:
+    made = dataclasses.replace(reports.report(node, 1), evidence={PI: told(cost, sd)}, peak_pods_per_core=1.5)
+    return dataclasses.replace(made, **said)
+
+
+def made_of(found: Sequence[messages.LocalSubspace]) -> model.Content:
+    held = fleet.Fleet(lease_s=10.0, horizon_s=10.0)
+    held.take(found, 0.0)
+    content = model.make(held.gathered(), model.Round())
+    assert content is not None
+    return content
+
+
+def honest(count: int = 10) -> list[messages.LocalSubspace]:
+    return [report(f"n{number}", 1.0 + 0.02 * number) for number in range(count)]
+
+
+def cost_of(content: model.Content) -> messages.Estimate:
+    return content.evidence[PI].cost["cpu"]
+
+
+@pytest.mark.parametrize(("cost", "sd"), [(1e-6, 0.0), (0.0, 0.0), (1e-160, 0.0), (8.0, 0.0), (4.9, 0.0)])
+def test_a_cost_far_from_all_others_counts_for_nothing(cost: float, sd: float) -> None:
+    alone = made_of(honest())
+    content = made_of([*honest(), report("liar", cost, sd)])
+    assert cost_of(content) == cost_of(alone)
+    assert content.doubted == ("liar",)
+    # It is there all the same, with its Pods and its Gram matrix.
+    assert content.evidence[PI].pods == alone.evidence[PI].pods + 2
+    assert content.contributors == 11
+
+
+def test_what_is_near_the_others_counts_by_its_own_certainty() -> None:
+    content = made_of([*honest(), report("sure", 0.3, 0.0)])
+    assert content.doubted == ()
+    # Sure of a quarter of the cost: it weighs as sixteen nodes, and halves the cost of ten.
+    assert 0.5 < cost_of(content).mean < cost_of(made_of(honest())).mean
+
+
+def test_two_nodes_cannot_tell_who_is_wrong_and_three_can() -> None:
+    assert made_of([report("a", 1.0), report("b", 1e-3)]).doubted == ()
+    assert made_of([report("a", 1.0), report("b", 1.1), report("c", 1e-3)]).doubted == ("c",)
+
+
+def test_each_class_and_dimension_is_judged_by_itself() -> None:
+    both = {dim: messages.Estimate(mean=mean, sd=0.1) for dim, mean in (("cpu", 1.0), ("memory", 1e8))}
+    odd = {**both, "memory": messages.Estimate(mean=1.0, sd=0.0)}
+    doubted: set[int] = set()
+    said = [{PI: messages.ClassEvidence(pods=1, cost=cost)} for cost in (both, both, both, odd)]
+    fused = evidence.fuse(said, doubted)[PI].cost
+    assert doubted == {3}
+    assert fused["memory"].mean == pytest.approx(1e8)
+    # Four nodes' weight.
+    assert fused["cpu"].sd == pytest.approx(math.sqrt((0.1**2 + 0.2**2) / 4))
+
+
+def test_nodes_that_agree_are_fused_to_the_bit_as_without_any_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded = made_of(honest())
+    monkeypatch.setattr(trust, "among", lambda means: None)
+    monkeypatch.setattr(trust, "peak", max)
+    monkeypatch.setattr(trust, "weights", lambda cores: cores)
+    free = made_of(honest())
+    assert bounded.evidence == free.evidence
+    assert bounded.peak_pods_per_core == free.peak_pods_per_core
+    assert bounded.gram.tobytes() == free.gram.tobytes()
+
+
+@pytest.mark.parametrize(("said", "counts"), [(1.9, 1.9), (1e6, 2.25), (0.0, 1.5)])
+def test_the_largest_load_counts_as_far_as_another_node_bears_it_out(said: float, counts: float) -> None:
+    content = made_of([*honest(), report("liar", 1.0, peak_pods_per_core=said)])
+    assert content.peak_pods_per_core == counts
+    assert content.doubted == (("liar",) if said > counts else ())
+
+
+def test_the_first_node_that_carries_anything_is_believed_up_to_a_pod_a_core() -> None:
+    idle = [dataclasses.replace(each, peak_pods_per_core=0.0) for each in honest()]
+    assert made_of([*idle, report("first", 1.0, peak_pods_per_core=0.8)]).peak_pods_per_core == 0.8
+    assert made_of([*idle, report("first", 1.0, peak_pods_per_core=30.0)]).peak_pods_per_core == 1.0
+    assert made_of([report("only", 1.0, peak_pods_per_core=30.0)]).peak_pods_per_core == 30.0
+
+
+def test_no_node_has_more_weight_than_all_others_together() -> None:
+    small = honest(3)
+    large = report("large", 1.0, weight=1e6)
+    grams = fleet.measured([*small, large])[0]
+    np.testing.assert_allclose(made_of([*small, large]).gram, 0.5 * grams[3] + sum(grams[:3]) / 6.0, rtol=1e-12)
+    # Of two, each is as it says.
+    pair = made_of([small[0], large]).gram
+    np.testing.assert_allclose(pair, grams[3], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("said", "path"),
+    [
+        ({"evidence": {PI: told(-1e-9)}}, f"evidence.{PI}.cost.cpu"),
+        ({"evidence": {PI: told(8.1)}}, f"evidence.{PI}.cost.cpu"),
+        ({"evidence": {PI: told(1.0, pods=1001)}}, "evidence"),
+        ({"evidence": {PI: told(1.0, pods=600), "other": told(1.0, pods=600)}}, "evidence"),
+        ({"evidence": {f"class-{number}": told(1.0) for number in range(65)}}, "evidence"),
+        ({"sigma": np.array([1.5, 0.1])}, "u, sigma"),
+    ],
+)
+def test_what_no_node_can_measure_is_refused_from_nodes_and_replicas(said: dict[str, object], path: str) -> None:
+    held = fleet.Fleet(lease_s=10.0, horizon_s=10.0)
+    wrong = report("liar", 1.0, **said)
+    assert [entry.node for entry in held.take([report("a", 1.0), wrong], 0.0)] == ["a"]
+    ((node, error),) = held.implausible
+    assert (node, error.path) == ("liar", path)
+    (entry,) = held.entries(0.0)
+    gram = fleet.measured([wrong])[0][0]
+    assert not held.adopt(dataclasses.replace(entry, node="liar", gram=gram, evidence=wrong.evidence), 0.0)
+    assert len(held) == 1
+
+
+def test_what_a_node_measures_at_its_limits_is_taken() -> None:
+    held = fleet.Fleet(lease_s=10.0, horizon_s=10.0)
+    full = {f"class-{number}": told(8.0, 0.0, pods=15) for number in range(64)}
+    beyond = {PI: messages.ClassEvidence(pods=1000, cost={"gpu": messages.Estimate(mean=99.0, sd=0.0)})}
+    assert len(held.take([report("a", 1.0, evidence=full), report("b", 1.0, evidence=beyond)], 0.0)) == 2
+
+
+def test_a_clock_that_was_wrong_for_one_report_holds_its_node_up_no_longer() -> None:
+    held = fleet.Fleet(lease_s=10.0, horizon_s=10.0)
+    held.take([reports.report("a", 1)], 0.0)
+    held.take([reports.report("a", 2, ts_ns=2**62)], 1.0)
+    third = reports.report("a", 3)
+    (entry,) = held.take([third], 2.0)
+    np.testing.assert_array_equal(entry.gram, fleet.measured([third])[0][0])
+
+
+@st.composite
+def honest_nodes(draw: st.DrawFn) -> list[messages.LocalSubspace]:
+    """Five and more that know the class well or hardly, as different from each other as they like."""
+    costs = st.floats(0.07, 8.0)
+    return [
+        dataclasses.replace(
+            report(f"n{number}", draw(costs), draw(st.sampled_from((0.0, 0.05, 0.5, 40.0)))),
+            weight=draw(st.sampled_from((2.0, 4.0, 16.0))),
+            peak_pods_per_core=draw(st.floats(0.0, 8.0)),
+        )
+        for number in range(draw(st.integers(5, 9)))
+    ]
+
+
+@st.composite
+def lies(draw: st.DrawFn) -> messages.LocalSubspace:
+    """Whatever passes the wire, in the dimensions of the others: of other ones a node is left out altogether."""
+    cost = messages.Estimate(
+        mean=draw(st.floats(-1e18, 1e18) | st.floats(0.0, 8.0) | st.floats(0.0, 1e-3)), sd=draw(st.floats(0.0, 1e18))
+    )
+    pods = draw(st.integers(0, 1_000_000) | st.integers(0, 100))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    return report(
+        "liar", 1.0, ts_ns=draw(strategies.COUNTS), seq=draw(strategies.COUNTS), weight=draw(st.floats(0.0, 1e6)),
+        u=rng.uniform(-1.0, 1.0, (2, 2)), sigma=draw(st.sampled_from((0.0, 0.5, 1.0, 1000.0))) * rng.random(2),
+        scale=np.array([draw(st.sampled_from((5e-324, 8.0, 1e18))), 8e9]),
+        evidence={PI: messages.ClassEvidence(pods=pods, cost={"cpu": cost}, growth={"cpu": cost}, lifetime_s=cost)},
+        peak_pods_per_core=draw(st.floats(0.0, 1e6)),
+    )  # fmt: skip
+
+
+@hypothesis.settings(max_examples=150, deadline=None)
+@hypothesis.given(honest_nodes(), lies())
+def test_one_node_says_anything_and_the_model_stays_near_the_others(
+    others: list[messages.LocalSubspace], lie: messages.LocalSubspace
+) -> None:
+    alone, content = made_of(others), made_of([*others, lie])
+    costs = [each.evidence[PI].cost["cpu"].mean for each in others]
+    found = cost_of(content)
+    assert min(costs) / trust.FAR / ROUNDING <= found.mean <= max(costs) * trust.FAR * ROUNDING
+    assert 0.0 <= found.sd < math.inf
+    peaks = sorted(each.peak_pods_per_core for each in others)
+    assert peaks[-2] <= content.peak_pods_per_core <= max(trust.PEAK_ALONE, trust.PEAK_STEP * peaks[-1])
+    # Half of the Gram matrix is the honest nodes' at the least; their shares are not negative.
+    assert (content.gram.diagonal() * ROUNDING >= 0.5 * alone.gram.diagonal()).all()
+    assert content.gram.max() <= 1.0 + 1e-6
+    assert content.evidence[PI].pods <= alone.evidence[PI].pods + trust.PODS_MOST
