@@ -1,7 +1,6 @@
 """A job on the real control plane and process nodes, each bind counted by the API server; then a killed tool."""
 
 import asyncio
-import json
 import os
 import pathlib
 import signal
@@ -31,10 +30,9 @@ async def test_each_pod_of_a_job_is_bound_once_and_a_killed_tool_leaves_nothing(
         code, out, err = await shell.run(*submit)
         assert code == 0, out + err
         await _check_binds(paths)
-        code, out, _ = await shell.run("status", "--name", NAME, "--json")
-        seen = json.loads(out)
-        assert code == 0, out
-        assert [job["succeeded"] for job in seen["jobs"]] == [PODS]
+        seen = await shell.until(
+            "status", "--name", NAME, "--json", holds=lambda seen: [job["succeeded"] for job in seen["jobs"]] == [PODS]
+        )
         assert {service["name"] for service in seen["services"]} >= {"etcd", "api", "kube-controller-manager"}
         await _kubectl(shell, str(programs["kubectl"].path), paths)
         _, out, _ = await shell.run("logs", "kube-controller-manager", "--name", NAME, "--tail", "5")
@@ -65,7 +63,7 @@ async def _kubectl(shell: carico_command.Shell, kubectl: str, paths: state.Paths
         kubectl, "--kubeconfig", str(paths.kubeconfig), "logs", "job/pi",
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=shell.environ,
     )  # fmt: skip
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(carico_command.WITHIN_S):
         out, _ = await process.communicate()
     assert process.returncode == 0, out
     assert b'"workload": "pi"' in out

@@ -6,8 +6,11 @@ import pathlib
 import types
 from typing import Any, cast
 
+import pytest
+
 from carico_core.runtime import clock as clocks
 from carico_local.cluster import events, machine, plan, processes, readiness, state, supervisor, topology
+from tests.unit.scheduler import objects
 
 MACHINE = machine.Machine(
     cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
@@ -49,6 +52,25 @@ def test_an_agent_that_measures_a_process_which_is_no_more_is_started_anew(tmp_p
     assert [event.text for event in told if event.kind is events.Kind.NOTE] == [
         "nodes run without cgroups (as was asked for): fallback process-accounting"
     ]
+
+
+@pytest.mark.parametrize("was_ready", [False, True])
+def test_a_start_goes_on_for_as_long_as_something_becomes_ready(tmp_path: pathlib.Path, was_ready: bool) -> None:
+    async def main() -> bool:
+        found, known = some_supervisor(tmp_path, []), asyncio.Event()
+        known.set()
+        try:
+            async with asyncio.timeout(found._start_within_s) as found._start:
+                for name in (topology.NATS, topology.API, "scheduler"):
+                    await asyncio.sleep(0.9 * supervisor.START_TIMEOUT_S)
+                    # What was ready before, crashed and came back is no progress.
+                    found._note_ready(name, known if was_ready else asyncio.Event())
+        except TimeoutError:
+            found._note_ready("aggregator", asyncio.Event())
+            return False
+        return True
+
+    assert objects.run_fast(main()) is not was_ready
 
 
 async def test_what_an_earlier_process_wrote_makes_nobody_ready(tmp_path: pathlib.Path) -> None:

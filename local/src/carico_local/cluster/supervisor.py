@@ -25,6 +25,7 @@ from carico_local.cluster import (
 from carico_local.cluster import plan as plans
 from carico_local.cluster import service as parts
 
+# Without anything that becomes ready: on a slow machine all of a start takes longer than any one time.
 START_TIMEOUT_S = 60.0
 # Nodes by the thousand are some thousand writes at the API, on a machine that does much besides.
 START_TIMEOUT_PER_NODE_S = 0.05
@@ -74,6 +75,8 @@ class Supervisor:
         self._started_ns = clock.wall_ns()
         # An earlier run was not ended by `down`.
         self._goes_on = False
+        self._start_within_s = START_TIMEOUT_S + START_TIMEOUT_PER_NODE_S * plan.nodes
+        self._start: asyncio.Timeout | None = None
 
     async def run(self, stop: tasks.Stop) -> bool:
         """True where the cluster came up and was ended in order. Everything has ended when this returns."""
@@ -98,7 +101,6 @@ class Supervisor:
         return self._failure is None
 
     async def _up_and_watch(self) -> None:
-        timeout_s = START_TIMEOUT_S + START_TIMEOUT_PER_NODE_S * self._plan.nodes
         async with asyncio.TaskGroup() as group:
             wanted = topology.services(self._plan, self._where, self._paths, self._environ)
             up = {service.name: asyncio.Event() for service in wanted}
@@ -106,7 +108,7 @@ class Supervisor:
                 group.create_task(self._keep(service, up), name=service.name)
             group.create_task(self._bound_logs(), name="logs")
             try:
-                async with asyncio.timeout(timeout_s):
+                async with asyncio.timeout(self._start_within_s) as self._start:
                     await up[topology.API].wait()
                     await self._go_on()
                     await asyncio.gather(*(event.wait() for event in up.values()))
@@ -115,8 +117,8 @@ class Supervisor:
                         clock=self._clock,
                     )  # fmt: skip
             except TimeoutError:
-                missing = await self._missing(wanted)
-                raise StartFailed(f"not ready after {timeout_s:.0f} s: {missing}") from None
+                why = f"nothing more was ready for {self._start_within_s:.0f} s: {await self._missing(wanted)}"
+                raise StartFailed(why) from None
             self._phase = state.Phase.READY
             self._write()
             self._say(events.Kind.UP)
@@ -160,6 +162,8 @@ class Supervisor:
 
     def _note_ready(self, name: str, up: asyncio.Event) -> None:
         self._ready.add(name)
+        if not up.is_set() and self._start is not None and not self._start.expired():
+            self._start.reschedule(asyncio.get_running_loop().time() + self._start_within_s)
         up.set()
         if name.startswith("node/"):
             said = topology.read_ready(self._paths, name.removeprefix("node/"))
