@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import pathlib
 import socket
 import subprocess
@@ -289,7 +290,7 @@ class TestSocket:
                         task = asyncio.create_task(pods.run())
                     for step in life.create + life.start:
                         world.play(step, uid)
-                    await waiting.until(lambda: pods is not None and uid in pods.current().running)  # noqa: B023
+                    await waiting.until(functools.partial(_runs, pods, uid))
             assert pods is not None and task is not None and pods.current().running == {POD, OTHER}
             task.cancel()
             await asyncio.wait({task})
@@ -360,6 +361,10 @@ class TestSocket:
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert found.stdout.strip() == "False"
+
+
+def _runs(pods: ports.PodEvents, uid: str) -> bool:
+    return uid in pods.current().running
 
 
 def _fail() -> None:

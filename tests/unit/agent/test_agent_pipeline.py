@@ -14,7 +14,9 @@ from carico_core.wire import messages as wire
 SCALE = np.array([8.0, 8e9])
 
 
-def config(estimator: str = "vector", *, peak_half_life_s: float = 600.0, **more: object) -> pipeline.PipelineConfig:
+def config(
+    estimator: str = "vector", *, peak_half_life_s: float = 600.0, model_max_age_s: float = 30.0
+) -> pipeline.PipelineConfig:
     node = base.EstimatorConfig(
         dims=("cpu", "memory"),
         scale=SCALE,
@@ -23,7 +25,7 @@ def config(estimator: str = "vector", *, peak_half_life_s: float = 600.0, **more
         guard=np.array([0.95, 0.95]),
         peak_half_life_s=peak_half_life_s,
     )
-    return pipeline.PipelineConfig(estimator=estimator, node=node, **more)  # type: ignore[arg-type]
+    return pipeline.PipelineConfig(estimator=estimator, node=node, model_max_age_s=model_max_age_s)
 
 
 class Node:

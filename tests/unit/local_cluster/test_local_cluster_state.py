@@ -106,9 +106,11 @@ def test_an_event_is_one_line_and_comes_back(event: events.Event) -> None:
     assert events.decode(line) == event
 
 
-@pytest.mark.parametrize("line", [b"[]\n", b"no json\n", b'"text"\n'])
+@pytest.mark.parametrize(
+    "line", [b"[]\n", b"no json\n", b'"text"\n', b"{}\n", b'{"kind": "odd"}\n', b'{"kind": "up", "x": 1}\n']
+)
 def test_a_line_that_is_no_event_is_a_value_error(line: bytes) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="expected an event"):
         events.decode(line)
 
 

@@ -57,5 +57,5 @@ def test_a_reader_returns_whole_lines_only(tmp_path: pathlib.Path) -> None:
 def test_queries_are_read_and_bad_ones_refused() -> None:
     found = log_server.parse_query({"tailLines": "3", "follow": "true", "sinceSeconds": "10"}, now_ns=20 * 10**9)
     assert (found.tail_lines, found.follow, found.since_ns) == (3, True, 10 * 10**9)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="many"):
         log_server.parse_query({"tailLines": "many"}, now_ns=0)

@@ -40,10 +40,11 @@ def encode(event: Event) -> bytes:
 
 def decode(line: bytes) -> Event:
     """The event of a line that `encode` made. Raises `ValueError` for any other."""
-    fields = orjson.loads(line)
-    if not isinstance(fields, dict):
-        raise ValueError(f"got {line[:80]!r}, expected an event")
-    crash = fields.get("crash")
-    if crash is not None:
-        crash = state.Crash(**{**crash, "last_lines": tuple(crash["last_lines"])})
-    return Event(**{**fields, "kind": Kind(fields["kind"]), "crash": crash})
+    try:
+        fields = orjson.loads(line)
+        crash = fields.get("crash")
+        if crash is not None:
+            crash = state.Crash(**{**crash, "last_lines": tuple(crash["last_lines"])})
+        return Event(**{**fields, "kind": Kind(fields["kind"]), "crash": crash})
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"got {line[:80]!r}, expected an event ({error!r})") from error
