@@ -1,10 +1,12 @@
 """Which Nodes the API shows as Ready, by a watch, since thousands of them are megabytes a list; and which advertise."""
 
 import asyncio
+import contextlib
 import pathlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, nats_bus
@@ -50,7 +52,9 @@ async def until_advertised(
     following = asyncio.ensure_future(nodes.follow(kubeconfig, clock=clock))
     try:
         await bus.subscribe(subjects.CAPACITY_ALL, lambda subject, _: heard.add(subjects.node_of(subject)))
-        heard |= {subjects.node_of(subject) for subject, _ in await bus.latest_capacities()}
+        # A server that is too busy to say in time: every node says it again within a second.
+        with contextlib.suppress(errors.BusUnavailable):
+            heard |= {subjects.node_of(subject) for subject, _ in await bus.latest_capacities()}
         while not (heard.issuperset(wanted) and nodes.names.issuperset(wanted)):
             if following.done():
                 following.result()

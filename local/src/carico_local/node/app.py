@@ -25,8 +25,9 @@ from carico_local.node import (
     site,
 )
 
-# What is left to say when the node stops must not hold up who stopped it.
-_DRAIN_S = 1.0
+# What is left to say when the node stops must not hold up who stopped it. An API that is there takes milliseconds, or,
+# where the machine is short of CPUs, some seconds; a Pod whose end was not said would read as running for ever.
+_DRAIN_S = 4.0
 _log = logs.get("node")
 
 

@@ -21,6 +21,8 @@ from carico_local.node import zygote
 # A minute: an interpreter starts in a tenth of a second, or in ten where many nodes start at once.
 _CONNECT_TRIES = 2400
 _CONNECT_PAUSE_S = 0.025
+# It ends within milliseconds of being told to; one that does not, on a machine as slow as that, is killed.
+_END_MOST_S = 15.0
 _log = logs.get("node.runtime")
 
 
@@ -223,10 +225,14 @@ class Runtime:
         if not quit_runtime:
             writer.close()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._reading), 5.0)
+            await asyncio.wait_for(asyncio.shield(self._reading), _END_MOST_S)
         writer.close()
         if quit_runtime and self._process is not None:
-            await asyncio.to_thread(self._process.wait, 5.0)
+            try:
+                await asyncio.to_thread(self._process.wait, _END_MOST_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                await asyncio.to_thread(self._process.wait)
 
 
 def exit_of(record: Mapping[str, Any]) -> Exit:
