@@ -13,9 +13,10 @@ from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, kube_actions, kube_list, kube_watch, memory_kube
 from tests.contract.kubernetes import control_planes, shapes
+from tests.tools import waiting
 
 OPTIONS = kube_watch.Options(watch_s=20.0, backoff_first_s=0.02, backoff_most_s=0.2)
-PATIENCE_S = 20.0
+PATIENCE_S = waiting.WAIT_S
 _NUMBERS = itertools.count(1)
 Client = kube.KubeClient | memory_kube.MemoryKube
 

@@ -11,7 +11,7 @@ from carico_auth import policy, reviews
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube
 from tests.contract.kubernetes import control_planes
-from tests.tools import kubernetes, real_tokens, token_api
+from tests.tools import kubernetes, real_tokens, token_api, waiting
 
 AGENT = "carico/carico-agent"
 Tokens = token_api.TokenApi | real_tokens.RealTokens
@@ -75,6 +75,8 @@ async def test_a_token_whose_pod_is_gone_is_refused(site: tuple[Tokens, pathlib.
     # Not reviewed before: a kube-apiserver remembers for 10 s that a token was good.
     token = tokens.token(AGENT, node="node-gone")
     tokens.delete_pods_of("node-gone")
+    # It looks up Pods in a copy of its own, which may be a moment behind.
+    await waiting.answered(lambda: review(path, token), lambda verdict: isinstance(verdict, policy.Refusal))
     assert await refused(path, token) == "token_refused"
 
 

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from tests.contract.kubernetes import control_planes
-from tests.tools import token_api
+from tests.tools import token_api, waiting
 
 # The API makes no token of a shorter life.
 SHORTEST_LIFE_S = 600.0
@@ -104,7 +104,7 @@ class RealTokens:
 
     def _create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """What was made; {} where it was there."""
-        deadline_s = time.monotonic() + 10.0
+        deadline_s = time.monotonic() + waiting.WAIT_S
         while (answer := self._api.request("POST", path, body)).code == 403 and time.monotonic() < deadline_s:
             # A ServiceAccount that has only just been made.
             time.sleep(0.05)

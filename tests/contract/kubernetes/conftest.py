@@ -5,14 +5,13 @@ import itertools
 import os
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.contract.kubernetes import control_planes, shapes
-from tests.tools import kubernetes
+from tests.tools import kubernetes, waiting
 
 _NUMBERS = itertools.count(1)
 
@@ -92,7 +91,5 @@ def kubelet(kube_api: control_planes.KubeApi, node: str) -> Iterator[str]:
 
 def _await_service_account(api: control_planes.KubeApi, namespace: str) -> None:
     """A real control plane makes the account a moment after the namespace, and refuses Pods until then."""
-    for _ in range(100):
-        if api.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default").code == 200:
-            return
-        time.sleep(0.05)
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+    waiting.until_now(lambda: api.request("GET", path).code == 200, every_s=0.05)

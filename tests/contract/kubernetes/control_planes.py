@@ -17,8 +17,9 @@ import urllib3
 import yaml
 
 from carico_local.control_plane import identity, standalone
+from tests.tools import waiting
 
-STARTUP_S = 20.0
+STARTUP_S = waiting.WAIT_S
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ class KubeApi:
         """One request and its whole answer."""
         data = raw if raw is not None else None if body is None else json.dumps(body).encode()
         headers = self._headers(accept) | ({} if data is None else {"Content-Type": content_type})
-        answer = self.pool.request(method, self._address(path, query), body=data, headers=headers, timeout=15.0)
+        answer = self.pool.request(
+            method, self._address(path, query), body=data, headers=headers, timeout=waiting.WAIT_S
+        )
         try:
             decoded: Any = json.loads(answer.data)
         except ValueError:
@@ -68,9 +71,9 @@ class KubeApi:
 
     @contextlib.contextmanager
     def watch(self, path: str, *, accept: str = "application/json", **query: Any) -> Iterator[Iterator[Any]]:
-        """The events of a watch, as they come; a silence of 10 s is a failure."""
-        address = self._address(path, {"watch": "true", "timeoutSeconds": 20} | query)
-        timeout = urllib3.Timeout(connect=5.0, read=10.0)
+        """The events of a watch, as they come; a silence of half a minute is a failure."""
+        address = self._address(path, {"watch": "true", "timeoutSeconds": 60} | query)
+        timeout = urllib3.Timeout(connect=30.0, read=30.0)
         answer = self.pool.request(
             "GET", address, headers=self._headers(accept), preload_content=False, timeout=timeout
         )
@@ -137,7 +140,7 @@ class _EmbeddedProcess:
         """The exit code of the process."""
         assert self._process is not None
         self._process.send_signal(number)
-        return self._process.wait(timeout=10)
+        return self._process.wait(timeout=waiting.WAIT_S)
 
     def restart(self) -> None:
         """Nothing; killed, and back on the same port."""

@@ -53,7 +53,7 @@ def test_official_client_watches(core: Any, namespace: str) -> None:
     core.delete_namespaced_pod("a", namespace)
     watch = kubernetes.watch.Watch()
     told = []
-    for event in watch.stream(core.list_namespaced_pod, namespace, resource_version=version, timeout_seconds=10):
+    for event in watch.stream(core.list_namespaced_pod, namespace, resource_version=version, timeout_seconds=60):
         told.append((event["type"], event["object"].metadata.name))
         if event["type"] == "DELETED":
             watch.stop()
@@ -90,7 +90,7 @@ class Kubectl:
     def __call__(self, *arguments: str, given: str | None = None) -> str:
         """What kubectl printed; a failure of it fails the test."""
         done = subprocess.run(
-            [*self.prefix, *arguments], input=given, env=self.environment, capture_output=True, text=True, timeout=30
+            [*self.prefix, *arguments], input=given, env=self.environment, capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -151,7 +151,7 @@ def test_kubectl_follows_pods(kubectl: Kubectl, kube_api: KubeApi, namespace: st
     kube_api.request("POST", path, shapes.pod())
     command = [*kubectl.prefix, "get", "pods", "-w", "-o", "wide"]
     with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, text=True) as process:
-        guard = threading.Timer(15.0, process.kill)
+        guard = threading.Timer(60.0, process.kill)
         guard.start()
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(2)]

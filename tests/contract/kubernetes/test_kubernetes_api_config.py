@@ -264,7 +264,7 @@ def test_a_node_may_read_what_its_own_pods_name(kube_api: KubeApi, namespace: st
         who = {"Impersonate-User": "system:node:reader", "Impersonate-Group": "system:nodes"}
         headers = who | {"Authorization": f"Bearer {kube_api.token}"}
         address = kube_api.url + path(namespace, "configmaps", *rest)
-        return int(kube_api.pool.request("GET", address, headers=headers, timeout=15.0).status)
+        return int(kube_api.pool.request("GET", address, headers=headers, timeout=60.0).status)
 
     waiting.until_now(lambda: code("named") == 200)
     assert (code("other"), code()) == (403, 403)
