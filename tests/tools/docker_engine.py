@@ -33,7 +33,7 @@ PACKAGES = {
     **dict.fromkeys(("libip4tc2", "libip6tc2", "libxtables12", "libmnl0", "libnftnl11"), ()),
     **dict.fromkeys(("libnfnetlink0", "libnetfilter-conntrack3", "libdevmapper1.02.1"), ()),
 }
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
 # Who holds what is kept, beside it.
 _PID = "engine.pid"
 _IPTABLES = ("iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore")
