@@ -10,8 +10,12 @@ from carico_core.runtime import settings
 from carico_local.control_plane import commands, standalone
 from tests.tools import beside, kubernetes
 
-# Time is what other work on the machine makes of it: 200 ms an example (hypothesis' own deadline) proves nothing.
-hypothesis.settings.register_profile("carico", deadline=None)
+# Time is what other work on the machine makes of it: 200 ms an example (hypothesis' own deadline) proves nothing, nor
+# does the time to draw one. The same draws on every run: what fails for one fails for everybody, and no change is held
+# up by what it has not done. `--hypothesis-profile=explore` draws others.
+WITHOUT_TIME = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("explore", WITHOUT_TIME)
+hypothesis.settings.register_profile("carico", WITHOUT_TIME, derandomize=True)
 hypothesis.settings.load_profile("carico")
 
 REAL = "real_control_plane"
