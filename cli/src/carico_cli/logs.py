@@ -28,7 +28,8 @@ _LOOKS_WITHOUT_CLUSTER = 25
 @click.pass_obj
 def command(context: settings.Context, service: str | None, name: str, follow: bool, tail: int, raw: bool) -> None:
     """Shows a service's log: nats, api, aggregator, scheduler, node/node-1, agent/node-1 or supervisor."""
-    paths = state.find_logs(context.home, name)
+    elsewhere = "`docker compose logs -f` or `kubectl logs -f` shows the logs"
+    paths = settings.local(context, name, elsewhere=elsewhere, find=state.find_logs)
     found = state.read(paths)
     # A cluster that is gone, as after a crashed demo, has left its logs alone.
     known = [*topology.service_names(found.plan), "supervisor"] if found else service_parts.logged(paths)

@@ -24,7 +24,7 @@ _NOT_RUNNING = "not running"
 @click.pass_obj
 def command(context: settings.Context, name: str, as_json: bool) -> int:
     """Shows services, nodes and jobs. Exit code 1 where something is not ready."""
-    paths = state.find(context.home, name)
+    paths = settings.local(context, name, elsewhere="`carico top --once` shows nodes, jobs and services")
     found = state.read(paths)
     running = state.is_running(paths)
     if found is None:

@@ -74,3 +74,18 @@ def test_who_follows_a_log_is_told_that_nobody_writes_to_it_any_more(
     assert "cluster 'shop' does not run any more" in said.err and said.err.count("\n") == 1
     # A moment without its lock is no end: so a cluster starts.
     assert 3.0 <= sum(looks[100:]) <= 10.0
+
+
+@pytest.mark.parametrize(("words", "instead"), [(("logs", "nats"), "docker compose logs"), (("status",), "top --once")])
+def test_who_has_the_address_of_a_cluster_elsewhere_is_told_what_shows_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...], instead: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("NATS_URL", raising=False)
+    assert carico_cli.run(monkeypatch, *words) == 2
+    assert capsys.readouterr().err == ("carico: no cluster named 'demo': there is none: start one with `carico up`\n")
+    monkeypatch.setenv("NATS_URL", "nats://nats-server:4222")
+    assert carico_cli.run(monkeypatch, *words) == 2
+    said = capsys.readouterr().err
+    assert instead in said and said.count("\n") == 1
