@@ -19,6 +19,7 @@ from carico_local.cluster import ports
 START_TIMEOUT_S = 60.0
 _LOOK_EVERY_S = 0.01
 _calls = itertools.count()
+_given: set[int] = set()
 
 
 def binary() -> pathlib.Path:
@@ -53,8 +54,14 @@ def free_port() -> int:
     Not of the kernel's range for outgoing connections: a client that tries to reach a server that is away is given the
     server's own port there sooner or later, and holds it when the server comes back.
     """
-    (port,) = ports.choose(f"{os.getpid()} {next(_calls)}", 1)
+    (port,) = ports.choose(f"{os.getpid()} {next(_calls)}", 1, free=_is_free)
+    _given.add(port)
     return port
+
+
+def _is_free(port: int) -> bool:
+    # One that was given may be listened on only in seconds.
+    return port not in _given and ports.is_free(port)
 
 
 class NatsServer:
