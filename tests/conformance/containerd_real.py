@@ -18,8 +18,8 @@ from collections.abc import Iterator
 
 from tests.tools import debian
 
-STARTUP_S = 30.0
-END_S = 20.0
+STARTUP_S = 120.0
+END_S = 60.0
 # Where containerd's shims put their sockets, whatever the daemon's own state folder is.
 SHIM_STATE = pathlib.Path("/run/containerd")
 
@@ -70,7 +70,7 @@ class Containerd:
         with (self.folder / "log").open("ab") as log:
             self.process = process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         _until(lambda: self.socket.exists() or process.poll() is not None, STARTUP_S)
-        assert process.poll() is None, (self.folder / "log").read_text()[-2000:]
+        assert process.poll() is None and self.socket.exists(), (self.folder / "log").read_text()[-2000:]
 
     def stop(self) -> None:
         """Nothing, once it has ended; its containers go on."""
