@@ -31,7 +31,11 @@ def requirement(key: str, operator: str, *values: str) -> selectors.Requirement:
         ("cores", "Gt", ("-1",), True),
         ("odd", "Gt", ("1",), False),
         ("cores", "Gt", ("1.5",), False),
+        ("cores", "Gt", ("٧",), False),
+        ("cores", "Lt", (str(2**63 - 1),), True),
         ("cores", "Lt", (str(2**63),), False),
+        ("cores", "Gt", (str(-(2**63)),), True),
+        ("cores", "Gt", (str(-(2**63) - 1),), False),
         ("absent", "Lt", ("9",), False),
         ("cores", "Gt", (), False),
         ("zone", "Near", ("a",), False),
@@ -49,7 +53,14 @@ def test_one_requirement(key: str, operator: str, values: tuple[str, ...], expec
         (selectors.NodeTerm(fields=(requirement("metadata.name", "In", "n1"),)), True),
         (selectors.NodeTerm(fields=(requirement("metadata.name", "NotIn", "n1"),)), False),
         (selectors.NodeTerm(fields=(requirement("metadata.name", "In", "n1", "n2"),)), False),
+        (
+            selectors.NodeTerm(
+                fields=(requirement("metadata.name", "In", "n1"), requirement("metadata.name", "In", "n2"))
+            ),
+            False,
+        ),
         (selectors.NodeTerm(fields=(requirement("metadata.name", "Exists"),)), False),
+        (selectors.NodeTerm(fields=(requirement("metadata.name", "Gt", "n2"),)), False),
         (selectors.NodeTerm(fields=(requirement("metadata.uid", "In", "n1"),)), False),
         (
             selectors.NodeTerm(
@@ -63,6 +74,20 @@ def test_one_term_of_a_node_selector(term: selectors.NodeTerm, expected: bool) -
     assert term.matches("n1", LABELS) is expected
     # Terms are alternatives.
     assert selectors.any_matches((selectors.NodeTerm(), term), "n1", LABELS) is expected
+
+
+def test_a_selector_wants_all_it_says_and_none_at_all_matches_nothing() -> None:
+    assert selectors.matches((), {})
+    assert not selectors.matches(None, LABELS)
+    assert not selectors.matches((requirement("zone", "Exists"), requirement("zone", "In", "b")), LABELS)
+
+
+def test_terms_in_words() -> None:
+    term = selectors.NodeTerm(
+        labels=(requirement("zone", "In", "a", "b"),), fields=(requirement("metadata.name", "Exists"),)
+    )
+    assert str(term) == "zone In (a, b) and metadata.name Exists"
+    assert str(selectors.NodeTerm()) == "nothing"
 
 
 @pytest.mark.parametrize(

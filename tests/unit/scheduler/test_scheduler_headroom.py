@@ -73,7 +73,7 @@ def test_of_too_many_dimensions_the_scarcest_are_looked_at() -> None:
     names = [f"dim-{index}" for index in range(12)]
     made = objects.with_headroom(
         objects.make_advertisement(),
-        {name: 100.0 - index for index, name in enumerate(names)},
+        {name: 100.0 - index for index, name in enumerate(names)} | {"of no cost": 0.0},
         dict.fromkeys(names, 1.0),
     )
     assert headroom.offer_of(made).headroom == tuple(89.0 + index for index in range(headroom.DIMENSIONS_MAX))
@@ -126,11 +126,28 @@ def test_free_pods_by_class_follow_every_change() -> None:
 
 def test_several_classes_without_a_general_one_cost_as_the_dearest() -> None:
     classes = {
-        "Job/a": messages.ClassCapacity(cost_plus={"cpu": 1.0, "memory": 4.0}, pods=1),
-        "Job/b": messages.ClassCapacity(cost_plus={"cpu": 2.0, "memory": 1.0}, pods=1),
+        "Job/a": messages.ClassCapacity(cost_plus={"cpu": 2.0, "memory": 1.0}, pods=1),
+        "Job/b": messages.ClassCapacity(cost_plus={"cpu": 1.0, "memory": 4.0}, pods=1),
     }
     made = objects.make_advertisement(pods=2, headroom={"cpu": 8.0, "memory": 8.0}, classes=classes)
+    assert headroom.offer_of(made).other == (2.0, 4.0)
     assert free_of(made, reserved(0)) == 2.0
+    del classes["Job/b"]
+    assert headroom.offer_of(made).other == (2.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"headroom": {"cpu": 8.0}},
+        {"classes": {"Job/a": messages.ClassCapacity(cost_plus={"cpu": 1.0}, pods=1)}},
+        {"headroom": {"cpu": 8.0}, "classes": {"Job/a": messages.ClassCapacity(cost_plus={"cpu": 0.0}, pods=1)}},
+    ],
+)
+def test_without_headroom_or_any_cost_the_capacity_is_the_offer(changes: dict[str, Any]) -> None:
+    made = objects.make_advertisement(capacity=3.0, pods=1, **changes)
+    assert headroom.dimensions_of(made) == [headroom.PODS]
+    assert free_of(made, reserved(0)) == 3.0
 
 
 def test_a_dimension_without_a_cost_limits_nothing() -> None:
