@@ -52,7 +52,8 @@ def _address(context: settings.Context, name: str) -> where.Address:
         nats_url, kubeconfig = context.environ.get("NATS_URL"), context.environ.get("KUBECONFIG")
         if not nats_url or not kubeconfig:
             raise
-        return where.remote(nats_url, kube.KubeSettings(kubeconfig=kubeconfig), context.environ)()
+        wanted = kube.KubeSettings(kubeconfig=kubeconfig)
+        return where.remote(nats_url, wanted, context.environ, given_by="NATS_URL")()
 
 
 def _why_gone(context: settings.Context, address: where.Address, job: jobs.Job, *, away_s: float) -> str | None:

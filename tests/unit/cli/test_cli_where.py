@@ -86,6 +86,14 @@ def test_a_flag_goes_before_the_environment(shop: state.Paths) -> None:
         where.chosen(home, {}, name="shop", nats_url=URL, wanted=ANY)
 
 
+@pytest.mark.parametrize("url", ["foo:bar", "nats://foo:99999", "http://foo:1", "x:1,:2", "nats://[::1"])
+def test_an_address_that_is_none_is_one_line_that_names_where_it_stands(url: str) -> None:
+    nowhere = pathlib.Path("/nowhere")
+    for environ, nats_url, said in (({}, url, "--nats-url"), ({"NATS_URL": url}, None, "NATS_URL")):
+        with pytest.raises(errors.SettingsError, match=f"^{said}: got .* expected an address such as nats://"):
+            where.chosen(nowhere, environ, name=None, nats_url=nats_url, wanted=ANY)
+
+
 def test_without_any_it_is_the_default(tmp_path: pathlib.Path) -> None:
     with pytest.raises(errors.SettingsError, match="no cluster named 'demo'"):
         where.chosen(tmp_path, {}, name=None, nats_url=None, wanted=ANY)()

@@ -30,13 +30,13 @@ def command(
 ) -> int:
     """Looks at versions, rights, NATS, and PSI on each node. Exit code 1 where something will not work."""
     wanted = kube.KubeSettings(kubeconfig=more["kubeconfig"], context=more["kube_context"])
-    nats_url = nats_url or context.environ.get("NATS_URL")
+    url = nats_url or context.environ.get("NATS_URL")
     at: places.Address | None = None
     if name is not None:
         at = places.local(context.home, name)()
         wanted = at.kube
-    elif nats_url:
-        at = places.remote(nats_url, wanted, context.environ)()
+    elif url:
+        at = places.remote(url, wanted, context.environ, given_by="--nats-url" if nats_url else "NATS_URL")()
     found = asyncio.run(_examine(context, wanted, at, namespace))
     if as_json:
         click.echo(orjson.dumps([dataclasses.asdict(one) for one in found], option=orjson.OPT_INDENT_2).decode())

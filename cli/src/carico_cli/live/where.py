@@ -61,16 +61,16 @@ def local(home: pathlib.Path, name: str) -> Where:
     return find
 
 
-def remote(nats_url: str, wanted: kube.KubeSettings, environ: Mapping[str, str]) -> Where:
+def remote(
+    nats_url: str, wanted: kube.KubeSettings, environ: Mapping[str, str], *, given_by: str = "--nats-url"
+) -> Where:  # fmt: skip
     """A cluster elsewhere; who we are on its bus stands in CARICO_BUS_..., as for every service.
 
-    Raises `SettingsError` for an address, or a value there, that cannot be used.
+    given_by: the flag or variable that holds the address. Raises `SettingsError` for an address, or a value there, that
+    cannot be used.
     """
-    for part in nats_url.split(","):
-        # Without a scheme it is host:port, as everywhere in NATS.
-        parsed = urllib.parse.urlsplit(part if "://" in part else f"nats://{part}")
-        if parsed.scheme not in _SCHEMES or not parsed.hostname:
-            raise errors.SettingsError(f"--nats-url: got {nats_url!r}, expected an address such as {_EXAMPLE}")
+    if not all(map(_is_address, nats_url.split(","))):
+        raise errors.SettingsError(f"{given_by}: got {nats_url!r}, expected an address such as {_EXAMPLE}")
     shared = {name: value for name, value in environ.items() if name.startswith("CARICO_BUS_")}
     bus = settings.load(buses.BusSettings, prefix="bus", argv=["--url", nats_url], environ=shared, program="carico")
     address = Address(name=nats_url.rpartition("@")[2], bus=bus, kube=wanted)
@@ -93,7 +93,21 @@ def chosen(
         return local(home, name or options.DEFAULT_NAME)
     # `eval "$(carico env)"` was said: by its name it is found again where it is started anew.
     own = None if wanted.kubeconfig or wanted.context else _named(home, url)
-    return remote(url, wanted, environ) if own is None else local(home, own)
+    return remote(url, wanted, environ, given_by="NATS_URL") if own is None else local(home, own)
+
+
+def _is_address(text: str) -> bool:
+    """Whether a client of NATS can take it. Without a scheme it is host:port, as everywhere in NATS.
+
+    >>> [_is_address(text) for text in ("tls://nats:4222", "nats:4222", "nats:port", "nats:99999", "http://nats", "")]
+    [True, True, False, False, False, False]
+    """
+    try:
+        parsed = urllib.parse.urlsplit(text if "://" in text else f"nats://{text}")
+        return parsed.scheme in _SCHEMES and bool(parsed.hostname) and parsed.port != 0
+    except ValueError:
+        # Of a port that is no number or none of TCP's, or of brackets without an end.
+        return False
 
 
 def _named(home: pathlib.Path, nats_url: str) -> str | None:
