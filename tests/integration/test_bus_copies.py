@@ -43,11 +43,10 @@ async def test_each_stream_is_kept_three_times_and_outlives_a_server(servers: li
     client = await nats.connect(settings.url.split(","))
     try:
         for name in streams.ALL:
-            assert (await client.jetstream().stream_info(name)).config.num_replicas == 3
-        await found.enqueue(subjects.subspace("n1"), b"before", msg_id="1")
-        leader = (await client.jetstream().stream_info(streams.SUBSPACES)).cluster
-        assert leader is not None
-        next(server for number, server in enumerate(servers) if f"n{number}" == leader.leader).kill()
+            assert (await client.jetstream(timeout=WITHIN_S).stream_info(name)).config.num_replicas == 3
+        await _insist(lambda: found.enqueue(subjects.subspace("n1"), b"before", msg_id="1"))
+        leader = await waiting.answered(lambda: _leader(client), within_s=WITHIN_S)
+        next(server for number, server in enumerate(servers) if f"n{number}" == leader).kill()
         await _insist(lambda: found.enqueue(subjects.subspace("n2"), b"after", msg_id="2"))
         assert await waiting.answered(lambda: _messages(client), lambda held: held == 2, within_s=WITHIN_S) == 2
     finally:
@@ -62,6 +61,13 @@ async def _insist(attempt: Callable[[], Awaitable[None]]) -> None:
             with contextlib.suppress(errors.BusUnavailable):
                 return await attempt()
             await asyncio.sleep(0.1)
+
+
+async def _leader(client: Any) -> str:
+    """The server that leads the stream; empty while they choose."""
+    with contextlib.suppress(nats.errors.Error):
+        return str((await client.jetstream().stream_info(streams.SUBSPACES)).cluster.leader or "")
+    return ""
 
 
 async def _messages(client: Any) -> int:
