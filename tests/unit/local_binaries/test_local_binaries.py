@@ -116,16 +116,22 @@ def test_what_is_missing_is_built_once_in_one_go_and_found_again(machine: Machin
 
 
 def test_of_two_that_build_the_same_one_waits(machine: Machine) -> None:
-    machine.has_go(fails="sleep 0.3")
+    is_heard = machine.bin / "heard"
+    machine.has_go(fails=f"until [ -e {is_heard} ]; do sleep 0.02; done")
     found: list[tools.Found] = []
     threads = [threading.Thread(target=lambda: found.append(machine.obtain("etcd")["etcd"])) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        # The build lasts until the other has come.
+        said = "waiting for another process that builds etcd 3.6.14"
+        waiting.until_now(lambda: said in [told.text for told in machine.told])
+    finally:
+        is_heard.touch()
+        for thread in threads:
+            thread.join()
     assert found[0] == found[1]
     assert len(machine.builds) == 1
-    assert "waiting for another process that builds etcd 3.6.14" in [told.text for told in machine.told]
 
 
 def test_where_there_is_no_go_that_is_new_enough_one_is_installed_once(

@@ -167,7 +167,7 @@ async def test_a_silent_server_is_unavailable_in_time(start: Start) -> None:
     client = await start(answer)
     async with asyncio.timeout(waiting.WAIT_S):
         with pytest.raises(errors.ApiUnavailable, match="in time"):
-            await client.request("GET", "/x", timeout_s=0.05)
+            await client.request("GET", "/x", timeout_s=0.5)
 
 
 async def test_an_answer_that_breaks_off_is_unavailable(start: Start) -> None:

@@ -70,7 +70,7 @@ async def test_a_watch_is_one_request_however_long_it_lasts(site: tuple[kube.Kub
 async def test_no_answer_is_counted_as_none(site: tuple[kube.KubeClient, metrics.Metrics]) -> None:
     client, series = site
     with pytest.raises(errors.ApiUnavailable):
-        await client.request("GET", "/slow", timeout_s=0.05)
+        await client.request("GET", "/slow", timeout_s=0.5)
     assert requests(series, "GET", kube.NO_ANSWER) == 1.0
 
 
