@@ -175,6 +175,61 @@ async def test_a_cordoned_node_is_tainted(kept: store.Store) -> None:
     assert taints(kept) == {("unschedulable", "NoSchedule")}
 
 
+async def test_a_node_that_is_not_ready_says_so_and_keeps_the_taints_of_others(kept: store.Store) -> None:
+    lifecycle = node_lifecycle.NodeLifecycle(kept, clocks.FakeClock(), grace_s=40.0)
+    own = {"key": "team/gpu", "effect": "NoSchedule", "value": "yes"}
+    put(kept, "n", status={"conditions": [{"type": "Ready", "status": "False"}]}, spec={"taints": [own]})
+    lifecycle.review()
+    not_ready = {("not-ready", "NoSchedule"), ("not-ready", "NoExecute")}
+    assert taints(kept) == {("gpu", "NoSchedule"), *not_ready}
+    put(kept, "n", status={"conditions": [{"type": "Ready", "status": "True"}]}, spec={"taints": [own]})
+    lifecycle.review()
+    assert taints(kept) == {("gpu", "NoSchedule")}
+
+
+async def test_a_node_that_never_said_anything_stays_as_it_was_admitted_until_it_is_silent(kept: store.Store) -> None:
+    clock = clocks.FakeClock()
+    lifecycle = node_lifecycle.NodeLifecycle(kept, clock, grace_s=40.0)
+    admitted: objects.Object = {"metadata": {"name": "n", "uid": "n"}}
+    node_lifecycle.admit(admitted)
+    node_lifecycle.admit(admitted)
+    kept.put("nodes", admitted)
+    clock.advance(1)
+    lifecycle.review()
+    clock.advance(40)
+    lifecycle.review()
+    assert taints(kept) == {("not-ready", "NoSchedule")}
+    clock.advance(1)
+    lifecycle.review()
+    assert taints(kept) == {("unreachable", "NoSchedule"), ("unreachable", "NoExecute")}
+    node = kept.get("nodes", ("", "n"))
+    assert node is not None
+    told = {item["type"]: item["reason"] for item in node.data["status"]["conditions"]}
+    assert told == dict.fromkeys(("Ready", "MemoryPressure", "DiskPressure", "PIDPressure"), "NodeStatusNeverUpdated")
+    # One of the same name that comes in its place has its own time.
+    kept.remove("nodes", node.data)
+    lifecycle.review()
+    kept.put("nodes", admitted)
+    lifecycle.review()
+    assert taints(kept) == {("not-ready", "NoSchedule")}
+
+
+async def test_a_heartbeat_without_a_lease_is_a_sign_of_life(kept: store.Store) -> None:
+    clock = clocks.FakeClock()
+    lifecycle = node_lifecycle.NodeLifecycle(kept, clock, grace_s=40.0)
+    for beat in ("1", "2", "2"):
+        put(kept, "n", status={"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": beat}]})
+        lifecycle.review()
+        clock.advance(39)
+    assert taints(kept) == set()
+    lifecycle.review()
+    assert taints(kept) == {("unreachable", "NoSchedule"), ("unreachable", "NoExecute")}
+    node = kept.get("nodes", ("", "n"))
+    assert node is not None
+    ready = next(item for item in node.data["status"]["conditions"] if item["type"] == "Ready")
+    assert (ready["status"], ready["lastHeartbeatTime"]) == ("Unknown", "2")
+
+
 def test_events_go_after_an_hour(kept: store.Store) -> None:
     clock = clocks.FakeClock()
     expiry = event_expiry.EventExpiry(kept, clock)

@@ -3,6 +3,7 @@
 import math
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 
 from carico_scheduler import policy, reservations
@@ -89,6 +90,32 @@ def test_a_node_that_left_covers_nothing() -> None:
     assert ledger.load("node-0").reserved == 1
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, False),
+        ({"request_cores": 0.4}, True),
+        ({"request_cores": 0.6}, False),
+        ({"request_bytes": 99.0}, True),
+        ({"request_bytes": 101.0}, False),
+        ({"request_others": ()}, True),
+        ({"image": "other"}, True),
+        ({"is_baseline": True}, True),
+    ],
+)
+def test_what_leaves_room_in_the_place_of_another(changes: dict[str, object], expected: bool) -> None:
+    asked: dict[str, object] = {
+        "request_cores": 0.5, "request_bytes": 100.0, "request_others": (("gpu", 1.0),), "image": "pi",
+    }  # fmt: skip
+    old = claim("a", **asked)
+    assert reservations.is_lighter(claim("a", **(asked | changes)), old) is expected
+    assert reservations.is_lighter(claim("a", "node-1", **asked), old)
+
+
+def waiting(ledger: reservations.Ledger) -> list[tuple[str, float]]:
+    return [(each.uid, since_s) for each, since_s in ledger.reservations()]
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("place"), st.integers(0, 5), st.integers(0, 2)),
@@ -115,9 +142,11 @@ def test_reserved_is_placed_less_covered_after_any_history(steps: list[tuple[str
         else:
             assert isinstance(what, set)
             covers[node] = frozenset(f"uid-{each}" for each in what)
-            ledger.cover(node, covers[node], float(now_s))
+            before = dict(waiting(ledger))
+            assert ledger.cover(node, covers[node], float(now_s)) == (dict(waiting(ledger)) != before)
     expected = {(uid, node) for uid, node in placed.items() if uid not in covers.get(node, frozenset())}
     assert {(each.uid, each.node) for each, _ in ledger.reservations()} == expected
+    assert {uid for uid in placed if ledger.is_reserved(uid)} == {uid for uid, _ in expected}
     assert ledger.reserved_count == len(expected)
     assert len(ledger) == len(placed)
     for node in ("node-0", "node-1", "node-2"):
