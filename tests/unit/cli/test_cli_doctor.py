@@ -17,6 +17,7 @@ from carico_core.runtime import bus as buses
 from carico_core.runtime import kube
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
+from carico_local.cluster import state
 from tests.tools import carico_cli
 from tests.unit.scheduler import objects
 
@@ -94,12 +95,12 @@ async def look(api: Api) -> dict[str, list[findings.Finding]]:
     return found
 
 
-async def listen(bus: Bus, *names: str) -> list[findings.Finding]:
+async def listen(bus: Bus, *names: str, at: where.Address = AT) -> list[findings.Finding]:
     async def connect() -> Bus:
         return bus
 
     nodes = [objects.make_node(name) for name in names]
-    found = await signals.check(connect, nodes, lease_s=10.0, now_s=NOW_S, at=AT, namespace="carico")
+    found = await signals.check(connect, nodes, lease_s=10.0, now_s=NOW_S, at=at, namespace="carico")
     assert bus.closed
     return found
 
@@ -184,6 +185,10 @@ async def test_who_is_silent_and_what_the_agents_lack_is_named() -> None:
     assert by_what["scheduler"].level is Level.FAIL
     assert by_what["aggregator"].level is Level.FAIL
     assert all(one.do for one in found if one.level in (Level.WARN, Level.FAIL))
+    assert "DaemonSet" in by_what["agents"].do
+    here = dataclasses.replace(AT, name="shop", is_local=True)
+    found = await listen(Bus(stored, answers), "n1", "n2", at=here)
+    assert [one.do for one in found if one.what == "agents"] == ["", "`carico logs agent/n2 --name shop`"]
 
 
 async def test_streams_that_nobody_has_made_yet() -> None:
@@ -215,11 +220,22 @@ def test_who_we_are_on_the_bus_is_what_the_environment_says(
     assert "--nats-url: got 'gopher://x'" in capsys.readouterr().err
 
 
-def test_a_kubeconfig_that_is_not_there_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_kubeconfig_that_is_not_there_is_one_line_which_names_the_clusters_that_run_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
 ) -> None:
     assert carico_cli.run(monkeypatch, "doctor", "--kubeconfig", "/nowhere/config") == 2
     assert capsys.readouterr().err.count("\n") == 1
+    for name, value in (("XDG_STATE_HOME", tmp_path), ("KUBECONFIG", tmp_path / "none")):
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.delenv("NATS_URL", raising=False)
+    paths = state.Paths(tmp_path / "carico" / "shop")
+    paths.root.mkdir(parents=True)
+    paths.plan.write_text("{}")
+    with state.locked(paths):
+        assert carico_cli.run(monkeypatch, "doctor") == 2
+        assert capsys.readouterr().err.endswith("`carico doctor --name shop`\n")
+        assert carico_cli.run(monkeypatch, "doctor", "--kubeconfig", "/nowhere/config") == 2
+        assert "--name" not in capsys.readouterr().err
 
 
 def test_an_api_that_does_not_answer_is_a_finding(

@@ -89,7 +89,13 @@ def _nodes(objects: list[dict[str, Any]], pressure: Mapping[str, bool | None]) -
             seen.append(name)
     found = [findings.ok("nodes", f"{len(objects)}, of which {len(objects) - len(unready)} ready")]
     if unready:
-        found.append(findings.warn("nodes", f"not ready: {findings.names(unready)}", "they get no Pods until they are"))
+        found.append(
+            findings.warn(
+                "nodes",
+                f"not ready: {findings.names(unready)}",
+                "they get no Pods until they are: `kubectl describe node NODE` says why",
+            )
+        )
     if foreign:
         do = "an agent needs Linux; keep Pods of CARICO off them by a node selector"
         found.append(findings.warn("nodes", f"not Linux: {findings.names(foreign)}", do))

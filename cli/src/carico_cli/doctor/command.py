@@ -13,8 +13,10 @@ from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, nats_bus
 from carico_core.wire import roles
+from carico_local.cluster import state
 
 USER_AGENT = "carico-doctor"
+AWAY = "is the kubeconfig's server right, and can it be reached from here?"
 
 
 @click.command("doctor")
@@ -37,12 +39,22 @@ def command(
         wanted = at.kube
     elif url:
         at = places.remote(url, wanted, context.environ, given_by="--nats-url" if nats_url else "NATS_URL")()
-    found = asyncio.run(_examine(context, wanted, at, namespace))
+    try:
+        found = asyncio.run(_examine(context, wanted, at, namespace))
+    except errors.KubeconfigError as error:
+        hint = _of_here(context) if at is None and not any(more.values()) else ""
+        raise errors.SettingsError(f"{error}{hint}") from None
     if as_json:
         click.echo(orjson.dumps([dataclasses.asdict(one) for one in found], option=orjson.OPT_INDENT_2).decode())
     else:
         click.echo(findings.text(found))
     return exits.FAILED if any(one.level is findings.Level.FAIL for one in found) else 0
+
+
+def _of_here(context: settings.Context) -> str:
+    """What to say of the clusters of this machine where no other one was meant."""
+    running = [name for name in state.cluster_names(context.home) if state.is_running(state.find(context.home, name))]
+    return "".join(f"; for the one of `carico up` here: `carico doctor --name {name}`" for name in running)
 
 
 async def _examine(
@@ -54,7 +66,7 @@ async def _examine(
     try:
         seen = await cluster.check(api, namespace, now_s=clock.wall_ns() / 1e9)
     except errors.ApiUnavailable as error:
-        do = "is the kubeconfig's server right, and can it be reached from here?"
+        do = at.look if at is not None and at.is_local else AWAY
         seen.findings.append(findings.fail("Kubernetes", str(error), do))
     except errors.ApiError as error:
         do = "use a kubeconfig whose user may list nodes and pods"

@@ -21,6 +21,7 @@ QUESTIONS = {"aggregator": "model.get", "scheduler": "capacity.list"}
 # One question a node; more than this many are not waited for one by one.
 ASKED_AT_ONCE = 64
 WHO = "is the address right, and are CARICO_BUS_NKEY and CARICO_BUS_TLS_CA those of the role cli (docs/security.md)?"
+DAEMON_SET = "is the agent's DaemonSet there, and let in by the nodes' taints? Without one a node gets no learnt Pods"
 
 
 class Bus(Protocol):
@@ -61,7 +62,7 @@ async def check(
         except errors.BusError:
             do = "start an aggregator or a scheduler: either makes them"
             return [*found, findings.warn("streams", "not there yet", do)]
-        found += _agents(stored, nodes, lease_s=lease_s, now_s=now_s)
+        found += _agents(stored, nodes, lease_s=lease_s, now_s=now_s, at=at)
         for service, verb in QUESTIONS.items():
             found.append(await _service(bus, service, verb, at=at, namespace=namespace))
         found += await _notes(bus, [node.name for node in nodes])
@@ -71,7 +72,7 @@ async def check(
 
 
 def _agents(
-    stored: list[tuple[str, bytes]], nodes: Sequence[cluster.Node], *, lease_s: float, now_s: float
+    stored: list[tuple[str, bytes]], nodes: Sequence[cluster.Node], *, lease_s: float, now_s: float, at: places.Address
 ) -> list[findings.Finding]:
     heard: dict[str, messages.Advertisement] = {}
     unreadable = 0
@@ -89,7 +90,7 @@ def _agents(
     off = [name for name, one in heard.items() if one.ts_ns / 1e9 - now_s > CLOCK_MOST_S]
     said = [findings.ok("agents", f"{len(names) - len(silent)} nodes of {len(names)} advertise")]
     if silent:
-        do = "is the agent's DaemonSet there, and let in by the nodes' taints? Without one a node gets no learnt Pods"
+        do = f"`carico logs agent/{silent[0]} --name {at.name}`" if at.is_local else DAEMON_SET
         said.append(findings.warn("agents", f"not heard for {lease_s:.0f} s: {findings.names(silent)}", do))
     if off:
         do = "set the clocks by NTP: messages from the future are believed too long, and old ones are dropped"
