@@ -1,6 +1,7 @@
 """A Pod is reserved exactly while it counts on a node and no advertisement covers it."""
 
 import math
+from typing import Any
 
 import hypothesis
 import pytest
@@ -103,13 +104,15 @@ def test_a_node_that_left_covers_nothing() -> None:
         ({"is_baseline": True}, True),
     ],
 )
-def test_what_leaves_room_in_the_place_of_another(changes: dict[str, object], expected: bool) -> None:
-    asked: dict[str, object] = {
+def test_what_leaves_room_in_the_place_of_another(changes: dict[str, Any], expected: bool) -> None:
+    asked: dict[str, Any] = {
         "request_cores": 0.5, "request_bytes": 100.0, "request_others": (("gpu", 1.0),), "image": "pi",
     }  # fmt: skip
     old = claim("a", **asked)
     assert reservations.is_lighter(claim("a", **(asked | changes)), old) is expected
     assert reservations.is_lighter(claim("a", "node-1", **asked), old)
+    baseline = claim("a", is_baseline=True, **asked)
+    assert not reservations.is_lighter(baseline, baseline)
 
 
 def waiting(ledger: reservations.Ledger) -> list[tuple[str, float]]:
