@@ -83,6 +83,23 @@ def test_the_page_is_a_reader_by_its_seed(tmp_path: pathlib.Path) -> None:
     assert environ["CARICO_WEB_HTTP_PORT"] == str(port["port"])
 
 
+def test_the_page_server_reaches_nothing_but_names(tmp_path: pathlib.Path) -> None:
+    objects = rendered(tmp_path, "callout", "web", "web-callout", "monitoring")
+    labels = one(objects, "Deployment", "carico-web")["spec"]["template"]["metadata"]["labels"]
+    policies = [each for each in objects if each["kind"] == "NetworkPolicy" and "Egress" in each["spec"]["policyTypes"]]
+    held = {each["metadata"]["name"] for each in policies if _selects(each["spec"]["podSelector"], labels)}
+    assert held == {"carico-nothing-else", "carico-names"}
+
+
+def _selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    wanted = selector.get("matchLabels", {})
+    for each in selector.get("matchExpressions", ()):
+        is_named = labels.get(each["key"]) in each["values"]
+        if is_named is not {"In": True, "NotIn": False}[each["operator"]]:
+            return False
+    return all(labels.get(name) == value for name, value in wanted.items())
+
+
 def test_beside_the_callout_the_page_shows_a_token(tmp_path: pathlib.Path) -> None:
     objects = rendered(tmp_path, "callout", "web", "web-callout")
     page = container(objects, "Deployment", "carico-web")
