@@ -26,6 +26,8 @@ from tests.tools import waiting
 
 CONFIGURATION = pathlib.Path(__file__).parents[2] / "deploy/extender/kube-scheduler-configuration.yaml"
 PROFILE = "kube-carico"
+# Beyond what the tests take where nothing is late.
+_CHANGE_EVERY_S = 5.0
 CLOCK = clocks.SystemClock()
 
 
@@ -95,7 +97,7 @@ class Site:
         await self.client.request("POST", "/api/v1/nodes", body=body)
         await self._heartbeat(name)
         self.capacities[name] = capacity
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(waiting.WAIT_S):
             while not _is_ready(await self.client.request("GET", f"/api/v1/nodes/{name}")):
                 await asyncio.sleep(0.1)
 
@@ -131,11 +133,34 @@ class Site:
             pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in await self.pods() if pod["spec"].get("nodeName")
         }
 
-    async def until_bound(self, count: int, within_s: float = 40.0) -> dict[str, str]:
+    async def until_bound(self, count: int) -> dict[str, str]:
         """Pod name -> node, once so many are bound."""
-        return await waiting.answered(self.bound, lambda found: len(found) >= count, within_s=within_s)
+        async with self._changing_nodes():
+            return await waiting.answered(self.bound, lambda found: len(found) >= count)
 
-    async def until_told(self, pod: str, text: str, within_s: float = 40.0) -> str:
+    @contextlib.asynccontextmanager
+    async def _changing_nodes(self) -> AsyncIterator[None]:
+        """Nodes change now and then, upon which kube-scheduler looks again at what was refused.
+
+        Where the machine stood still, that was perhaps since all advertisements were late.
+        """
+
+        async def change() -> None:
+            for turn in itertools.count():
+                await asyncio.sleep(_CHANGE_EVERY_S)
+                for node in list(self.capacities):
+                    patch = {"metadata": {"labels": {"turn": str(turn)}}}
+                    with contextlib.suppress(errors.ApiUnavailable):
+                        await kube_actions.patch_node(self.client, node=node, patch=patch)
+
+        changing = asyncio.create_task(change())
+        try:
+            yield
+        finally:
+            changing.cancel()
+            await asyncio.gather(changing, return_exceptions=True)
+
+    async def until_told(self, pod: str, text: str) -> str:
         """The first Event about a Pod with `text` in it."""
         path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
 
@@ -144,7 +169,8 @@ class Site:
             notes = (str(event.get("note", "")) for event in events if event["regarding"]["name"] == pod)
             return [note for note in notes if text in note]
 
-        return (await waiting.answered(said, within_s=within_s))[0]
+        async with self._changing_nodes():
+            return (await waiting.answered(said))[0]
 
     async def advertise_forever(self) -> None:
         """Never; five times a second, what each node has room for, and now and then that its kubelet lives."""
@@ -166,7 +192,7 @@ class Site:
 
     async def until_ready(self) -> None:
         """Once the extender is ready."""
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(waiting.WAIT_S):
             await readiness.wait(readiness.Http(port=self.health_port))
 
     async def metric(self, name: str) -> str:
@@ -211,7 +237,7 @@ async def running(plane: standalone.Standalone, root: pathlib.Path, namespace: s
 
 async def _until_account(site: Site) -> None:
     """Once Pods can be created: each needs its namespace's default ServiceAccount."""
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(waiting.WAIT_S):
         while True:
             with contextlib.suppress(errors.NotFound):
                 await site.client.request("GET", f"/api/v1/namespaces/{site.namespace}/serviceaccounts/default")

@@ -102,7 +102,7 @@ def test_an_owner_that_is_killed_takes_its_control_plane_along(tmp_path: pathlib
         assert len(children) == 3
         assert None not in children
         owner.send_signal(signal.SIGKILL)
-    deadline_s = time.monotonic() + 10.0
+    deadline_s = time.monotonic() + PATIENCE_S
     while any(child is not None and processes.is_alive(child) for child in children):
         assert time.monotonic() < deadline_s
         time.sleep(0.05)

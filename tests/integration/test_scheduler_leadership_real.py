@@ -12,11 +12,13 @@ from carico_local import nats_server
 from carico_local.control_plane import audit, standalone
 from carico_scheduler.leadership import handover
 from tests.integration import extender_site
+from tests.tools import waiting
 
 PODS = 60
-LEASE_S = 3
+# Long enough for a machine that stands still for some seconds.
+LEASE_S = 6
 FLAGS = [
-    "--leader-lease-s", str(LEASE_S), "--leader-renew-s", "2", "--leader-retry-s", "0.5", "--bind-timeout-s", "1",
+    "--leader-lease-s", str(LEASE_S), "--leader-renew-s", "5", "--leader-retry-s", "0.5", "--bind-timeout-s", "1",
 ]  # fmt: skip
 # A new leader binds within 5 s of the end of the Lease; machines that run tests are given four times that.
 TAKEOVER_S = 4 * 5.0
@@ -34,7 +36,7 @@ def start(site: extender_site.Site, name: str) -> "subprocess.Popen[bytes]":
 
 async def holder(site: extender_site.Site, but: str = "") -> str:
     """Who leads, once somebody does that is not `but`."""
-    async with asyncio.timeout(LEASE_S + TAKEOVER_S):
+    async with asyncio.timeout(waiting.WAIT_S):
         while True:
             found = await kube_actions.get_lease(site.client, namespace=site.namespace, name="carico-scheduler")
             if found is not None and found.holder not in ("", but):

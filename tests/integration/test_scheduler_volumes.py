@@ -12,6 +12,7 @@ from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, kube_actions, metrics
 from carico_core.runtime import pace as paces
+from carico_core.wire import kubernetes
 from carico_local.control_plane import standalone
 from carico_scheduler import decisions, engine, events, instruments, policy
 from tests.tools import waiting
@@ -21,6 +22,7 @@ CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 PODS = "/api/v1/namespaces/default/pods"
 WITHIN_S = 60.0
+NODES = ("vol-a", "vol-b")
 
 
 class Site:
@@ -62,11 +64,12 @@ async def at_work(plane: standalone.Standalone) -> AsyncIterator[Site]:
     async with asyncio.TaskGroup() as group:
         works = [*site.engine.mirrors.works().values(), site.engine.decide_forever()]
         tasks = [group.create_task(work) for work in works]
-        for name in ("vol-a", "vol-b"):
+        for name in NODES:
             await site.make("/api/v1/nodes", name, **_node(name))
             # Admission taints a node that it has not seen ready.
             untaint: dict[str, Any] = {"spec": {"taints": []}}
             await api.request("PATCH", f"/api/v1/nodes/{name}", body=untaint, content_type=kube_actions.MERGE_PATCH)
+        tasks.append(group.create_task(_live(api)))
         yield site
         await site.engine.binder.drain(1.0)
         for task in tasks:
@@ -79,9 +82,23 @@ async def at_work(plane: standalone.Standalone) -> AsyncIterator[Site]:
 
 
 def _node(name: str) -> dict[str, Any]:
+    return {"metadata": {"labels": {"kubernetes.io/hostname": name, "of": "volumes"}}, "status": _status()}
+
+
+def _status() -> dict[str, Any]:
     amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-    status = {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
-    return {"metadata": {"labels": {"kubernetes.io/hostname": name, "of": "volumes"}}, "status": status}
+    heard_of = kubernetes.format_instant(clocks.SystemClock().wall_ns())[:19] + "Z"
+    ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": heard_of}
+    return {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
+
+
+async def _live(api: kube.KubeClient) -> None:
+    """Never; says what kubelets say: a node that is silent for 40 s is tainted."""
+    while True:
+        for name in NODES:
+            with contextlib.suppress(errors.ApiUnavailable):
+                await kube_actions.patch_node_status(api, node=name, status=_status())
+        await asyncio.sleep(5.0)
 
 
 async def _claim_and_pod(site: Site, name: str, storage_class: str) -> None:
@@ -142,7 +159,7 @@ async def test_a_volume_that_is_to_be_made_is_asked_for_and_waited_for(
         node = _selected_node(asked)
         assert not _is_bound(await site.api.request("GET", f"{PODS}/vol-dynamic"))
         # It waits without taking the place of a bind.
-        assert site.engine.binder.room == 8
+        await waiting.until(lambda: site.engine.binder.room == 8)
         reference = {"namespace": "default", "name": "vol-dynamic", "uid": asked["metadata"]["uid"]}
         await site.make(VOLUMES, "vol-new", spec=_volume(node, "vol-made") | {"claimRef": reference})
         pod = await site.until(f"{PODS}/vol-dynamic", _is_bound)
