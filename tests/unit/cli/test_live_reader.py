@@ -1,5 +1,7 @@
 """A reader of live signals: what it shows of a cluster in memory, and that an outage ends by itself."""
 
+import asyncio
+
 from carico_cli.live import where
 from carico_core.domain import errors
 from carico_core.runtime import kube_watch
@@ -66,6 +68,24 @@ async def test_a_cluster_that_was_taken_down_and_started_elsewhere_is_found() ->
         await waiting.until(lambda: cluster.connected == 2)
         await cluster.advertise(seq=2)
         await waiting.until(lambda: not any("NATS" in line for line in cluster.reader.picture().trouble))
+
+
+async def test_an_api_that_takes_the_question_and_says_nothing_is_told() -> None:
+    cluster = live_cluster.Cluster()
+    await cluster.serve()
+    await cluster.advertise()
+    reading = asyncio.ensure_future(cluster.reader.run())
+    try:
+        await waiting.until(lambda: cluster.reader.picture().services)
+        assert cluster.reader.picture().trouble == []
+        cluster.clock.advance(7.0)
+        assert "Kubernetes API: no answer for 7 s; jobs are not shown" in cluster.reader.picture().trouble
+        cluster.api.events.put_nowait(kube_watch.Listed(objects=[live_cluster.pod("a")], resource_version="1"))
+        await waiting.until(lambda: cluster.reader.picture().jobs)
+        assert not any("API" in line for line in cluster.reader.picture().trouble)
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
 
 
 async def test_without_a_scheduler_the_nodes_are_shown_and_what_is_missing_is_said() -> None:

@@ -10,6 +10,8 @@ from carico_core.runtime import kube_watch
 from carico_local import job as jobs
 
 PODS_PATH = "/api/v1/pods"
+# Longer than an API that is well takes to list its Pods.
+ANSWER_S = 2.0
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#batch-kubernetes-io-job-name
 _BATCH_LABEL = "batch.kubernetes.io/job-name"
 
@@ -19,6 +21,8 @@ class Jobs:
 
     def __init__(self) -> None:
         self.trouble: str | None = None
+        # When the API was asked for its Pods; None once it has said something.
+        self.asked_at_s: float | None = None
         # UID -> (job, where).
         self._pods: dict[str, tuple[str, str]] = {}
         self._counts: dict[str, collections.Counter[str]] = {}
@@ -26,6 +30,7 @@ class Jobs:
 
     def on_event(self, event: kube_watch.MirrorEvent) -> None:
         """Takes in one event of the mirror of all Pods."""
+        self.asked_at_s = None
         if isinstance(event, kube_watch.Away):
             self.trouble = f"away ({event.error}); jobs as last seen"
         elif isinstance(event, kube_watch.Listed):
@@ -39,6 +44,13 @@ class Jobs:
             self._remove(str(event.object["metadata"]["uid"]))
         else:
             self._put(event.object)
+
+    def why_not(self, now_s: float) -> str | None:
+        """What is wrong with the API; one that takes the question and says nothing is frozen, or out of CPU."""
+        silent_s = 0.0 if self.asked_at_s is None else now_s - self.asked_at_s
+        if self.trouble is not None or silent_s < ANSWER_S:
+            return self.trouble
+        return f"no answer for {silent_s:.0f} s; jobs are not shown"
 
     def table(self) -> tuple[pictures.Job, ...]:
         """Jobs with Pods, newest first; Pods of no job last."""

@@ -100,7 +100,9 @@ class Reader:
         """All that is known now."""
         links = (
             pictures.Link(name="NATS", trouble=self._bus_words()),
-            pictures.Link(name="Kubernetes API", trouble=self._api_trouble or self._jobs.trouble),
+            pictures.Link(
+                name="Kubernetes API", trouble=self._api_trouble or self._jobs.why_not(self._clock.monotonic_s())
+            ),
             pictures.Link(name="scheduler", trouble=self._scheduler_trouble if self._is_connected else None),
         )
         return self._signals.picture(jobs=self._jobs.table(), links=links)
@@ -242,6 +244,7 @@ class Reader:
     async def _follow_pods(self, api: Api) -> None:
         """A watch: one message a change is less for the API than 10,000 Pods listed every few seconds."""
         while True:
+            self._jobs.asked_at_s = self._clock.monotonic_s()
             try:
                 async for event in api.mirror(jobs.PODS_PATH):
                     self._jobs.on_event(event)
