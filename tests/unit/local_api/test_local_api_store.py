@@ -21,6 +21,7 @@ from carico_local.api import (
     store,
     watch,
 )
+from tests.tools import waiting
 
 
 @pytest.fixture
@@ -218,7 +219,8 @@ async def test_a_heartbeat_without_a_lease_is_a_sign_of_life(kept: store.Store) 
     clock = clocks.FakeClock()
     lifecycle = node_lifecycle.NodeLifecycle(kept, clock, grace_s=40.0)
     for beat in ("1", "2", "2"):
-        put(kept, "n", status={"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": beat}]})
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": beat}
+        put(kept, "n", status={"conditions": [{"type": "PIDPressure", "status": "False"}, ready]})
         lifecycle.review()
         clock.advance(39)
     assert taints(kept) == set()
@@ -226,8 +228,20 @@ async def test_a_heartbeat_without_a_lease_is_a_sign_of_life(kept: store.Store) 
     assert taints(kept) == {("unreachable", "NoSchedule"), ("unreachable", "NoExecute")}
     node = kept.get("nodes", ("", "n"))
     assert node is not None
-    ready = next(item for item in node.data["status"]["conditions"] if item["type"] == "Ready")
-    assert (ready["status"], ready["lastHeartbeatTime"]) == ("Unknown", "2")
+    told = next(item for item in node.data["status"]["conditions"] if item["type"] == "Ready")
+    assert (told["status"], told["lastHeartbeatTime"]) == ("Unknown", "2")
+
+
+async def test_a_node_is_reviewed_as_soon_as_it_changes(kept: store.Store) -> None:
+    lifecycle = node_lifecycle.NodeLifecycle(kept, clocks.FakeClock(), grace_s=4000.0)
+    running = asyncio.create_task(lifecycle.run())
+    await asyncio.sleep(0)
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    put(kept, "n", status=ready, spec={"unschedulable": True})
+    await waiting.until(lambda: taints(kept) == {("unschedulable", "NoSchedule")})
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait({running})
 
 
 def test_events_go_after_an_hour(kept: store.Store) -> None:

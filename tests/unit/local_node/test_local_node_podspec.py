@@ -208,6 +208,25 @@ def test_admission_is_by_pods_selector_and_requests() -> None:
     assert rejection(pod(), [pod(container=asks)] * 2) is None
 
 
+def test_admission_sums_cores_and_bytes_and_says_both() -> None:
+    def asking(**requests: str) -> dict[str, Any]:
+        return pod(container={"resources": {"requests": requests}})
+
+    assert rejection(asking(memory="8Gi"), [pod()] * 2) is None
+    assert rejection(asking(memory="4Gi"), [asking(memory="4Gi"), pod()]) is None
+    assert rejection(asking(memory="1"), [asking(memory="8Gi")]) == "OutOfmemory"
+    assert rejection(asking(cpu="700m"), [asking(cpu="1100m"), asking(cpu="2200m")]) is None
+    found = asking(cpu="701m")
+    spec, others = podspec.parse(found), [asking(cpu="3300m")]
+    # As floats 0.1 + 0.2 is above 0.3.
+    small = admission.Room(cores=0.3, memory_bytes=0.0, pods=3)
+    tenth = asking(cpu="100m")
+    assert admission.rejection(tenth, podspec.parse(tenth), room=small, labels={}, others=[asking(cpu="200m")]) is None
+    refused = admission.rejection(found, spec, room=ROOM, labels={}, others=others)
+    assert refused is not None
+    assert refused[1].endswith("resource: cpu, requested: 701, used: 3300, capacity: 4000")
+
+
 def test_start_latencies_have_the_published_quantiles_and_repeat() -> None:
     drawn = sorted(latency.start_s(f"node/{n}", factor=1.0) for n in range(4000))
     assert drawn[2000] == pytest.approx(latency.MEDIAN_S, rel=0.05)
