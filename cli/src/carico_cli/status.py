@@ -2,17 +2,22 @@
 
 import asyncio
 import contextlib
-from typing import Any
+from typing import Any, Protocol
 
 import click
 import orjson
 
 from carico_cli import options, session, settings, tables
+from carico_cli.explain import words
 from carico_core.domain import amounts, errors
+from carico_core.runtime import clock as clocks
+from carico_core.wire import kubernetes
 from carico_local import job as jobs
 from carico_local.cluster import state, topology
 
 _LOOK_S = 0.4
+# A machine that is busy takes a second; nobody waits for an API that is frozen.
+_ANSWER_S = 2.0
 # A screenful; a fleet of played nodes has thousands.
 _NODES_SHOWN = 40
 _NOT_RUNNING = "not running"
@@ -33,7 +38,11 @@ def command(context: settings.Context, name: str, as_json: bool) -> int:
     if running and found.phase is state.Phase.READY:
         asyncio.run(_ask(view, found))
         view |= asyncio.run(_live(paths, found, view["services"]))
-    click.echo(orjson.dumps(view, option=orjson.OPT_INDENT_2).decode() if as_json else _text(view))
+    click.echo(
+        orjson.dumps(view, option=orjson.OPT_INDENT_2).decode()
+        if as_json
+        else _text(view, now_ns=clocks.SystemClock().wall_ns())
+    )
     return 0 if running and not _silent(view) else 1
 
 
@@ -90,9 +99,8 @@ async def _live(paths: state.Paths, found: state.ClusterState, services: list[di
                 asyncio.ensure_future(live.observer.follow_pods(live.api, of_jobs=False)),
                 asyncio.ensure_future(live.observer.ask_scheduler(live.bus)),
             ]
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(live.observer.changed.wait(), 2.0)
-            await asyncio.sleep(_LOOK_S)
+            unready, _ = await asyncio.gather(_unready(live.api, found), _heard(live))
+            _mark(services, unready)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -102,6 +110,37 @@ async def _live(paths: state.Paths, found: state.ClusterState, services: list[di
         if row["name"] == topology.NATS and row["ready"]:
             row["ready"], row["why_not"] = False, "it does not answer"
     return {}
+
+
+async def _heard(live: session.Session) -> None:
+    """Returns once the observer has heard of something, and had time to hear of more."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(live.observer.changed.wait(), _ANSWER_S)
+    await asyncio.sleep(_LOOK_S)
+
+
+class _Api(Protocol):
+    """What is needed of the Kubernetes API."""
+
+    async def request(self, method: str, path: str) -> Any: ...
+
+
+async def _unready(api: _Api, found: state.ClusterState) -> set[str]:
+    """Nodes whose kubelet the API has not heard of lately; none where it cannot be asked, which is told elsewhere."""
+    if not found.plan.service_nodes:
+        return set()
+    with contextlib.suppress(TimeoutError, errors.CaricoError, ValueError):
+        async with asyncio.timeout(_ANSWER_S):
+            nodes = [kubernetes.parse_node(item) for item in (await api.request("GET", "/api/v1/nodes"))["items"]]
+            return {node.name for node in nodes if not node.ready}
+    return set()
+
+
+def _mark(services: list[dict[str, Any]], unready: set[str]) -> None:
+    """A node has no page to be asked at: what a frozen one does not say is seen by its Node."""
+    for row in services:
+        if row["ready"] and row["name"].removeprefix("node/") in unready:
+            row["ready"], row["why_not"] = False, "the API shows its Node as not ready: it does not report any more"
 
 
 def _nodes(live: session.Session, found: state.ClusterState) -> list[dict[str, Any]]:
@@ -145,8 +184,10 @@ def _jobs(live: session.Session) -> list[dict[str, Any]]:
     return rows
 
 
-def _text(view: dict[str, Any]) -> str:
-    lines = [f"cluster {view['name']}: {view['phase']}"]
+def _text(view: dict[str, Any], *, now_ns: int) -> str:
+    silent = [] if view["phase"] == _NOT_RUNNING else _silent(view)
+    is_half = silent and view["phase"] == state.Phase.READY.value
+    lines = [f"cluster {view['name']}: {'up, but not all of it is ready' if is_half else view['phase']}"]
     if view["failure"]:
         lines.append(f"failed: {view['failure']}")
     if view["phase"] == _NOT_RUNNING:
@@ -154,7 +195,7 @@ def _text(view: dict[str, Any]) -> str:
         lines.append(f"or remove what it left with `carico down --name {view['name']}`")
     lines += ["", *tables.lines(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
     if view["phase"] != _NOT_RUNNING:
-        lines += _silent(view)
+        lines += silent
     if view["nodes"]:
         columns = ("name", "freshness", "pods", "capacity", "mode", "reserved")
         shown = [{**node, "capacity": _capacity(node)} for node in view["nodes"][:_NODES_SHOWN]]
@@ -165,7 +206,10 @@ def _text(view: dict[str, Any]) -> str:
             lines.append(f"... and {more} more (--json shows all); of all {len(view['nodes'])}, {fresh} are fresh")
     if view["jobs"]:
         lines += ["", *tables.lines(view["jobs"], ("name", "pods", "pending", "running", "succeeded", "failed"), "JOB")]
-    lines += [f"crashed: {crash['service']} ({crash['how']})" for crash in view["crashes"]]
+    lines += [
+        f"crashed: {crash['service']} ({crash['how']}), {words.ago((now_ns - crash['at_ns']) / 1e9)} ago"
+        for crash in view["crashes"]
+    ]
     lines += [f"note: {note}" for note in view["notes"]]
     return "\n".join(lines)
 

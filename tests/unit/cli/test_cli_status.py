@@ -1,5 +1,9 @@
 """`carico status`: what its tables say of a node, beside what its JSON has for scripts."""
 
+import asyncio
+import dataclasses
+from typing import Any
+
 import pytest
 
 from carico_cli import session, status
@@ -39,7 +43,7 @@ class Live(session.Session):
 )
 def test_a_capacity_has_its_unit_and_the_digits_one_reads(capacity: float, capacity_sd: float, shown: str) -> None:
     view = {**status._services(FOUND, running=True), "nodes": status._nodes(Live(capacity, capacity_sd), FOUND)}
-    head, first, second = status._text(view).splitlines()[-3:]
+    head, first, second = status._text(view, now_ns=1).splitlines()[-3:]
     assert head.split() == ["NODE", "FRESHNESS", "PODS", "CAPACITY", "MODE", "RESERVED"]
     assert first.split() == ["node-1", "fresh", "3", *shown.split(), "measured", "1"]
     assert second.split() == ["node-2", "absent", "-", "-", "-", "-"]
@@ -49,3 +53,45 @@ def test_a_capacity_has_its_unit_and_the_digits_one_reads(capacity: float, capac
         round(capacity_sd, 3),
     ]
     assert view["nodes"][1]["capacity"] is None
+
+
+class Api:
+    """Two Nodes, of which one's kubelet has stopped to report; or none, where it does not answer."""
+
+    def __init__(self, *, frozen: bool = False) -> None:
+        self.frozen = frozen
+
+    async def request(self, method: str, path: str) -> Any:
+        if self.frozen:
+            await asyncio.Event().wait()
+        conditions = {"node-1": "True", "node-2": "Unknown"}
+        return {
+            "items": [
+                {"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": status}]}}
+                for name, status in conditions.items()
+            ]
+        }
+
+
+def service(name: str) -> state.ServiceState:
+    process = processes.ProcessId(pid=7, start_ticks=1)
+    return state.ServiceState(name=name, process=process, ready=True, restarts=0, http_port=None)
+
+
+async def test_a_frozen_node_is_not_ready_although_its_process_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = dataclasses.replace(FOUND, services=tuple(map(service, ("node/node-1", "node/node-2", "agent/node-2"))))
+    view = status._services(found, running=True)
+    assert status._text(view, now_ns=1).startswith("cluster x: ready\n")
+    status._mark(view["services"], await status._unready(Api(), found))
+    said = status._text(view, now_ns=1)
+    assert said.startswith("cluster x: up, but not all of it is ready\n")
+    assert [row["ready"] for row in view["services"]] == [True, False, True]
+    assert "not ready: node/node-2 (the API shows its Node as not ready" in said
+    monkeypatch.setattr(status, "_ANSWER_S", 0.01)
+    assert await status._unready(Api(frozen=True), found) == set()
+
+
+def test_a_crash_says_how_long_ago_it_was() -> None:
+    crash = state.Crash(service="nats", at_ns=10**9, how="killed by SIGKILL", last_lines=())
+    view = status._services(dataclasses.replace(FOUND, crashes=(crash,)), running=True)
+    assert status._text(view, now_ns=126 * 10**9).endswith("\ncrashed: nats (killed by SIGKILL), 2 min ago")

@@ -52,7 +52,7 @@ def _of_record(answer: Row, now_ns: int) -> list[str]:
         # What the scheduler finds now stands above and below, and is newer.
         return []
     ago_s = max(now_ns - made["ts"], 0) / 1e9
-    said = f"decided {_ago(ago_s)} ago, attempt {made['attempt']}, after waiting {made['waited_s']:.2f} s: "
+    said = f"decided {words.ago(ago_s)} ago, attempt {made['attempt']}, after waiting {made['waited_s']:.2f} s: "
     lines = words.paragraph(said + made["outcome"].replace("_", " "))
     if made["message"] != answer["why"]:
         lines += words.paragraph(made["message"])
@@ -76,7 +76,7 @@ def _of_wait(answer: Row) -> list[str]:
     tried = words.plural(answer["attempts"], "bind") + " tried"
     due_s = answer["next_try_s"]
     then = "next try as soon as something changes that could help" if due_s is None else f"next try in {due_s:.1f} s"
-    return words.paragraph(f"for {_ago(answer['waited_s'])}, {tried}; {then}")
+    return words.paragraph(f"for {words.ago(answer['waited_s'])}, {tried}; {then}")
 
 
 def _of_nodes(answer: Row) -> list[str]:
@@ -136,14 +136,3 @@ def _wishes(each: Row) -> list[str]:
         return []
     met = ", ".join(f"{kind} met to {share:.0%}" for kind, share in parts["wishes"].items())
     return words.paragraph(f"score: {parts['room']:.2f} for room, less for wishes ({met})", "    ")
-
-
-def _ago(seconds: float) -> str:
-    """A length of time.
-
-    >>> _ago(4.25), _ago(125.0), _ago(7300.0)
-    ('4.2 s', '2 min', '2.0 h')
-    """
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"

@@ -26,6 +26,17 @@ def number(value: float | None, digits: int = 1) -> str:
     return "-" if value is None else amounts.number(value, digits)
 
 
+def ago(seconds: float) -> str:
+    """A length of time.
+
+    >>> ago(4.25), ago(125.0), ago(7300.0)
+    ('4.2 s', '2 min', '2.0 h')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
+
+
 def plural(count: int, what: str) -> str:
     """A count and its noun.
 
