@@ -62,9 +62,24 @@ def test_what_is_near_the_others_counts_by_its_own_certainty() -> None:
     assert 0.5 < cost_of(content).mean < cost_of(made_of(honest())).mean
 
 
-def test_two_nodes_cannot_tell_who_is_wrong_and_three_can() -> None:
-    assert made_of([report("a", 1.0), report("b", 1e-3)]).doubted == ()
+def test_of_two_far_apart_the_larger_counts_and_of_three_the_two_that_agree() -> None:
+    assert made_of([report("a", 1.0), report("b", 0.2)]).doubted == ()
+    assert made_of([report("a", 1.0), report("b", 1e-3)]).doubted == ("b",)
     assert made_of([report("a", 1.0), report("b", 1.1), report("c", 1e-3)]).doubted == ("c",)
+    assert made_of([report("a", 1.0), report("b", 1.1), report("c", 8.0)]).doubted == ("c",)
+
+
+def test_classes_that_one_node_makes_up_are_told_after_those_that_run() -> None:
+    made_up = {f"made-up-{number}": told(1.0, pods=20) for number in range(50)}
+    content = made_of([*honest(), report("liar", 1.0, evidence=made_up)])
+    assert content.doubted == ("liar",)
+    assert content.evidence[PI].pods == 20
+    assert {found.pods for name, found in content.evidence.items() if name != PI} == {0}
+    # The kubelet's default limit is no boast, nor is what another node runs too.
+    busy = {PI: told(1.0, pods=110)}
+    assert made_of([*honest(), report("busy", 1.0, evidence=busy)]).evidence[PI].pods == 130
+    denser = [report(f"dense-{pods}", 1.0, evidence={PI: told(1.0, pods=pods)}) for pods in (250, 200)]
+    assert made_of([*honest(), *denser]).evidence[PI].pods == 470
 
 
 def test_each_class_and_dimension_is_judged_by_itself() -> None:
@@ -82,7 +97,7 @@ def test_each_class_and_dimension_is_judged_by_itself() -> None:
 def test_nodes_that_agree_are_fused_to_the_bit_as_without_any_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     bounded = made_of(honest())
     monkeypatch.setattr(trust, "among", lambda means: None)
-    monkeypatch.setattr(trust, "peak", max)
+    monkeypatch.setattr(trust, "borne_out", lambda found, alone: max(found))
     monkeypatch.setattr(trust, "weights", lambda cores: cores)
     free = made_of(honest())
     assert bounded.evidence == free.evidence
@@ -125,7 +140,7 @@ def test_no_node_has_more_weight_than_all_others_together() -> None:
         ({"sigma": np.array([1.5, 0.1])}, "u, sigma"),
     ],
 )
-def test_what_no_node_can_measure_is_refused_from_nodes_and_replicas(said: dict[str, object], path: str) -> None:
+def test_what_no_node_can_measure_is_refused_from_nodes_and_replicas(said: dict[str, Any], path: str) -> None:
     held = fleet.Fleet(lease_s=10.0, horizon_s=10.0)
     wrong = report("liar", 1.0, **said)
     assert [entry.node for entry in held.take([report("a", 1.0), wrong], 0.0)] == ["a"]
@@ -195,8 +210,8 @@ def test_one_node_says_anything_and_the_model_stays_near_the_others(
     assert min(costs) / trust.FAR / ROUNDING <= found.mean <= max(costs) * trust.FAR * ROUNDING
     assert 0.0 <= found.sd < math.inf
     peaks = sorted(each.peak_pods_per_core for each in others)
-    assert peaks[-2] <= content.peak_pods_per_core <= max(trust.PEAK_ALONE, trust.PEAK_STEP * peaks[-1])
+    assert peaks[-2] <= content.peak_pods_per_core <= max(trust.PEAK_ALONE, trust.STEP * peaks[-1])
     # Half of the Gram matrix is the honest nodes' at the least; their shares are not negative.
     assert (content.gram.diagonal() * ROUNDING >= 0.5 * alone.gram.diagonal()).all()
     assert content.gram.max() <= 1.0 + 1e-6
-    assert content.evidence[PI].pods <= alone.evidence[PI].pods + trust.PODS_MOST
+    assert content.evidence[PI].pods <= alone.evidence[PI].pods + trust.PODS_ALONE

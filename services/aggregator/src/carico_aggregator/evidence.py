@@ -32,17 +32,25 @@ def fuse(
     """
     doubts = set[int]() if doubted is None else doubted
     by_class: dict[str, list[tuple[int, messages.ClassEvidence]]] = {}
+    running: list[float] = []
     for place, report in enumerate(reports):
+        running.append(sum(found.pods for found in report.values()))
         for name, found in report.items():
             by_class.setdefault(name, []).append((place, found))
-    fused = {name: _fuse_class(found, doubts) for name, found in sorted(by_class.items())}
+    most = trust.borne_out(running, alone=trust.PODS_ALONE)
+    # Classes of most Pods are told first, and what all nodes call a typical Pod goes by them.
+    boasting = {place for place, pods in enumerate(running) if pods > most}
+    doubts.update(boasting)
+    fused = {name: _fuse_class(found, doubts, boasting) for name, found in sorted(by_class.items())}
     return largest(fused, fields.CLASSES_MAX)
 
 
-def _fuse_class(found: list[tuple[int, messages.ClassEvidence]], doubted: set[int]) -> messages.ClassEvidence:
+def _fuse_class(
+    found: list[tuple[int, messages.ClassEvidence]], doubted: set[int], boasting: set[int]
+) -> messages.ClassEvidence:
     lifetimes = [(place, each.lifetime_s) for place, each in found if each.lifetime_s is not None]
     return messages.ClassEvidence(
-        pods=min(sum(each.pods for _, each in found), int(fields.PODS_MAX)),
+        pods=min(sum(each.pods for place, each in found if place not in boasting), int(fields.PODS_MAX)),
         cost=_fuse_dimensions([(place, each.cost) for place, each in found], doubted),
         growth=_fuse_dimensions([(place, each.growth) for place, each in found], doubted),
         lifetime_s=_fuse_estimates(lifetimes, doubted) if lifetimes else None,

@@ -102,7 +102,7 @@ def make(gathered: fleet.Gathered, merger: Merger) -> Content | None:
         return None
     doubted: set[int] = set()
     fused = evidence.fuse((entry.evidence for entry in gathered.entries), doubted)
-    peak = trust.peak([entry.peak_pods_per_core for entry in gathered.entries])
+    peak = trust.borne_out([entry.peak_pods_per_core for entry in gathered.entries], alone=trust.PEAK_ALONE)
     return Content(
         epoch=max(entry.ts_ns for entry in gathered.entries) // 1_000_000,
         merge=merger.name,

@@ -1,9 +1,9 @@
 """How far one node is believed: a broken sensor or agent must not break the model that all nodes go by.
 
 What no node can measure is refused, whoever says it (`impossible`). What one could, but stands alone with, counts as
-far as the others bear it out: costs far from the median not at all (`among`), the largest load to half as much again
-as the next largest (`peak`), cores to those of all the others together (`weights`). So one node bends the model within
-stated bounds, and nodes that agree have the model they would have without any of this, to the bit (ADR 46).
+far as the others bear it out: costs far from the median not at all (`among`), load and Pods to half as much again as
+the next largest (`borne_out`), cores to those of all the others together (`weights`). So one node bends the model
+within stated bounds, and nodes that agree have the model they would have without any of this, to the bit (ADR 46).
 """
 
 import heapq
@@ -19,15 +19,17 @@ from carico_core.numerics import subspace
 CLASSES_MOST = 64
 # The largest Pod limit that an agent takes.
 PODS_MOST = 1000
-# Fewer cannot tell which of them is wrong.
-FEWEST = 3
 # A cost this many times the median, or this part of it, stands alone. Over all scenarios of the twin honest nodes lie
 # within 4; at 3, two that were learning two kinds of Pods at once did not.
 FAR = 4.0
 # Pods a core that one node may say it has carried before any other has: about what an empty node takes of unknown ones.
 PEAK_ALONE = 1.0
-# The largest load counts up to this many times the next: past PEAK_ALONE it was 1.34 times at most on honest nodes.
-PEAK_STEP = 1.5
+# Pods that one node may say it runs, whatever others run: the kubelet's default Pod limit.
+PODS_ALONE = 110
+# The largest counts up to this many times the next: past PEAK_ALONE it was 1.34 times at most on honest nodes.
+STEP = 1.5
+# Fewer nodes may differ in size as they like.
+WEIGHED = 3
 # Shares of full scale round.
 _ROUNDING = 1e-6
 
@@ -54,8 +56,11 @@ def impossible(found: messages.LocalSubspace | messages.Entry, largest: float) -
 
 
 def among(means: messages.Array) -> npt.NDArray[np.bool_] | None:
-    """Which of these means, one a node, are not far from their median; None where all are, or too few to tell."""
-    if means.size < FEWEST:
+    """Which of these means, one a node, are not far from their median; None where all are, or there is but one.
+
+    Of two that are far apart the larger one counts, as it does less harm: nodes then take fewer Pods.
+    """
+    if means.size < 2:
         return None
     median = float(np.median(means))
     nearest, farthest = sorted((median / FAR, median * FAR))
@@ -65,16 +70,16 @@ def among(means: messages.Array) -> npt.NDArray[np.bool_] | None:
     return kept if kept.any() else None
 
 
-def peak(found: Sequence[float]) -> float:
-    """The largest Pod count per core that the cluster goes by, of one or more.
+def borne_out(found: Sequence[float], *, alone: float) -> float:
+    """The largest of these numbers, one a node, as far as it counts: up to `alone` it needs nobody to bear it out.
 
-    >>> peak([1.5, 2.0, 1.0]), peak([100.0, 1.5, 1.0]), peak([100.0, 0.0]), peak([100.0])
-    (2.0, 2.25, 1.0, 100.0)
+    >>> borne_out([1.5, 2.0], alone=1.0), borne_out([100.0, 1.5], alone=1.0), borne_out([100.0, 0.0], alone=1.0)
+    (2.0, 2.25, 1.0)
     """
     largest = heapq.nlargest(2, found)
     if len(largest) < 2:
-        return largest[0]
-    return min(largest[0], max(PEAK_ALONE, PEAK_STEP * largest[1]))
+        return max(largest, default=alone)
+    return min(largest[0], max(alone, STEP * largest[1]))
 
 
 def weights(cores: messages.Array) -> messages.Array:
@@ -83,7 +88,7 @@ def weights(cores: messages.Array) -> messages.Array:
     >>> weights(np.array([4.0, 1e6, 8.0])).tolist()
     [4.0, 12.0, 8.0]
     """
-    if cores.size < FEWEST:
+    if cores.size < WEIGHED:
         return cores
     first = int(cores.argmax())
     others = float(np.delete(cores, first).sum())
