@@ -95,6 +95,16 @@ def test_memory_on_v2_is_bounded_without_swap(tmp_path: pathlib.Path, swap: bool
     assert not swap or limit.read_text() == "0"
 
 
+def test_a_container_on_v2_ends_as_one_where_the_kernel_can(tmp_path: pathlib.Path) -> None:
+    group = groups.Group(layout=v2(tmp_path), path="g")
+    group.create()
+    group.end_as_one()
+    assert list((tmp_path / "g").iterdir()) == [], "Linux before 4.19"
+    (tmp_path / "g" / "memory.oom.group").write_text("0\n")
+    group.end_as_one()
+    assert (tmp_path / "g" / "memory.oom.group").read_text() == "1"
+
+
 def test_limits_on_v1_go_to_their_controllers(tmp_path: pathlib.Path) -> None:
     trees = {name: tmp_path / name for name in ("cpu", "cpuacct", "memory")}
     group = groups.Group(layout=layout.Layout(version=layout.Version.V1, trees=trees), path="a/b")

@@ -78,6 +78,17 @@ class Group:
             if (directory / "memory.swap.max").exists():
                 (directory / "memory.swap.max").write_text("0", encoding="ascii")
 
+    def end_as_one(self) -> None:
+        """Where the kernel ends one of the group's processes for want of memory, it ends all; v2 alone. Raises OSError.
+
+        A kubelet wants it so of a container on v2 (its singleProcessOOMKill is off); v1 has no such thing.
+        """
+        if "memory" not in self.layout.trees and layouts.UNIFIED in self.layout.trees:
+            file = self.layout.trees[layouts.UNIFIED] / self.path / "memory.oom.group"
+            # Linux 4.19
+            if file.exists():
+                file.write_text("1", encoding="ascii")
+
     def oom_kills(self) -> int:
         """How many processes of this group the kernel has killed for want of memory; 0 where that is not told."""
         if "memory" in self.layout.trees:

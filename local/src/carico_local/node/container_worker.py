@@ -142,6 +142,7 @@ class ContainerWorker:
         try:
             if command.group is not None:
                 command.group.create()
+                command.group.end_as_one()
                 self._limit(command.group)
             started_ns = await self._node.runtime.start(command)
         except (runtime.StartFailed, OSError) as error:
