@@ -205,7 +205,7 @@ def test_admission_is_by_pods_selector_and_requests() -> None:
     assert rejection(pod(container=asks), [pod(container=asks)]) is None
     assert rejection(pod(container=asks), [pod(container=asks)] * 2) == "OutOfcpu"
     # A Pod that asks for nothing is taken where requests already exceed the node.
-    assert rejection(pod(), [pod(container=asks)] * 2) is None
+    assert rejection(pod(), [pod(container={"resources": {"requests": {"cpu": "3"}}})] * 2) is None
 
 
 def test_admission_sums_cores_and_bytes_and_says_both() -> None:
