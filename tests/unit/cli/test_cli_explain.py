@@ -124,11 +124,53 @@ async def test_a_record_of_an_earlier_leader_is_read_from_the_stream() -> None:
     assert answer["acted_on"]["node"] == "node-0"
 
 
+def status_of(phase: str, **state: Any) -> dict[str, Any]:
+    """A Pod of the API with one container in that state."""
+    status = {"phase": phase, "containerStatuses": [{"name": "main", "state": state}]}
+    return {"metadata": {"uid": "u"}, "spec": {"nodeName": "node-0"}, "status": status}
+
+
+def test_kinds_are_written_as_kubectl_takes_them() -> None:
+    for what in (("node", "a"), ("nodes", "a"), ("node/a",), ("nodes/a",)):
+        assert command._meant(what) == (command.NODE, "a")
+    for what in (("a",), ("pod", "a"), ("pod/a",), ("pods/a",)):
+        assert command._meant(what) == (command.POD, "a")
+    assert command._meant(("space/a",)) == (command.POD, "space/a")
+
+
+async def test_a_pod_that_failed_is_told_with_its_containers_end() -> None:
+    failed = status_of("Failed", terminated={"exitCode": 3, "reason": "Error", "message": "no such\nfile"})
+    text = await told(desk_with_pods(), "bad", pods={"bad": failed})
+    assert text.startswith(
+        "Pod default/bad has ended on node-0 (Failed)\n"
+        "  container main ended with exit code 3: Error: no such file\n"
+        "  `kubectl logs bad` has what it wrote\n"
+    )
+    evicted = {**failed, "status": {"phase": "Failed", "reason": "OutOfmemory", "message": "not enough"}}
+    assert "\n  OutOfmemory: not enough\n" in await told(desk_with_pods(), "bad", pods={"bad": evicted})
+    well = status_of("Succeeded", terminated={"exitCode": 0, "reason": "Completed"})
+    assert "container" not in await told(desk_with_pods(), "well", pods={"well": well})
+
+
+async def test_a_pod_that_its_node_does_not_start_is_told_with_what_it_waits_for() -> None:
+    desk = desk_with_pods()
+    desk.state.put_pod(objects.make_pod("placed", node_name="node-0", phase="Pending"), NOW_S)
+    found = status_of("Pending", waiting={"reason": "ContainerCreating"})
+    found["metadata"]["uid"] = objects.make_pod("placed").uid
+    text = await told(desk, "placed", pods={"placed": found})
+    assert text.startswith("Pod default/placed is on node-0 (Pending)\n  container main waits: ContainerCreating\n")
+    assert "`kubectl describe pod placed`" in text
+    assert_fits_a_terminal(text)
+    # Of another Pod of this name it says nothing.
+    found["metadata"]["uid"] = "another"
+    assert "container" not in await told(desk, "placed", pods={"placed": found})
+
+
 async def test_a_pod_whose_record_has_gone_is_still_told_of() -> None:
     desk = desk_with_pods()
     desk.log._latest.clear()
     text = await told(desk, "placed")
-    assert "the record of it is not kept here any more" in text
+    assert "no record of it is kept here" in " ".join(text.split())
     ended = {"metadata": {"uid": "u"}, "spec": {"nodeName": "node-7"}, "status": {"phase": "Succeeded"}}
     text = await told(desk, "ended", pods={"ended": ended})
     assert text.startswith("Pod default/ended has ended on node-7 (Succeeded)")

@@ -7,7 +7,7 @@ import click
 import orjson
 
 from carico_cli import settings
-from carico_cli.explain import asking, node_text, pod_text
+from carico_cli.explain import asking, containers, node_text, pod_text
 from carico_core.domain import errors, names
 from carico_core.wire import messages as wire
 
@@ -64,6 +64,8 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
         await _add_api(asker, answer)
     if answer["state"] == "unknown":
         raise nobody if nobody is not None else errors.SettingsError(_unknown(answer))
+    if answer["state"] == "bound" and answer.get("phase") in containers.TELLING and "containers" not in answer:
+        await _add_containers(asker, answer)
     return answer
 
 
@@ -95,6 +97,7 @@ async def _add_api(asker: asking.Asker, answer: dict[str, Any]) -> None:
         answer["state"] = "ended" if ended else "bound" if answer["node"] else "waiting"
         nothing = "no decision about it is kept" + ("" if answer["node"] is None else " any more: they are, for a day")
         answer["why"] = made["message"] if made else nothing
+        answer["containers"] = containers.of_status(status) if answer["phase"] in containers.TELLING else []
     elif isinstance(found, str) and made is not None and answer["state"] == "unknown":
         # Nobody can say what has become of it since.
         waits = made["outcome"] == "unschedulable"
@@ -102,6 +105,13 @@ async def _add_api(asker: asking.Asker, answer: dict[str, Any]) -> None:
         answer["why"] = f"{made['message']} (its last record; nobody says what is true now)"
     elif made is not None and answer["state"] == "unknown":
         answer |= {"state": "ended", "node": made["node"], "why": "the API has no such Pod; its last record is kept"}
+
+
+async def _add_containers(asker: asking.Asker, answer: dict[str, Any]) -> None:
+    """What a Pod that has its node waits for there; its place alone does not say it."""
+    found = await asker.pod(answer["namespace"], answer["pod"])
+    if isinstance(found, Mapping) and found["metadata"]["uid"] == answer["uid"]:
+        answer["containers"] = containers.of_status(found.get("status", {}))
 
 
 def _unknown(answer: Mapping[str, Any]) -> str:
@@ -115,8 +125,10 @@ def _unknown(answer: Mapping[str, Any]) -> str:
 def _meant(what: tuple[str, ...]) -> tuple[str, str]:
     """Kind and name. Raises `SettingsError`."""
     match what:
+        case (name,) if name.startswith(("node/", "nodes/")):
+            return NODE, name.partition("/")[2]
         case (name,) if name not in (NODE, POD):
-            return POD, name.removeprefix("pod/")
+            return POD, name.removeprefix("pod/").removeprefix("pods/")
         case (kind, name) if kind in (NODE, POD, "pods", "nodes"):
             return kind.removesuffix("s"), name
     got = " ".join(what) or "nothing"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_cli.explain import advice, words
+from carico_cli.explain import advice, containers, words
 
 Row = Mapping[str, Any]
 # Nodes named one by one in a text; --json has more.
@@ -13,7 +13,10 @@ _HEADINGS = ("NODE", "CAPACITY", "RESERVED", "FREE", "AGE", "STATE", "SCORE")
 
 def text(answer: Row, *, now_ns: int) -> str:
     """Everything that is known, in lines of at most 80 columns."""
-    lines = [_headline(answer), *words.paragraph(answer["why"])]
+    lines = [_headline(answer)]
+    for told in containers.sentences(answer):
+        lines += words.paragraph(told)
+    lines += words.paragraph(answer["why"])
     if answer.get("class"):
         lines += words.paragraph(f"class {answer['class']}, priority {answer['priority']}")
     lines += _of_record(answer, now_ns)

@@ -15,6 +15,8 @@ from carico_scheduler import queue as queues
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions, standing
 
+_UNRECORDED = "bound, and no record of it is kept here: it is older than those, or was not placed by CARICO"
+
 
 class Standing(enum.StrEnum):
     """Where a Pod is on its way. ELSEWHERE: it names another scheduler. ENDED: it is no longer to be placed."""
@@ -102,11 +104,14 @@ def _why(
     """One line."""
     match found:
         case Standing.BOUND:
-            return record.message if record is not None else "bound; the record of it is not kept here any more"
+            return record.message if record is not None else _UNRECORDED
         case Standing.BINDING:
             return "a node is chosen; the API has not confirmed it yet"
         case Standing.ELSEWHERE:
-            return f"it is for scheduler {pod.scheduler_name!r}, not for {cluster.SCHEDULER_NAME!r}"
+            named = f"schedulerName: {cluster.SCHEDULER_NAME}"
+            return (
+                f"it is for scheduler {pod.scheduler_name!r}; a Pod that is created with `{named}` is placed by CARICO"
+            )
         case Standing.GATED:
             return f"not looked at before its scheduling gates are gone: {', '.join(pod.scheduling_gates)}"
         case Standing.ENDED:

@@ -1,0 +1,60 @@
+"""What became of a Pod's containers, by its status: why it failed, or what it waits for on its node."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+# Phases in which the containers have something to tell that the Pod's place does not.
+TELLING = ("Pending", "Failed")
+
+
+def of_status(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Each container that waits or has ended badly, and the Pod's own reason where it has one, with its name None.
+
+    >>> of_status({"containerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]})
+    [{'name': 'a', 'state': 'ended', 'exit_code': 3, 'reason': 'Error', 'message': ''}]
+    """
+    return [*_of_pod(status), *_of_containers(status)]
+
+
+def _of_pod(status: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    if status.get("reason"):
+        yield _fact(None, "failed", status)
+
+
+def _of_containers(status: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        state = each.get("state") or {}
+        ended, waits = state.get("terminated"), state.get("waiting")
+        if ended and ended.get("exitCode"):
+            yield _fact(each["name"], "ended", ended)
+        elif waits:
+            yield _fact(each["name"], "waits", waits)
+
+
+def _fact(name: str | None, state: str, told: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name, "state": state, "exit_code": told.get("exitCode"), "reason": str(told.get("reason") or ""),
+        "message": " ".join(str(told.get("message") or "").split()),
+    }  # fmt: skip
+
+
+def sentences(answer: Mapping[str, Any]) -> list[str]:
+    """The same in words, and where there is more to read; nothing where there is nothing to tell."""
+    found: Sequence[Mapping[str, Any]] = answer.get("containers") or ()
+    if not found:
+        return []
+    key = answer["pod"] if answer["namespace"] == "default" else f"{answer['pod']} -n {answer['namespace']}"
+    if answer.get("phase") == "Failed":
+        more = f"`kubectl logs {key}` has what it wrote"
+    else:
+        more = f"its node has not started it yet: `kubectl describe pod {key}` has the node's Events"
+    return [*map(_sentence, found), more]
+
+
+def _sentence(fact: Mapping[str, Any]) -> str:
+    because = ": ".join(filter(None, (fact["reason"], fact["message"])))
+    if fact["name"] is None:
+        return because
+    if fact["state"] == "waits":
+        return f"container {fact['name']} waits" + (f": {because}" if because else "")
+    return f"container {fact['name']} ended with exit code {fact['exit_code']}" + (f": {because}" if because else "")
