@@ -36,7 +36,9 @@ def command(context: settings.Context, service: str | None, name: str, follow: b
     if service not in known:
         nearest = difflib.get_close_matches(service or "", known, 1)
         hint = f" (nearest: {nearest[0]})" if nearest else ""
-        raise errors.SettingsError(f"got service {service!r}{hint}, expected one of {', '.join(known)}")
+        got = "no service" if service is None else f"service {service!r}{hint}"
+        of_pod = "" if service is None or nearest else f"; the log of a Pod: `kubectl logs {service}`"
+        raise errors.SettingsError(f"got {got}, expected one of {', '.join(known)}{of_pod}")
     log = paths.log(service_parts.log_name(service))
     if not log.exists():
         raise errors.SettingsError(f"{service} has written no log yet")

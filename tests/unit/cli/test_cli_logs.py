@@ -89,3 +89,23 @@ def test_who_has_the_address_of_a_cluster_elsewhere_is_told_what_shows_it(
     assert carico_cli.run(monkeypatch, *words) == 2
     said = capsys.readouterr().err
     assert instead in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ((), "got no service, expected one of nats"),
+        (("nast",), "got service 'nast' (nearest: nats), expected one of nats"),
+        (("my-pod",), "got service 'my-pod', expected one of nats; the log of a Pod: `kubectl logs my-pod`"),
+    ],
+)
+def test_what_is_no_service_gets_those_there_are_and_a_pod_its_own_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str],
+    argv: tuple[str, ...], said: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    log = tmp_path / "carico" / "shop" / "logs" / "nats.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("")
+    assert carico_cli.run(monkeypatch, "logs", *argv, "--name", "shop") == 2
+    assert capsys.readouterr().err == f"carico: {said}\n"
