@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import cluster, pod_class
+from carico_core.wire import fields
 from tests.unit.scheduler import objects
 
 HASH = {"pod-template-hash": "5d4f8c7b6"}
@@ -19,6 +20,11 @@ def owned(kind: str, name: str, **changes: Any) -> cluster.Pod:
     [
         (owned("Job", "pi"), "Job/default/pi"),
         (owned("ReplicaSet", "web-5d4f8c7b6", labels=HASH), "ReplicaSet/default/web"),
+        (
+            owned("ReplicaSet", "web-5d4f8c7b6", labels={"pod-template-hash": "other"}),
+            "ReplicaSet/default/web-5d4f8c7b6",
+        ),
+        (owned("Rollout", "a-long-name", labels=HASH), "Rollout/default/a-long-name"),
         (owned("StatefulSet", "db"), "StatefulSet/default/db"),
         (owned("Job", "backup-28391040"), "Job/default/backup"),
         (owned("Workflow", "train-x7k2p"), "Workflow/default/train"),
@@ -33,3 +39,4 @@ def test_class_of(pod: cluster.Pod, expected: str) -> None:
 
 def test_a_class_has_a_bounded_name() -> None:
     assert len(pod_class.class_of(objects.make_pod(image="x" * 5000))) == pod_class.NAME_MAX
+    assert pod_class.NAME_MAX <= fields.CLASS_NAME_MAX, "nobody on the bus would take it"
