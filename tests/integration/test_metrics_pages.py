@@ -96,7 +96,7 @@ def test_together_the_dashboards_show_what_services_export() -> None:
     assert hidden == {
         "carico_agent_samples_empty_total", "carico_agent_sources_broken_total", "carico_agent_models_total",
         "carico_agent_update_seconds", "carico_agent_signal_multiples", "carico_agent_innovation_abs_ratio",
-        "carico_aggregator_odd_nodes",
+        "carico_aggregator_odd_nodes", "carico_aggregator_doubted_nodes",
     }  # fmt: skip
 
 
