@@ -1,6 +1,6 @@
 """Telemetry of real cgroups: the table of paced Pods, limits of Pods, and the fallback without cgroups.
 
-Other work on the machine only ever adds pressure, so every bound is tried a few times before it counts as missed.
+Other work on the machine only ever adds pressure, so every bound is tried for a while before it counts as missed.
 """
 
 import os
@@ -18,7 +18,8 @@ from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 
 UID = "1c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c1"
-ATTEMPTS = 3
+# How long a machine that is busy with something else is measured again.
+PATIENCE_S = 60.0
 SETTLE_S = 0.6
 # Burns 1/8 of a CPU: 2.5 ms of thread time in every 20 ms, as the workloads of an emulated node do.
 PACED = """
@@ -100,10 +101,9 @@ def averages(wanted: sources.Wanted, *, seconds: float) -> dict[str, float]:
 
 def eventually(measure: Callable[[], dict[str, float]], good: Callable[[dict[str, float]], bool]) -> dict[str, float]:
     """The first measurement that is good, or the last one."""
-    for attempt in range(ATTEMPTS):
-        found = measure()
-        if good(found) or attempt == ATTEMPTS - 1:
-            break
+    end_s = time.monotonic() + PATIENCE_S
+    while not good(found := measure()) and time.monotonic() < end_s:
+        pass
     return found
 
 
@@ -144,12 +144,18 @@ def test_one_limited_pod_on_an_otherwise_idle_node_reads_no_pressure(node: group
     processes.start(SPIN, pod)
     time.sleep(SETTLE_S)
     wanted = sources.Wanted(scope=sources.Scope.CGROUP, cgroup=node.path)
-    raw = raw_pressure(node)
 
-    found = eventually(lambda: averages(wanted, seconds=2.5), lambda parts: parts["cpu.pressure"] < 0.05)
-    raw_share = raw()
-    assert raw_share > 0.5, "without the correction an idle node looks contended"
-    assert found["cpu.pressure"] < 0.05 or found["cpu.pressure"] < raw_share - 0.5, found
+    def measured() -> dict[str, float]:
+        raw = raw_pressure(node)
+        return averages(wanted, seconds=2.5) | {"raw": raw()}
+
+    def good(found: dict[str, float]) -> bool:
+        # Without the correction an idle node looks contended.
+        is_less = found["cpu.pressure"] < 0.05 or found["cpu.pressure"] < found["raw"] - 0.5
+        return found["raw"] > 0.5 and is_less
+
+    found = eventually(measured, good)
+    assert good(found), found
 
 
 def test_the_quota_of_the_node_itself_stays_contention(node: groups.Group, processes: Processes) -> None:
@@ -159,7 +165,12 @@ def test_the_quota_of_the_node_itself_stays_contention(node: groups.Group, proce
     processes.start(SPIN, pod)
     time.sleep(SETTLE_S)
     wanted = sources.Wanted(scope=sources.Scope.CGROUP, cgroup=node.path)
-    assert averages(wanted, seconds=1.0)["cpu.pressure"] > 0.5
+
+    def good(found: dict[str, float]) -> bool:
+        return found["cpu.pressure"] > 0.5
+
+    found = eventually(lambda: averages(wanted, seconds=1.0), good)
+    assert good(found), found
 
 
 def test_process_accounting_sees_what_descendants_use(processes: Processes) -> None:

@@ -16,7 +16,8 @@ from tests.tools import waiting
 
 pytestmark = pytest.mark.skipif(bool(node_site.why_no_cgroups()), reason=node_site.why_no_cgroups())
 PODS = node_site.PODS
-ATTEMPTS = 5
+# How long a machine that is busy with something else is measured again.
+PATIENCE_S = 90.0
 
 
 @pytest.fixture
@@ -144,6 +145,7 @@ def test_without_cgroups_pods_run_as_plain_processes_and_the_node_says_so(tmp_pa
 async def test_a_node_reads_as_loaded_as_a_real_one(pods: int, utilisation: float, pressure: float) -> None:
     # Wide, and tried again: the machine is shared. The shape is what matters: linear in use, then linear in pressure.
     readings: list[bench.Reading] = []
+    end_s = time.monotonic() + PATIENCE_S
     while not any(abs(r.utilisation - utilisation) < 0.12 and abs(r.pressure - pressure) < 0.45 for r in readings):
-        assert len(readings) < ATTEMPTS, readings
+        assert time.monotonic() < end_s, readings
         readings.append(await bench.measure(pods, seconds=1.5))
