@@ -71,7 +71,15 @@ class Rig:
                 await asyncio.sleep(0.1)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        await waiting.until(condition, within_s=WAIT_S)
+        try:
+            await waiting.until(condition, within_s=WAIT_S)
+        except TimeoutError:
+            raise AssertionError(f"not within {WAIT_S:g} s: {self._said()}") from None
+
+    def _said(self) -> str:
+        told = {name: (model.epoch, model.contributors) for name, model in self.models.items()}
+        logs = "\n".join(path.read_text() for path in sorted(self._directory.glob("*.log")))
+        return f"models {told} of report {self.seq}\n{logs}"
 
     @contextlib.asynccontextmanager
     async def reporting(self) -> AsyncIterator[None]:
