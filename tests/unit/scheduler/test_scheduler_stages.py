@@ -89,6 +89,7 @@ def test_facts_of_node_and_pod(node: dict[str, Any], pod: dict[str, Any], reason
         ({"workloads": 64, "placed": 64}, 100.0, 0.0, ["capacity"]),
         ({}, 4.0, 5.0, []),
         ({}, 4.0, 5.1, ["stale"]),
+        ({}, 4.0, 10.0, ["stale"]),
         ({}, 4.0, 10.1, ["no_advertisement", "stale"]),
         ({}, None, 0.0, ["no_advertisement", "stale", "capacity"]),
         ({"uncovered_since_s": NOW_S - 30.0}, 4.0, 0.0, []),
@@ -109,6 +110,49 @@ def test_requests_already_made_count_against_a_pod_that_states_them() -> None:
     assert refuse(objects.make_node(), objects.make_pod(request_cores=0.5), load=load) == []
     assert refuse(objects.make_node(), objects.make_pod(request_cores=0.6), load=load) == ["requests"]
     assert refuse(objects.make_node(), objects.make_pod(), load=load) == []
+    gib = 2.0**30
+    load = reservations.Load(placed=1, used_cores=4.5, used_bytes=9 * gib, used_others={"gpu": 1.0})
+    node = objects.make_node(allocatable_others={"gpu": 2.0})
+    assert refuse(node, objects.make_pod(), load=load) == []
+    assert refuse(node, objects.make_pod(request_bytes=1.0), load=load) == ["requests"]
+    assert refuse(node, objects.make_pod(request_others=(("gpu", 1.0),)), load=load) == []
+    assert refuse(node, objects.make_pod(request_others=(("gpu", 2.0),)), load=load) == ["requests"]
+    assert refuse(node, objects.make_pod(request_others=(("npu", 1.0),)), load=load) == ["requests"]
+    load = reservations.Load(placed=1, used_bytes=7 * gib)
+    assert refuse(node, objects.make_pod(request_bytes=gib, request_cores=4.0), load=load) == []
+    assert refuse(node, objects.make_pod(request_bytes=gib + 1, request_cores=4.0), load=load) == ["requests"]
+
+
+def said(load: reservations.Load, pod: cluster.Pod, *, advertised: float | None, age_s: float = 0.0) -> list[str]:
+    """Every reason in words."""
+    nodes = fleet.Fleet(policy.Policy())
+    nodes.put_node(objects.make_node(allocatable_others={"gpu": 2.0}), load)
+    if advertised is not None:
+        nodes.put_advertisement(objects.make_advertisement(capacity=advertised), NOW_S - age_s)
+    view, demand = nodes.snapshot(NOW_S), demands.demand_of(pod)
+    return [why for each in ALL if (why := each.refuse(view.row(0), demand, view)) is not None]
+
+
+def test_refusals_in_words() -> None:
+    assert said(reservations.Load(), objects.make_pod(), advertised=None)[::2] == [
+        "no advertisement seen: is its agent running?", "nothing advertised",
+    ]  # fmt: skip
+    assert said(reservations.Load(), objects.make_pod(), advertised=0.5, age_s=20.0) == [
+        "no advertisement for 20 s: is its agent running?", "advertisement 20.0 s old, used to 5 s",
+        "0.5 free of threshold 1, 0 reserved",
+    ]  # fmt: skip
+    load = reservations.Load(
+        placed=110, used_cores=3.5, used_bytes=7 * 2.0**30, used_others={"gpu": 1.0}, uncovered_since_s=NOW_S - 40.0
+    )
+    asked: list[dict[str, Any]] = [
+        {"request_cores": 1.0}, {"request_bytes": 2.0**31}, {"request_others": (("gpu", 2.0),)},
+    ]  # fmt: skip
+    found = [said(load, objects.make_pod(**each), advertised=4.0) for each in asked]
+    assert {each for one in found for each in one} == {
+        "1 cores requested, 0.5 of 4 left", "2048 MiB requested, 1024 of 8192 MiB left", "2 gpu requested, 1 of 2 left",
+        "110 Pods of at most 110", "a Pod given 40 s ago is still not in its advertisements",
+        "0 free of threshold 1, 0 reserved",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -137,11 +181,12 @@ def random_fleet(rng: random.Random, rules: policy.Policy, count: int) -> fleet.
         node = objects.make_node(
             f"node-{index}", ready=rng.random() < 0.8, unschedulable=rng.random() < 0.2, deleting=rng.random() < 0.1,
             taints=rng.choice([(), (), (TAINT,), (SOFT,)]), labels=rng.choice([{}, {"disk": "ssd"}, {"disk": "hdd"}]),
-            pod_limit=rng.choice([2, 110]),
+            pod_limit=rng.choice([2, 110]), allocatable_others=rng.choice([{}, {"gpu": 1.0}, {"gpu": 2.0}]),
         )  # fmt: skip
         load = reservations.Load(
             placed=reserved + rng.choice([0, 1]), workloads=reserved, reserved=reserved,
-            classes={"x": reserved} if reserved else {}, used_cores=rng.uniform(0, 4),
+            classes={"x": reserved} if reserved else {}, used_cores=rng.uniform(0, 5),
+            used_bytes=rng.uniform(0, 9 * 2**30), used_others=rng.choice([{}, {"gpu": 1.0}]),
             uncovered_since_s=rng.choice([float("inf"), NOW_S - 1, NOW_S - 40]),
         )  # fmt: skip
         nodes.put_node(node, load)
@@ -163,6 +208,7 @@ def test_masks_and_rows_agree_on_every_node(seed: int, mode: policy.ScoreMode) -
     view = random_fleet(rng, rules, 12).snapshot(NOW_S)
     demand = demands.Demand(
         node_selector=rng.choice([(), (("disk", "ssd"),)]), request_cores=rng.choice([0.0, 1.0]),
+        request_bytes=rng.choice([0.0, 2.0**31]), request_others=rng.choice([(), (("gpu", 1.0),)]),
         tolerations=rng.choice([(), (toleration(operator="Exists"),)]), node_name=rng.choice([None, "node-3"]),
     )  # fmt: skip
     for each in registry.by_capacity(rules).filters:
@@ -183,7 +229,7 @@ def test_a_row_with_a_pod_is_what_the_fleet_works_out() -> None:
         before = {"x": row.reserved} if row.reserved else {}
         load = reservations.Load(
             placed=row.placed + 1, workloads=row.workloads + 1, reserved=row.reserved + 1,
-            used_cores=row.used_cores + 0.5, used_bytes=row.used_bytes + 1e6,
+            used_cores=row.used_cores + 0.5, used_bytes=row.used_bytes + 1e6, used_others=row.used_others,
             classes={"x": before.get("x", 0) + 1}, uncovered_since_s=row.uncovered_since_s,
         )  # fmt: skip
         nodes.put_load(row.node.name, load)
@@ -192,6 +238,15 @@ def test_a_row_with_a_pod_is_what_the_fleet_works_out() -> None:
         np.testing.assert_allclose(again.taken, ahead.taken, rtol=1e-12)
         # As text: NaN, for what is not advertised, equals nothing.
         assert repr(again._replace(taken=())) == repr(ahead._replace(taken=()))
+
+
+@pytest.mark.parametrize("mode", policy.ScoreMode)
+def test_a_node_without_any_room_has_a_score(mode: policy.ScoreMode) -> None:
+    nodes = fleet.Fleet(policy.Policy())
+    nodes.put_node(objects.make_node(), reservations.Load())
+    nodes.put_advertisement(objects.make_advertisement(capacity=0.0), NOW_S)
+    view, scorer = nodes.snapshot(NOW_S), capacity.scorer_of(mode)
+    assert scorer.scores(view, demands.Demand()).tolist() == [scorer.score(view.row(0), view, demands.Demand())]
 
 
 def test_relative_score_does_not_fill_the_big_node_first() -> None:
