@@ -8,10 +8,10 @@ import pytest
 from carico_core.numerics.estimators import admission, base, trial
 
 
-def node(**changes: float) -> base.EstimatorConfig:
+def node(*, cores: float = 4.0, capacity_cap: float = base.DEFAULT_CAPACITY_CAP) -> base.EstimatorConfig:
     return base.EstimatorConfig(
         dims=("cpu", "memory"), scale=np.array([4.0, 8e9]), ceiling=np.array([0.8, 0.8]), guard=np.array([0.9, 0.95]),
-        **({"cores": 4.0, "pod_limit": 100} | changes),
+        cores=cores, pod_limit=100, capacity_cap=capacity_cap,
     )  # fmt: skip
 
 
