@@ -1,14 +1,22 @@
-"""Every overlay of deploy/k8s but `small` and `callout`, applied on real kubelets under a job."""
+"""Every overlay of deploy/k8s but `small` and `callout`, and deploy/extender, applied on real kubelets under a job."""
 
+import collections
+import dataclasses
 import itertools
+import os
+import pathlib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import playwright.async_api as browsers
 import pytest
+import yaml
 
-from tests.e2e.kubernetes import kubelet_site
-from tests.tools import debian
+from carico_core.domain import errors
+from carico_core.wire import kubernetes_placement
+from tests.e2e.kubernetes import kubelet_site, port_forward
+from tests.tools import chromium, debian
 
 pytestmark = [
     pytest.mark.system,
@@ -16,8 +24,16 @@ pytestmark = [
     pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
 ]
 OVERLAYS = kubelet_site.K8S / "overlays"
+EXTENDER = kubelet_site.K8S.parent / "extender"
+# More than two nodes take at once of work that nobody has measured.
 FEW = 6
+expect = browsers.expect
+WITHIN_MS = 90_000
+# Of the page and of NATS' WebSocket, as docs/web.md forwards them.
+PAGE, BUS = 8090, 9222
 SERVERS = 3
+# `monitoring` last, so that it finds what the other has added.
+COMPONENTS = ("web", "monitoring")
 _numbers = itertools.count()
 
 
@@ -25,6 +41,28 @@ _numbers = itertools.count()
 def deployed(site: kubelet_site.Site) -> kubelet_site.Site:
     """The site with the overlay `small` in it; tests apply others over what they find, and are the last there."""
     site.deploy(kubelet_site.SMALL)
+    return site
+
+
+@pytest.fixture(scope="module")
+def beside(deployed: kubelet_site.Site, tmp_path_factory: pytest.TempPathFactory) -> kubelet_site.Site:
+    """The site with an overlay of its own in it, as deploy/README.md says, and with CARICO inside kube-scheduler."""
+    folder = tmp_path_factory.mktemp("overlay")
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(OVERLAYS / "small", folder)],
+        "components": [os.path.relpath(kubelet_site.K8S / "components" / name, folder) for name in COMPONENTS],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization), encoding="utf-8")
+    site = dataclasses.replace(deployed, environ={**deployed.environ, "WEB": "1"})
+    site.make_secrets()
+    for each in (folder, EXTENDER):
+        site.kubectl("apply", "--kustomize", str(each))
+    site.rolled_out()
+    for name in ("carico-web", "kube-carico"):
+        rollout = ("rollout", "status", f"deployment/{name}", "--timeout", "300s")
+        site.kubectl("--namespace", kubelet_site.NAMESPACE, *rollout, timeout_s=310.0)
     return site
 
 
@@ -110,20 +148,80 @@ def test_pod_events_come_from_containerd(deployed: kubelet_site.Site) -> None:
     assert sum(map(float, started)) >= FEW, said
 
 
-def test_a_prometheus_finds_every_part(deployed: kubelet_site.Site) -> None:
-    deployed.deploy(OVERLAYS / "monitoring")
-    deployed.apply(kubelet_site.job("monitored", FEW))
-    until_done(deployed, "monitored", FEW)
+def test_a_stock_kube_scheduler_places_by_what_nodes_advertise(beside: kubelet_site.Site) -> None:
+    beside.apply(kubelet_site.job("extended", FEW, scheduler="kube-carico"))
+    # Nobody has measured such work: a node takes one at a time, and refuses the others in words of CARICO.
+    beside.until("Pods are told that no node advertises room", lambda: bool(refusals(beside, "extended-")))
+    until_done(beside, "extended", FEW)
+    binds = [event for event in beside.audited() if _is_of(event, "binding", "extended-")]
+    # CARICO's bind, with the account of the Pod that both share; each Pod once.
+    assert {event["user"]["username"] for event in binds} == {"system:serviceaccount:carico:kube-carico"}
+    assert collections.Counter(event["objectRef"]["name"] for event in binds).most_common(1)[0][1] == 1
+    assert len(binds) == FEW
+    for pod in kubelet_site.pods_of(beside, "extended"):
+        assert kubernetes_placement.ADVERTISEMENT_ANNOTATION in pod["metadata"]["annotations"]
+
+
+async def test_the_live_page_shows_what_both_place(beside: kubelet_site.Site) -> None:
+    reader = dict(
+        line.split("=") for line in (beside.folder / "identities/public.env").read_text(encoding="ascii").splitlines()
+    )["CARICO_NATS_READER"]
+    sent: list[str | bytes] = []
+    with (
+        port_forward.forwarded(beside, "carico-web", PAGE) as page_port,
+        port_forward.forwarded(beside, "carico-nats-websocket", BUS) as bus_port,
+    ):
+        # The ports of an operator, from whose address alone the bus lets a page in; here they may be another's.
+        rules = f"MAP localhost:{PAGE} 127.0.0.1:{page_port},MAP localhost:{BUS} 127.0.0.1:{bus_port}"
+        async with browsers.async_playwright() as driver:
+            options = ["--no-sandbox", f"--host-resolver-rules={rules}"]
+            browser = await driver.chromium.launch(executable_path=str(_browser()), args=options)
+            page = await browser.new_page()
+            page.set_default_timeout(WITHIN_MS)
+            page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(frame)))
+            await page.goto(f"http://localhost:{PAGE}")
+            await expect(page.locator("#bus-state")).to_have_text("live", timeout=WITHIN_MS)
+            await expect(page.locator("#sum-nodes")).to_have_text(str(kubelet_site.NODES), timeout=WITHIN_MS)
+            model = f"of {kubelet_site.NODES} nodes"
+            await expect(page.locator("#model-note")).to_contain_text(model, timeout=WITHIN_MS)
+            # Kept by the bus, of kube-scheduler's Pods.
+            row = page.locator("#flow-list button", has_text="default/extended-").first
+            await expect(row).to_contain_text("node-", timeout=WITHIN_MS)
+            # Live, of CARICO's own.
+            beside.apply(kubelet_site.job("shown", 1))
+            row = page.locator("#flow-list button", has_text="default/shown-").first
+            await expect(row).to_contain_text("node-", timeout=WITHIN_MS)
+            await page.goto(f"http://localhost:{PAGE}/#node/node-1")
+            await expect(page.locator("#panel .asked")).to_contain_text("free by its rules", timeout=WITHIN_MS)
+            await browser.close()
+    assert any(f'"nkey":"{reader}"' in _text(frame) for frame in sent)
+
+
+def test_a_prometheus_finds_every_part(beside: kubelet_site.Site) -> None:
     targets = []
-    for pod in deployed.get("pods", "--namespace", "carico")["items"]:
+    for pod in beside.get("pods", "--namespace", "carico")["items"]:
         told = pod["metadata"].get("annotations", {})
         if told.get("prometheus.io/scrape") == "true" and "deletionTimestamp" not in pod["metadata"]:
             targets.append(f"{pod['status']['podIP']}:{told['prometheus.io/port']}{told['prometheus.io/path']}")
-    assert len(targets) == kubelet_site.NODES + 2
-    said = scraped(deployed, targets)
-    for family in ("carico_agent_capacity_pods", "carico_scheduler_binds_total", "carico_aggregator_subspaces_total"):
+    assert len(targets) == kubelet_site.NODES + 3
+    # kube-scheduler's CARICO is no second leader to the alerts; whoever is let in may look all the same.
+    targets += [f"{pod['status']['podIP']}:8080/metrics" for pod in services(beside, "kube-carico")]
+    said = scraped(beside, targets)
+    for family in ("carico_agent_capacity_pods", "carico_scheduler_binds_total", "carico_aggregator_subspaces_total",
+                   "carico_web_responses_total"):  # fmt: skip
         assert f"\n{family}" in said
-    deployed.kubectl("get", "networkpolicy", "carico-metrics", "--namespace", "carico")
+    binds = re.findall(r'^carico_scheduler_extender_binds_total\{fate="bound"\} (\S+)$', said, re.MULTILINE)
+    assert sum(map(float, binds)) == FEW, said
+    beside.kubectl("get", "networkpolicy", "carico-metrics", "--namespace", "carico")
+
+
+@pytest.mark.parametrize(("name", "container"), [("carico-web", "web"), ("kube-carico", "carico")])
+def test_what_stands_beside_runs_without_any_right(beside: kubelet_site.Site, name: str, container: str) -> None:
+    script = "id -u; grep -E 'CapEff|NoNewPrivs|^Seccomp:' /proc/self/status; touch /x 2>&1 || true"
+    about = (f"deployment/{name}", "--container", container, "--", "sh", "-c", script)
+    said = beside.kubectl("--namespace", "carico", "exec", *about)
+    assert said.split()[:7] == ["65532", "CapEff:", "0000000000000000", "NoNewPrivs:", "1", "Seccomp:", "2"]
+    assert "Read-only file system" in said
 
 
 @pytest.mark.usefixtures("volumes")
@@ -142,7 +240,32 @@ def test_a_job_goes_on_while_a_server_of_three_is_gone(deployed: kubelet_site.Si
     deployed.rolled_out()
 
 
+def refusals(site: kubelet_site.Site, prefix: str) -> list[str]:
+    """What kube-scheduler's Events say of Pods that nowhere fit, in words of CARICO."""
+    events = site.get("events", "--field-selector", "reason=FailedScheduling")["items"]
+    said = [each["message"] for each in events if each["involvedObject"]["name"].startswith(prefix)]
+    return [message for message in said if "CARICO: at capacity" in message]
+
+
+def _is_of(event: Mapping[str, Any], subresource: str, prefix: str) -> bool:
+    about = event["objectRef"]
+    made = int(event["responseStatus"]["code"]) == 201
+    return made and about.get("subresource") == subresource and str(about.get("name")).startswith(prefix)
+
+
+def _browser() -> pathlib.Path:
+    try:
+        return chromium.command()
+    except errors.EnvironmentUnfit as error:
+        pytest.skip(f"not to be had here: {error}")
+
+
+def _text(frame: str | bytes) -> str:
+    return frame if isinstance(frame, str) else frame.decode(errors="replace")
+
+
 def _remove_bus(site: kubelet_site.Site) -> None:
     """As deploy/README.md says: NATS, whose volumes cannot be changed, and who would make its streams as they were."""
+    site.kubectl("delete", "--kustomize", str(EXTENDER), "--timeout", "90s")
     parts = ("statefulset/carico-nats", "deployment/carico-aggregator", "deployment/carico-scheduler")
     site.kubectl("--namespace", "carico", "delete", *parts, "--timeout", "90s")
