@@ -102,7 +102,11 @@ def make(gathered: fleet.Gathered, merger: Merger) -> Content | None:
         return None
     doubted: set[int] = set()
     fused = evidence.fuse((entry.evidence for entry in gathered.entries), doubted)
-    peak = trust.borne_out([entry.peak_pods_per_core for entry in gathered.entries], alone=trust.PEAK_ALONE)
+    peaks = [entry.peak_pods_per_core for entry in gathered.entries]
+    peak = trust.borne_out(peaks, alone=trust.PEAK_ALONE)
+    if max(peaks) > peak:
+        # One alone can be that far ahead.
+        doubted.add(peaks.index(max(peaks)))
     return Content(
         epoch=max(entry.ts_ns for entry in gathered.entries) // 1_000_000,
         merge=merger.name,
@@ -112,11 +116,7 @@ def make(gathered: fleet.Gathered, merger: Merger) -> Content | None:
         contributors=len(gathered.entries),
         evidence=fused,
         peak_pods_per_core=peak,
-        doubted=tuple(
-            entry.node
-            for place, entry in enumerate(gathered.entries)
-            if place in doubted or entry.peak_pods_per_core > peak
-        ),
+        doubted=tuple(gathered.entries[place].node for place in sorted(doubted)),
     )
 
 

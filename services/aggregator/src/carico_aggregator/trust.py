@@ -42,16 +42,17 @@ def impossible(found: messages.LocalSubspace | messages.Entry, largest: float) -
         return None
     if len(found.evidence) > CLASSES_MOST:
         return _out_of_range("evidence", f"got {len(found.evidence)} classes, expected at most {CLASSES_MOST}")
-    pods = sum(each.pods for each in found.evidence.values())
-    if pods > PODS_MOST:
-        return _out_of_range("evidence", f"got {pods} Pods, expected at most {PODS_MOST} on a node")
-    full = dict(zip(found.dims, found.scale.tolist(), strict=True))
+    pods, dims = 0, found.dims
+    full: list[float] = found.scale.tolist()
     for name, each in found.evidence.items():
+        pods += each.pods
         for dim, cost in each.cost.items():
             # A Pod is not given more than the whole node, and gives nothing back.
-            most = full.get(dim)
-            if most is not None and not 0.0 <= cost.mean <= most * (1.0 + _ROUNDING):
-                return _out_of_range(f"evidence.{name}.cost.{dim}", f"got {cost.mean:.4g}, expected 0 to {most:.4g}")
+            if dim in dims and not 0.0 <= cost.mean <= full[dims.index(dim)] * (1.0 + _ROUNDING):
+                expected = f"expected 0 to {full[dims.index(dim)]:.4g}"
+                return _out_of_range(f"evidence.{name}.cost.{dim}", f"got {cost.mean:.4g}, {expected}")
+    if pods > PODS_MOST:
+        return _out_of_range("evidence", f"got {pods} Pods, expected at most {PODS_MOST} on a node")
     return None
 
 
