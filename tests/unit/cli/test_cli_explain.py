@@ -99,6 +99,8 @@ async def test_a_waiting_pod_is_told_every_node_and_why() -> None:
     assert "    capacity: 0.33 free of threshold 1, 1 reserved" in text
     assert "    taint: " in text
     assert "What could help, by reason:\n  capacity: " in text and "\n  taint: a toleration in the Pod" in text
+    # Without what is reserved there, node-0 would have taken it.
+    assert "\n  reserved: Pods that are on their way to a node hold their room there" in text
     assert_fits_a_terminal(text)
 
 

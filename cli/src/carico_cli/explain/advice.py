@@ -10,6 +10,11 @@ _FULL = (
     "or with a higher CARICO_AGENT_CEILING_CPU (denser, and each Pod slower)"
 )
 _SILENT = "the agent, or its way to NATS: `carico doctor`, then the agent's log"
+# Where a node has room but for what is reserved.
+RESERVED = (
+    "Pods that are on their way to a node hold their room there, and one that its node cannot start (an image, a volume)"
+    " does so for as long as it is there: `carico explain node NODE` names them"
+)
 BY_REASON: Mapping[str, str] = {
     _Reason.CAPACITY: _FULL,
     _Reason.NO_ADVERTISEMENT: _SILENT,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_cli.explain import advice, containers, words
+from carico_core.domain import decision
 
 Row = Mapping[str, Any]
 # Nodes named one by one in a text; --json has more.
@@ -101,7 +102,15 @@ def _of_help(answer: Row) -> list[str]:
     lines = ["", "What could help, by reason:"]
     for reason, text in advice.for_refused(answer["refused"]):
         lines += words.paragraph(f"{reason}: {text}")
+    if any(map(_is_held, answer["candidates"])):
+        lines += words.paragraph(f"reserved: {advice.RESERVED}")
     return lines
+
+
+def _is_held(each: Row) -> bool:
+    """Whether the node would have room for a Pod, but for what is reserved there."""
+    stage = (each.get("rejected_by") or {}).get("stage")
+    return stage == decision.Reason.CAPACITY and each["reserved"] >= 1.0 and each["capacity"] >= 1.0
 
 
 def _counts(refused: Mapping[str, int]) -> str:
