@@ -12,7 +12,7 @@ _FULL = (
 _SILENT = "the agent, or its way to NATS: `carico doctor`, then the agent's log"
 # Where a node has room but for what is reserved.
 RESERVED = (
-    "Pods that are on their way to a node hold their room there, and one that its node cannot start (an image, a volume)"
+    "Pods that are on their way to a node hold their room there, and one that its node cannot start (image, volume)"
     " does so for as long as it is there: `carico explain node NODE` names them"
 )
 BY_REASON: Mapping[str, str] = {
