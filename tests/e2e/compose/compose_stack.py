@@ -111,6 +111,15 @@ class Stack:
         medians = {step: statistics.median(start[step] for start in starts if step in start) for step in starts[0]}
         return "\n".join(f"  {at_s:5.2f} s after a node's container was made: {step}" for step, at_s in medians.items())
 
+    def says(self, word: str, *words: str) -> None:
+        """Returns once `docker compose words` prints a word, in any case: who is asked over the bus may answer late."""
+
+        def is_said() -> bool:
+            done = self.attempt(*words)
+            return word in (done.stdout + done.stderr).lower()
+
+        self.until(f"{word!r} by {' '.join(words)}", is_said)
+
     def get(self, path: str) -> Any:
         """An object or list of the Kubernetes API."""
         with urllib.request.urlopen(self.api_url + path, timeout=10.0) as answer:

@@ -71,10 +71,8 @@ def test_the_page_is_back_once_its_container_is(stack: compose_stack.Stack) -> N
 def test_a_reader_may_listen_and_ask_and_not_speak(stack: compose_stack.Stack) -> None:
     reader = ("run", "--rm", "-T", "nats", "nats", "--user", "reader", "--password", "reader")
     inbox = ("--inbox-prefix", "_INBOX.reader")
-    said = stack.attempt(*reader, *inbox, "req", "carico.v1.query.scheduler.capacity.list", "")
-    assert '"node":"node-1"' in said.stdout + said.stderr
-    refused = stack.attempt(*reader, *inbox, "pub", "carico.v1.capacity.node-1", "{}")
-    assert "permissions violation" in (refused.stdout + refused.stderr).lower()
+    stack.says('"node":"node-1"', *reader, *inbox, "req", "carico.v1.query.scheduler.capacity.list", "")
+    stack.says("permissions violation", *reader, *inbox, "pub", "carico.v1.capacity.node-1", "{}")
 
 
 def test_prometheus_finds_every_replica_and_node(stack: compose_stack.Stack) -> None:
@@ -84,7 +82,10 @@ def test_prometheus_finds_every_replica_and_node(stack: compose_stack.Stack) -> 
     url = f"http://127.0.0.1:{stack.environ['CARICO_COMPOSE_PROMETHEUS_PORT']}/api/v1/targets?state=active"
 
     def up() -> dict[str, int]:
-        targets = json.loads(fetched(url))["data"]["activeTargets"]
+        try:
+            targets = json.loads(fetched(url))["data"]["activeTargets"]
+        except OSError:
+            return {}
         # The page is there or not, as the other tests of it have run or not.
         jobs = [each["labels"]["job"] for each in targets if each["health"] == "up"]
         return {job: count for job, count in collections.Counter(jobs).items() if job != "carico-web"}

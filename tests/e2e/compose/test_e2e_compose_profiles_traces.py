@@ -31,7 +31,9 @@ class Handler(server.BaseHTTPRequestHandler):
         self.end_headers()
     def log_request(self, *_):
         pass
-server.ThreadingHTTPServer(("0.0.0.0", 4318), Handler).serve_forever()
+listening = server.ThreadingHTTPServer(("0.0.0.0", 4318), Handler)
+print(json.dumps(["collector", "", "listens"]), flush=True)
+listening.serve_forever()
 """
 STEPS = {
     ("carico-scheduler", "pod"), ("carico-scheduler", "decide"), ("carico-scheduler", "bind"),
@@ -54,6 +56,8 @@ def test_a_pods_way_is_one_trace_of_scheduler_and_agent(stack: compose_stack.Sta
     files = [stack.environ["COMPOSE_FILE"], "compose/traces.yml", "collector.yml"]
     stack.environ["COMPOSE_FILE"] = os.pathsep.join(files)
     stack.compose("up", "--detach", "--wait", "--no-build", "--scale", "node=1", "--scale", "scheduler=1")
+    # What is told before is lost.
+    stack.until("the collector listens", lambda: ["collector", "", "listens"] in told(stack))
     stack.compose("run", "--rm", "-T", "submit", "pi", "--pods", "1", "--seconds", "3", "--job", "traced")
     trace = stack.pods("traced")[0]["metadata"]["uid"].replace("-", "")
     stack.until(
