@@ -1,6 +1,7 @@
 """Cgroups of every layout, from folders that look like them."""
 
 import pathlib
+import shutil
 from typing import Any
 
 import pytest
@@ -87,6 +88,41 @@ def test_a_node_reads_the_same_on_every_layout_with_psi(tmp_path: pathlib.Path, 
     assert reading is not None
     assert reading.parts == pytest.approx({"cpu.utilisation": 0.5, "cpu.pressure": 0.1})
     assert reading.values.tolist() == pytest.approx([0.3, 0.5])
+
+
+def test_a_node_as_linux_6_1_shows_it_on_v2_alone(tmp_path: pathlib.Path) -> None:
+    root = tmp_path / "cg"
+    shutil.copytree(PROC.parent / "cgroup" / "6.1-v2", root)
+    (tmp_path / "mounts").write_text(f"none {root} cgroup2 rw,relatime,nsdelegate,memory_recursiveprot 0 0\n")
+    (tmp_path / "meminfo").write_text("MemTotal: 8000000 kB\nMemFree: 1 kB\nBuffers: 1 kB\nCached: 1 kB\n")
+    clock = clocks.FakeClock()
+    node = sources.Wanted(scope=sources.Scope.CGROUP, cgroup="node", proc=tmp_path, core_scale=0.125)
+    found = sources.open_panel(node, clock=clock)
+    assert (found.facts.source, found.facts.notes) == ("cgroup-v2", ())
+    assert found.facts.scale == (8.0, float(64 * 2**20))
+    found.read()
+    pod = root / "node" / f"pod{UID}"
+    # Seconds in which the Pod ran for its fifth of a CPU and was held back for the rest by its own limit. What is
+    # throttled is known from the second one on, and taken from the pressure over two of them.
+    for _ in range(4):
+        clock.advance(1.0)
+        add(root / "node" / "cpu.stat", "usage_usec", 200_000)
+        add(pod / "cpu.stat", "throttled_usec", 800_000)
+        add(root / "node" / "cpu.pressure", "some", 800_000)
+        reading = found.read()
+    assert reading is not None
+    assert reading.parts["cpu.utilisation"] == pytest.approx(0.4)
+    assert reading.parts["cpu.pressure"] == pytest.approx(0.0, abs=0.05)
+    assert reading.values[1] == pytest.approx(155648 / (64 * 2**20))
+
+
+def add(file: pathlib.Path, key: str, amount: int) -> None:
+    """Nothing; the number at the end of the line that begins with `key` has grown."""
+    lines = file.read_text().splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith(f"{key} "))
+    number = lines[at].replace("=", " ").split()[-1]
+    lines[at] = f"{lines[at].removesuffix(number)}{int(number) + amount}"
+    file.write_text("\n".join(lines) + "\n")
 
 
 def test_without_psi_utilisation_stands_alone_with_half_the_scale_and_a_note(tmp_path: pathlib.Path) -> None:

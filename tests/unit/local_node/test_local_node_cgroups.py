@@ -9,6 +9,8 @@ import pytest
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout, node_group, sweep
 
+RECORDED = pathlib.Path(__file__).parents[2] / "fixtures" / "cgroup" / "6.1-v2"
+POD = "pod1c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c11"
 V1 = """cgroup /c/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0
 cgroup /c/memory cgroup rw,relatime,memory 0 0
 cgroup /c/systemd cgroup rw,name=systemd 0 0
@@ -127,6 +129,15 @@ def test_memory_used_leaves_out_what_can_be_dropped(tmp_path: pathlib.Path) -> N
     group = groups.Group(layout=layout.Layout(version=layout.Version.V1, trees=trees), path="g")
     assert group.memory_used_bytes() == 700
     assert group.oom_kills() == 2
+
+
+@pytest.mark.parametrize("path", ["node", f"node/{POD}", f"node/{POD}/main"])
+def test_v2_tells_a_kill_for_want_of_memory_in_every_group_above_the_process(path: str) -> None:
+    group = groups.Group(layout=layout.Layout(version=layout.Version.V2, trees={layout.UNIFIED: RECORDED}), path=path)
+    assert group.oom_kills() == 1
+    used = group.memory_used_bytes()
+    assert used is not None
+    assert 0 < used <= 2**20
 
 
 def open_node(found: layout.Layout) -> node_group.NodeGroup:
