@@ -35,8 +35,14 @@ class Bench:
         self.pod = objects.make_pod("pod-0", uid=made["metadata"]["uid"])
         self.binder = binder.Binder(
             self.kube, witness=self.watch, clock=clock, rng=random.Random(0), most=2, timeout_s=1.0,
-            on_result=self.results.append,
+            on_result=self.results.append, may_bind=self._may_bind,
         )  # fmt: skip
+        # Of the binder, as each bind is sent.
+        self.rooms: list[int] = []
+
+    def _may_bind(self) -> bool:
+        self.rooms.append(self.binder.room)
+        return True
 
     async def result(self) -> binder.Result:
         self.binder.start(self.pod, "node-0")
@@ -62,6 +68,38 @@ def test_bound() -> None:
         found = await bench.result()
         assert (found.fate, found.is_conflict, bench.node_of()) == (binder.Fate.BOUND, False, "node-0")
         assert bench.binder.room == 2
+
+    objects.run_fast(main())
+
+
+def test_what_comes_before_a_bind_takes_neither_room_nor_time() -> None:
+    async def main() -> None:
+        bench = Bench()
+
+        async def prepare() -> None:
+            assert bench.binder.room == 2
+            await asyncio.sleep(5.0)
+
+        bench.binder.start(bench.pod, "node-0", prepare)
+        await asyncio.sleep(6.0)
+        (found,) = bench.results
+        assert (found.fate, bench.rooms, bench.binder.room) == (binder.Fate.BOUND, [1], 2)
+        assert found.took_s < 1.0
+
+    objects.run_fast(main())
+
+
+def test_what_is_only_being_prepared_is_not_bound_at_the_end() -> None:
+    async def main() -> None:
+        bench = Bench()
+
+        async def prepare() -> None:
+            await asyncio.Event().wait()
+
+        bench.binder.start(bench.pod, "node-0", prepare)
+        await asyncio.sleep(1.0)
+        assert await bench.binder.drain(60.0) == 0
+        assert (bench.results, bench.rooms, bench.node_of()) == ([], [], None)
 
     objects.run_fast(main())
 

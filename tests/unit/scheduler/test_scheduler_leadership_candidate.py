@@ -85,6 +85,9 @@ def test_a_term_counts_from_when_the_renewal_was_sent() -> None:
     one.accept(store.write(wanted), sent_s=0.0, now_s=4.0)
     assert one.leads(9.99)
     assert not one.leads(10.0)
+    one.doubt()
+    assert one.must_read
+    assert one.proposal(5.0, 0) is None, "it may have been taken, or refused"
 
 
 def test_another_waits_out_the_lease_from_when_it_saw_the_last_renewal() -> None:
@@ -100,6 +103,7 @@ def test_another_waits_out_the_lease_from_when_it_saw_the_last_renewal() -> None
     assert elect(other, store, late_s + 15.0)
     assert store.lease is not None
     assert (store.lease.holder, store.lease.transitions, other.term) == ("b", 1, 1)
+    assert store.lease.acquired_at_ns == round((late_s + 15.0) * 1e9)
     with pytest.raises(Refused):
         one.accept(store.write(dataclasses.replace(store.lease, holder="a", resource_version="1")), sent_s=0, now_s=0)
 

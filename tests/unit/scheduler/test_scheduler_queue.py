@@ -42,7 +42,9 @@ def test_a_parked_lane_waits_and_others_go_on() -> None:
     assert first.pod.name == "a"
     source.park(first)
     assert names(source) == ["c"]
+    source.offer(objects.make_pod("d"), 0.0)
     assert sorted(each.pod.name for each in source.parked()) == ["a", "b"]
+    assert names(source) == ["d"]
     source.offer(objects.make_pod("later", node_selector={"disk": "ssd"}), 0.0)
     assert source.take(0.0) is None
     source.unpark()
