@@ -68,7 +68,7 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
     "carico capacity --name": ("of a typical Pod", "app/default/pi", "(not measured yet)"),
     "printf": (),
     "carico top --once": ("node-1", "DECISIONS"),
-    "explain first-39": ("Pod default/first-39 ", "class app/default/pi"),
+    "explain first-119": ("Pod default/first-119 ", "class app/default/pi"),
     "carico capacity": ("of a typical Pod", "(not measured yet)"),
     "explain heavy-0": ("Pod default/heavy-0 ", "class app/default/train"),
     "carico status": ("scheduler", "node-1"),
