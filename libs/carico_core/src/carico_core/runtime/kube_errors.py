@@ -44,5 +44,12 @@ def translated(request: str, server: str) -> Iterator[None]:
     except kube_http_answer.TooLong as error:
         raise errors.ApiUnavailable(f"{request}: {error}") from error
     except (aiohttp.ClientError, OSError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise errors.ApiUnavailable(f"{request}: {server} cannot be reached: {reason}") from error
+        raise errors.ApiUnavailable(f"{request}: {server} cannot be reached: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Why, in a line. Of a connection that is refused, asyncio and aiohttp name the server again, each in its way."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(cause, ConnectionRefusedError):
+        return "connection refused"
+    return " ".join(str(error).split()) or type(error).__name__
