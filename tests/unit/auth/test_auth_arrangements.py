@@ -92,7 +92,8 @@ def test_agents_with_keys_of_their_nodes_never_share_one_again(tmp_path: pathlib
 
 @pytest.mark.parametrize(
     ("argv", "words"),
-    [(("static",), "--out: got none"), (("static", "--rotate", "x", "--out", "DIR"), "expected one of none"),
+    [(("static",), "--out: got none"),
+     (("static", "--rotate", "x", "--out", "DIR"), "expected no --rotate yet: .*/keys has no keys to rotate"),
      (("static", "--node", "A", "--out", "DIR"), "--node: got 'A'"),
      (("callout", "--node", "a", "--out", "DIR"), "with static only"),
      (("callout", "--tls-cert", "a", "--out", "DIR"), "expected both or none"),

@@ -41,7 +41,9 @@ class KeyFolder:
         Raises `SettingsError` where there is none, or a previous one has not been retired.
         """
         if not self.path(name).exists():
-            raise errors.SettingsError(f"--rotate: got {name!r}, expected one of {', '.join(self.names()) or 'none'}")
+            known = ", ".join(self.names())
+            expected = f"one of {known}" if known else f"no --rotate yet: {self._folder} has no keys to rotate"
+            raise errors.SettingsError(f"--rotate: got {name!r}, expected {expected}")
         if self._previous(name).exists():
             raise errors.SettingsError(
                 f"--rotate: {name} is being rotated: first `--retire {name}`, once nobody shows the previous key"
