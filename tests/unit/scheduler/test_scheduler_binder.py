@@ -35,10 +35,15 @@ class Bench:
         self.pod = objects.make_pod("pod-0", uid=made["metadata"]["uid"])
         self.binder = binder.Binder(
             self.kube, witness=self.watch, clock=clock, rng=random.Random(0), most=2, timeout_s=1.0,
-            on_result=self.results.append, may_bind=self._may_bind,
+            on_result=self._take, may_bind=self._may_bind,
         )  # fmt: skip
-        # Of the binder, as each bind is sent.
+        # Of the binder, as each bind is sent, and as its outcome is told.
         self.rooms: list[int] = []
+        self.rooms_told: list[int] = []
+
+    def _take(self, result: binder.Result) -> None:
+        self.results.append(result)
+        self.rooms_told.append(self.binder.room)
 
     def _may_bind(self) -> bool:
         self.rooms.append(self.binder.room)
@@ -67,6 +72,7 @@ def test_bound() -> None:
         bench = Bench()
         found = await bench.result()
         assert (found.fate, found.is_conflict, bench.node_of()) == (binder.Fate.BOUND, False, "node-0")
+        assert bench.rooms_told == [2], "whoever is told finds its room"
         assert bench.binder.room == 2
 
     objects.run_fast(main())

@@ -67,7 +67,8 @@ def test_what_one_demand_may_have_another_may_not() -> None:
     source = queue.Queue(random.Random(0))
     for index, cores in enumerate((1.0, 5.0, 0.0, 2.0)):
         source.offer(objects.make_pod(f"pod-{index}", created_at_s=float(index), request_cores=cores), NOW_S)
-    outcome = run(make_fleet({"a": 9.0}), source)
+    # The second node is one that nothing was placed on before.
+    outcome = run(make_fleet({"a": 9.0, "b": 2.0}), source)
     assert [each.waiting.pod.name for each in outcome.placed] == ["pod-0", "pod-2", "pod-3"]
     assert [each.pod.name for each in outcome.unplaced] == ["pod-1"]
 
