@@ -81,6 +81,13 @@ def cli(context: click.Context) -> None:
     environment.check(context.obj.environ)
 
 
+def _hint(error: click.ClickException) -> str:
+    """What to do about an option that stands before the command."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None or error.ctx.parent is not None:
+        return ""
+    return f" Options stand behind the command: `{PROGRAM} COMMAND {error.option_name} ...`"
+
+
 def run() -> int:
     """The exit code: 0 done, 1 failed, 2 a user's mistake. Raises `KeyboardInterrupt` where Ctrl-C ended it."""
     log_setup.setup(service=PROGRAM, json=False, level="error")
@@ -91,7 +98,7 @@ def run() -> int:
         return exits.USER_ERROR
     except click.ClickException as error:
         # Choices come a line each.
-        print(f"{PROGRAM}: {' '.join(error.format_message().split())}", file=sys.stderr)
+        print(f"{PROGRAM}: {' '.join(error.format_message().split())}{_hint(error)}", file=sys.stderr)
         return exits.USER_ERROR
     except (click.Abort, asyncio.CancelledError):
         raise KeyboardInterrupt from None

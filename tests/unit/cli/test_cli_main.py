@@ -79,6 +79,15 @@ def test_a_choice_that_is_missing_is_told_in_one_line(
     assert said.count("\n") == 1 and "pi, train, mixed, server" in said
 
 
+def test_an_option_before_the_command_is_told_where_it_stands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert carico_cli.run(monkeypatch, "--name", "x", "status") == exits.USER_ERROR
+    assert "Options stand behind the command: `carico COMMAND --name ...`\n" in capsys.readouterr().err
+    assert carico_cli.run(monkeypatch, "status", "--nmae", "x") == exits.USER_ERROR
+    assert "behind" not in capsys.readouterr().err
+
+
 def test_the_list_of_commands_says_all_of_each_in_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
