@@ -200,7 +200,10 @@ class KubeClient:
             async with response:
                 if response.status >= 300:
                     raise kube_errors.to_error(response.status, await _read(response, call.name), call.name)
-                yield response
+                try:
+                    yield response
+                finally:
+                    _abandon(response)
 
     async def _send(self, call: "_Call", timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         for attempt in (1, 2):
@@ -268,6 +271,17 @@ class _Call:
     def verb(self) -> str:
         """The HTTP method, or WATCH."""
         return "WATCH" if self.params is not None and "watch" in self.params else self.method
+
+
+def _abandon(response: aiohttp.ClientResponse) -> None:
+    """Nothing; the connection of an answer that was not read to its end ends now.
+
+    Closed in order, one with TLS would stay for up to 30 s, until a server that is busy or gone has said goodbye, and
+    outlive its client.
+    """
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 async def _read(response: aiohttp.ClientResponse, name: str) -> bytes:
