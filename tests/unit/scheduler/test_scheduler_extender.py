@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+from typing import Any
 
 from carico_core.domain import cluster
 from carico_scheduler import cycle, policy
 from carico_scheduler import demand as demands
+from carico_scheduler.extender import holds
 from tests.unit.scheduler import extender_desk, objects
 
 
@@ -119,6 +121,39 @@ def test_what_is_held_is_not_given_to_our_own_pods() -> None:
         assert (len(outcome.placed), len(outcome.unplaced)) == (1, 1)
 
     objects.run_fast(main())
+
+
+def test_nodes_rank_as_shares_of_the_best_less_what_is_held() -> None:
+    async def main() -> None:
+        desk = extender_desk.Desk(policy.Policy(score=policy.ScoreMode.ABSOLUTE))
+        for name, room in (("best", 8.0), ("half", 4.0), ("full", 0.0)):
+            desk.node(name, room)
+        desk.node("silent", None)
+        names = ("best", "half", "full", "silent", "unheard-of")
+
+        async def ranks(pod: dict[str, Any], *asked: str) -> list[int]:
+            body = json.dumps({"Pod": pod, "NodeNames": asked}).encode()
+            return [each["Score"] for each in json.loads(await desk.extender.prioritize(body))]
+
+        first, second = desk.pod("a"), desk.pod("b")
+        assert await ranks(first, *names) == [10, 5, 0, 0, 0]
+        assert await ranks(first, "full", "silent") == [0, 0]
+        assert await desk.passed(first, "half") == ["half"]
+        assert await ranks(first, *names) == [10, 5, 0, 0, 0], "what is held for itself is no hindrance"
+        assert await ranks(second, *names) == [10, 4, 0, 0, 0]
+        assert desk.extender.waits.since_s("uid-a", 9e9) < 9e9
+
+    objects.run_fast(main())
+
+
+def test_since_when_a_pod_is_asked_for_is_kept_while_it_waits() -> None:
+    waits = holds.Waits()
+    for uid, at_s in (("old", 1.0), ("ended", 1.0), ("new", 5.0), ("old", 7.0)):
+        waits.note(uid, at_s)
+    waits.drop_ended(lambda uid: uid == "old", before_s=5.0)
+    assert (len(waits), waits.since_s("old", 9.0), waits.since_s("new", 9.0), waits.since_s("ended", 9.0)) == (
+        2, 1.0, 5.0, 9.0,
+    )  # fmt: skip
 
 
 def cluster_pod(desk: extender_desk.Desk, name: str) -> cluster.Pod:
