@@ -195,6 +195,7 @@ async def test_a_node_that_never_said_anything_stays_as_it_was_admitted_until_it
     node_lifecycle.admit(admitted)
     node_lifecycle.admit(admitted)
     kept.put("nodes", admitted)
+    put(kept, "bare")
     clock.advance(1)
     lifecycle.review()
     clock.advance(40)

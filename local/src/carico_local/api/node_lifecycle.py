@@ -94,10 +94,8 @@ class NodeLifecycle:
             elif condition.get("status") != "Unknown":
                 if kind == "Ready":
                     _LOG.warning("a node is unreachable", node=node["metadata"]["name"], silent_s=self._grace_s)
-                heartbeat = condition.get("lastHeartbeatTime")
+                # When it was last heard of stays.
                 condition |= _unknown(kind, now, never=False)
-                if heartbeat:
-                    condition["lastHeartbeatTime"] = heartbeat
 
 
 def _unknown(kind: str, now: str, *, never: bool) -> dict[str, Any]:
