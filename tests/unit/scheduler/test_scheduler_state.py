@@ -46,6 +46,33 @@ def test_only_pods_that_wait_for_us_are_queued() -> None:
     assert reserved(made) == 1
 
 
+def test_a_pod_that_another_has_bound_waits_no_more() -> None:
+    made = make()
+    made.put_pod(objects.make_pod(), NOW_S)
+    made.put_pod(objects.make_pod(node_name="node-0"), NOW_S)
+    assert (len(made.queue), reserved(made)) == (0, 1)
+
+
+def test_nodes_that_are_not_listed_are_gone_and_the_others_stay() -> None:
+    made = make()
+    made.put_nodes([objects.make_node("node-0"), objects.make_node("node-1")])
+    hear(made, node="node-1")
+    slot = made.fleet.slot_of("node-1")
+    made.put_nodes([objects.make_node("node-1"), objects.make_node("node-2")])
+    assert sorted(made.fleet.names()) == ["node-1", "node-2"]
+    assert made.fleet.slot_of("node-1") == slot
+
+
+def test_a_pod_is_placed_by_an_advertisement_that_is_not_stale() -> None:
+    made = make()
+    assert made.placed_by("node-0", NOW_S) is None
+    hear(made, seq=7)
+    told = made.placed_by("node-0", NOW_S + 5.0)
+    assert told is not None
+    assert (told.boot, told.seq) == (objects.BOOT, 7)
+    assert made.placed_by("node-0", NOW_S + 5.1) is None
+
+
 def test_a_bind_from_decision_to_covered() -> None:
     made = make()
     hear(made)
