@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from carico_core.domain import cluster, decision, taints
 from carico_scheduler import demand as demands
 from carico_scheduler import fleet, policy, reservations, snapshot
-from carico_scheduler.stages import capacity, registry
+from carico_scheduler.stages import capacity, cordon, registry
 from tests.unit.scheduler import objects
 
 NOW_S = 1000.0
@@ -238,6 +238,18 @@ def test_a_row_with_a_pod_is_what_the_fleet_works_out() -> None:
         np.testing.assert_allclose(again.taken, ahead.taken, rtol=1e-12)
         # As text: NaN, for what is not advertised, equals nothing.
         assert repr(again._replace(taken=())) == repr(ahead._replace(taken=()))
+
+
+def test_who_tolerates_a_cordon_has_no_place_on_a_node_that_is_gone() -> None:
+    nodes = fleet.Fleet(policy.Policy())
+    for name in ("gone", "cordoned"):
+        nodes.put_node(objects.make_node(name, unschedulable=True), reservations.Load())
+    nodes.remove_node("gone")
+    mask = cordon.Schedulable().feasible(
+        nodes.snapshot(NOW_S), demands.Demand(tolerations=(toleration(operator="Exists"),))
+    )
+    assert mask is not None
+    assert mask.tolist()[:2] == [False, True]
 
 
 @pytest.mark.parametrize("mode", policy.ScoreMode)
