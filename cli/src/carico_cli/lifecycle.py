@@ -10,6 +10,9 @@ from carico_cli import interrupts, nats_context, options, settings, starting
 from carico_local.cluster import client, state
 from carico_local.cluster import plan as plans
 
+# A cluster ends in two or three seconds; one whose supervisor is frozen in `client.DOWN_TIMEOUT_S` and some.
+SILENT_S = 10.0
+
 
 @click.command()
 @options.name()
@@ -53,6 +56,15 @@ async def _give_up(launched: client.Launched, *, keep_logs: bool) -> None:
 def down(context: settings.Context, name: str, keep_logs: bool) -> None:
     """Ends a cluster and removes everything it left."""
     paths = state.find(context.home, name)
-    asyncio.run(client.down(paths, keep_logs=keep_logs))
+    asyncio.run(_down(paths, keep_logs=keep_logs))
     nats_context.remove(context.environ, name)
     click.echo(f"cluster {name} is down" + (f"; logs are in {paths.logs}" if keep_logs else ""))
+
+
+async def _down(paths: state.Paths, *, keep_logs: bool) -> None:
+    ending = asyncio.ensure_future(client.down(paths, keep_logs=keep_logs))
+    done, _ = await asyncio.wait([ending], timeout=SILENT_S)
+    if not done:
+        most_s = client.DOWN_TIMEOUT_S
+        click.echo(f"{paths.name} has not ended after {SILENT_S:g} s; after {most_s:g} s it is killed", err=True)
+    await ending
