@@ -65,6 +65,6 @@ async def _down(paths: state.Paths, *, keep_logs: bool) -> None:
     ending = asyncio.ensure_future(client.down(paths, keep_logs=keep_logs))
     done, _ = await asyncio.wait([ending], timeout=SILENT_S)
     if not done:
-        most_s = client.DOWN_TIMEOUT_S
-        click.echo(f"{paths.name} has not ended after {SILENT_S:g} s; after {most_s:g} s it is killed", err=True)
+        said = f"{paths.name} has not ended after {SILENT_S:g} s; after {client.DOWN_TIMEOUT_S:g} s it is killed"
+        click.echo(said, err=True)
     await ending

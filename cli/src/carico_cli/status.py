@@ -194,8 +194,7 @@ def _text(view: dict[str, Any], *, now_ns: int) -> str:
         lines.append(f"it ended without `carico down`: go on with `carico up --name {view['name']}`,")
         lines.append(f"or remove what it left with `carico down --name {view['name']}`")
     lines += ["", *tables.lines(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
-    if view["phase"] != _NOT_RUNNING:
-        lines += silent
+    lines += silent
     if view["nodes"]:
         columns = ("name", "freshness", "pods", "capacity", "mode", "reserved")
         shown = [{**node, "capacity": _capacity(node)} for node in view["nodes"][:_NODES_SHOWN]]

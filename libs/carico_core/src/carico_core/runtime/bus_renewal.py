@@ -47,8 +47,9 @@ class Renewal:
                 # One that cannot be read at this moment is being replaced; any other does not expire.
                 delay_s = bus_token.LOOK_EVERY_S if token else bus_token.AGAIN_S
             await asyncio.sleep(delay_s)
-            if bus_token.expires_at_s(token) is not None:
-                await self._renew(bus_token.expires_at_s(token) or 0.0)
+            expires_s = bus_token.expires_at_s(token)
+            if expires_s is not None:
+                await self._renew(expires_s)
 
     async def _renew(self, expires_s: float) -> None:
         is_said = False
