@@ -23,6 +23,8 @@ from carico_core.wire import subjects
 from carico_local import nats_server
 from tests.tools import waiting
 
+# A reconnect is due within 2 s plus jitter; tests allow four times that.
+BACK_S = 8.0
 # What waits in the queue goes after a third of it: longer than a slow machine takes for any of these tests.
 LEASE_S = 300.0
 
@@ -62,11 +64,11 @@ async def test_after_a_kill_everything_goes_on_and_nothing_stored_is_lost(server
     try:
         await asyncio.sleep(0.1)
         server.kill()
-        await waiting.until(lambda: not bus.connected)
+        await waiting.until(lambda: not bus.connected, within_s=BACK_S)
         with pytest.raises(errors.BusUnavailable):
             await bus.publish(subjects.capacity("n1"), b"lost on purpose")
         server.start()
-        await waiting.until(lambda: bus.connected and back)
+        await waiting.until(lambda: bus.connected and back, within_s=BACK_S)
         await bus.publish(subjects.capacity("n1"), b"after")
         await bus.enqueue(subjects.subspace("n1"), b"queued", msg_id="1")
         await waiting.until(lambda: seen and pulled)
@@ -86,7 +88,7 @@ async def test_a_server_that_comes_late_is_waited_for(tmp_path: pathlib.Path) ->
     assert not joining.done()
     late.start()
     try:
-        bus = await asyncio.wait_for(joining, waiting.WAIT_S)
+        bus = await asyncio.wait_for(joining, BACK_S)
         assert bus.connected
         await bus.close()
     finally:
@@ -98,10 +100,10 @@ async def test_a_frozen_server_is_noticed(server: nats_server.NatsServer, monkey
     bus = await join(server)
     os.kill(server.pid, signal.SIGSTOP)
     try:
-        await waiting.until(lambda: not bus.connected)
+        await waiting.until(lambda: not bus.connected, within_s=16.0)
     finally:
         os.kill(server.pid, signal.SIGCONT)
-    await waiting.until(lambda: bus.connected)
+    await waiting.until(lambda: bus.connected, within_s=BACK_S)
     await bus.close()
 
 
@@ -155,7 +157,7 @@ async def test_a_server_that_comes_back_empty_is_furnished_again(server: nats_se
                 return False
             return True
 
-        async with asyncio.timeout(waiting.WAIT_S):
+        async with asyncio.timeout(BACK_S):
             number = 0
             while not pulled:
                 number += 1
@@ -184,7 +186,7 @@ async def test_streams_are_asked_for_until_they_stand_after_a_reconnect(
         server.kill()
         shutil.rmtree(server.directory / "store")
         server.start()
-        async with asyncio.timeout(waiting.WAIT_S):
+        async with asyncio.timeout(2 * BACK_S):
             while not await is_stored(bus):
                 await asyncio.sleep(0.05)
         assert len(asked) > 2
@@ -276,7 +278,7 @@ async def test_the_connection_is_renewed_before_its_token_expires(tmp_path: path
         bus = await nats_bus.connect(settings, name="x", clock=clock.SystemClock())
         back = asyncio.Event()
         bus.on_reconnect(back.set)
-        await asyncio.wait_for(back.wait(), waiting.WAIT_S)
+        await asyncio.wait_for(back.wait(), BACK_S)
         await bus.publish(subjects.capacity("n1"), b"still allowed")
         await bus.close()
     finally:
