@@ -243,15 +243,20 @@ def _pod_of(path: pathlib.Path) -> tuple[str, pathlib.Path] | None:
 def _sandbox(containers: list[pathlib.Path]) -> pathlib.Path | None:
     """The group of a Pod's sandbox among its containers'; None where the runtime has none.
 
-    containerd names groups by ids, and a Pod's sandbox is made before its containers; kernfs counts inodes up.
+    containerd names groups by ids, and a Pod's sandbox is made before its containers.
     """
     oldest: tuple[int, pathlib.Path] | None = None
     for container in containers:
         if _CONTAINERD.fullmatch(container.name):
             with contextlib.suppress(OSError):
-                found = (container.stat().st_ino, container)
+                found = (_age_order(container), container)
                 oldest = found if oldest is None else min(oldest, found)
     return None if oldest is None else oldest[1]
+
+
+def _age_order(group: pathlib.Path) -> int:
+    """What is smaller for the older of two groups: kernfs counts inodes up (other file systems use theirs again)."""
+    return group.stat().st_ino
 
 
 def _populated(folder: pathlib.Path) -> bool | None:
