@@ -45,9 +45,7 @@ def test_a_capacity_is_useful_once_it_is_measured_and_holds_a_pod() -> None:
     (one,) = steps(0.0)
     modes: list[tuple[base.Mode, float]] = [("warming", 3.0), ("predicted", 3.0), ("measured", 0.9), ("measured", 1.0)]
     found = [
-        dataclasses.replace(
-            one, at_s=float(second), estimate=dataclasses.replace(one.estimate, mode=mode, capacity=capacity)
-        )
+        dataclasses.replace(one, at_s=float(second), estimate=one.estimate._replace(mode=mode, capacity=capacity))
         for second, (mode, capacity) in enumerate(modes)
     ]
     assert fit.first_useful_s(found) == 3.0

@@ -204,12 +204,14 @@ def test_the_sequential_models_states_are_bounded() -> None:
 def test_evidence_is_fused_by_variance_and_pods_are_summed() -> None:
     sure = messages.ClassEvidence(pods=3, cost={"cpu": messages.Estimate(mean=1.0, sd=0.1)})
     unsure = messages.ClassEvidence(pods=1, cost={"cpu": messages.Estimate(mean=2.0, sd=1.0)})
-    fused = evidence.fuse([{"job": sure}, {"job": unsure}])["job"]
+    found, doubted = evidence.fuse([{"job": sure}, {"job": unsure}])
+    fused = found["job"]
     # w = 1 / (v + (0.2 c)^2)
     first, second = 1 / (0.1**2 + 0.2**2), 1 / (1.0**2 + 0.4**2)
     assert fused.pods == 4
     assert fused.cost["cpu"].mean == pytest.approx((first * 1.0 + second * 2.0) / (first + second))
     assert fused.cost["cpu"].sd == pytest.approx(math.sqrt(1 / (first + second)))
+    assert not doubted
 
 
 def test_the_first_live_replica_by_name_leads() -> None:

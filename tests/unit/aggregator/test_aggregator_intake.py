@@ -139,18 +139,20 @@ async def test_a_store_that_is_not_ready_yet_does_not_subscribe_twice(
     assert sorted(subject for subject, _ in replica.hub.subscriptions) == sorted([subjects.PARTIAL_ALL, subjects.MODEL])
 
 
+def leaders_model(ts_ns: int, *, seq: int, of: str, largest: float = 0.5) -> messages.GlobalModel:
+    return messages.GlobalModel(
+        replica=of, boot="0" * 16, seq=seq, ts_ns=ts_ns, epoch=1, merge="sequential", contributors=2, weight=8.0,
+        dims=("cpu", "memory"), gram=np.diag([largest, 0.25]), evidence={}, peak_pods_per_core=0.0,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("kept_by", ["r0", "r1"])
 @pytest.mark.parametrize(("age_s", "is_followed"), [(2.0, True), (30.0, True), (31.0, False), (-31.0, False)])
 async def test_a_stored_model_is_gone_on_from_as_long_as_agents_merge_it(
     age_s: float, is_followed: bool, kept_by: str
 ) -> None:
     replica = Replica(setting.Merge.SEQUENTIAL)
-    now_ns = replica.clock.wall_ns()
-    kept = messages.GlobalModel(
-        replica=kept_by, boot="0" * 16, seq=7, ts_ns=now_ns - round(age_s * 1e9), epoch=1, merge="sequential",
-        contributors=2, weight=8.0, dims=("cpu", "memory"), gram=np.diag([0.5, 0.25]), evidence={},
-        peak_pods_per_core=0.0,
-    )  # fmt: skip
+    kept = leaders_model(replica.clock.wall_ns() - round(age_s * 1e9), seq=7, of=kept_by)
     replica.hub.model = wire.encode_model(kept)
     with structlog.testing.capture_logs() as said:
         await replica.app.listen()
@@ -158,6 +160,39 @@ async def test_a_stored_model_is_gone_on_from_as_long_as_agents_merge_it(
     assert list(replica.app.merger._grams) == ([kept.dims] if is_followed else [])
     assert replica.drops("model") == ({} if is_followed else {"too_old": 1.0})
     assert [line["event"] for line in said] == ["going on from the stored model" if is_followed else "message dropped"]
+
+
+async def test_of_the_leaders_models_the_latest_is_followed_in_whichever_order_they_come() -> None:
+    replica = Replica(setting.Merge.SEQUENTIAL)
+    now_ns = replica.clock.wall_ns()
+    for seq, largest in ((8, 0.75), (7, 0.5)):
+        said = leaders_model(now_ns, seq=seq, of="r1", largest=largest)
+        replica.app.on_model(subjects.MODEL, wire.encode_model(said))
+    assert largest_of(replica) == 0.75
+    assert replica.drops("model") == {"replayed": 1.0}
+
+
+async def test_a_model_heard_while_the_store_is_read_is_newer_than_what_was_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replica = Replica(setting.Merge.SEQUENTIAL)
+    now_ns = replica.clock.wall_ns()
+    heard, stored = leaders_model(now_ns, seq=3, of="r1", largest=0.75), leaders_model(now_ns, seq=9, of="gone")
+
+    async def get_model() -> bytes:
+        replica.app.on_model(subjects.MODEL, wire.encode_model(heard))
+        return wire.encode_model(stored)
+
+    monkeypatch.setattr(replica.app._bus, "get_model", get_model)
+    await replica.app.listen()
+    assert largest_of(replica) == 0.75
+
+
+def largest_of(replica: Replica) -> float:
+    """The largest element of the model that the replica would go on from."""
+    assert isinstance(replica.app.merger, model.Sequential)
+    (gram,) = replica.app.merger._grams.values()
+    return float(gram.max())
 
 
 def test_replicas_that_are_gone_are_forgotten() -> None:

@@ -85,9 +85,9 @@ def test_classes_that_one_node_makes_up_are_told_after_those_that_run() -> None:
 def test_each_class_and_dimension_is_judged_by_itself() -> None:
     both = {dim: messages.Estimate(mean=mean, sd=0.1) for dim, mean in (("cpu", 1.0), ("memory", 1e8))}
     odd = {**both, "memory": messages.Estimate(mean=1.0, sd=0.0)}
-    doubted: set[int] = set()
     said = [{PI: messages.ClassEvidence(pods=1, cost=cost)} for cost in (both, both, both, odd)]
-    fused = evidence.fuse(said, doubted)[PI].cost
+    found, doubted = evidence.fuse(said)
+    fused = found[PI].cost
     assert doubted == {3}
     assert fused["memory"].mean == pytest.approx(1e8)
     # Four nodes' weight.

@@ -65,7 +65,7 @@ def test_json_on_stdout_is_nothing_but_json(
         (("--plan", "/nowhere.toml"), "/nowhere.toml: cannot be read (No such file or directory)"),
         (("--seeds", "0"), "Invalid value for '--seeds'"),
         (("--jobs", "0"), "Invalid value for '--jobs'"),
-        (("--scenario", "pi-100", "--out", "/proc/none"), "the report cannot be written to /proc/none"),
+        (("--scenario", "pi-100", "--out", "/proc/none"), "--out: nothing can be written to /proc/none"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(

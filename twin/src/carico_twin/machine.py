@@ -27,7 +27,10 @@ class Hardware:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Running:
-    """A Pod's processes on a machine. `left` is core-seconds still to do (inf where wall-clock time decides)."""
+    """A Pod's processes on a machine. `left` is core-seconds still to do (inf where wall-clock time decides).
+
+    asks: runnable tasks, as a limited Pod is runnable for its limit's share of the time only.
+    """
 
     uid: str
     work: works.Work
@@ -35,12 +38,16 @@ class Running:
     left: float
     threads: float
     rate: float = 0.0
+    asks: float = dataclasses.field(init=False)
 
-    @property
-    def asks(self) -> float:
-        """Runnable tasks: a limited Pod is runnable for its limit's share of the time only."""
+    def __post_init__(self) -> None:
+        self.run(self.threads)
+
+    def run(self, threads: float) -> None:
+        """From now on it runs that many threads."""
         limit = self.work.limit_cores
-        return self.threads if limit is None or limit > self.threads else limit
+        self.threads = threads
+        self.asks = threads if limit is None or limit > threads else limit
 
     def resident_bytes(self, now_s: float) -> float:
         """Memory that it holds now."""
@@ -72,11 +79,13 @@ class Machine:
         span_s = now_s - self._at_s
         if span_s <= 0.0:
             return
-        cores = self.hardware.cores
-        self.busy_s += min(self.tasks, cores) * span_s
-        # some = min(max(tasks - cores, 0) / cores, 1)
-        if self.tasks > cores:
-            self.pressure_s += min((self.tasks - cores) / cores, 1.0) * span_s
+        tasks, cores = self.tasks, self.hardware.cores
+        if tasks > cores:
+            self.busy_s += cores * span_s
+            # some = min(max(tasks - cores, 0) / cores, 1)
+            self.pressure_s += min((tasks - cores) / cores, 1.0) * span_s
+        else:
+            self.busy_s += tasks * span_s
         for pod in self.running.values():
             pod.left -= pod.rate * span_s
         self._at_s = now_s
@@ -135,7 +144,7 @@ class Machine:
         self.advance(now_s)
         for pod in self.running.values():
             if pod.work.busy_at_s is not None and now_s >= pod.work.busy_at_s:
-                pod.threads = pod.work.busy_threads
+                pod.run(pod.work.busy_threads)
         self._share()
 
     def spike(self, tasks: float, now_s: float) -> None:
@@ -162,7 +171,7 @@ class Machine:
         """Rates of all tasks: equal shares of the cores, none above a thread's own speed or its Pod's limit."""
         hardware = self.hardware
         pods = self.running.values()
-        self.tasks = hardware.baseline_cores + self.spikes + sum(pod.asks for pod in pods)
+        self.tasks = hardware.baseline_cores + self.spikes + sum([pod.asks for pod in pods])
         speed = self._speed()
         if self.tasks <= hardware.cores:
             for pod in pods:
@@ -174,11 +183,9 @@ class Machine:
 
     def _fair_share(self) -> float:
         """Cores per thread when more is asked for than there is; what limited Pods leave goes to the others."""
-        left = self.hardware.cores
-        threads = self.hardware.baseline_cores + self.spikes + sum(pod.threads for pod in self.running.values())
-        limited = sorted(
-            (pod.asks / pod.threads, pod.threads, pod.asks) for pod in self.running.values() if pod.asks < pod.threads
-        )
+        left, pods = self.hardware.cores, self.running.values()
+        threads = self.hardware.baseline_cores + self.spikes + sum([pod.threads for pod in pods])
+        limited = sorted([(pod.asks / pod.threads, pod.threads, pod.asks) for pod in pods if pod.asks < pod.threads])
         for per_thread, count, asks in limited:
             if threads <= 0.0 or per_thread >= left / threads:
                 break

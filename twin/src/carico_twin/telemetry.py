@@ -58,4 +58,4 @@ class Telemetry:
 
 
 def _share(value: float) -> float:
-    return 0.0 if value < 0.0 else min(value, 1.0)
+    return 0.0 if value < 0.0 else value if value < 1.0 else 1.0

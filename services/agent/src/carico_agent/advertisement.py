@@ -1,7 +1,7 @@
 """A pipeline's state as the two messages an agent publishes. Pure."""
 
-import dataclasses
 import math
+from typing import NamedTuple
 
 from carico_agent import pipeline, ports
 from carico_core.domain import messages
@@ -10,10 +10,11 @@ from carico_core.numerics.estimators import base
 
 # Pods that ended lately and are covered, at most, beyond the Pod limit (messages.md).
 COVERS_MARGIN = 256
+# To ask the enumeration itself takes longer than all else of a field.
+_MODES: dict[str, messages.Mode] = {mode.value: mode for mode in messages.Mode}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Stamp:
+class Stamp(NamedTuple):
     """Who says it, and when."""
 
     node: str
@@ -41,7 +42,7 @@ def capacity(
         cost=_estimates(estimate.cost),
         pods=state.pods,
         covers=covers,
-        mode=messages.Mode(estimate.mode),
+        mode=_MODES[estimate.mode],
         usage={dim: min(max(used, 0.0), 1.0) for dim, used in zip(dims, state.usage.tolist(), strict=True)},
         parts=state.parts,
         direction=dict(zip(dims, state.direction.tolist(), strict=True)),

@@ -69,6 +69,8 @@ class Aggregator:
         self.merger: model.Merger = model.Round() if by_round else model.Sequential()
         self.last: messages.GlobalModel | None = None
         self._model_max_age_s = freshness.MODEL_LEASES * chosen.bus.lease_s
+        # Of the models of other replicas. Between two replicas there is no order: the one heard last counts.
+        self._models_heard = freshness.SequenceGuard(chosen.bus.lease_s)
         self._bus = bus
         self._boot = boot
         self._clock = clock
@@ -163,13 +165,20 @@ class Aggregator:
     def on_model(self, subject: str, payload: bytes) -> None:
         """Follows the model of the replica that leads, where only one makes it."""
         found = self._followable(subject, payload)
-        if found is not None and found.replica != self.replica:
+        if found is None or found.replica == self.replica:
+            return
+        refused = self._models_heard.accept(found.replica, found.boot, found.seq, self._clock.monotonic_s())
+        if refused is None:
             self.merger.follow(found)
+        else:
+            got = f"got {found.seq} of replica {found.replica}, expected a later one"
+            self._counted.dropped("model", subject, errors.MessageError(refused, "seq", got))
 
     def _on_stored(self, payload: bytes) -> None:
         """Goes on from the model kept for late joiners, its own too, unless agents would not merge it any more."""
         found = self._followable(subjects.MODEL, payload)
-        if found is None:
+        # A model is kept once it has been broadcast: one that was heard while this was read is newer.
+        if found is None or len(self._models_heard):
             return
         age_s = (self._clock.wall_ns() - found.ts_ns) / 1e9
         # The sign is the other clock's fault.

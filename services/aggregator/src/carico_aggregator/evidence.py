@@ -29,15 +29,13 @@ class _Told:
 
 
 def fuse(
-    reports: Iterable[Mapping[str, messages.ClassEvidence]], doubted: set[int] | None = None
-) -> dict[str, messages.ClassEvidence]:
-    """Class -> the fusion of what every node measured; Pods are summed.
+    reports: Iterable[Mapping[str, messages.ClassEvidence]],
+) -> tuple[dict[str, messages.ClassEvidence], set[int]]:
+    """Class -> the fusion of what every node measured; and the places of the reports of which something was left out.
 
-    Whatever single nodes say, the result is within the bounds that readers of the model hold it to: where there are
-    more classes than they take, those with most Pods are kept. `doubted` is given the places of the reports of which
-    something was left out.
+    Pods are summed. Whatever single nodes say, the result is within the bounds that readers of the model hold it to:
+    where there are more classes than they take, those with most Pods are kept.
     """
-    doubts = set[int]() if doubted is None else doubted
     by_class: dict[str, _Told] = {}
     running: list[int] = []
     for place, report in enumerate(reports):
@@ -51,9 +49,12 @@ def fuse(
             told.places.append(place)
         running.append(pods)
     boasting = _boasting(running)
-    doubts |= boasting
-    fused = {name: _fuse_class(told, doubts, boasting) for name, told in sorted(by_class.items())}
-    return largest(fused, fields.CLASSES_MAX)
+    doubted = set(boasting)
+    fused = {}
+    for name, told in sorted(by_class.items()):
+        fused[name], left_out = _fuse_class(told, boasting)
+        doubted |= left_out
+    return largest(fused, fields.CLASSES_MAX), doubted
 
 
 def _boasting(running: Sequence[int]) -> set[int]:
@@ -66,7 +67,7 @@ def _boasting(running: Sequence[int]) -> set[int]:
     return {running.index(busiest)} if busiest > trust.borne_out(running, alone=trust.PODS_ALONE) else set()
 
 
-def _fuse_class(told: _Told, doubted: set[int], boasting: set[int]) -> messages.ClassEvidence:
+def _fuse_class(told: _Told, boasting: set[int]) -> tuple[messages.ClassEvidence, set[int]]:
     found, places = told.found, told.places
     counted = found
     if boasting:
@@ -74,12 +75,12 @@ def _fuse_class(told: _Told, doubted: set[int], boasting: set[int]) -> messages.
     lifetimes: list[Mapping[str, messages.Estimate]] = [
         {} if each.lifetime_s is None else {_LIFETIME: each.lifetime_s} for each in found
     ]
-    return messages.ClassEvidence(
-        pods=min(sum([each.pods for each in counted]), int(fields.PODS_MAX)),
-        cost=_fuse_dimensions([each.cost for each in found], places, doubted),
-        growth=_fuse_dimensions([each.growth for each in found], places, doubted),
-        lifetime_s=_fuse_dimensions(lifetimes, places, doubted).get(_LIFETIME),
-    )
+    cost, cost_doubted = _fuse_dimensions([each.cost for each in found], places)
+    growth, growth_doubted = _fuse_dimensions([each.growth for each in found], places)
+    lifetime, lifetime_doubted = _fuse_dimensions(lifetimes, places)
+    pods = min(sum([each.pods for each in counted]), int(fields.PODS_MAX))
+    fused = messages.ClassEvidence(pods=pods, cost=cost, growth=growth, lifetime_s=lifetime.get(_LIFETIME))
+    return fused, cost_doubted | growth_doubted | lifetime_doubted
 
 
 def largest(found: Mapping[str, messages.ClassEvidence], count: int) -> dict[str, messages.ClassEvidence]:
@@ -89,8 +90,8 @@ def largest(found: Mapping[str, messages.ClassEvidence], count: int) -> dict[str
 
 
 def _fuse_dimensions(
-    found: list[Mapping[str, messages.Estimate]], places: list[int], doubted: set[int]
-) -> dict[str, messages.Estimate]:
+    found: list[Mapping[str, messages.Estimate]], places: list[int]
+) -> tuple[dict[str, messages.Estimate], set[int]]:
     # Nearly all nodes name the same dimensions: counted by what they name together.
     together = collections.Counter(map(tuple, found))
     counts: collections.Counter[str] = collections.Counter()
@@ -99,6 +100,7 @@ def _fuse_dimensions(
     # Nodes agree on few dimensions; who makes up others cannot have the model refused.
     names = sorted(counts, key=lambda name: (-counts[name], name))[: fields.DIMS_MAX]
     fused = {}
+    doubted: set[int] = set()
     for name in sorted(names):
         said = [each[name] for each in found if name in each]
         means = np.array([each.mean for each in said])
@@ -108,7 +110,7 @@ def _fuse_dimensions(
             doubted.update(place for place, is_kept in zip(who, kept.tolist(), strict=True) if not is_kept)
         sds = np.array([each.sd for each in said])
         fused[name] = _fuse_estimates(means, sds) if kept is None else _fuse_estimates(means[kept], sds[kept])
-    return fused
+    return fused, doubted
 
 
 def _fuse_estimates(means: messages.Array, sds: messages.Array) -> messages.Estimate:

@@ -100,8 +100,7 @@ def make(gathered: fleet.Gathered, merger: Merger) -> Content | None:
     gram = merger.gram(gathered)
     if gram is None or not gathered.entries:
         return None
-    doubted: set[int] = set()
-    fused = evidence.fuse((entry.evidence for entry in gathered.entries), doubted)
+    fused, doubted = evidence.fuse(entry.evidence for entry in gathered.entries)
     peaks = [entry.peak_pods_per_core for entry in gathered.entries]
     peak = trust.borne_out(peaks, alone=trust.PEAK_ALONE)
     if max(peaks) > peak:

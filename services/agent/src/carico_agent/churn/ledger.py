@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Set
 
 from carico_core.domain import recording
 
@@ -56,21 +56,25 @@ class Ledger:
 
     def current(self, now_s: float) -> PodSet:
         """The Pods at `now_s`."""
-        self._ended_s = {uid: at for uid, at in self._ended_s.items() if now_s - at < ENDED_KEPT_S}
+        # In the order of their ends.
+        while self._ended_s and now_s - next(iter(self._ended_s.values())) >= ENDED_KEPT_S:
+            del self._ended_s[next(iter(self._ended_s))]
         return PodSet(
             running=frozenset(self._running),
-            ended=dict.fromkeys(self._ends()).keys(),
+            ended=self._ends(),
             holding=now_s < self._hold_until_s or self._is_busy(now_s),
         )
 
-    def _ends(self) -> Iterator[str]:
+    def _ends(self) -> Set[str]:
         """Those that are gone, oldest first; then those that have ended and are still on the node, likewise.
 
         Of the latter also one that ended long ago, as between two restarts. They come last, as they are kept first: a
         Pod that stands at the API and that no message covers makes its node suspect.
         """
-        yield from (uid for uid in self._ended_s if uid not in self._removing_s and uid not in self._running)
-        yield from (uid for uid in self._removing_s if uid not in self._running)
+        removing, running = self._removing_s, self._running
+        ends = dict.fromkeys([uid for uid in self._ended_s if uid not in removing and uid not in running])
+        ends.update(dict.fromkeys([uid for uid in removing if uid not in running]))
+        return ends.keys()
 
     def created(self, uid: str, now_s: float) -> None:
         """The runtime makes the Pod's container."""

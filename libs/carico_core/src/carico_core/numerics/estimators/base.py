@@ -8,7 +8,7 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from carico_core.domain import messages
 from carico_core.numerics import arrays, signal
@@ -83,10 +83,10 @@ class EstimatorConfig:
                 raise ValueError(f"estimator.{name}: expected a positive finite number, got {value}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Observation:
+class Observation(NamedTuple):
     """What a node sees at one moment.
 
+    A NamedTuple, as `CapacityEstimate`: a frozen dataclass takes twice as long to make.
     y: (d,) filtered usage. gains: (d,) the filter's gains at the last sample. pods: workload Pods now.
     signal: the capacity signal, eq. 3.3 on the merged model. direction: (d,) what it divides by.
     churning: a container is being created or taken down. peak_pods_per_core: the largest filtered count per core
@@ -103,8 +103,7 @@ class Observation:
     peak_pods_per_core: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CapacityEstimate:
+class CapacityEstimate(NamedTuple):
     """How many more Pods fit, and what that rests on. Every number is finite; capacity is never negative.
 
     mode: which equation made it. baseline, cost: per dimension, of the node without workload and of one Pod.
@@ -180,6 +179,14 @@ def usage(y: arrays.Array) -> tuple[list[float], bool]:
     values: list[float] = y.tolist()
     whole = all(map(math.isfinite, values))
     return [min(max(value, 0.0), 1.0) if math.isfinite(value) else 1.0 for value in values], whole
+
+
+def steps(gains: arrays.Array, dimensions: int) -> list[float] | None:
+    """The filter's gains, one for each dimension, held to [0, 1]; None where they are no such gains."""
+    found: list[float] = gains.tolist()
+    if len(found) != dimensions or not all(map(math.isfinite, found)):
+        return None
+    return [gain if 0.0 <= gain <= 1.0 else float(gain > 0.0) for gain in found]
 
 
 # Samples come at one interval, and an exponential costs more than all else that is done with it.

@@ -19,6 +19,7 @@ from carico_core.numerics.estimators import (
     cost_constants,
     cost_filter,
     growth,
+    lives,
     priors,
     profile,
     resource,
@@ -30,12 +31,12 @@ CostConstants = cost_constants.CostConstants
 Counted = Mapping[str, float]
 Shown = Mapping[str, growth.Parts]
 
-# A node's own evidence counts as told once its variance is below this share of what it began with.
-_MEASURED = 0.25
 # A reading after less time than this counts as one after it: a clock that stands still must not make noise infinite.
 _LEAST_READING_S = 0.01
+# Of the filters' beliefs: what is known, and what this node alone has measured, with no prior in it.
+_KNOWN, _OWN = 0, 1
 # What is worked out from what it knows, and left out of a pickle.
-_WORKED_OUT = frozenset({"_growths", "_means"})
+_WORKED_OUT = frozenset({"_evident", "_growths", "_means"})
 
 
 class ClassCosts:
@@ -45,12 +46,12 @@ class ClassCosts:
     """
 
     __slots__ = (
-        "_baseline", "_constants", "_facts", "_growths", "_main", "_means", "_names", "_own", "_priors", "_reached",
-        "_rows", "grows", "parts",
+        "_baseline", "_constants", "_evident", "_filters", "_growths", "_means", "_names", "_priors", "_reached",
+        "_rows", "facts", "grows", "parts",
     )  # fmt: skip
 
     def __init__(self, facts: resource.Facts, constants: CostConstants, *, grows: bool) -> None:
-        self._facts = facts
+        self.facts = facts
         self._constants = constants
         self.parts = profile.PARTS if grows and constants.growth_sd > 0.0 else 1
         # Whether a Pod's cost depends on its age.
@@ -60,12 +61,11 @@ class ClassCosts:
         self._names: list[str] = []
         # The rows of each class in the filters.
         self._rows: dict[str, slice] = {}
-        self._main = cost_filter.CostFilter(np.zeros(0), np.zeros((0, 0)))
-        # The same with no prior: what this node alone has measured.
-        self._own = cost_filter.CostFilter(np.zeros(0), np.zeros((0, 0)))
+        self._filters = cost_filter.CostFilters(2)
         self._reached: set[str] = set()
         # What was worked out since the filter last changed, by class.
         self._growths: dict[str, growth.Growth] = {}
+        self._evident: dict[tuple[str, float], base.Evidence | None] = {}
         self._means: list[float] = []
 
     def __getstate__(self) -> dict[str, object]:
@@ -76,22 +76,18 @@ class ClassCosts:
         for name, value in state.items():
             setattr(self, name, value)
         self._growths = {}
-        self._means = self._main.mean.tolist()
-
-    @property
-    def scale(self) -> float:
-        """What usage 1.0 is."""
-        return self._facts.scale
+        self._evident = {}
+        self._means = self._filters.mean[_KNOWN].tolist()
 
     @property
     def noise(self) -> float:
         """Standard deviation of one reading."""
-        return math.sqrt(self._facts.reading_variance)
+        return math.sqrt(self.facts.reading_variance)
 
     @property
     def baseline_spread(self) -> base.Spread:
         """Usage without workload Pods, and its standard deviation; (0, S) while the node was never without."""
-        return self._facts.spread(self._baseline)
+        return self.facts.spread(self._baseline)
 
     @property
     def floor(self) -> float:
@@ -112,7 +108,7 @@ class ClassCosts:
         if self._priors.heard(name) is not None:
             return False
         return not self._is_told(name) or (
-            not (self.grows or runs) and self._variance(name) >= _MEASURED * self._priors.whole(name)[1]
+            not (self.grows or runs) and self._variance(name) >= growth.MEASURED * self._priors.whole(name)[1]
         )
 
     def hold(self, names: list[str]) -> None:
@@ -122,9 +118,9 @@ class ClassCosts:
         kept = [name for name in self._names if name in names]
         new = [name for name in names if name not in self._names]
         rows = [row for name in kept for row in self._rows_of(name)]
-        wide = (self._constants.no_prior * self._facts.scale) ** 2
-        self._main = self._main.resized(rows, [part for name in new for part in self._priors.by_part(name)])
-        self._own = self._own.resized(rows, [(0.0, wide)] * (len(new) * self.parts))
+        wide = (self._constants.no_prior * self.facts.scale) ** 2
+        known = [part for name in new for part in self._priors.by_part(name)]
+        self._filters.resize(rows, [known, [(0.0, wide)] * len(known)])
         self._names = kept + new
         self._rows = {
             name: slice(place * self.parts, (place + 1) * self.parts) for place, name in enumerate(self._names)
@@ -138,7 +134,7 @@ class ClassCosts:
         for name in self._names:
             heard = self._priors.heard(name)
             if heard is not None and self._variance(name) > heard[1]:
-                self._main = self._main.replaced(self._rows_of(name), self._priors.by_part(name))
+                self._filters.begin(_KNOWN, self._rows_of(name), self._priors.by_part(name))
                 self._changed()
 
     def learn(self, usage: float, counts: Counted, shown: Shown, *, censored: bool, dt_s: float) -> None:
@@ -146,10 +142,10 @@ class ClassCosts:
 
         censored: the reading says "at least this", so that only a surprise upwards counts.
         """
-        level = usage * self._facts.scale
+        level = usage * self.facts.scale
         few_pods = self._constants.few_pods
         if sum(counts.values()) < few_pods:
-            self._baseline = self._facts.followed(
+            self._baseline = self.facts.followed(
                 self._baseline, level, gain_per_s=self._constants.baseline_gain, dt_s=dt_s
             )
             self._priors.rest_on(self._baseline.mean)
@@ -161,16 +157,18 @@ class ClassCosts:
         self._reached |= whole.difference(containers.KINDS)
         design = self._design(present, shown)
         # Readings in quick succession share their samples: together they say no more than one a second.
-        variance = self._facts.reading_variance / min(max(dt_s, _LEAST_READING_S), 1.0)
+        variance = self.facts.reading_variance / min(max(dt_s, _LEAST_READING_S), 1.0)
         shows = None
         if min(present) <= few_pods:
             shows = np.array([count > few_pods for count in present for _ in range(self.parts)])
-        for each in (self._main, self._own):
-            each.drift(self._constants.drift, shows, dt_s)
-            innovation = level - self.floor - float(design @ each.mean)
-            if not censored or innovation > 0.0:
-                each.step(design, innovation, variance)
-            self._clip(each)
+        # Of what stands still only the sum shows: drift would make the parts unknown, one second after another.
+        kept_below = growth.MEASURED * self._priors.unknown_part() if self.grows else math.inf
+        self._filters.drift(self._constants.drift, shows, dt_s, kept_below=kept_below)
+        self._filters.step(design, level - self.floor, variance, at_least=censored)
+        # The parts of a profile are left as they are: one that is held back would leave its opposite standing. Nor is a
+        # small cost raised here to the least that is advertised: twenty idle servers would take a busy Pod's with them.
+        if not self.grows:
+            self._filters.clip(self.facts.scale)
         self._changed()
 
     def _design(self, present: Sequence[float], shown: Shown) -> arrays.Array:
@@ -184,11 +182,11 @@ class ClassCosts:
         """c+: what a Pod of a class takes cautiously, at the end of a life this long; in range."""
         if not self._is_told(name):
             mean, variance = self._priors.whole(name)
-            return self._facts.held_to_range(mean + risk_sd * math.sqrt(variance))
+            return self.facts.held_to_range(mean + risk_sd * math.sqrt(variance))
         if not self.grows:
             mean, spread = self._single(name)
-            return max(mean + risk_sd * spread, self._facts.least_cost)
-        return max(self._growth(name).plus(life_s, risk_sd), self._facts.least_cost)
+            return max(mean + risk_sd * spread, self.facts.least_cost)
+        return max(self._growth(name).plus(life_s, risk_sd), self.facts.least_cost)
 
     def cost(self, name: str, life_s: float) -> base.Spread:
         """(mean, sd) of what a Pod of a class takes at the end of a life this long."""
@@ -196,7 +194,7 @@ class ClassCosts:
             mean, variance = self._priors.whole(name)
             return mean, math.sqrt(variance)
         mean, spread = self._growth(name).whole(life_s) if self.grows else self._single(name)
-        return self._facts.held_to_range(mean), spread
+        return self.facts.held_to_range(mean), spread
 
     def left_to_grow(self, name: str, now: growth.Parts, pods: float, life_s: float) -> float:
         """What the running Pods of a class, with these parts behind them, will still take, cautiously; not negative."""
@@ -222,26 +220,55 @@ class ClassCosts:
                 total += parts[0] * self._priors.whole(name)[0]
         return total
 
-    def evidence(self, name: str, life_s: float | None) -> base.Evidence | None:
-        """(mean, variance) of a Pod's whole cost as measured here, no prior in it; None before a whole Pod was seen.
+    def evidence(self, name: str, life_s: float) -> base.Evidence | None:
+        """(mean, variance) of what a Pod costs by the end of a life this long, as measured here, no prior in it.
 
-        Of what Pods hold, only once whole lives have been seen (`life_s` given): others take it for all there is.
+        None before a whole Pod was seen, and where readings do not tell its cost from those of other classes.
         """
-        if name not in self._reached or life_s is None:
+        if name not in self._reached:
             return None
+        key = (name, life_s)
+        if key not in self._evident:
+            self._evident[key] = self._measured(name, life_s)
+        return self._evident[key]
+
+    def _measured(self, name: str, life_s: float) -> base.Evidence | None:
+        """`evidence`, worked out."""
         rows = self._rows[name]
-        told_below = _MEASURED * (self._constants.no_prior * self._facts.scale) ** 2
+        told_below = growth.MEASURED * (self._constants.no_prior * self.facts.scale) ** 2
         if not self.grows:
-            mean, variance = self._own.mean.item(rows.start), self._own.covariance.item(rows.start, rows.start)
-            told = variance < told_below
-            return self._facts.held_to_range(mean if told else 0.0), max(variance if told else 0.0, 0.0)
-        reach = growth.behind(life_s) * (self._own.covariance.diagonal()[rows] < told_below)
-        variance = float(reach @ _block(self._own.covariance, rows) @ reach)
-        return self._facts.held_to_range(float(reach @ self._own.mean[rows])), max(variance, 0.0)
+            mean = self._filters.mean.item(_OWN, rows.start)
+            variance = self._filters.covariance.item(_OWN, rows.start, rows.start)
+            return (self.facts.held_to_range(mean), max(variance, 0.0)) if variance < told_below else None
+        covariance = self._block(_OWN, rows)
+        told = covariance.diagonal() < told_below
+        if not told[0]:
+            return None
+        reach = growth.behind(life_s) * told
+        variance = float(reach @ covariance @ reach)
+        return self.facts.held_to_range(float(reach @ self._filters.mean[_OWN, rows])), max(variance, 0.0)
+
+    def standing_evidence(self, name: str, age_s: float) -> base.Evidence | None:
+        """(mean, variance) of what a Pod holds of which no life is known, by running ones, the oldest of this age.
+
+        What they will still take goes on as it did last, and is doubt besides. None where the doubt is larger than
+        nodes differ by, or than what can never fill one.
+        """
+        found = self.evidence(name, age_s)
+        # Without a baseline it would be told with what the node itself holds.
+        if found is None or self._baseline is None:
+            return None
+        mean, variance = found
+        ahead = self._grown(name, _OWN).left(profile.behind([age_s]), 1.0, lives.UNKNOWN_LIFE_S)
+        doubt = math.hypot(math.sqrt(variance), ahead)
+        if doubt > max(self._constants.between_nodes * mean, self.facts.least_cost):
+            return None
+        return self.facts.held_to_range(mean + ahead), doubt * doubt
 
     def _changed(self) -> None:
         self._growths.clear()
-        self._means = self._main.mean.tolist()
+        self._evident.clear()
+        self._means = self._filters.mean[_KNOWN].tolist()
 
     def _is_told(self, name: str) -> bool:
         """Whether readings or peers have told what a Pod of this class takes."""
@@ -254,34 +281,27 @@ class ClassCosts:
     def _single(self, name: str) -> base.Spread:
         """(mean, sd) of a cost that does not depend on age."""
         row = self._rows[name].start
-        return self._means[row], math.sqrt(max(0.0, self._main.covariance.item(row, row)))
+        return self._means[row], math.sqrt(max(0.0, self._filters.covariance.item(_KNOWN, row, row)))
 
     def _growth(self, name: str) -> growth.Growth:
         """A class that is held, in a dimension in which Pods grow."""
         found = self._growths.get(name)
         if found is None:
-            rows = self._rows[name]
-            found = self._growths[name] = growth.Growth(
-                self._main.mean[rows], _block(self._main.covariance, rows), unknown_part=self._priors.unknown_part()
-            )
+            found = self._growths[name] = self._grown(name, _KNOWN)
         return found
+
+    def _grown(self, name: str, belief: int) -> growth.Growth:
+        rows = self._rows[name]
+        return growth.Growth(
+            self._filters.mean[belief, rows], self._block(belief, rows), unknown_part=self._priors.unknown_part()
+        )
 
     def _variance(self, name: str) -> float:
         if self.grows:
             return self._growth(name).variance
         row = self._rows[name].start
-        return max(0.0, self._main.covariance.item(row, row))
+        return max(0.0, self._filters.covariance.item(_KNOWN, row, row))
 
-    def _clip(self, each: cost_filter.CostFilter) -> None:
-        # The parts of a profile are left as they are: one that is held back would leave its opposite standing. Nor is a
-        # small cost raised here to the least that is advertised: twenty idle servers would take a busy Pod's with them.
-        if self.grows:
-            return
-        means, scale = each.mean.tolist(), self._facts.scale
-        if min(means) < 0.0 or max(means) > scale:
-            each.mean = np.array([min(max(mean, 0.0), scale) for mean in means])
-
-
-def _block(covariance: arrays.Array, rows: slice) -> arrays.Array:
-    """Those rows and columns (parts, parts)."""
-    return covariance[rows, rows] if len(covariance) == rows.stop - rows.start else covariance[rows, rows].copy()
+    def _block(self, belief: int, rows: slice) -> arrays.Array:
+        """Those rows and columns (parts, parts) of one belief's covariance."""
+        return self._filters.covariance[belief, rows, rows]

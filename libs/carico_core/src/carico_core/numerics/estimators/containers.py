@@ -36,7 +36,7 @@ class Pulses:
         self._left_s += PULSE_S
 
     def tick(self, gain: float, dt_s: float) -> None:
-        """Move on by one sample with the CPU filter's gain."""
+        """Move on by one sample with the CPU filter's gain in [0, 1]."""
         if dt_s <= 0.0:
             return
         now = 0.0
@@ -45,4 +45,4 @@ class Pulses:
             self._left_s -= done_s
             now = done_s / dt_s
         self.usual += base.approached(dt_s, _USUAL_S) * (now - self.usual)
-        self.shown += (gain if 0.0 <= gain <= 1.0 else min(max(gain, 0.0), 1.0)) * (now - self.shown)
+        self.shown += gain * (now - self.shown)

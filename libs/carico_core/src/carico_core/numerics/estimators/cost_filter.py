@@ -1,7 +1,7 @@
-"""The Kalman filter over the costs of all classes in one dimension."""
+"""The Kalman filters over the costs of all classes in one dimension."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,48 +10,82 @@ from carico_core.numerics import arrays
 from carico_core.numerics.estimators import base
 
 
-@dataclass(slots=True)
-class CostFilter:
-    """Mean (m,) and covariance (m, m) of the parts of all costs."""
+class CostFilters:
+    """k beliefs of the same costs, which learn from the same readings: as one array each step costs half as much.
 
-    mean: arrays.Array
-    covariance: arrays.Array
+    mean (k, m) and covariance (k, m, m) of the parts of all costs.
+    """
 
-    def step(self, design: arrays.Array, innovation: float, variance: float) -> None:
-        """Kalman update by one reading; Joseph form, multiplied out, so that it takes m x m steps and not m^3."""
-        pulled = self.covariance @ design
-        spread = float(design @ pulled) + variance
+    __slots__ = ("covariance", "mean")
+
+    def __init__(self, beliefs: int) -> None:
+        self.mean: arrays.Array = np.zeros((beliefs, 0))
+        self.covariance: arrays.Array = np.zeros((beliefs, 0, 0))
+
+    def step(self, design: arrays.Array, level: float, variance: float, *, at_least: bool) -> None:
+        """Kalman update by one reading; Joseph form, multiplied out, so that it takes m x m steps and not m^3.
+
+        at_least: the costs add up to `level` or more, which says nothing to a belief that expects as much.
+        """
+        # e = Y - x' c
+        innovation = level - _along(self.mean, design)
+        told: slice | npt.NDArray[np.int64] = slice(None)
+        if at_least:
+            told = np.flatnonzero(innovation > 0.0)
+            if not len(told):
+                return
+        pulled = self.covariance[told] @ design
+        spread = _along(pulled, design) + variance
         gain = pulled / spread
         # c <- c + P x e / (x' P x + R)
-        self.mean = self.mean + gain * innovation
+        self.mean[told] += gain * innovation[told]
         # (I - K x') P (I - K x')' + K R K' = P - K (P x)' - (P x) K' + K (x' P x + R) K'
-        rows = gain[:, np.newaxis]
-        crossed = rows * pulled
-        self.covariance = self.covariance - crossed - crossed.T + spread * (rows * gain)
+        rows = gain[:, :, np.newaxis]
+        crossed = rows * pulled[:, np.newaxis]
+        squared = spread[:, :, np.newaxis] * (rows * gain[:, np.newaxis])
+        self.covariance[told] = self.covariance[told] - crossed - crossed.transpose(0, 2, 1) + squared
 
-    def drift(self, share: float, shows: npt.NDArray[np.bool_] | None, dt_s: float) -> None:
-        """Let each cost that shows (None: all) have changed by that share of itself a root second."""
+    def drift(
+        self, share: float, shows: npt.NDArray[np.bool_] | None, dt_s: float, *, kept_below: float = math.inf
+    ) -> None:
+        """Let each cost that shows (None: all) have changed by that share of itself a root second.
+
+        A variance that is not above `kept_below` does not grow beyond it.
+        """
         # P_kk <- P_kk + (0.02 c_k)^2 a second, where the class shows
         noise = (share * self.mean) ** 2 * dt_s
         if shows is not None:
             noise = np.where(shows, noise, 0.0)
-        self.covariance.flat[:: len(noise) + 1] += noise
+        beliefs, size = self.mean.shape
+        # A view: these arrays are written in place and stay as they were made.
+        variances = self.covariance.reshape(beliefs, size * size)[:, :: size + 1]
+        grown = variances + noise
+        variances[:] = np.where(variances <= kept_below, np.minimum(grown, kept_below), grown)
 
-    def resized(self, keep: Sequence[int], new: Sequence[base.Evidence]) -> "CostFilter":
-        """Those rows of the old filter, then new ones, independent of all others."""
-        size = len(keep) + len(new)
-        rows = list(keep)
-        covariance = np.zeros((size, size))
-        covariance[: len(rows), : len(rows)] = self.covariance[np.ix_(rows, rows)]
-        fresh = range(len(rows), size)
-        covariance[fresh, fresh] = [variance for _, variance in new]
-        return CostFilter(np.concatenate([self.mean[rows], [mean for mean, _ in new]]), covariance)
+    def clip(self, most: float) -> None:
+        """Hold every mean between 0 and `most`."""
+        np.minimum(np.maximum(self.mean, 0.0), most, out=self.mean)
 
-    def replaced(self, rows: Sequence[int], new: Sequence[base.Evidence]) -> "CostFilter":
-        """Those rows begun anew, independent of all others."""
-        mean, covariance = self.mean.copy(), self.covariance.copy()
+    def resize(self, keep: Sequence[int], new: Sequence[Sequence[base.Evidence]]) -> None:
+        """Keep those rows, then new ones of each belief, independent of all others."""
+        kept, mean, covariance = len(keep), self.mean, self.covariance
+        size = kept + len(new[0])
+        self.mean, self.covariance = np.zeros((len(new), size)), np.zeros((len(new), size, size))
+        self.mean[:, :kept] = mean[:, keep]
+        self.covariance[:, :kept, :kept] = covariance[:, keep][:, :, keep]
+        for belief, begun in enumerate(new):
+            self.begin(belief, range(kept, size), begun)
+
+    def begin(self, belief: int, rows: Sequence[int], new: Sequence[base.Evidence]) -> None:
+        """Begin those rows of one belief anew, independent of all others."""
+        covariance = self.covariance[belief]
         for row, (value, variance) in zip(rows, new, strict=True):
-            mean[row] = value
+            self.mean[belief, row] = value
             covariance[row, :] = covariance[:, row] = 0.0
             covariance[row, row] = variance
-        return CostFilter(mean, covariance)
+
+
+def _along(vectors: arrays.Array, design: arrays.Array) -> arrays.Array:
+    """The product of each of k vectors (k, m) with the design (m,): (k, 1), to the bits of single products."""
+    found: arrays.Array = vectors[:, np.newaxis] @ design
+    return found

@@ -1,5 +1,7 @@
 """The Pod count as telemetry shows it: late by the start lag, then through each dimension's own filter."""
 
+import bisect
+
 # Distinct starts that can be on their way at once: at 10 Hz and a lag of 1.5 s there are fifteen. Later ones join
 # the last, so the state has a fixed size.
 SLOTS = 16
@@ -19,11 +21,11 @@ class FullShare:
         self._shares = [0.0] * dimensions
 
     def tick(self, samples: list[float], gains: list[float]) -> None:
-        """Move on by one sample with the filter's gains; a sample that is no number counts as full."""
+        """Move on by one sample with the filter's gains in [0, 1]; a sample that is no number counts as full."""
         shares = self._shares
         for index, (sample, gain) in enumerate(zip(samples, gains, strict=True)):
             full = 0.0 if sample < self._full_from else 1.0
-            shares[index] += (gain if 0.0 <= gain <= 1.0 else min(max(gain, 0.0), 1.0)) * (full - shares[index])
+            shares[index] += gain * (full - shares[index])
 
     def full(self, usages: list[float]) -> list[bool]:
         """Whether each filtered usage may have ended short of the truth (d,)."""
@@ -43,7 +45,7 @@ class FilteredCount:
     shows at once. Without this a filtered usage meets a fresh count, and costs are learnt too low in every ramp.
     """
 
-    __slots__ = ("_due_s", "_pods", "_started", "_used", "_values", "_waiting", "start_lag_s", "steady_s")
+    __slots__ = ("_clock_s", "_hidden", "_pods", "_starts", "_values", "start_lag_s", "steady_s")
 
     def __init__(self, dimensions: int, *, start_lag_s: float) -> None:
         self.start_lag_s = start_lag_s
@@ -51,12 +53,11 @@ class FilteredCount:
         self._pods = -1.0
         # How long the count has stood still, to STEADY_LIMIT_S.
         self.steady_s = 0.0
-        # Starts on their way: what is left of their lag, and how many Pods.
-        self._due_s = [0.0] * SLOTS
-        self._started = [0.0] * SLOTS
-        # Slots from here on are free.
-        self._used = 0
-        self._waiting = False
+        # Starts on their way, the first due first: when they are due, and how many Pods; and the Pods of all of them.
+        self._starts: list[tuple[float, float]] = []
+        self._hidden = 0.0
+        # Runs as long as there are any.
+        self._clock_s = 0.0
 
     @property
     def values(self) -> list[float]:
@@ -73,7 +74,7 @@ class FilteredCount:
         return self._pods >= 0.0
 
     def tick(self, gains: list[float], pods: float, dt_s: float) -> None:
-        """Move on by one sample with the filter's gains; the first count is taken as it is."""
+        """Move on by one sample with the filter's gains in [0, 1]; the first count is taken as it is."""
         before = self._pods
         if before < 0.0:
             self._pods = pods
@@ -83,52 +84,48 @@ class FilteredCount:
             self.steady_s = 0.0
         elif self.steady_s < STEADY_LIMIT_S:
             self.steady_s = min(self.steady_s + dt_s, STEADY_LIMIT_S)
-        visible = self._visible(pods, dt_s) if self._waiting or pods != before else pods
+        visible = self._visible(pods, dt_s) if self._starts or pods != before else pods
         values = self._values
         for index, gain in enumerate(gains):
             # x_i <- x_i + alpha_i (n - x_i), alpha_i as the usage of dimension i used it
-            values[index] += (gain if 0.0 <= gain <= 1.0 else min(max(gain, 0.0), 1.0)) * (visible - values[index])
+            values[index] += gain * (visible - values[index])
 
     def tick_all(self, samples: list[tuple[float, float, float]]) -> None:
-        """As `tick` for each (gain in [0, 1], Pods, seconds), for a count of one dimension; `steady_s` stays."""
+        """As `tick` for each (gain, Pods, seconds), for a count of one dimension; `steady_s` stays."""
         value = self._values[0]
         for gain, pods, dt_s in samples:
             before = self._pods
             if before < 0.0:
                 self._pods = value = pods
                 continue
-            visible = self._visible(pods, dt_s) if self._waiting or pods != before else pods
+            visible = self._visible(pods, dt_s) if self._starts or pods != before else pods
             value += gain * (visible - value)
         self._values[0] = value
 
     def _visible(self, pods: float, dt_s: float) -> float:
-        if self._waiting:
-            self._arrive(dt_s)
+        if self._starts:
+            self._clock_s += dt_s
+            due_s = self._clock_s + DUE_EPSILON_S
+            if self._starts[0][0] <= due_s:
+                self._wait_for([start for start in self._starts if start[0] > due_s])
         grown = pods - self._pods
         self._pods = pods
         if grown > 0.0 and self.start_lag_s > 0.0:
             self._depart(grown)
-        return max(0.0, pods - sum(self._started)) if self._waiting else pods
-
-    def _arrive(self, dt_s: float) -> None:
-        due_s, started = self._due_s, self._started
-        for slot in range(self._used):
-            if not started[slot]:
-                continue
-            due_s[slot] -= dt_s
-            if due_s[slot] <= DUE_EPSILON_S:
-                due_s[slot] = started[slot] = 0.0
-        self._waiting = any(started)
-        if not self._waiting:
-            self._used = 0
+        return pods - self._hidden if pods > self._hidden else 0.0
 
     def _depart(self, grown: float) -> None:
-        started = self._started
-        slot = started.index(0.0) if 0.0 in started else max(range(SLOTS), key=self._due_s.__getitem__)
-        self._due_s[slot] = self.start_lag_s
-        started[slot] += grown
-        self._used = max(self._used, slot + 1)
-        self._waiting = True
+        starts = self._starts
+        if len(starts) == SLOTS:
+            grown += starts.pop()[1]
+        if not starts:
+            self._clock_s = 0.0
+        bisect.insort(starts, (self._clock_s + self.start_lag_s, grown))
+        self._wait_for(starts)
+
+    def _wait_for(self, starts: list[tuple[float, float]]) -> None:
+        self._starts = starts
+        self._hidden = sum([pods for _, pods in starts], 0.0)
 
 
 STEADY_LIMIT_S = 60.0

@@ -28,6 +28,8 @@ CLASSES_TOLD = 48
 # between two, 0.1 s on the bus and in the API, and the runtime's median of 0.55 s.
 UNKNOWN_LEAD_S = 1.1
 _LEAD_GAIN = 0.1
+# From this age on a running Pod is evidence of what its class holds: five segments of its profile lie behind it.
+STOOD_S = 16.0
 
 
 FootprintConstants = footprint_constants.FootprintConstants
@@ -102,8 +104,8 @@ class Footprint:
 
     def tick(self, sample_y: arrays.Array, gains: arrays.Array, pods: int, dt_s: float) -> None:
         """Step 1: take each class's count through each dimension's filter, at the sample's own gains."""
-        steps: list[float] = gains.tolist()
-        if len(steps) != len(self._config.dims) or not all(map(math.isfinite, steps)):
+        steps = base.steps(gains, len(self._config.dims))
+        if steps is None:
             return
         elapsed_s = base.elapsed(dt_s)
         self._trial.tick(elapsed_s)
@@ -175,7 +177,7 @@ class Footprint:
 
     def _learn(self, usages: list[float], dt_s: float) -> None:
         full = self._full.full(usages)
-        self._pods.judge_lag(usages[0] * self._costs[0].scale, informative=not full[0], dt_s=dt_s)
+        self._pods.judge_lag(usages[0] * self._costs[0].facts.scale, informative=not full[0], dt_s=dt_s)
         for index, (each, usage, end) in enumerate(zip(self._costs, usages, full, strict=True)):
             shown = self._pods.shown_by_part(index) if each.grows else {}
             counted = {name: parts[0] for name, parts in shown.items()} if each.grows else self._pods.shown(index)
@@ -186,7 +188,8 @@ class Footprint:
     def _headroom(self, index: int, usage: float, counted: Mapping[str, int], *, full: bool) -> float:
         """H = ceiling S - now + borrow - growth."""
         each = self._costs[index]
-        level = usage * each.scale
+        scale = each.facts.scale
+        level = usage * scale
         by_part = self._pods.now_by_part(counted) if each.grows else {}
         if each.grows:
             expected = each.expected_by_part(by_part)
@@ -202,7 +205,7 @@ class Footprint:
             now = max(now, each.floor + expected)
         now = max(now, min(level, each.floor))
         ceiling = self._ceilings[index] if index else self._ceiling.value
-        headroom = ceiling * each.scale - now
+        headroom = ceiling * scale - now
         if index == 0:
             headroom += self._borrow(usage)
         for name, parts in by_part.items():
@@ -228,7 +231,7 @@ class Footprint:
     def _plus(self, index: int, name: str, room: float) -> float:
         each, life_s = self._costs[index], self._pods.lives.longest_s(name)
         plus = each.plus(name, life_s, self._constants.risk_sd)
-        half = trial.FROM * self._ceilings[index] * each.scale
+        half = trial.FROM * self._ceilings[index] * each.facts.scale
         if plus <= half or room < half:
             return plus
         runs = self._pods.running.get(name, 0) > 0
@@ -274,12 +277,15 @@ class Footprint:
         found: dict[str, dict[str, base.Evidence]] = {}
         for dim, each in zip(self._config.dims, self._costs, strict=True):
             for name in self._pods.classes:
-                evidence = each.evidence(name, self._evident_life_s(each, name))
+                evidence = self._evidence_of(each, name)
                 if evidence is not None:
                     found.setdefault(name, {})[dim] = evidence
         return found
 
-    def _evident_life_s(self, each: class_costs.ClassCosts, name: str) -> float | None:
-        if each.grows and not self._pods.lives.is_known(name):
-            return None
-        return self._pods.lives.longest_s(name)
+    def _evidence_of(self, each: class_costs.ClassCosts, name: str) -> base.Evidence | None:
+        known = self._pods.lives
+        if not each.grows or known.is_known(name):
+            return each.evidence(name, known.longest_s(name))
+        # Others take what they are told for all there is, and a Pod's beginning says little about its whole.
+        oldest_s = max(known.ages_s(name), default=0.0)
+        return each.standing_evidence(name, oldest_s) if oldest_s >= STOOD_S else None

@@ -14,8 +14,8 @@ import numpy as np
 from carico_core.numerics import arrays
 from carico_core.numerics.estimators import profile
 
-# A part counts as measured once its variance is below this share of the prior's.
-_MEASURED = 0.25
+# A cost, or a part of one, counts as measured once its variance is below this share of what it began with.
+MEASURED = 0.25
 # ... and is sure enough to say how what a Pod holds goes on.
 _SURE = 0.1
 # Standard deviations by which a growth that goes on must differ from none. At 1, six Pods that grow for 20 s were
@@ -48,9 +48,9 @@ class Growth:
         self._covariance = covariance
         self._unknown_part = unknown_part
         self._variances: list[float] = covariance.diagonal().tolist()
-        told_below = _MEASURED * unknown_part
+        told_below = MEASURED * unknown_part
         # 1 for the parts that readings or peers have told, 0 for the others, and the reverse.
-        self._known = [1.0, *(1.0 if variance < told_below else 0.0 for variance in self._variances[1:])]
+        self._known = [1.0, *(1.0 if variance <= told_below else 0.0 for variance in self._variances[1:])]
         self._unknown = [1.0 - known for known in self._known]
         # Whether readings or peers have told what such a Pod takes. The first second says nothing: a program that has
         # not yet loaded its data looks small.
@@ -96,10 +96,9 @@ class Growth:
         return told + dot(_times(ahead, self._unknown), self._goes_on())
 
     def _worked_out(self, life_s: float) -> tuple[float, float]:
-        told = [_times(parts, self._known) for parts in _stages(life_s)]
-        totals = [dot(parts, self._mean) for parts in told]
-        most = max(range(len(totals)), key=totals.__getitem__)
-        return max(0.0, totals[most]), math.sqrt(self._variance_of(told[most]))
+        told = _times(self._known, self._mean)
+        total, parts = max(((dot(parts, told), parts) for parts in _stages(life_s)), key=operator.itemgetter(0))
+        return max(0.0, total), math.sqrt(self._variance_of(_times(parts, self._known)))
 
     def _goes_on(self) -> list[float]:
         """The parts, those beyond the last one told by its slope: growth goes on as far as it is likely."""

@@ -2,11 +2,11 @@
 
 import bisect
 import collections
-from collections.abc import Mapping
+import itertools
+import operator
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-
-from carico_core.numerics import arrays
 
 # Lives kept of a class, and how many make a distribution (design, section 7, step 9).
 KEPT = 48
@@ -22,7 +22,7 @@ class Lives:
     a CPU reading y above .5 says that y / .5 tasks share each core.
     """
 
-    __slots__ = ("_ended", "_ended_s", "_longest_s", "_running", "_share_s", "_wall_s")
+    __slots__ = ("_ended", "_ended_s", "_in_order", "_longest_s", "_running", "_share_s", "_wall_s")
 
     def __init__(self) -> None:
         # Integrals since the beginning; a Pod's age is the difference to those at its start.
@@ -32,8 +32,9 @@ class Lives:
         self._running: dict[str, tuple[str, float, float]] = {}
         self._ended: dict[str, collections.deque[float]] = {}
         self._ended_s: dict[str, collections.deque[float]] = {}
-        # The longest of the last lives, of the classes of which enough are known.
+        # Of the classes of which enough lives are known: the longest of them, and those in CPU share, shortest first.
         self._longest_s: dict[str, float] = {}
+        self._in_order: dict[str, list[float]] = {}
 
     def tick(self, cpu: float, dt_s: float) -> None:
         """Move on by one sample with this CPU reading."""
@@ -45,11 +46,13 @@ class Lives:
         gone = [uid for uid in self._running if uid not in running]
         for uid in gone:
             name, share_s, wall_s = self._running.pop(uid)
-            self._ended.setdefault(name, collections.deque(maxlen=KEPT)).append(self._share_s - share_s)
+            shares_s = self._ended.setdefault(name, collections.deque(maxlen=KEPT))
+            shares_s.append(self._share_s - share_s)
             lives_s = self._ended_s.setdefault(name, collections.deque(maxlen=KEPT))
             lives_s.append(self._wall_s - wall_s)
             if len(lives_s) >= ENOUGH:
                 self._longest_s[name] = max(lives_s)
+                self._in_order[name] = sorted(shares_s)
         for uid, name in running.items():
             held = self._running.get(uid)
             if held is None:
@@ -64,14 +67,16 @@ class Lives:
         self._ended.pop(name, None)
         self._ended_s.pop(name, None)
         self._longest_s.pop(name, None)
+        self._in_order.pop(name, None)
 
     def counts(self) -> collections.Counter[str]:
         """Running Pods by class."""
         return collections.Counter(name for name, _, _ in self._running.values())
 
-    def ages_s(self, name: str) -> list[float]:
-        """Ages of the running Pods of a class by the clock."""
-        return [self._wall_s - wall_s for held, _, wall_s in self._running.values() if held == name]
+    def ages_s(self, name: str, *, since_s: float = 0.0) -> list[float]:
+        """Ages of the running Pods of a class by the clock, counted from so long after their starts; oldest first."""
+        now_s = self._wall_s
+        return [now_s - wall_s - since_s for held, _, wall_s in self._running.values() if held == name]
 
     def is_known(self, name: str) -> bool:
         """Whether enough lives of a class have ended to make a distribution."""
@@ -87,17 +92,16 @@ class Lives:
         By the Kaplan-Meier estimate, in which running Pods count as lives that last at least so long: without them
         the short lives of a job's beginning would stand for all.
         """
-        ended = self._ended.get(name, ())
-        ages = [self._share_s - share_s for held, share_s, _ in self._running.values() if held == name]
-        if len(ended) < ENOUGH or not ages or span_s <= 0.0:
+        ended = self._in_order.get(name)
+        if ended is None or span_s <= 0.0:
             return 0.0
-        if len(ages) <= _FEW:
-            return _few_chances(sorted(ended), ages, span_s)
-        return float(_chances(np.array(sorted(ended)), np.array(ages), span_s).sum())
+        ages = [self._share_s - share_s for held, share_s, _ in self._running.values() if held == name]
+        chances = _chances(ended, ages, span_s)
+        return sum(chances, 0.0) if len(chances) < _PAIRWISE_FROM else float(np.array(chances).sum())
 
 
-# Pods up to which plain numbers are quicker than arrays; from 8 on numpy adds in another order.
-_FEW = 7
+# From so many numbers on numpy adds in pairs, to less rounding; of fewer plain Python is quicker.
+_PAIRWISE_FROM = 8
 
 
 def speed(cpu: float) -> float:
@@ -109,26 +113,15 @@ def speed(cpu: float) -> float:
     return 1.0 if cpu <= 0.5 else 0.5 / cpu
 
 
-def _few_chances(ended: list[float], ages: list[float], span: float) -> float:
-    """The sum of `_chances`, without arrays."""
-    survival = [1.0]
-    oldest_first = sorted(ages)
-    for index, life in enumerate(ended):
-        reached = len(ended) - index + len(ages) - bisect.bisect_left(oldest_first, life)
-        survival.append(survival[-1] * (1.0 - 1.0 / reached))
-    total = 0.0
-    for age in ages:
-        now = survival[bisect.bisect_right(ended, age)]
-        if now > 0.0:
-            total += 1.0 - survival[bisect.bisect_right(ended, age + span)] / now
-    return total
-
-
-def _chances(ended: arrays.Array, ages: arrays.Array, span: float) -> arrays.Array:
-    """For each age the chance that the life ends within `span`, 0 where none was ever as old."""
+def _chances(ended: Sequence[float], ages: Sequence[float], span: float) -> list[float]:
+    """For each age the chance that the life ends within `span`, 0 where none was ever as old; `ended` in order."""
+    past = [bisect.bisect_right(ended, age) for age in ages]
+    reached: list[int] = []
+    for younger, place in enumerate([*sorted(past), len(ended)]):
+        # So many lives that ended, and ages, reached each of those up to the next age.
+        beside = len(ended) + len(ages) - younger
+        reached += range(beside - len(reached), beside - place, -1)
     # S(t) = product over lives t_i <= t of 1 - 1 / (lives and ages that reached t_i)
-    reached = len(ended) - np.arange(len(ended)) + (ages[None, :] >= ended[:, None]).sum(axis=1)
-    survival = np.concatenate([[1.0], np.cumprod(1.0 - 1.0 / reached)])
-    now = survival[np.searchsorted(ended, ages, side="right")]
-    later = survival[np.searchsorted(ended, ages + span, side="right")]
-    return np.where(now > 0.0, 1.0 - later / np.where(now > 0.0, now, 1.0), 0.0)
+    survival = list(itertools.accumulate([1.0 - 1.0 / each for each in reached], operator.mul, initial=1.0))
+    later = [survival[bisect.bisect_right(ended, age + span)] for age in ages]
+    return [1.0 - then / survival[now] if survival[now] > 0.0 else 0.0 for now, then in zip(past, later, strict=True)]

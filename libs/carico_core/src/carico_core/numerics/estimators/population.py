@@ -88,7 +88,7 @@ class Population:
         return self._counts if self._followed else {base.ALL_PODS: min(max(pods, 0), self._pod_limit)}
 
     def tick(self, gains: list[float], cpu: float, dt_s: float) -> None:
-        """Step 1: take each class's count through each dimension's filter, at the sample's own gains."""
+        """Step 1: take each class's count through each dimension's filter, at the sample's own gains in [0, 1]."""
         for name, count in self._classes.items():
             count.tick(gains, float(self._counts[name]), dt_s)
         for pulses in self._containers.values():
@@ -160,7 +160,7 @@ class Population:
     def _age(self, gains: list[float]) -> None:
         """Take the Pods by age through the filter of each dimension that Pods hold."""
         for index, filtered in self._profiles.items():
-            gain = min(max(gains[index], 0.0), 1.0)
+            gain = gains[index]
             for name in self._classes:
                 now, before = self._behind(name), filtered.get(name)
                 if before is not None:
@@ -169,8 +169,7 @@ class Population:
 
     def _behind(self, name: str) -> list[float]:
         """The running Pods of a class by age, which counts from when a program can have begun its work."""
-        lag_s = self._constants.start_lag_s
-        return profile.behind([age_s - lag_s for age_s in self.lives.ages_s(name)])
+        return profile.behind(self.lives.ages_s(name, since_s=self._constants.start_lag_s))
 
     def _new_count(self) -> counts.FilteredCount:
         lag_s = self._constants.start_lag_s if self._lag is None else self._lag.value_s

@@ -14,7 +14,7 @@ _MOST_TAKEN = 0.95
 class Priors:
     """Of one dimension, in physical units; `floor`: its baseline as far as it is known, which the guess goes by."""
 
-    __slots__ = ("_constants", "_facts", "_floor", "_parts", "_peers", "_unknown")
+    __slots__ = ("_constants", "_facts", "_parts", "_peers", "_unknown", "floor")
 
     def __init__(self, facts: resource.Facts, constants: cost_constants.CostConstants, *, parts: int) -> None:
         self._facts = facts
@@ -24,14 +24,9 @@ class Priors:
         self._peers: dict[str, base.Evidence] = {}
         self.rest_on(0.0)
 
-    @property
-    def floor(self) -> float:
-        """The baseline as far as it is known."""
-        return self._floor
-
     def rest_on(self, floor: float) -> None:
         """Take this for the baseline from now on."""
-        self._floor = floor
+        self.floor = floor
         # c0, sd 0.7 c0
         cost = self._facts.unknown_cost(floor)
         self._unknown: base.Evidence = (cost, (self._constants.unknown_sd * cost) ** 2)

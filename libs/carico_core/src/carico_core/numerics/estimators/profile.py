@@ -5,55 +5,40 @@ for a minute. A single slope takes the step for growth without end; a broken lin
 piece says how it goes on.
 """
 
-from collections.abc import Sequence
-
-import numpy as np
-
-from carico_core.numerics import arrays
+import math
+from collections.abc import Iterable, Sequence
 
 # Ages in seconds at which segments begin; the last has no end.
 EDGES_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 WIDTHS_S = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 # What is there at once, and one part for each segment.
 PARTS = 1 + len(EDGES_S)
-
-# Pods up to which plain numbers are quicker than arrays.
-_FEW = 8
-_EDGES = np.array(EDGES_S)
-_WIDTHS = np.array(WIDTHS_S)
-_SEGMENTS = tuple(zip(range(1, PARTS), EDGES_S, WIDTHS_S, strict=True))
+# And the time before the first, in which a Pod is only there.
+_LAST_FIRST = (*zip(reversed(EDGES_S), reversed(WIDTHS_S), strict=True), (-math.inf, 1.0))
 
 
-def reached(ages_s: Sequence[float]) -> arrays.Array:
-    """`behind` as an array (PARTS,).
+def behind(ages_s: Iterable[float]) -> list[float]:
+    """How many Pods of these ages, oldest first, there are, and how much of each segment lies behind them (PARTS,).
 
-    >>> reached([3.0]).tolist()
-    [1.0, 1.0, 1.0, 0.5, 0.0, 0.0, 0.0, 0.0]
+    >>> behind([3.0, 0.5])
+    [2.0, 1.5, 1.0, 0.5, 0.0, 0.0, 0.0, 0.0]
     """
-    return np.array(behind(ages_s))
-
-
-def behind(ages_s: Sequence[float]) -> list[float]:
-    """Summed over Pods of these ages: how many there are, and how much of each segment lies behind them (PARTS,)."""
-    if len(ages_s) <= _FEW:
-        return _few_behind(ages_s)
-    shares = np.maximum((np.array(ages_s)[:, None] - _EDGES) / _WIDTHS, 0.0)
-    np.minimum(shares[:, :-1], 1.0, out=shares[:, :-1])
-    found: list[float] = shares.sum(axis=0).tolist()
-    return [float(len(ages_s)), *found]
-
-
-def _few_behind(ages_s: Sequence[float]) -> list[float]:
-    """The same without arrays, which cost more than they save on a handful of Pods, ten times a second."""
-    found = [0.0] * PARTS
-    found[0] = float(len(ages_s))
-    last = PARTS - 1
+    # From the last segment on: what a Pod is in, those that are older are in as well or have behind them.
+    segments = iter(_LAST_FIRST)
+    edge_s, width_s = next(segments)
+    found: list[float] = []
+    count = part = 0.0
     for age_s in ages_s:
-        for part, edge_s, width_s in _SEGMENTS:
-            share = (age_s - edge_s) / width_s
-            if share <= 0.0:
-                break
-            found[part] += share if share < 1.0 or part == last else 1.0
+        while age_s <= edge_s:
+            found.append(part)
+            edge_s, width_s = next(segments)
+            part = count
+        part += (age_s - edge_s) / width_s
+        count += 1.0
+    found.append(part)
+    found += [count] * (PARTS - len(found))
+    found[-1] = count
+    found.reverse()
     return found
 
 

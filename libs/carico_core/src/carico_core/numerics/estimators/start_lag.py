@@ -39,8 +39,8 @@ class StartLag:
         self._level = -1.0
 
     def tick(self, gain: float, pods: float, dt_s: float) -> None:
-        """Move every candidate on by one sample of the filter."""
-        self._waiting.append((min(max(gain, 0.0), 1.0), pods, dt_s))
+        """Move every candidate on by one sample of the filter with its gain in [0, 1]."""
+        self._waiting.append((gain, pods, dt_s))
         if len(self._waiting) == _WAITING_MOST:
             self._take()
 

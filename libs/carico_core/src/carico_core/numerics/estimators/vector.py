@@ -54,8 +54,8 @@ class Vector:
 
     def tick(self, sample_y: arrays.Array, gains: arrays.Array, pods: int, dt_s: float) -> None:
         """Step 1: take the Pod count through each dimension's filter, at the sample's own gains."""
-        steps: list[float] = gains.tolist()
-        if len(steps) == len(self._config.dims) and all(map(math.isfinite, steps)):
+        steps = base.steps(gains, len(self._config.dims))
+        if steps is not None:
             self._full.tick(sample_y.tolist(), steps)
             self._counts.tick(steps, float(max(pods, 0)), base.elapsed(dt_s))
             if self._lag is not None:

@@ -1,0 +1,102 @@
+"""What a node tells the others of its classes: what it has measured, and of what Pods hold no less than it will be."""
+
+from collections.abc import Callable
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from carico_core.numerics.estimators import base, footprint
+
+DIMS = ("cpu", "memory")
+GIB = 2.0**30
+SCALE = np.array([8.0, 8.0 * GIB])
+OWN = np.array([0.02, 0.06])
+GAIN = 0.3
+TICK_S = 0.1
+# Until some lives of a class have ended, its Pods are taken to last so long.
+LIFE_S = 60.0
+
+Held = Callable[[float], float]
+
+
+class Node:
+    """A node of four cores whose Pods use half a core and hold bytes by their age; all start at once."""
+
+    def __init__(self, *, held: Held, empty_s: float = 5.0, **pods: str) -> None:
+        config = base.EstimatorConfig(
+            dims=DIMS, scale=SCALE, cores=4.0, ceiling=base.default_ceiling(DIMS), guard=base.default_guard(DIMS)
+        )
+        self._estimator = footprint.Footprint(config)
+        self._held = held
+        self._pods = pods
+        self._shown = OWN
+        self.age_s = -empty_s
+
+    def evidence(self, age_s: float) -> dict[str, dict[str, base.Evidence]]:
+        """What the node tells once its Pods are so old."""
+        return self.estimate(age_s).evidence or {}
+
+    def estimate(self, age_s: float) -> base.CapacityEstimate:
+        """The estimate once its Pods are so old."""
+        found = None
+        for number in range(1, round((age_s - self.age_s) / TICK_S) + 1):
+            self.age_s += TICK_S
+            running = self._pods if self.age_s >= 0.0 else {}
+            used = np.array([0.5, self._held(max(self.age_s, 0.0))]) / SCALE
+            sample = OWN + len(running) * used
+            self._shown = self._shown + GAIN * (sample - self._shown)
+            self._estimator.follow(running)
+            self._estimator.tick(sample, np.full(2, GAIN), len(running), TICK_S)
+            seen = base.Observation(
+                dt_s=1.0, y=self._shown, gains=np.full(2, GAIN), pods=len(running), signal=1.0,
+                direction=np.array([1.0, 0.0]),
+            )  # fmt: skip
+            if number % 10 == 0:
+                found = self._estimator.update(seen)
+        assert found is not None
+        return found
+
+
+def test_what_a_running_pod_holds_is_told_once_it_has_stood_for_a_while() -> None:
+    node = Node(held=lambda age_s: GIB, a="server", b="server")
+    assert set(node.evidence(12.0)["server"]) == {"cpu"}
+    mean, variance = node.evidence(20.0)["server"]["memory"]
+    # With what might still come, which is doubt as well.
+    assert GIB <= mean <= 1.25 * GIB
+    assert variance < (0.25 * GIB) ** 2
+    mean, variance = node.evidence(80.0)["server"]["memory"]
+    assert mean == pytest.approx(GIB, rel=0.01)
+    assert variance < (0.05 * GIB) ** 2
+
+
+@hypothesis.settings(derandomize=True, database=None, deadline=None, max_examples=10)
+@hypothesis.given(
+    at_once=st.floats(0.0, 1.0), slope=st.floats(0.0, 0.1), until_s=st.sampled_from((4.0, 20.0, 30.0, 1e9))
+)
+def test_memory_that_grows_is_never_told_as_less_than_it_comes_to(at_once: float, slope: float, until_s: float) -> None:
+    def held(age_s: float) -> float:
+        return GIB * (at_once + slope * min(age_s, until_s))
+
+    node = Node(held=held, a="job", b="job")
+    for age_s in range(15, 80, 8):
+        told = node.evidence(float(age_s))["job"].get("memory")
+        if told is not None:
+            assert told[0] + told[1] ** 0.5 >= 0.98 * held(max(age_s, LIFE_S))
+
+
+def test_memory_that_grew_is_told_once_it_stands() -> None:
+    node = Node(held=lambda age_s: 0.05 * GIB * min(age_s, 20.0), a="job", b="job")
+    assert set(node.evidence(20.0)["job"]) == {"cpu"}
+    assert node.evidence(100.0)["job"]["memory"][0] == pytest.approx(GIB, rel=0.02)
+
+
+def test_a_node_that_was_never_empty_does_not_tell_what_it_holds_itself_for_its_pods() -> None:
+    node = Node(held=lambda age_s: GIB, empty_s=0.0, a="server")
+    assert "memory" not in node.evidence(30.0)["server"]
+
+
+def test_classes_that_cannot_be_told_apart_state_nothing() -> None:
+    node = Node(held=lambda age_s: GIB, a="one", b="one", c="other", d="other")
+    assert not node.evidence(10.0)
