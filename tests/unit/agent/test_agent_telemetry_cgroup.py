@@ -191,8 +191,8 @@ def test_cpuset_stands_in_for_a_quota(tmp_path: pathlib.Path) -> None:
     home = roots["unified"] / "carico/n1"
     (home / "cpu.max").write_text("max 100000\n")
     (home / "cpuset.cpus.effective").write_text("0-2,7\n")
-    group = cgroup_tree.discover(proc / "mounts").group("carico/n1")
-    assert cgroup_cpu.CgroupUtilisation(group, clock=clocks.FakeClock()).cores == 4.0
+    lineage = cgroup_tree.discover(proc / "mounts").lineage("carico/n1")
+    assert cgroup_cpu.CgroupUtilisation(lineage, clock=clocks.FakeClock()).cores == 4.0
 
 
 @pytest.mark.parametrize(("limit", "expected"), [("1000", 1000.0), ("max", 5000.0), ("9223372036854771712", 5000.0)])

@@ -1,7 +1,8 @@
-"""CPU utilisation of one cgroup, relative to its quota or cpuset."""
+"""CPU utilisation of one cgroup, relative to the least quota at or above it, or to its cpuset where that is less."""
 
 import os
 import pathlib
+from collections.abc import Sequence
 
 from carico_agent.telemetry import cgroup_tree, kernel_file, port
 from carico_core.numerics import counters
@@ -14,18 +15,20 @@ QUOTA_EVERY = 100
 class CgroupUtilisation:
     """d_usage / (d_elapsed x real CPUs the group may use)."""
 
-    def __init__(self, group: cgroup_tree.Group, *, clock: clocks.Clock, quota_cores: float | None = None) -> None:
-        """`quota_cores`: what the group may use, where it is known better than its files say.
+    def __init__(
+        self, lineage: Sequence[cgroup_tree.Group], *, clock: clocks.Clock, most_cores: float | None = None
+    ) -> None:
+        """`lineage`: the group and those above it; `most_cores`: what it may use, whatever their quotas.
 
         Raises `Absent` where its CPU time cannot be read.
         """
-        self._group = group
+        self._lineage = lineage
         self._clock = clock
-        self._given = quota_cores
-        self._file, self._unit_s = _usage_file(group)
+        self._most = most_cores
         self._last: tuple[float, float] | None = None
         self._reads = 0
-        self._cores = self._quota()
+        self._cores, self._group = self._bound()
+        self._file, self._unit_s = _usage_file(self._group)
 
     @property
     def cores(self) -> float:
@@ -33,10 +36,13 @@ class CgroupUtilisation:
         return self._cores
 
     def read(self) -> float | None:
-        """The share of its CPUs that the group used since the last read."""
+        """The share of its CPUs that was used since the last read: by all who share them, where a group above is short.
+
+        A kubelet's Pods in a container with a quota share it with the kubelet itself.
+        """
         self._reads += 1
         if self._reads % QUOTA_EVERY == 0:
-            self._cores = self._quota()
+            self._look()
         used_s = self._used_s()
         now_s = self._clock.monotonic_s()
         last, self._last = self._last, (used_s, now_s)
@@ -44,14 +50,27 @@ class CgroupUtilisation:
             return None
         return counters.ratio(last[0], used_s, (now_s - last[1]) * self._cores)
 
+    def _look(self) -> None:
+        cores, group = self._bound()
+        if group != self._group:
+            self._file, self._unit_s = _usage_file(group)
+            self._group, self._last = group, None
+        self._cores = cores
+
     def _used_s(self) -> float:
         data = self._file.read()
         if self._group.layout is cgroup_tree.Layout.V2:
             return kernel_file.keyed(data, b"usage_usec", what="cpu.stat") * self._unit_s
         return kernel_file.whole(data, what="cpuacct.usage") * self._unit_s
 
-    def _quota(self) -> float:
-        return self._given or quota_cores(self._group) or cpuset_cores(self._group) or float(os.cpu_count() or 1)
+    def _bound(self) -> tuple[float, cgroup_tree.Group]:
+        own = self._lineage[0]
+        # Of equal quotas the uppermost: more use it up.
+        quotas = [(quota_cores(group), group) for group in reversed(self._lineage)]
+        listed = next((cores for group in self._lineage if (cores := cpuset_cores(group)) is not None), None)
+        bounds = [*quotas, (self._most, own), (listed, own)]
+        known = [(cores, group) for cores, group in bounds if cores is not None]
+        return min(known, key=lambda bound: bound[0], default=(float(os.cpu_count() or 1), own))
 
 
 def quota_cores(group: cgroup_tree.Group) -> float | None:
@@ -76,7 +95,7 @@ def quota_us(folder: pathlib.Path) -> tuple[int, int] | None:
 
 
 def cpuset_cores(group: cgroup_tree.Group) -> float | None:
-    """The CPUs of a group's cpuset; None where it has none of its own to read."""
+    """The CPUs of a group's cpuset, as all above it have left them; None where it has none of its own to read."""
     folder = group.unified if group.layout is cgroup_tree.Layout.V2 else group.v1.get("cpuset")
     if folder is None:
         return None

@@ -1,6 +1,7 @@
 """Memory of one cgroup in use: (usage - inactive page cache) / limit, as the kubelet's working set."""
 
 import pathlib
+from collections.abc import Sequence
 
 from carico_agent.telemetry import cgroup_tree, kernel_file, port
 
@@ -27,18 +28,37 @@ class CgroupMemory:
         return min(1.0, max(0.0, (usage - inactive) / self._limit_bytes))
 
 
+def bound(lineage: Sequence[cgroup_tree.Group], *, host_bytes: float) -> tuple[float, cgroup_tree.Group]:
+    """The least limit of a group and of those above it, and the group whose usage counts against it."""
+    # Of equal limits the uppermost: more use it up.
+    limits = [(limit_bytes(group, host_bytes=host_bytes), group) for group in reversed(lineage)]
+    least = min(limits, key=lambda limit: limit[0])
+    return least if least[0] < host_bytes else (host_bytes, lineage[0])
+
+
 def limit_bytes(group: cgroup_tree.Group, *, host_bytes: float) -> float:
-    """The group's memory limit, or the host's memory where that is smaller or there is no limit."""
-    folder = group.unified if group.layout is cgroup_tree.Layout.V2 else group.v1.get("memory")
-    if folder is None:
-        return host_bytes
-    name = "memory.max" if group.layout is cgroup_tree.Layout.V2 else "memory.limit_in_bytes"
-    limit = _number(folder / name)
-    return host_bytes if limit is None else min(limit, host_bytes)
+    """The group's memory limit, or the host's memory where that is smaller or there is no limit.
+
+    v1 tells of every group above it too, mounted here or not; v2 of the group's own limit alone.
+    """
+    said: list[float | None] = []
+    if group.layout is cgroup_tree.Layout.V2 and group.unified is not None:
+        said = [_number(group.unified / "memory.max")]
+    elif (folder := group.v1.get("memory")) is not None:
+        said = [_number(folder / "memory.limit_in_bytes"), _hierarchical(folder / "memory.stat")]
+    return min([host_bytes, *(limit for limit in said if limit is not None)])
 
 
 def _number(path: pathlib.Path) -> float | None:
     try:
         return float(path.read_text(encoding="ascii"))
     except (OSError, ValueError):  # "max": no limit
+        return None
+
+
+def _hierarchical(stat: pathlib.Path) -> float | None:
+    # Documentation/admin-guide/cgroup-v1/memory.rst, 5.2
+    try:
+        return float(kernel_file.keyed(stat.read_bytes(), b"hierarchical_memory_limit", what="memory.stat"))
+    except (OSError, port.Broken):
         return None

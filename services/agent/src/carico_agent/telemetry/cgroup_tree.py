@@ -51,6 +51,14 @@ class Tree:
             )
         return group
 
+    def lineage(self, name: str) -> tuple["Group", ...]:
+        """The group and those above it, nearest first, as far up as is mounted here.
+
+        In a container that ends at the container's own group: what limits those above cannot be seen. Raises `Absent`.
+        """
+        below = pathlib.PurePosixPath(self._below(name))
+        return tuple(self.group(str(each)) for each in (below, *below.parents))
+
     def _below(self, name: str) -> str:
         path = pathlib.Path(name)
         for root in (*self.v1.values(), self.unified):

@@ -108,7 +108,7 @@ def _host(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
         utilisation,
         _pressure(wanted.proc / "pressure" / "cpu", clock, notes),
         clock=clock,
-        throttling=_host_throttling(wanted),
+        throttling=_host_throttling(wanted, notes),
         cpus=utilisation.cores,
     )
     return _panel(
@@ -125,12 +125,10 @@ def _host(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
 
 def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
     notes: list[str] = []
-    group = cgroup_tree.discover(wanted.proc / "mounts", below=wanted.cgroup_root).group(wanted.cgroup)
-    # The group's own quota or cpuset is the truth; the emulated size stands in where it has neither.
-    given = None
-    if wanted.cores is not None and cgroup_cpu.quota_cores(group) is None:
-        given = wanted.cores * wanted.core_scale
-    utilisation = cgroup_cpu.CgroupUtilisation(group, clock=clock, quota_cores=given)
+    lineage = cgroup_tree.discover(wanted.proc / "mounts", below=wanted.cgroup_root).lineage(wanted.cgroup)
+    group = lineage[0]
+    most_cores = None if wanted.cores is None else wanted.cores * wanted.core_scale
+    utilisation = cgroup_cpu.CgroupUtilisation(lineage, clock=clock, most_cores=most_cores)
     cpu = cpus.Cpu(
         utilisation,
         _pressure(group.pressure, clock, notes),
@@ -140,11 +138,13 @@ def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
         shared=True,
     )
     host_bytes = meminfo.total_bytes(wanted.proc)
-    memory_bytes = wanted.memory_bytes or cgroup_memory.limit_bytes(group, host_bytes=host_bytes)
+    memory_bytes, holder = wanted.memory_bytes, group
+    if memory_bytes is None:
+        memory_bytes, holder = cgroup_memory.bound(lineage, host_bytes=host_bytes)
     return _panel(
         wanted,
         cpu,
-        cgroup_memory.CgroupMemory(group, limit_bytes=memory_bytes),
+        cgroup_memory.CgroupMemory(holder, limit_bytes=memory_bytes),
         cores=wanted.cores or utilisation.cores / wanted.core_scale,
         memory_bytes=memory_bytes,
         source=f"cgroup-{group.layout}",
@@ -227,10 +227,16 @@ def _pressure(path: pathlib.Path | None, clock: clocks.Clock, notes: list[str]) 
         return None
 
 
-def _host_throttling(wanted: Wanted) -> pod_throttling.PodThrottling | None:
+def _host_throttling(wanted: Wanted, notes: list[str]) -> pod_throttling.PodThrottling | None:
     try:
         tree = cgroup_tree.discover(wanted.proc / "mounts", below=wanted.cgroup_root)
-        group = tree.group(wanted.cgroup or ".")
+        lineage = tree.lineage(wanted.cgroup or ".")
     except port.Absent:
         return None
-    return None if group.cpu is None else pod_throttling.PodThrottling(group.cpu)
+    # The root of a host's tree has no quota.
+    if (cores := cgroup_cpu.quota_cores(lineage[-1])) is not None:
+        notes.append(
+            f"the whole machine is measured from a container of {cores:g} CPUs: if that is the node, give "
+            "--scope cgroup --cgroup ."
+        )
+    return None if lineage[0].cpu is None else pod_throttling.PodThrottling(lineage[0].cpu)
