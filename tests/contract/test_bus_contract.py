@@ -243,6 +243,25 @@ async def test_a_service_answers_and_its_errors_arrive_as_errors(join: Join) -> 
         await client.request(subject, b"hello", timeout_s=WAIT_S)
 
 
+async def test_an_instance_that_is_frozen_takes_no_questions_from_those_of_other_queues(join: Join) -> None:
+    async def freeze(_: bytes) -> bytes:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def echo(payload: bytes) -> bytes:
+        return payload
+
+    for answer in (freeze, echo):
+        spec = buses.ServiceSpec(
+            name="carico-x", description="test", endpoints={"a.get": answer}, queue=answer.__name__
+        )
+        await (await join()).serve(spec)
+    asking, subject = await join(), subjects.query("x", "a.get")
+    for number in range(8):
+        payload = f"{number}".encode()
+        assert await asking.request(subject, payload, timeout_s=WAIT_S) == payload
+
+
 async def test_each_instance_of_a_service_says_who_it_is(join: Join) -> None:
     async def answer(payload: bytes) -> bytes:
         return payload

@@ -30,11 +30,15 @@ class Desk:
         )
         self.leader: str | None = None
         self.away: dict[str, str] = {}
+        self.silent_s: float | None = None
         self.cycle = cycle.Cycle(self.policy)
         self.answers = queries.Answers(
             known=known.Known(state=self.state, log=self.log, cycle=cycle.Cycle(self.policy), lease_s=10.0),
-            clock=self.clock, led_by=lambda: self.leader, away=lambda: self.away,
+            clock=self.clock, led_by=lambda: self.leader, away=lambda: self.away, silent_s=self._silent_s,
         )  # fmt: skip
+
+    async def _silent_s(self) -> float | None:
+        return self.silent_s
 
     def hear(self, node: str = "node-0", capacity: float = 4.0, age_s: float = 0.0, **changes: Any) -> None:
         """An advertisement of a node arrives."""

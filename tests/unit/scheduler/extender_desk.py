@@ -22,8 +22,7 @@ class Desk:
     def __init__(self, rules: policy.Policy | None = None, **wanted: Any) -> None:
         self.clock = objects.LoopClock(asyncio.get_running_loop())
         self.kube = memory_kube.MemoryKube(clock=self.clock)
-        rules = rules or policy.Policy()
-        self.state = state.State(rules, random.Random(0))
+        self.state = state.State(rules or policy.Policy(), random.Random(0))
         self.leads = True
         self.wakes = 0
         self.metrics = metrics.Metrics("scheduler")
@@ -33,7 +32,7 @@ class Desk:
         self.unit = unit.Unit(
             extender_settings.ExtenderSettings(enabled=True, **({"port": 0} | wanted)),
             service.Parts(
-                state=self.state, policy=rules, kube=self.kube, clock=self.clock, rng=random.Random(0), log=self.log,
+                state=self.state, kube=self.kube, clock=self.clock, rng=random.Random(0), log=self.log,
                 metrics=instruments.Instruments(self.metrics), bind_timeout_s=1.0, leads=lambda: self.leads,
                 wake=self._wake,
             ),

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import orjson
 import pytest
 
 from carico_core.domain import decision, errors
@@ -80,6 +81,8 @@ def test_from_start_to_stop() -> None:
             await bus.publish(subjects.capacity("node-0"), b"{")
             api.go_away()
             await asyncio.sleep(5.0)
+            told = await bus.request(subjects.query("scheduler", "pod.explain"), b'{"pod":"pod-0"}', timeout_s=1.0)
+            assert 5.0 <= orjson.loads(told)["api_silent_s"] <= 6.0
             assert "kubernetes" in scheduler.health.not_ready()
             assert (
                 'carico_scheduler_dropped_messages_total{reason="undecodable"} 1.0'

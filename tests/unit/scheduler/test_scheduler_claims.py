@@ -74,7 +74,7 @@ class Site:
         self.claims.notify()
 
     def feasible(self) -> list[str]:
-        board = cycle.Cycle(self.state.fleet.policy).explain(self.view, self.state._demand_of(self.pod))
+        board = cycle.Cycle(self.state.fleet.policy).explain(self.view, self.state.demand_of(self.pod))
         return [self.view.row(slot).node.name for slot, score in enumerate(board.scores) if score > float("-inf")]
 
     @property

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from carico_core.domain import decision, errors
+from carico_core.domain import decision
 from carico_core.wire import kubernetes_placement, subjects
 from carico_core.wire import messages as wire
 from carico_scheduler import engine, state
@@ -280,9 +280,7 @@ def test_odd_objects_of_the_api_are_counted_and_passed_over() -> None:
 def test_the_decision_loop_does_not_spin_while_nothing_can_be_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         made = world.World()
-        refusal = errors.Forbidden(status=403, reason="Forbidden", message="no rights", request="POST binding")
-        for _ in range(6):
-            made.kube.fail_next(refusal, method="POST", path="/binding")
+        made.refuse_binds(6)
         await made.start(nodes=1)
         made.create_pod("pod-0")
         one = made.engines[0]

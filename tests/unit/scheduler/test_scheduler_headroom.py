@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import messages
+from carico_scheduler import demand as demands
 from carico_scheduler import fleet, headroom, policy, reservations
 from tests.unit.scheduler import objects
 
@@ -106,7 +107,7 @@ def test_a_placement_of_one_class_leaves_less_for_another() -> None:
     nodes = fleet.Fleet(policy.Policy())
     nodes.put_node(objects.make_node(), reservations.Load())
     nodes.put_advertisement(by_class(), 0.0)
-    row = nodes.snapshot(0.0).row(0).with_pod("Job/a", cores=0.0, size_bytes=0.0)
+    row = nodes.snapshot(0.0).row(0).with_pod(demands.Demand(pod_class="Job/a"))
     assert row.free_for("Job/a") == 1.0
     assert row.free_for("Job/b") == 3.5
 

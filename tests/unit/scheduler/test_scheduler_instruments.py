@@ -49,6 +49,30 @@ def test_reserved_pods_are_room_that_is_gone_and_never_less_than_none() -> None:
     assert metrics.value("free_pods") == 2.0
 
 
+def test_nodes_that_may_have_no_pods_have_no_room() -> None:
+    metrics = metric.Metrics("scheduler")
+    nodes = fleet.Fleet(policy.Policy())
+    for name, changes in (("node-0", {}), ("node-1", {"ready": False}), ("node-2", {"unschedulable": True})):
+        nodes.put_node(objects.make_node(name, **changes), reservations.Load())
+        nodes.put_advertisement(objects.make_advertisement(name, capacity=3.0), NOW_S)
+    instruments.Instruments(metrics).count_nodes(nodes.snapshot(NOW_S))
+    assert metrics.value("nodes", {"freshness": "fresh"}) == 3.0
+    assert (metrics.value("capacity_pods"), metrics.value("free_pods")) == (3.0, 3.0)
+
+
+def test_the_oldest_reservation_is_that_of_the_pod_that_its_node_does_not_start() -> None:
+    metrics = metric.Metrics("scheduler")
+    counted, ledger = instruments.Instruments(metrics), reservations.Ledger(policy.Release.COVERS)
+    seen = []
+    for name, at_s in (("pod-0", NOW_S - 700.0), ("pod-1", NOW_S - 1.0)):
+        ledger.place(reservations.claim_of(objects.make_pod(name), node="node-0", now_s=at_s, is_assumed=False))
+    for covered in (frozenset[str](), frozenset({"uid-pod-0"}), frozenset({"uid-pod-0", "uid-pod-1"})):
+        ledger.cover("node-0", covered, NOW_S)
+        counted.count_reservations(ledger, NOW_S)
+        seen.append((metrics.value("reservations"), metrics.value("oldest_reservation_seconds")))
+    assert seen == [(2.0, 700.0), (1.0, 1.0), (0.0, 0.0)]
+
+
 def test_the_longest_wait_is_that_of_the_oldest_in_the_queue() -> None:
     metrics = metric.Metrics("scheduler")
     counted = instruments.Instruments(metrics)

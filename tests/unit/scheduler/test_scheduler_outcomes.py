@@ -6,21 +6,64 @@ from typing import Any
 import pytest
 
 from carico_core.domain import decision, errors
+from carico_core.runtime import memory_objects
 from tests.unit.scheduler import objects, world
 
 
 def test_a_bind_refused_for_good_backs_off_and_says_so() -> None:
     async def main() -> None:
         made = world.World()
-        refusal = errors.Forbidden(status=403, reason="Forbidden", message="no rights", request="POST binding")
-        for _ in range(3):
-            made.kube.fail_next(refusal, method="POST", path="/binding")
+        made.refuse_binds(3)
         await made.start(nodes=1)
         made.create_pod("pod-0")
         await made.until_ended()
         found = made.engines[0]._parts.log.latest("default", "pod-0")
         assert found is not None
         assert (found.outcome, found.attempt) == (decision.Outcome.BOUND, 4)
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_who_refuses_what_is_written_on_binds_delays_pods_and_does_not_stop_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        made = world.World()
+        request, tried = made.kube.request, []
+
+        async def strict(method: str, path: str, *, body: Any = None, **more: Any) -> Any:
+            if path.endswith("/binding"):
+                tried.append("annotations" in body["metadata"])
+                if tried[-1]:
+                    raise errors.Invalid(status=422, reason="Invalid", message="policy says no", request=path)
+            return await request(method, path, body=body, **more)
+
+        monkeypatch.setattr(made.kube, "request", strict)
+        await made.start(nodes=1)
+        made.create_pod("pod-0")
+        await made.until_ended()
+        assert tried == [True, False]
+        await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_a_pod_whose_binds_are_all_refused_gets_events_that_say_so_as_seldom_as_will_do() -> None:
+    async def main() -> None:
+        made = world.World()
+        refusal = errors.Invalid(status=422, reason="Invalid", message="policy says no", request="POST binding")
+        made.refuse_binds(1000, refusal)
+        await made.start(nodes=1)
+        made.create_pod("pod-0")
+        await asyncio.sleep(150.0)
+        written = [line for line in made.kube.requests if "/events" in line]
+        assert len([line for line in made.kube.requests if line.endswith("/binding")]) > 15
+        # At 1 s, and every minute of its failures after that, which are up to 10 s apart.
+        assert [line.split()[0] for line in written] in (["POST", "PATCH", "PATCH"], ["POST", "PATCH"])
+        (event,) = made.kube.objects.all("events", memory_objects.parse_selector("", {}))
+        assert (event["reason"], event["type"], event["regarding"]["name"]) == ("FailedScheduling", "Warning", "pod-0")
+        assert event["note"].startswith("not bound to node-0: ") and "policy says no" in event["note"]
         await made.stop()
 
     objects.run_fast(main())
@@ -42,8 +85,7 @@ def test_an_outcome_that_cannot_be_taken_in_is_counted_and_its_pod_is_not_lost(
 
         monkeypatch.setattr(one.outcomes, "_conclude", fail_once)
         if is_refused:
-            refusal = errors.Forbidden(status=403, reason="Forbidden", message="no rights", request="POST binding")
-            made.kube.fail_next(refusal, method="POST", path="/binding")
+            made.refuse_binds(1)
         await made.start(nodes=1)
         uids = [made.create_pod(f"pod-{index}") for index in range(3)]
         await made.until_ended()

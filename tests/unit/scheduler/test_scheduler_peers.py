@@ -50,7 +50,7 @@ def decide(known: state.State, most: int = 100) -> dict[str, str]:
 
 
 def refused(known: state.State, waiting: cluster.Pod) -> dict[str, int]:
-    demand = known._demand_of(waiting)
+    demand = known.demand_of(waiting)
     return dict(cycle.Cycle(BY_REQUESTS).explain(known.fleet.snapshot(NOW_S), demand).refused)
 
 
@@ -91,7 +91,7 @@ def test_each_decision_of_a_cycle_is_what_a_cycle_of_its_own_would_decide(seed: 
     for placed in outcome.placed:
         uid, node = placed.waiting.pod.uid, placed.row.node.name
         view = fresh.fleet.snapshot(NOW_S)
-        board = cycle.Cycle(BY_REQUESTS).explain(view, fresh._demand_of(placed.waiting.pod))
+        board = cycle.Cycle(BY_REQUESTS).explain(view, fresh.demand_of(placed.waiting.pod))
         assert view.row(board.best(uid)).node.name == node
         fresh.assume(placed.waiting, node, NOW_S)
 
@@ -102,7 +102,7 @@ def test_masks_and_reasons_agree(seed: int) -> None:
     known, pods = without_api(seed)
     cycles = cycle.Cycle(BY_REQUESTS)
     for each in pods:
-        board = cycles.explain(known.fleet.snapshot(NOW_S), known._demand_of(each))
+        board = cycles.explain(known.fleet.snapshot(NOW_S), known.demand_of(each))
         for slot in range(len(known.fleet)):
             is_refused = not board.scores[slot] > float("-inf")
             assert (board.rejection(board.view.row(slot)) is not None) is is_refused
@@ -252,7 +252,7 @@ def test_a_node_that_the_api_shows_after_its_pods_counts_them(is_first_known: bo
 def scores(known: state.State, waiting: cluster.Pod) -> dict[str, float]:
     """The score of each node that is feasible."""
     view: snapshot.Snapshot = known.fleet.snapshot(NOW_S)
-    board = cycle.Cycle(policy.Policy()).explain(view, known._demand_of(waiting))
+    board = cycle.Cycle(policy.Policy()).explain(view, known.demand_of(waiting))
     found = enumerate(board.scores.tolist())
     return {view.row(slot).node.name: score for slot, score in found if score > float("-inf")}
 
@@ -338,12 +338,12 @@ def test_a_claim_of_one_pod_is_given_once_within_one_cycle() -> None:
 def test_what_is_not_known_of_volumes_is_said() -> None:
     known = make_state(node("a"))
     uses = pod("user", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "disk"}}])
-    board = cycle.Cycle(BY_REQUESTS).explain(known.fleet.snapshot(NOW_S), known._demand_of(uses))
+    board = cycle.Cycle(BY_REQUESTS).explain(known.fleet.snapshot(NOW_S), known.demand_of(uses))
     found = board.rejection(board.view.row(0))
     assert found is not None
     assert found.detail == "PersistentVolumeClaim disk not found"
     known.fleet.storage.note_lacking("persistentvolumes", "403 Forbidden")
-    board = cycle.Cycle(BY_REQUESTS).explain(known.fleet.snapshot(NOW_S), known._demand_of(uses))
+    board = cycle.Cycle(BY_REQUESTS).explain(known.fleet.snapshot(NOW_S), known.demand_of(uses))
     found = board.rejection(board.view.row(0))
     assert found is not None
     assert found.detail == "persistentvolumes: 403 Forbidden"

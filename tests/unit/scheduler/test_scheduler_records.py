@@ -154,7 +154,7 @@ async def test_decision_get() -> None:
 
 async def test_capacity_and_reservations_list() -> None:
     answers, _, known_state = make_answers()
-    known_state.put_nodes([objects.make_node("node-0"), objects.make_node("silent")])
+    known_state.put_nodes([objects.make_node("node-0", unschedulable=True), objects.make_node("silent", ready=False)])
     advertisement = objects.make_advertisement("node-0", 3.0)
     known_state.put_advertisement(state.Heard(advertisement=advertisement, sampled_s=97.0), 98.0)
     known_state.put_pod(objects.make_pod("a", node_name="node-0"), 98.0)
@@ -162,5 +162,6 @@ async def test_capacity_and_reservations_list() -> None:
     assert [(each["node"], each["freshness"], each["free"], each["reserved"]) for each in nodes] == [
         ("node-0", "ageing", 2.0, 1), ("silent", "absent", None, 0),
     ]  # fmt: skip
+    assert [(each["ready"], each["schedulable"]) for each in nodes] == [(True, False), (False, True)]
     rows = orjson.loads(await answers.reservations_list(b""))["reservations"]
     assert rows == [{"node": "node-0", "pod": "default/a", "uid": "uid-a", "age_s": 2.0, "binding": False}]

@@ -225,7 +225,7 @@ def test_a_row_with_a_pod_is_what_the_fleet_works_out() -> None:
     nodes = random_fleet(rng, rules, 30)
     for slot in range(30):
         row = nodes.snapshot(NOW_S).row(slot)
-        ahead = row.with_pod("x", cores=0.5, size_bytes=1e6)
+        ahead = row.with_pod(demands.Demand(pod_class="x", request_cores=0.5, request_bytes=1e6))
         before = {"x": row.reserved} if row.reserved else {}
         load = reservations.Load(
             placed=row.placed + 1, workloads=row.workloads + 1, reserved=row.reserved + 1,

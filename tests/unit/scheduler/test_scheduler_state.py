@@ -248,9 +248,9 @@ def test_in_the_papers_release_a_pod_that_leaves_pending_opens_the_queue() -> No
 def test_a_heartbeat_of_a_node_is_no_news() -> None:
     made = make()
     park(made)
-    version = made.fleet.version
+    version = made.fleet.snapshot(NOW_S).facts_version
     made.put_node(objects.make_node(resource_version="2"))
-    assert made.fleet.version == version
+    assert made.fleet.snapshot(NOW_S).facts_version == version
     assert made.queue.take(NOW_S) is None
 
 

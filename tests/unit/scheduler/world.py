@@ -15,6 +15,8 @@ from carico_core.wire import subjects
 from carico_scheduler import decisions, engine, events, instruments, policy
 from tests.unit.scheduler import objects
 
+NO_RIGHTS = errors.Forbidden(status=403, reason="Forbidden", message="no rights", request="POST binding")
+
 
 class FaultyKube(memory_kube.MemoryKube):
     """An API whose answers to binds may be lost, late or refused; it counts the binds that took."""
@@ -124,6 +126,11 @@ class World:
         results = await asyncio.gather(*self._tasks, return_exceptions=True)
         failed = [each for each in results if isinstance(each, Exception)]
         assert not failed, failed
+
+    def refuse_binds(self, times: int, error: errors.CaricoError = NO_RIGHTS) -> None:
+        """The next so many binds are answered by this error."""
+        for _ in range(times):
+            self.kube.fail_next(error, method="POST", path="/binding")
 
     def create_pod(self, name: str, **spec: Any) -> str:
         """The UID of a new Pod."""

@@ -14,7 +14,7 @@ from carico_core.runtime import health, kube, kube_actions, logs, metrics, metri
 from carico_core.runtime import metrics_kube as kube_series
 from carico_core.runtime import pace as paces
 from carico_core.wire import roles, subjects
-from carico_scheduler import cycle, decisions, engine, events, instruments, queries, traces
+from carico_scheduler import cycle, decisions, engine, events, instruments, queries, silence, traces
 from carico_scheduler import settings as setting
 from carico_scheduler.answers import known
 from carico_scheduler.extender import service, unit
@@ -65,7 +65,7 @@ class Scheduler:
         self.metrics = metrics.Metrics("scheduler") if series is None else series
         self._bus_metrics = metrics_bus.BusMetrics(self.metrics)
         counted = instruments.Instruments(self.metrics)
-        boot = clocks.boot_id(clock)
+        self._boot = boot = clocks.boot_id(clock)
         seed = settings.seed if settings.seed >= 0 else clock.wall_ns()
         self._log = decisions.Log(
             boot=boot,
@@ -81,9 +81,11 @@ class Scheduler:
             on_drop=lambda why: counted.lost_events.labels(why).inc(),
         )
         self._api = api
+        # Waits for no turn behind binds.
+        self._lease_api = lease_api or api
         self._counted = counted
         duties = elector.Duties(is_fit=lambda: not self.engine.away, prepare=self._catch_up, on_change=self._on_change)
-        self.office = offices.Office(settings.leader, boot=boot, api=lease_api or api, clock=clock, duties=duties)
+        self.office = offices.Office(settings.leader, boot=boot, api=self._lease_api, clock=clock, duties=duties)
         parts = engine.Parts(
             policy=settings.rules(), kube=api, clock=clock, rng=random.Random(seed), log=self._log,
             events=self._events, metrics=counted, binds_in_flight=settings.binds_in_flight,
@@ -174,7 +176,7 @@ class Scheduler:
         return unit.Unit(
             self._settings.extender,
             service.Parts(
-                state=self.engine.state, policy=parts.policy, kube=parts.kube, clock=parts.clock, rng=parts.rng,
+                state=self.engine.state, kube=parts.kube, clock=parts.clock, rng=parts.rng,
                 log=parts.log, metrics=parts.metrics, bind_timeout_s=parts.bind_timeout_s,
                 leads=lambda: self.office.leads() and not self.engine.away, wake=self.engine.wake,
             ),
@@ -187,9 +189,16 @@ class Scheduler:
                 lease_s=settings.bus.lease_s,
             ),
             clock=self._clock,
+            silent_s=silence.Silence(
+                api=self._lease_api, heard_s=lambda: self.engine.mirrors.heard_s, clock=self._clock
+            ).seconds,
             led_by=lambda: None if self.office.leads() else self.office.leader(),
-            away=lambda: self.engine.away,
+            away=self._lacking,
         )  # fmt: skip
+
+    def _lacking(self) -> dict[str, str]:
+        doubt = _doubt(self.engine.binder.doubtful_count)
+        return self.engine.away | ({} if doubt is None else {"binds": f"{doubt}; no Pod is placed before it tells"})
 
     def _why_no_extender(self) -> str | None:
         # A Service sends kube-scheduler to who is ready: that must be the one that knows all reservations.
@@ -214,7 +223,8 @@ class Scheduler:
             name=NAME,
             description="Decisions, reservations and capacities of the CARICO scheduler",
             endpoints=self.answers.endpoints(),
-            node=None,
+            # One that is frozen while it leads is still there for the bus, and would get half of its successor's.
+            queue=self._boot,
         )
 
     def _stuck(self) -> str | None:
@@ -283,4 +293,4 @@ async def _insist(what: str, attempt: Callable[[], Awaitable[object]]) -> None:
 
 
 def _doubt(count: int) -> str | None:
-    return f"{count} binds without an answer from the API" if count else None
+    return f"{count} bind{'s' if count > 1 else ''} without an answer from the API" if count else None

@@ -44,21 +44,12 @@ class Draft:
     def reserve(self, row: snapshot.NodeRow, pod: cluster.Pod, demand: demands.Demand) -> snapshot.NodeRow:
         """The node, which stands as `row`, with one more Pod."""
         self.placed.append((pod, row.slot))
-        return self._take(row, demand)
-
-    def hold(self, slot: int, demand: demands.Demand) -> snapshot.NodeRow:
-        """The node with the room of one more Pod taken, which may yet go elsewhere."""
-        return self._take(self.row(slot), demand)
-
-    def _take(self, row: snapshot.NodeRow, demand: demands.Demand) -> snapshot.NodeRow:
-        after = row.with_pod(
-            demand.pod_class,
-            cores=demand.request_cores,
-            size_bytes=demand.request_bytes,
-            others=demand.request_others,
-        )
-        self.changed[row.slot] = after
+        after = self.changed[row.slot] = row.with_pod(demand)
         return after
+
+    def hold(self, slot: int, demand: demands.Demand) -> None:
+        """Takes the room of one more Pod on a node, which may yet go elsewhere."""
+        self.changed[slot] = self.row(slot).with_pod(demand)
 
 
 class Board:
@@ -127,7 +118,7 @@ class Board:
         if self.scores[slot] == REFUSED:
             return
         # A reservation changes no facts: only the other filters can refuse now what they let pass before.
-        rejection = _rejection(self.stages.by_columns, row, self.demand, self.view)
+        rejection = rejection_by(self.stages.by_columns, row, self.demand, self.view)
         if rejection is None:
             self.scores[slot] = self.stages.scorer.score(row, self.view, self.demand)
             return
@@ -137,18 +128,29 @@ class Board:
 
     def rejection(self, row: snapshot.NodeRow) -> decision.Rejection | None:
         """Why the node is refused, by the first filter that does; None where it has room."""
-        return _rejection(self.stages.filters, row, self.demand, self.view)
+        return rejection_by(self.stages.filters, row, self.demand, self.view)
 
 
-def _rejection(
+def rejection_by(
     filters: tuple[protocol.Filter, ...], row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot
 ) -> decision.Rejection | None:
-    """The refusal of the first of these filters that refuses."""
+    """The refusal of the first of these filters that refuses; None where none does."""
     for each in filters:
         detail = each.refuse(row, demand, view)
         if detail is not None:
             return decision.Rejection(reason=each.reason, detail=detail)
     return None
+
+
+def narrowed(
+    nodes: snapshot.Bools, passes: snapshot.Bools, reason: decision.Reason, refused: dict[str, int]
+) -> snapshot.Bools:
+    """Those of the nodes that pass; the others are counted in `refused`."""
+    left = nodes & passes
+    lost = int(np.count_nonzero(nodes)) - int(np.count_nonzero(left))
+    if lost:
+        refused[reason.value] = refused.get(reason.value, 0) + lost
+    return left
 
 
 def _highest(values: snapshot.Floats, most: int) -> snapshot.Ints:

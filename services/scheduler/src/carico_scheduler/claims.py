@@ -53,7 +53,7 @@ class Claims:
         """Nothing, once every claim of the Pod is bound by this plan. Raises `NotBound`."""
         if plan is None:
             raise NotBound(f"the claims can no longer be bound on {node}")
-        uses = pod.constraints.claims if pod.constraints is not None else ()
+        uses = (pod.constraints or constraints.NONE).claims
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 await self._ask(plan, node)

@@ -29,6 +29,7 @@ _FIELDS: dict[str, tuple[npt.DTypeLike, float]] = {
     "sampled_s": (np.float64, -math.inf),
     "reserved": (np.int64, 0),
     "uncovered_since_s": (np.float64, math.inf),
+    "facts_changed": (np.int64, 0),
 }
 _FIRST_SLOTS = 64
 

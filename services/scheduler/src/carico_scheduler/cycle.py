@@ -61,7 +61,6 @@ class Cycle:
     """Runs cycles over snapshots of one fleet; keeps masks between them."""
 
     def __init__(self, policy: policies.Policy) -> None:
-        self._policy = policy
         self._by_capacity = registry.by_capacity(policy)
         self._without = registry.without_capacity()
         self._masks = masks.FactMasks()
@@ -102,13 +101,8 @@ class Cycle:
         mask, refused = kept.mask, dict(kept.refused)
         for each in stages.by_columns:
             passes = self._mask(each, view, demand, shared)
-            if passes is None:
-                continue
-            left = mask & passes
-            lost = int(np.count_nonzero(mask)) - int(np.count_nonzero(left))
-            if lost:
-                refused[each.reason.value] = refused.get(each.reason.value, 0) + lost
-            mask = left
+            if passes is not None:
+                mask = boarding.narrowed(mask, passes, each.reason, refused)
         scores = np.where(mask, stages.scorer.scores(view, demand), boarding.REFUSED)
         made = boarding.Board(demand=demand, view=view, scores=scores, refused=refused, stages=stages, draft=draft)
         # Pods of other demands may have been placed in this cycle already.
@@ -137,10 +131,7 @@ class Cycle:
 
     def _stages(self, view: snapshot.Snapshot) -> registry.Stages:
         """By capacity; without it where nobody advertises and the policy says to go by requests then."""
-        if self._policy.fallback is policies.Fallback.WAIT:
-            return self._by_capacity
-        usable = view.present & (view.sampled_s >= view.now_s - self._policy.ageing_s)
-        return self._by_capacity if usable.any() else self._without
+        return self._without if view.goes_by_requests else self._by_capacity
 
     @staticmethod
     def _mask(

@@ -81,7 +81,7 @@ class Engine:
         self.intake = intake.Intake(lease_s=parts.policy.lease_s, on_drop=self._on_drop)
         self.outcomes = outcomes.Outcomes(
             self.state, clock=parts.clock, log=parts.log, events=parts.events, metrics=parts.metrics,
-            traces=parts.traces,
+            event_after_s=parts.event_after_s, traces=parts.traces,
         )  # fmt: skip
         self.binder = binders.Binder(
             parts.kube,
@@ -184,7 +184,7 @@ class Engine:
         self._metrics.binding.set(self.binder.in_flight)
         self._metrics.doubtful.set(self.binder.doubtful_count)
         self._metrics.unpublished.set(self._parts.log.unpublished_count)
-        self._metrics.reserved.set(self.state.ledger.reserved_count)
+        self._metrics.count_reservations(self.state.ledger, now_s)
         self._metrics.count_nodes(self.state.fleet.snapshot(now_s))
         if self._parts.traces is not None:
             self._parts.traces.sweep(lambda uid: self.state.pod(uid) is not None)
@@ -219,7 +219,9 @@ class Engine:
         if self._parts.traces is not None:
             self._parts.traces.decided(waiting, facts, now_s)
         prepare = self._claims.preparation(waiting.pod, placement.row)
-        self.binder.start(waiting.pod, node, prepare, placed_by=self.state.placed_by(node, now_s))
+        # Whoever refuses binds may do so for what is written on them: the next try of a Pod goes without.
+        placed_by = self.state.placed_by(node, now_s) if waiting.attempts == 1 else None
+        self.binder.start(waiting.pod, node, prepare, placed_by=placed_by)
         if placement.row.is_advertised:
             self._metrics.age_s.observe(max(now_s - placement.row.sampled_s, 0.0))
 

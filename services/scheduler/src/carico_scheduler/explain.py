@@ -98,16 +98,27 @@ def _unchanged(board: cycle.Board, slot: int, score: float) -> decision.Candidat
 
 
 def candidate_of(board: cycle.Board, row: snapshot.NodeRow, score: float) -> decision.Candidate:
-    """A node as a record. `capacity` is what it is believed to take, before reservations."""
-    free = row.free_for(board.demand.pod_class) if row.is_advertised else None
+    """A node as a record, with its score or why it is refused."""
+    pod_class, now_s = board.demand.pod_class, board.view.now_s
+    if math.isfinite(score):
+        return record_of(row, pod_class, now_s, score=score)
+    return record_of(row, pod_class, now_s, rejection=board.rejection(row))
+
+
+def record_of(
+    row: snapshot.NodeRow, pod_class: str, now_s: float, *, score: float | None = None,
+    rejection: decision.Rejection | None = None,
+) -> decision.Candidate:  # fmt: skip
+    """A node as a record. `capacity` is what it is believed to take of Pods of the class, before reservations."""
+    free = row.free_for(pod_class) if row.is_advertised else None
     return decision.Candidate(
         node=row.node.name,
         capacity=None if free is None else max(free + row.reserved, 0.0),
         reserved=float(row.reserved),
-        age_s=max(board.view.now_s - row.sampled_s, 0.0) if row.is_advertised else None,
+        age_s=max(now_s - row.sampled_s, 0.0) if row.is_advertised else None,
         seq=row.seq if row.is_advertised else None,
-        score=score if math.isfinite(score) else None,
-        rejection=None if math.isfinite(score) else board.rejection(row),
+        score=score,
+        rejection=rejection,
     )
 
 

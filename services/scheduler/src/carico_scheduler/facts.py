@@ -1,7 +1,7 @@
 """Answers over all nodes that rest on their names, labels and taints alone: kept, and mended slot by slot."""
 
 import dataclasses
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,8 @@ from carico_core.domain import cluster, constraints, selectors, taints
 from carico_scheduler import lately
 
 NO_DOMAIN = -1
-
-
-@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
-class _Kept:
-    """One value per slot, and the slots whose value is out of date."""
-
-    values: npt.NDArray[Any]
-    stale: set[int]
+# In place of the number of a value that no node has.
+_NOWHERE = -2
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -38,12 +32,17 @@ class Domains:
         """True for the slots whose node has the label."""
         return self.of >= 0
 
+    def having(self, values: Iterable[str]) -> npt.NDArray[np.bool_]:
+        """True for the slots whose node has the label with one of these values."""
+        mask: npt.NDArray[np.bool_] = np.zeros(len(self.of), dtype=np.bool_)
+        for value in values:
+            mask |= self.of == self.numbers.get(value, _NOWHERE)
+        return mask
+
     def sums(self, per_slot: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Per domain the sum over its nodes; one entry more, for nodes without one, is 0."""
-        known = self.of >= 0
-        totals = np.bincount(self.of[known], weights=per_slot[known], minlength=self.count + 1).astype(np.float64)
-        totals[-1] = 0.0
-        return totals
+        known = self.known
+        return np.bincount(self.of[known], weights=per_slot[known], minlength=self.count + 1).astype(np.float64)
 
 
 class NodeFacts:
@@ -51,13 +50,12 @@ class NodeFacts:
 
     def __init__(self, nodes: Sequence[cluster.Node | None]) -> None:
         self._nodes = nodes
-        self._kept: lately.Lately[Hashable, _Kept] = lately.Lately()
+        self._kept: lately.BySlot[Hashable] = lately.BySlot()
         self._numbers: dict[str, dict[str, int]] = {}
 
     def touch(self, slot: int) -> None:
         """Notes that the node of a slot has changed, come or gone."""
-        for kept in self._kept.values():
-            kept.stale.add(slot)
+        self._kept.touch(slot)
 
     def matching(self, terms: selectors.NodeTerms) -> npt.NDArray[np.bool_]:
         """True for the nodes that meet one of the terms."""
@@ -81,9 +79,8 @@ class NodeFacts:
         named = next((each for each in term.labels if each.operator == selectors.IN), None)
         if named is None:
             return range(len(self._nodes))
-        domains = self.domains(named.key)
-        numbers = [domains.numbers[value] for value in named.values if value in domains.numbers]
-        return [int(slot) for number in numbers for slot in (domains.of == number).nonzero()[0]]
+        found: list[int] = self.domains(named.key).having(named.values).nonzero()[0].tolist()
+        return found
 
     def tolerated(self, tolerations: tuple[cluster.Toleration, ...]) -> npt.NDArray[np.bool_]:
         """True for the nodes whose taints keep no Pod of these tolerations away."""
@@ -103,6 +100,9 @@ class NodeFacts:
 
     def domains(self, key: str) -> Domains:
         """The values of a label over all nodes."""
+        if ("domains", key) not in self._kept:
+            # Numbers are of use for as long as the answer in which they stand.
+            self._numbers = {each: of for each, of in self._numbers.items() if ("domains", each) in self._kept}
         numbers = self._numbers.setdefault(key, {})
 
         def number(node: cluster.Node) -> int:
@@ -113,14 +113,10 @@ class NodeFacts:
 
     def _answer(self, key: Hashable, nothing: float, of: Callable[[cluster.Node], Any]) -> npt.NDArray[Any]:
         """The values of all slots; `nothing` for a vacant one."""
-        count = len(self._nodes)
-        kept = self._kept.get(key)
-        if kept is None or len(kept.values) != count:
-            kept = _Kept(values=np.full(count, nothing), stale=set(range(count)))
-            self._kept.put(key, kept, most=lately.room_for(count))
-        if kept.stale:
-            for slot in kept.stale:
+
+        def fill(values: npt.NDArray[Any], slots: Collection[int]) -> None:
+            for slot in slots:
                 node = self._nodes[slot]
-                kept.values[slot] = nothing if node is None else of(node)
-            kept.stale.clear()
-        return kept.values
+                values[slot] = nothing if node is None else of(node)
+
+        return self._kept.answer(key, len(self._nodes), nothing=nothing, fill=fill)

@@ -5,8 +5,9 @@ above all), so that a decision at 10,000 nodes is a few operations on whole colu
 """
 
 import dataclasses
+import functools
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,14 @@ from carico_scheduler import census, columns, facts, headroom, lately, reservati
 from carico_scheduler import policy as policies
 from carico_scheduler import snapshot as snapshots
 
-# Slots that changed are logged so that cached answers mend themselves; past this many, they start over.
-_LOG_MAX = 20_000
 _NONE: frozenset[str] = frozenset()
 
 
 class Fleet:
-    """The nodes of the cluster by slot. `version` grows with every change."""
+    """The nodes of the cluster by slot."""
 
     def __init__(self, policy: policies.Policy) -> None:
         self.policy = policy
-        self.version = 0
         self._columns = columns.Columns()
         self._nodes: list[cluster.Node | None] = []
         self._offers: list[headroom.Offer | None] = []
@@ -36,16 +34,15 @@ class Fleet:
         self._taken: list[headroom.Vector] = []
         # What is requested of resources beside cores and memory, and per such resource: what is left by slot.
         self._used_others: list[Mapping[str, float]] = []
-        self._left: lately.Lately[str, tuple[npt.NDArray[np.float64], set[int]]] = lately.Lately()
+        self._left: lately.BySlot[str] = lately.BySlot()
         self.facts = facts.NodeFacts(self._nodes)
         self.census = census.Census(self.slot_of)
         self.storage = storage.Storage()
-        # Per class that Pods were looked at for: free Pods by slot, and the slots to be worked out anew.
-        self._free: lately.Lately[str, tuple[npt.NDArray[np.float64], set[int]]] = lately.Lately()
+        # Per class that Pods were looked at for: free Pods by slot.
+        self._free: lately.BySlot[str] = lately.BySlot()
         self._slots: dict[str, int] = {}
         self._vacant: list[int] = []
-        self._facts_changed: list[int] = []
-        self._facts_epoch = 0
+        self._facts_version = 0
         self._views: dict[str, npt.NDArray[Any]] | None = None
         # Kept to read single rows by, which it shows as they are: all it holds are views.
         self._live: snapshots.Snapshot | None = None
@@ -66,17 +63,14 @@ class Fleet:
         if self._views is None:
             self._views = self._columns.views()
         return snapshots.Snapshot(
-            version=self.version,
             now_s=now_s,
             policy=self.policy,
-            facts_version=len(self._facts_changed),
-            facts_changed=self._facts_changed,
-            facts_epoch=self._facts_epoch,
+            facts_version=self._facts_version,
             nodes=self._nodes,
             offers=self._offers,
             taken=self._taken,
-            free_of=self.free,
-            left_of=self.left,
+            free=self.free,
+            left=self.left,
             used_others=self._used_others,
             facts=self.facts,
             census=self.census,
@@ -97,7 +91,7 @@ class Fleet:
         self._write_node(slot, node)
         self._write_load(slot, load)
         self._settle(slot)
-        self._log_facts(slot)
+        self._note_facts(slot)
         return True
 
     def remove_node(self, name: str) -> bool:
@@ -112,7 +106,7 @@ class Fleet:
         self._columns.clear(slot)
         self._settle(slot)
         self._vacant.append(slot)
-        self._log_facts(slot)
+        self._note_facts(slot)
         self.census.recount(name, slot)
         return True
 
@@ -142,18 +136,10 @@ class Fleet:
 
         Kept between calls: only slots that have changed since are worked out.
         """
-        count = self._columns.count
-        kept = self._free.get(pod_class)
-        if kept is None or len(kept[0]) != count:
-            anew = (np.full(count, -math.inf), set(range(count)))
-            kept = self._free.put(pod_class, anew, most=lately.room_for(count))
-        values, stale = kept
-        if stale:
-            self._work_out(pod_class, values, stale)
-            stale.clear()
-        return values
+        fill = functools.partial(self._fill_free, pod_class)
+        return self._free.answer(pod_class, self._columns.count, nothing=-math.inf, fill=fill)
 
-    def _work_out(self, pod_class: str, values: npt.NDArray[np.float64], slots: Iterable[int]) -> None:
+    def _fill_free(self, pod_class: str, values: npt.NDArray[np.float64], slots: Collection[int]) -> None:
         """As `NodeRow.free_for`, from the columns alone: a row of each node that advertises every second is dear."""
         c, most_per_core = self._columns, self.policy.max_pods_per_core
         capacity, pods, reserved, limit = c["capacity"].item, c["pods"].item, c["reserved"].item, c["limit"].item
@@ -175,17 +161,14 @@ class Fleet:
 
     def left(self, resource: str) -> npt.NDArray[np.float64]:
         """What each slot has left of a resource other than cores and memory; kept as `free` is."""
-        count = self._columns.count
-        kept = self._left.get(resource)
-        if kept is None or len(kept[0]) != count:
-            kept = self._left.put(resource, (np.zeros(count), set(range(count))), most=lately.room_for(count))
-        values, stale = kept
-        for slot in stale:
+        fill = functools.partial(self._fill_left, resource)
+        return self._left.answer(resource, self._columns.count, nothing=0.0, fill=fill)
+
+    def _fill_left(self, resource: str, values: npt.NDArray[np.float64], slots: Collection[int]) -> None:
+        for slot in slots:
             node = self._nodes[slot]
             all_of_it = 0.0 if node is None else node.allocatable_others.get(resource, 0.0)
             values[slot] = all_of_it - self._used_others[slot].get(resource, 0.0)
-        stale.clear()
-        return values
 
     def admits(self, name: str, now_s: float) -> Set[str]:
         """The classes looked at of which the node can take a Pod, by advertisement and reservations; "" the typical."""
@@ -252,21 +235,16 @@ class Fleet:
 
     def _settle(self, slot: int) -> None:
         """What is free on one slot has changed."""
-        self.version += 1
         offer = self._offers[slot]
         self._taken[slot] = () if offer is None else offer.reserved(self._classes[slot])
-        for _, stale in self._free.values():
-            stale.add(slot)
-        for _, stale in self._left.values():
-            stale.add(slot)
+        self._free.touch(slot)
+        self._left.touch(slot)
 
-    def _log_facts(self, slot: int) -> None:
-        self.version += 1
+    def _note_facts(self, slot: int) -> None:
+        """The facts of the node on one slot have changed."""
+        self._facts_version += 1
+        self._columns["facts_changed"][slot] = self._facts_version
         self.facts.touch(slot)
-        if len(self._facts_changed) >= _LOG_MAX:
-            self._facts_changed = []
-            self._facts_epoch += 1
-        self._facts_changed.append(slot)
 
 
 def _facts(node: cluster.Node) -> cluster.Node:

@@ -2,7 +2,7 @@
 
 from carico_core.runtime import metrics
 from carico_core.wire import freshness
-from carico_scheduler import decisions, snapshot
+from carico_scheduler import decisions, reservations, snapshot
 from carico_scheduler import queue as queues
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -46,10 +46,15 @@ class Instruments:
         self.oldest_s = registry.gauge("oldest_waiting_seconds", "How long the Pod that waits longest has waited")
         self.doubtful = registry.gauge("doubtful_binds", "Binds whose outcome the API has not told yet")
         self.unpublished = registry.gauge("unpublished_decision_records", "Decision records that wait for the bus")
-        self.capacity = registry.gauge("capacity_pods", "Pods that nodes with a usable advertisement say they can take")
+        self.capacity = registry.gauge(
+            "capacity_pods", "Pods that nodes say they can take which are heard, ready and not cordoned"
+        )
         self.free = registry.gauge("free_pods", "The same, less the Pods reserved there")
         self.binding = registry.gauge("binding_pods", "Pods whose bind is under way")
         self.reserved = registry.gauge("reservations", "Pods placed that no advertisement covers yet")
+        self.oldest_reservation_s = registry.gauge(
+            "oldest_reservation_seconds", "How long the Pod has been placed that its node has not accounted for longest"
+        )
         self.nodes = registry.gauge("nodes", "Nodes by the age of their advertisement", ["freshness"])
         self.leading = registry.gauge("leading", "1 where this scheduler leads and binds, 0 where it stands by")
         self.terms = registry.counter("terms", "Times this scheduler began to lead")
@@ -75,6 +80,11 @@ class Instruments:
         self.parked.set(len(queue.parked()))
         self.oldest_s.set(max((now_s - each.since_s for each in queue), default=0.0))
 
+    def count_reservations(self, ledger: reservations.Ledger, now_s: float) -> None:
+        """Sets the gauges of Pods that are placed and not accounted for."""
+        self.reserved.set(ledger.reserved_count)
+        self.oldest_reservation_s.set(max(now_s - ledger.oldest_s(), 0.0))
+
     def count_nodes(self, view: snapshot.Snapshot) -> None:
         """Sets the gauges of nodes by freshness, of suspect ones, and of the room there is."""
         age_s = view.now_s - view.sampled_s
@@ -91,5 +101,6 @@ class Instruments:
             self.nodes.labels(kind.value).set(int((view.present & among).sum()))
         suspect = view.present & (view.uncovered_since_s < view.now_s - view.policy.suspect_after_s)
         self.suspects.set(int(suspect.sum()))
-        self.capacity.set(float(view.capacity[usable].sum()))
-        self.free.set(float((view.capacity - view.reserved).clip(0.0)[usable].sum()))
+        takes = usable & view.ready & view.schedulable
+        self.capacity.set(float(view.capacity[takes].sum()))
+        self.free.set(float((view.capacity - view.reserved).clip(0.0)[takes].sum()))

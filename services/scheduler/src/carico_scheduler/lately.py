@@ -1,8 +1,11 @@
 """What was worked out lately, by key: bounded, and the answer that was used longest ago gives way."""
 
 import collections
-from collections.abc import Iterator, ValuesView
-from typing import Generic, TypeVar
+from collections.abc import Callable, Collection, Iterator, ValuesView
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -60,3 +63,30 @@ class Lately(Generic[K, V]):
         while len(self._kept) > most:
             self._kept.popitem(last=False)
         return answer
+
+
+Fill: TypeAlias = Callable[[npt.NDArray[Any], Collection[int]], None]
+
+
+class BySlot(Lately[K, tuple[npt.NDArray[Any], set[int]]]):
+    """Answers of one value per slot of nodes, each with the slots whose value is out of date."""
+
+    def touch(self, slot: int) -> None:
+        """Notes that something about the node of a slot has changed: every answer about it is out of date."""
+        for _, stale in self.values():
+            stale.add(slot)
+
+    def answer(self, key: K, slots: int, *, nothing: float, fill: Fill) -> npt.NDArray[Any]:
+        """The values of all slots, not to be written to: `fill` has set those that are new or were out of date.
+
+        `nothing`: what it finds there of a new slot.
+        """
+        values, stale = self.get(key) or (np.full(0, nothing), set())
+        if len(values) < slots:
+            stale.update(range(len(values), slots))
+            values = np.concatenate([values, np.full(slots - len(values), nothing)])
+            self.put(key, (values, stale), most=room_for(slots))
+        if stale:
+            fill(values, stale)
+            stale.clear()
+        return values

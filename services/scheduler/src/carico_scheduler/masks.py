@@ -11,13 +11,12 @@ from carico_scheduler.stages import registry
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class FactMask:
-    """A mask by facts alone, and up to where in the log of changes it is true."""
+    """A mask by facts alone, and up to which change of facts it is true."""
 
     mask: snapshot.Bools
     # Per slot the index of the first filter that refuses it, or -1; and nodes refused by reason.
     refused_by: snapshot.Ints
     refused: dict[str, int]
-    epoch: int
     version: int
 
 
@@ -30,9 +29,8 @@ class FactMasks:
     def of(self, demand: demands.Demand, view: snapshot.Snapshot, stages: registry.Stages) -> FactMask:
         """The mask of a demand, made anew or mended where nodes have changed since."""
         kept = self._kept.get(demand)
-        if kept is None or kept.epoch != view.facts_epoch or len(kept.mask) > len(view.present):
-            most = lately.room_for(len(view.present))
-            kept = self._kept.put(demand, _whole(demand, view, stages), most=most)
+        if kept is None:
+            kept = self._kept.put(demand, _whole(demand, view, stages), most=lately.room_for(len(view.present)))
         elif kept.version != view.facts_version:
             _mend(kept, demand, view, stages)
         return kept
@@ -48,9 +46,7 @@ def _whole(demand: demands.Demand, view: snapshot.Snapshot, stages: registry.Sta
             refused_by[mask & ~passes] = index
             mask &= passes
     refused = _count(refused_by, stages)
-    return FactMask(
-        mask=mask, refused_by=refused_by, refused=refused, epoch=view.facts_epoch, version=view.facts_version
-    )
+    return FactMask(mask=mask, refused_by=refused_by, refused=refused, version=view.facts_version)
 
 
 def _mend(kept: FactMask, demand: demands.Demand, view: snapshot.Snapshot, stages: registry.Stages) -> None:
@@ -59,7 +55,7 @@ def _mend(kept: FactMask, demand: demands.Demand, view: snapshot.Snapshot, stage
     if grown:
         kept.mask = np.concatenate([kept.mask, np.zeros(grown, dtype=np.bool_)])
         kept.refused_by = np.concatenate([kept.refused_by, np.full(grown, -1, dtype=np.int64)])
-    for slot in set(view.facts_changed[kept.version :]):
+    for slot in (view.facts_changed > kept.version).nonzero()[0].tolist():
         refusing = _refusing(slot, demand, view, stages)
         kept.mask[slot] = bool(view.present[slot]) and refusing < 0
         kept.refused_by[slot] = refusing

@@ -39,11 +39,14 @@ class Mirrors:
         wake: Callable[[], None],
     ) -> None:
         self._kube = kube
+        self._clock = clock
         self._metrics = metrics
         self._wake = wake
         self._line = logs.get("scheduler")
         self._odd_line = logs.RateLimited(self._line, clock=clock)
         self._collections = collections.all_of(into, clock)
+        # When one of them last brought something.
+        self.heard_s = clock.monotonic_s()
         # What each mirror lacks without which nothing can be decided; empty: decisions may be made.
         self.away: dict[str, str] = {}
         for each in self._collections:
@@ -65,6 +68,8 @@ class Mirrors:
             await asyncio.sleep(ASK_AGAIN_S)
 
     def _take(self, collection: collections.Collection, event: kubes.MirrorEvent) -> None:
+        if not isinstance(event, kubes.Away):
+            self.heard_s = self._clock.monotonic_s()
         match event:
             case kubes.Listed():
                 collection.put_all([each for each in event.objects if each is not None])

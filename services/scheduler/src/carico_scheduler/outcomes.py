@@ -6,7 +6,7 @@ from carico_core.domain import decision
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
 from carico_scheduler import binder as binders
-from carico_scheduler import decisions, events, explain, instruments, state
+from carico_scheduler import decisions, events, explain, instruments, reporter, state
 from carico_scheduler import queue as queues
 from carico_scheduler import traces as pod_traces
 
@@ -22,14 +22,16 @@ class Outcomes:
         log: decisions.Log,
         events: events.Writer,
         metrics: instruments.Instruments,
+        event_after_s: float,
         traces: pod_traces.PodTraces | None,
     ) -> None:
-        """`traces` None: nothing is traced."""
+        """`event_after_s`: younger Pods get no Event about binds that fail. `traces` None: nothing is traced."""
         self._state = into
         self._clock = clock
         self._log = log
         self._events = events
         self._metrics = metrics
+        self._event_after_s = event_after_s
         self._traces = traces
         self._line = logs.get("scheduler")
         self._facts: dict[str, decisions.Facts] = {}
@@ -55,15 +57,12 @@ class Outcomes:
         # None where the Pod went, came back and was bound again meanwhile: the earlier outcome took them.
         facts = self._facts.pop(result.uid, None) or _no_facts(result.node)
         waiting = self._state.binding(result.uid)
-        if result.pod is not None and self._state.pod(result.uid) is not None:
-            self._state.put_pod(result.pod, self._clock.monotonic_s())
-        fate = self._settled_fate(result) if result.fate is binders.Fate.SETTLED else result.fate
+        if result.fate is binders.Fate.WITHHELD and waiting is not None:
+            waiting.attempts -= 1
+        fate = settle(self._state, result, self._clock.monotonic_s())
         self._metrics.binds.labels(fate.value).inc()
         if fate is binders.Fate.WITHHELD:
             # Nothing happened, and who leads now decides about the Pod: there is nothing to tell.
-            if waiting is not None:
-                waiting.attempts -= 1
-            self._state.revoke(result.uid, self._clock.monotonic_s())
             return
         outcome, message = self._conclude(result, fate, facts)
         self._metrics.bind_s.observe(result.took_s)
@@ -74,38 +73,57 @@ class Outcomes:
             self._tell(waiting, result, dataclasses.replace(facts, outcome=outcome, message=message))
 
     def _tell(self, waiting: queues.Waiting, result: binders.Result, facts: decisions.Facts) -> None:
-        """Records the outcome of a bind, with an Event where the Pod was bound."""
+        """Records the outcome of a bind, with an Event where the Pod was bound, or waits although there is room."""
         is_bound = facts.outcome is decision.Outcome.BOUND
         self._log.record(waiting, dataclasses.replace(facts, node=facts.node if is_bound else None))
+        now_s = self._clock.monotonic_s()
         if is_bound:
-            self._metrics.waited_s.observe(max(self._clock.monotonic_s() - waiting.since_s, 0.0))
+            self._metrics.waited_s.observe(max(now_s - waiting.since_s, 0.0))
             self._events.scheduled(waiting.pod, explain.event_text(waiting.pod, result.node))
+        elif waiting.pod.uid in self._state.queue and self._is_event_due(waiting, now_s):
+            waiting.told_s = now_s
+            self._events.failed(waiting.pod, facts.message)
+
+    def _is_event_due(self, waiting: queues.Waiting, now_s: float) -> bool:
+        """As seldom as for Pods that fit nowhere; a bind that failed once or twice is tried again at once."""
+        return now_s - waiting.since_s >= self._event_after_s and now_s - waiting.told_s >= reporter.EVENT_EVERY_S
 
     def _conclude(
         self, result: binders.Result, fate: binders.Fate, facts: decisions.Facts
     ) -> tuple[decision.Outcome, str]:
-        """Brings the state up to date; the outcome and its message."""
+        """The outcome and its message."""
         match fate:
             case binders.Fate.BOUND:
-                self._state.confirm(result.uid)
                 return decision.Outcome.BOUND, facts.message
             case binders.Fate.ELSEWHERE:
-                self._state.confirm(result.uid)
                 return decision.Outcome.BIND_CONFLICT, f"bound elsewhere meanwhile: {result.detail}"
             case binders.Fate.GONE:
-                self._state.remove_pod(result.uid)
                 return decision.Outcome.DROPPED, f"the Pod has gone: {result.detail}"
-        self._state.revoke(result.uid, self._clock.monotonic_s())
         self._line.warning("bind failed", uid=result.uid, node=result.node, detail=result.detail)
         outcome = decision.Outcome.BIND_CONFLICT if result.is_conflict else decision.Outcome.BIND_FAILED
         return outcome, f"not bound to {result.node}: {result.detail}"
 
-    def _settled_fate(self, result: binders.Result) -> binders.Fate:
-        """What the watch has told of a Pod whose bind got no answer."""
-        claim = self._state.ledger.find(result.uid)
+
+def settle(into: state.State, result: binders.Result, now_s: float) -> binders.Fate:
+    """How a bind came out, by what the watch has told where it told first; the state is brought up to date."""
+    uid = result.uid
+    if result.pod is not None and into.pod(uid) is not None:
+        into.put_pod(result.pod, now_s)
+    fate = result.fate
+    if fate is binders.Fate.SETTLED:
+        claim = into.ledger.find(uid)
         if claim is None:
-            return binders.Fate.GONE
-        return binders.Fate.BOUND if claim.node == result.node else binders.Fate.ELSEWHERE
+            fate = binders.Fate.GONE
+        else:
+            fate = binders.Fate.BOUND if claim.node == result.node else binders.Fate.ELSEWHERE
+    match fate:
+        case binders.Fate.BOUND | binders.Fate.ELSEWHERE:
+            into.confirm(uid)
+        case binders.Fate.GONE:
+            into.remove_pod(uid)
+        case _:
+            into.revoke(uid, now_s)
+    return fate
 
 
 def _no_facts(node: str) -> decisions.Facts:

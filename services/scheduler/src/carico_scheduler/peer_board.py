@@ -68,11 +68,6 @@ class PeerBoard:
         self._plain.update(slot, row)
         self._add(pod, slot)
 
-    def update(self, slot: int, row: snapshot.NodeRow) -> None:
-        """Brings one node up to date."""
-        self._plain.update(slot, row)
-        self._whole = None
-
     def rejection(self, row: snapshot.NodeRow) -> decision.Rejection | None:
         """Why the node is refused, by the first filter that does; None where it has room."""
         plain = self._plain.rejection(row)
@@ -100,13 +95,9 @@ class PeerBoard:
     def _settle(self) -> boarding.Board:
         plain = self._plain
         feasible = plain.scores > boarding.REFUSED
-        refused = plain.refused
+        refused = dict(plain.refused)
         for reason, look in self._looks:
-            left = feasible & look.mask()
-            lost = int(np.count_nonzero(feasible)) - int(np.count_nonzero(left))
-            if lost:
-                refused = refused | {reason.value: refused.get(reason.value, 0) + lost}
-            feasible = left
+            feasible = boarding.narrowed(feasible, look.mask(), reason, refused)
         scores = np.where(feasible, plain.scores, boarding.REFUSED)
         if self._wished is not None and feasible.any():
             scores[feasible] = self._wished.lean(np.where(feasible, plain.scores, 0.0), feasible)[feasible]

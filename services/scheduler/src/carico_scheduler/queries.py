@@ -25,6 +25,10 @@ class StandsBy(errors.CaricoError):
         super().__init__(f"this scheduler stands by, and does not answer: {leader} leads; ask again")
 
 
+async def _not_at_all() -> None:
+    pass
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
     """The endpoints of the service, over the scheduler's state."""
@@ -35,6 +39,8 @@ class Answers:
     led_by: Callable[[], str | None] = lambda: None
     # What is lacking of the API: what is said rests on what was last seen of it.
     away: Callable[[], Mapping[str, str]] = dict
+    # How long the API has said nothing, where it does not answer any more.
+    silent_s: Callable[[], Awaitable[float | None]] = _not_at_all
 
     def endpoints(self) -> dict[str, Handler]:
         """Verb -> handler."""
@@ -50,15 +56,15 @@ class Answers:
 
     async def pod_explain(self, payload: bytes) -> bytes:
         """Why the Pod of {"namespace", "pod"} is where it is, or waits, with every node ("limit" of them)."""
-        return self._dump(pod.answer(self.known, questions.parse(payload), self.clock.monotonic_s()))
+        return await self._dump(pod.answer(self.known, questions.parse(payload), self.clock.monotonic_s()))
 
     async def node_explain(self, payload: bytes) -> bytes:
         """Why the capacity of the node of {"node"} is what it is."""
-        return self._dump(node.answer(self.known, questions.parse(payload), self.clock.monotonic_s()))
+        return await self._dump(node.answer(self.known, questions.parse(payload), self.clock.monotonic_s()))
 
     async def capacity_fit(self, payload: bytes) -> bytes:
         """How many more Pods of {"pod": object}, {"like": "namespace/name"} or {"class": name} fit, by node."""
-        return self._dump(await fit.answer(self.known, questions.parse(payload), self.clock))
+        return await self._dump(await fit.answer(self.known, questions.parse(payload), self.clock))
 
     async def decision_get(self, payload: bytes) -> bytes:
         """The newest decision about the Pod of {"namespace", "pod"}; {"found": false} where none is remembered."""
@@ -95,6 +101,7 @@ class Answers:
             rows.append(
                 {
                     "node": name,
+                    **node.standing_of(row),
                     "freshness": freshness.classify(age_s, lease_s=self.known.lease_s).value,
                     "age_s": questions.finite(age_s),
                     "capacity": questions.finite(row.capacity),
@@ -119,5 +126,5 @@ class Answers:
 
         return answer
 
-    def _dump(self, answer: dict[str, Any]) -> bytes:
-        return orjson.dumps({**answer, "away": dict(self.away())})
+    async def _dump(self, answer: dict[str, Any]) -> bytes:
+        return orjson.dumps({**answer, "away": dict(self.away()), "api_silent_s": await self.silent_s()})

@@ -7,6 +7,7 @@ its own before it returns to its lane.
 
 import dataclasses
 import heapq
+import math
 import random
 from collections.abc import Callable, Iterator
 
@@ -29,6 +30,8 @@ class Waiting:
     demand: demands.Demand
     since_s: float
     attempts: int = 0
+    # When people were last told that its binds fail.
+    told_s: float = -math.inf
 
     @property
     def key(self) -> _Key:

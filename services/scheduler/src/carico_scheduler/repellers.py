@@ -20,14 +20,14 @@ class Repellers:
     def add(self, pod: cluster.Pod) -> bool:
         """True where the Pod brings a term that no other has: demands may change by it."""
         brings_new = False
-        for term in pod.constraints.anti_affinity if pod.constraints is not None else ():
+        for term in (pod.constraints or constraints.NONE).anti_affinity:
             brings_new = brings_new or term not in self._terms
             self._terms[term] += 1
         return brings_new
 
     def remove(self, pod: cluster.Pod) -> None:
         """Forgets a Pod; demands that name a term which nobody has any more are still right."""
-        for term in pod.constraints.anti_affinity if pod.constraints is not None else ():
+        for term in (pod.constraints or constraints.NONE).anti_affinity:
             self._terms[term] -= 1
             if self._terms[term] <= 0:
                 del self._terms[term]

@@ -1,9 +1,9 @@
 """The cluster as one scheduling cycle sees it: read-only columns, one row per node.
 
-A snapshot copies nothing: its arrays are read-only views of the fleet's columns, valid for the fleet's `version` it
-was taken at. A cycle runs to its end without giving way to other tasks, so the columns cannot change under it; what
-the cycle itself adds is kept beside them, as changed rows (`cycle.Draft`). At 10,000 nodes a copy of the columns
-would cost more than a decision.
+A snapshot copies nothing: its arrays are read-only views of the fleet's columns, valid until the fleet's next change.
+A cycle runs to its end without giving way to other tasks, so the columns cannot change under it; what the cycle itself
+adds is kept beside them, as changed rows (`board.Draft`). At 10,000 nodes a copy of the columns would cost more than a
+decision.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from carico_core.domain import cluster
 from carico_scheduler import census, facts, headroom, storage
+from carico_scheduler import demand as demands
 from carico_scheduler import policy as policies
 
 Bools = npt.NDArray[np.bool_]
@@ -30,13 +31,11 @@ NO_NODE = -1
 class Snapshot:
     """Columns by node slot. NaN and infinities as said; every array has one entry per slot."""
 
-    version: int
     now_s: float
     policy: policies.Policy
-    # Changes of node facts (labels, taints, conditions) so far, and the slots they touched, oldest first.
+    # Changes of node facts (labels, taints, conditions) so far, and which of them was the last of each slot.
     facts_version: int
-    facts_changed: Sequence[int]
-    facts_epoch: int
+    facts_changed: Ints
     nodes: Sequence[cluster.Node | None]
     present: Bools
     ready: Bools
@@ -65,23 +64,27 @@ class Snapshot:
     # What each slot offers, and what its reserved Pods will take of it.
     offers: Sequence[headroom.Offer | None]
     taken: Sequence[headroom.Vector]
-    free_of: Callable[[str], Floats]
+    # Of a class of Pods, how many each slot is believed to take now; -inf where nothing is advertised.
+    free: Callable[[str], Floats]
     # What is left of another resource, by its name.
-    left_of: Callable[[str], Floats]
+    left: Callable[[str], Floats]
     # What is requested of other resources, by slot.
     used_others: Sequence[Mapping[str, float]]
     facts: facts.NodeFacts
     census: census.Census
     storage: storage.Storage
 
-    def free(self, pod_class: str) -> Floats:
-        """Pods of a class that each slot is believed to take now; -inf where nothing is advertised."""
-        return self.free_of(pod_class)
-
     @property
     def count(self) -> int:
         """The number of nodes present."""
         return int(np.count_nonzero(self.present))
+
+    @property
+    def goes_by_requests(self) -> bool:
+        """True where no advertisement can be gone by, and the policy says to go by requests then."""
+        if self.policy.fallback is policies.Fallback.WAIT:
+            return False
+        return not bool((self.present & (self.sampled_s >= self.now_s - self.policy.ageing_s)).any())
 
     def row(self, slot: int) -> "NodeRow":
         """The columns of one slot as plain Python numbers."""
@@ -173,18 +176,16 @@ class NodeRow(NamedTuple):
         """What is left of another resource than cores and memory."""
         return self.node.allocatable_others.get(resource, 0.0) - self.used_others.get(resource, 0.0)
 
-    def with_pod(
-        self, pod_class: str, *, cores: float, size_bytes: float, others: tuple[tuple[str, float], ...] = ()
-    ) -> "NodeRow":
-        """The row with one more reserved Pod of this class and these requests."""
-        taken = self.taken
+    def with_pod(self, demand: demands.Demand) -> "NodeRow":
+        """The row with one more reserved Pod of this demand."""
+        taken, others = self.taken, demand.request_others
         if self.offer is not None:
-            taken = tuple(map(operator.add, taken, self.offer.cost(pod_class)))
+            taken = tuple(map(operator.add, taken, self.offer.cost(demand.pod_class)))
         return self._replace(
             placed=self.placed + 1,
             workloads=self.workloads + 1,
-            used_cores=self.used_cores + cores,
-            used_bytes=self.used_bytes + size_bytes,
+            used_cores=self.used_cores + demand.request_cores,
+            used_bytes=self.used_bytes + demand.request_bytes,
             reserved=self.reserved + 1,
             taken=taken,
             used_others=_sum(self.used_others, others) if others else self.used_others,

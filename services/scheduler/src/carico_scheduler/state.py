@@ -8,7 +8,7 @@ import dataclasses
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from carico_core.domain import cluster, messages
+from carico_core.domain import cluster, constraints, messages
 from carico_core.wire import kubernetes_placement
 from carico_scheduler import demand as demands
 from carico_scheduler import fleet as fleets
@@ -35,7 +35,7 @@ class State:
         self.fleet = fleets.Fleet(policy)
         self.ledger = reservations.Ledger(policy.release)
         self._repellers = repellers.Repellers(self.fleet.census)
-        self.queue = queues.Queue(rng, self._demand_of)
+        self.queue = queues.Queue(rng, self.demand_of)
         self.heard: dict[str, Heard] = {}
         # Called when something about claims or volumes has changed.
         self.on_volumes: Callable[[], None] = lambda: None
@@ -54,7 +54,7 @@ class State:
 
     def demand_of(self, pod: cluster.Pod) -> demands.Demand:
         """What the Pod asks of a node, by all that is known of other Pods."""
-        return self._demand_of(pod)
+        return demands.demand_of(pod, self._repellers.of(pod))
 
     def binding(self, uid: str) -> queues.Waiting | None:
         """The Pod whose bind is under way, as it was taken from the queue."""
@@ -174,7 +174,7 @@ class State:
         pod = self._pods.get(uid)
         if waiting is None or pod is None or not _is_ours(pod):
             return False
-        waiting.pod, waiting.demand = pod, self._demand_of(pod)
+        waiting.pod, waiting.demand = pod, self.demand_of(pod)
         self.queue.retry(waiting, now_s)
         return True
 
@@ -207,11 +207,8 @@ class State:
 
     def volumes_changed(self) -> None:
         """Something about claims, volumes or their classes has changed: Pods that wait for it are looked at again."""
-        self.queue.unpark_if(lambda demand: demand.constraints is not None and bool(demand.constraints.claims))
+        self.queue.unpark_if(lambda demand: bool((demand.constraints or constraints.NONE).claims))
         self.on_volumes()
-
-    def _demand_of(self, pod: cluster.Pod) -> demands.Demand:
-        return demands.demand_of(pod, self._repellers.of(pod))
 
     def _renew_demands(self, now_s: float) -> None:
         """Works out the demands of all that wait: terms have come, or mean other Pods than before."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from carico_core.domain import cluster, constraints, selectors
+from carico_core.domain import constraints, selectors
 from carico_core.domain import storage as objects
 from carico_core.wire import kubernetes_storage
 from carico_scheduler import facts, snapshot, storage
@@ -28,14 +28,12 @@ def reachable(view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...]) -
 def bindable(view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...]) -> snapshot.Bools:
     """True for the nodes where every unbound claim finds a volume, or one can be made for it."""
     mask = view.present.copy()
-    claims = view.storage.unbound(uses)
-    chooser = _Chooser(view, claims)
-    for slot in chooser.contested():
-        mask[slot] = mask[slot] and _plan_at(chooser, slot) is not None
-    contested = np.zeros(len(mask), dtype=np.bool_)
-    contested[chooser.contested()] = True
-    for claim in claims:
+    chooser = _Chooser(view, view.storage.unbound(uses))
+    contested = chooser.contested()
+    for claim in chooser.claims:
         mask &= contested | chooser.found(claim) | chooser.makeable(claim)
+    for slot in contested.nonzero()[0].tolist():
+        mask[slot] = _plan_at(chooser, slot) is not None
     return mask
 
 
@@ -68,9 +66,10 @@ class Attached:
         if node is None or limits is None or not limits.limits:
             return None
         known = self._view.storage
-        used = {handle for pod in self._view.census.on(node.name) for handle in _handles(known, _uses(pod))}
-        new = set(_handles(known, uses)) - used
-        held = used | self._by_node.get(node.name, set())
+        pods = self._view.census.on(node.name)
+        held = {handle for pod in pods for handle in _handles(known, (pod.constraints or constraints.NONE).claims)}
+        new = set(_handles(known, uses)) - held
+        held |= self._by_node.get(node.name, set())
         for driver in {driver for driver, _ in new}:
             limit = limits.limits.get(driver)
             count = sum(each == driver for each, _ in held)
@@ -119,18 +118,16 @@ class _Chooser:
             mask &= self._has_capacity(claim)
         return mask
 
-    def contested(self) -> list[int]:
-        """The slots where two claims of the Pod may want the same volume, so that one has to give way."""
+    def contested(self) -> snapshot.Bools:
+        """True for the nodes where two claims of the Pod may want the same volume, so that one has to give way."""
         shared = [
             volume
             for one, claim in enumerate(self.claims)
             for volume in self.candidates[claim.uid]
             if any(volume in self.candidates[other.uid] for other in self.claims[one + 1 :])
         ]
-        if not shared:
-            return []
-        slots = functools.reduce(np.logical_or, map(self._usable, shared))
-        return [int(slot) for slot in slots.nonzero()[0]]
+        nowhere: snapshot.Bools = np.zeros(len(self._view.present), dtype=np.bool_)
+        return functools.reduce(np.logical_or, map(self._usable, shared), nowhere)
 
     def _usable(self, volume: objects.Volume) -> snapshot.Bools:
         found = self._slots.get(volume.name)
@@ -189,20 +186,10 @@ def _in_zones(view: snapshot.Snapshot, zones: list[tuple[tuple[str, ...], frozen
 def _has_value(known: facts.NodeFacts, names: tuple[str, ...], values: frozenset[str]) -> snapshot.Bools:
     """True for nodes whose first of these labels has one of the values."""
     first = known.domains(names[0])
-    mask: snapshot.Bools = _among(first, values)
+    mask = first.having(values)
     if len(names) > 1:
-        mask = mask | (~first.known & _among(known.domains(names[1]), values))
+        mask |= ~first.known & known.domains(names[1]).having(values)
     return mask
-
-
-def _among(domains: facts.Domains, values: frozenset[str]) -> snapshot.Bools:
-    numbers = [domains.numbers[value] for value in values if value in domains.numbers]
-    found: snapshot.Bools = np.isin(domains.of, numbers)
-    return found
-
-
-def _uses(pod: cluster.Pod) -> tuple[constraints.ClaimUse, ...]:
-    return pod.constraints.claims if pod.constraints is not None else ()
 
 
 def _handles(known: storage.Storage, uses: Iterable[constraints.ClaimUse]) -> Iterable[tuple[str, str]]:

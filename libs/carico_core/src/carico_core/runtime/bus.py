@@ -104,12 +104,17 @@ class QueueItem(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSpec:
-    """A service that answers questions. `node`: answer only those addressed to it."""
+    """A service that answers questions. `node`: answer only those addressed to it.
+
+    Instances of one `queue` share the questions, so that one that is frozen loses its part of them.
+    """
 
     name: str
     description: str
     endpoints: Mapping[str, Endpoint]
     node: str | None = None
+    # None: that of NATS's services framework.
+    queue: str | None = None
     version: str = VERSION
 
     @property

@@ -19,7 +19,13 @@ async def serve(client: Client, spec: buses.ServiceSpec) -> "Handle":
     metadata = {} if spec.node is None else {"node": spec.node}
     service = await add_service(
         client,
-        ServiceConfig(name=spec.name, version=spec.version, description=spec.description, metadata=metadata),
+        ServiceConfig(
+            name=spec.name,
+            version=spec.version,
+            description=spec.description,
+            metadata=metadata,
+            queue_group=spec.queue,
+        ),
     )
     try:
         for verb, answer in spec.endpoints.items():

@@ -219,9 +219,7 @@ def _placed(known: knowns.Known, kind: kinds.Kind, board: cycles.Board) -> tuple
 def _after(row: snapshot.NodeRow, demand: demands.Demand, pods: int) -> snapshot.NodeRow:
     """The node with so many more Pods of this demand."""
     for _ in range(pods):
-        row = row.with_pod(
-            demand.pod_class, cores=demand.request_cores, size_bytes=demand.request_bytes, others=demand.request_others
-        )
+        row = row.with_pod(demand)
     return row
 
 

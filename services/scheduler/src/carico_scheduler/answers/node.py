@@ -42,11 +42,15 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
     }
 
 
+def standing_of(row: snapshot.NodeRow) -> dict[str, bool]:
+    """Whether the API lets the node have Pods at all, as JSON."""
+    return {"ready": row.node.ready, "schedulable": not row.node.unschedulable and not row.node.deleting}
+
+
 def _of_api(row: snapshot.NodeRow) -> dict[str, Any]:
     node = row.node
     return {
-        "ready": node.ready,
-        "schedulable": not node.unschedulable and not node.deleting,
+        **standing_of(row),
         "taints": [{"key": each.key, "value": each.value, "effect": each.effect} for each in node.taints],
         "allocatable": {"cores": node.allocatable_cores, "bytes": node.allocatable_bytes, "pods": node.pod_limit},
         "requested": {"cores": questions.finite(row.used_cores), "bytes": questions.finite(row.used_bytes)},

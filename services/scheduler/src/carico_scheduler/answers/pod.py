@@ -82,12 +82,15 @@ def _standing(known: knowns.Known, pod: cluster.Pod) -> Standing:
 
 def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str, Any]:
     claim = known.state.ledger.find(pod.uid)
+    slot = None if pod.node_name is None else known.state.fleet.slot_of(pod.node_name)
     return {
         "namespace": pod.namespace,
         "pod": pod.name,
         "uid": pod.uid,
         "state": found.value,
         "node": claim.node if claim is not None else pod.node_name,
+        # None: it has no node, or the API shows no such Node.
+        "node_ready": None if slot is None else known.state.fleet.row(slot).node.ready,
         "phase": pod.phase,
         "class": pod_class.class_of(pod),
         "scheduler": pod.scheduler_name,

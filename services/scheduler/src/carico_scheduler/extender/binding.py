@@ -9,7 +9,7 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
 from carico_core.wire import kubernetes_placement
 from carico_scheduler import binder as binders
-from carico_scheduler import decisions
+from carico_scheduler import decisions, outcomes
 from carico_scheduler import demand as demands
 from carico_scheduler import queue as queues
 from carico_scheduler import state as states
@@ -71,7 +71,7 @@ class Binds:
     def on_result(self, result: binders.Result) -> None:
         """Takes in how a bind came out, and answers who asked for it."""
         asked = self._asked.pop(result.uid)
-        fate = self._settle(result)
+        fate = outcomes.settle(self._state, result, self._clock.monotonic_s())
         error = "" if fate is binders.Fate.BOUND else f"not bound to {result.node}: {result.detail or fate.value}"
         if fate is not binders.Fate.WITHHELD:
             outcome = _OUTCOMES.get(fate, decision.Outcome.BIND_FAILED)
@@ -85,25 +85,3 @@ class Binds:
         self._on_end(fate.value)
         if not asked.answer.done():
             asked.answer.set_result(error)
-
-    def _settle(self, result: binders.Result) -> binders.Fate:
-        """How the bind came out; the state is brought up to date."""
-        state, uid = self._state, result.uid
-        now_s = self._clock.monotonic_s()
-        if result.pod is not None and state.pod(uid) is not None:
-            state.put_pod(result.pod, now_s)
-        fate = result.fate
-        if fate is binders.Fate.SETTLED:
-            claim = state.ledger.find(uid)
-            fate = (
-                binders.Fate.GONE if claim is None
-                else binders.Fate.BOUND if claim.node == result.node
-                else binders.Fate.ELSEWHERE
-            )  # fmt: skip
-        if fate in (binders.Fate.BOUND, binders.Fate.ELSEWHERE):
-            state.confirm(uid)
-        elif fate is binders.Fate.GONE:
-            state.remove_pod(uid)
-        else:
-            state.revoke(uid, now_s)
-        return fate

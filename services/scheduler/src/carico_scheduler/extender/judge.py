@@ -5,19 +5,18 @@ believed. Taints, affinity, requests and all else are kube-scheduler's own plugi
 """
 
 import dataclasses
+import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-
-import numpy as np
+from collections.abc import Mapping, Sequence
 
 from carico_core.domain import decision
+from carico_scheduler import board as boarding
 from carico_scheduler import demand as demands
 from carico_scheduler import explain, snapshot
 from carico_scheduler import fleet as fleets
-from carico_scheduler import policy as policies
 from carico_scheduler.extender import holds as holding
 from carico_scheduler.extender import messages
-from carico_scheduler.stages import capacity, freshness, protocol, trust
+from carico_scheduler.stages import capacity, registry
 
 # kube-scheduler counts nodes by reason, and writes an Event and the Pod's condition anew whenever the words differ: no
 # numbers in them, and who says so.
@@ -37,19 +36,17 @@ class Judged:
 class Judge:
     """Judges nodes of one fleet."""
 
-    def __init__(self, policy: policies.Policy, fleet: fleets.Fleet, holds: holding.Holds) -> None:
-        self._policy = policy
+    def __init__(self, fleet: fleets.Fleet, holds: holding.Holds) -> None:
         self._fleet = fleet
         self._holds = holds
-        self._filters: tuple[protocol.Filter, ...] = (
-            freshness.Advertised(), freshness.Fresh(), trust.Trusted(), capacity.Capacity(),
-        )  # fmt: skip
-        self._scorer = capacity.scorer_of(policy.score)
+        self._filters = registry.by_advertisement()
+        self._scorer = capacity.scorer_of(fleet.policy.score)
 
     def judge(self, names: Sequence[str], demand: demands.Demand, *, uid: str, now_s: float) -> Judged:
         """The verdict on nodes for one Pod; what is held for itself does not stand in its way."""
         view = self._fleet.snapshot(now_s)
-        if self._goes_by_requests(view):
+        if view.goes_by_requests:
+            # As kube-scheduler has done.
             verdict = messages.Verdict(passed=tuple(names), refused={}, lasting={})
             return Judged(verdict=verdict, details={}, is_held_up=False)
         mask = self._mask(view, demand)
@@ -67,14 +64,14 @@ class Judge:
             elif mask[slot] and not held:
                 passed.append(name)
             else:
-                found = self._refusal(_with(view.row(slot), held), demand, view)
+                found = boarding.rejection_by(self._filters, _with(view.row(slot), held), demand, view)
                 if found is None:
                     passed.append(name)
                     continue
                 is_held_up = is_held_up or bool(mask[slot])
                 kind = refused if found.reason is decision.Reason.CAPACITY else lasting
                 kind[name] = _SAID_BY + explain.phrase(found.reason)
-                details[name] = found.detail
+                details[name] = f"{found.reason.value}: {found.detail}"
         verdict = messages.Verdict(passed=tuple(passed), refused=refused, lasting=lasting)
         return Judged(verdict=verdict, details=details, is_held_up=is_held_up)
 
@@ -110,30 +107,7 @@ class Judge:
                 mask &= passes
         return mask
 
-    def _refusal(
-        self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot
-    ) -> decision.Rejection | None:
-        for each in self._filters:
-            detail = each.refuse(row, demand, view)
-            if detail is not None:
-                return decision.Rejection(reason=each.reason, detail=f"{each.reason.value}: {detail}")
-        return None
 
-    def _goes_by_requests(self, view: snapshot.Snapshot) -> bool:
-        """True where nobody advertises and the policy says to go by requests then, which kube-scheduler has done."""
-        if self._policy.fallback is policies.Fallback.WAIT:
-            return False
-        usable = view.present & (view.sampled_s >= view.now_s - self._policy.ageing_s)
-        return not bool(np.any(usable))
-
-
-def _with(row: snapshot.NodeRow, held: Iterable[demands.Demand]) -> snapshot.NodeRow:
+def _with(row: snapshot.NodeRow, held: list[demands.Demand]) -> snapshot.NodeRow:
     """The row with what is held on it."""
-    for demand in held:
-        row = row.with_pod(
-            demand.pod_class,
-            cores=demand.request_cores,
-            size_bytes=demand.request_bytes,
-            others=demand.request_others,
-        )
-    return row
+    return functools.reduce(snapshot.NodeRow.with_pod, held, row)

@@ -9,9 +9,8 @@ from carico_core.domain import cluster, decision, errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube_actions
 from carico_core.wire import kubernetes
-from carico_scheduler import decisions, instruments, snapshot
+from carico_scheduler import decisions, explain, instruments
 from carico_scheduler import demand as demands
-from carico_scheduler import policy as policies
 from carico_scheduler import state as states
 from carico_scheduler.extender import binding, judge, messages
 from carico_scheduler.extender import holds as holding
@@ -30,7 +29,6 @@ class Parts:
     """What an extender is made of; `leads` says whether it may answer, `wake` lets our own queue look again."""
 
     state: states.State
-    policy: policies.Policy
     kube: kube_actions.BindApi
     clock: clocks.Clock
     rng: random.Random
@@ -58,7 +56,7 @@ class Extender:
             parts.state, clock=parts.clock, log=parts.log,
             on_end=lambda fate: parts.metrics.extender_binds.labels(fate).inc(),
         )  # fmt: skip
-        self._judge = judge.Judge(parts.policy, parts.state.fleet, self.holds)
+        self._judge = judge.Judge(parts.state.fleet, self.holds)
 
     async def filter(self, payload: bytes) -> bytes:
         """An ExtenderFilterResult; room is held for the Pod on every node that passes."""
@@ -176,7 +174,7 @@ class Extender:
             outcome=decision.Outcome.BOUND,
             node=node,
             free=free,
-            candidates=() if row is None else (_candidate(row, free, now_s),),
+            candidates=() if row is None else (explain.record_of(row, demand.pod_class, now_s),),
             refused={},
             message=f"{node} chosen by kube-scheduler" + ("" if free is None else f", with room for {free:.1f} Pods"),
         )
@@ -198,15 +196,3 @@ class Extender:
     def _check_leads(self) -> None:
         if not self._leads():
             raise StandsBy("this scheduler stands by: ask the one that leads")
-
-
-def _candidate(row: snapshot.NodeRow, free: float | None, now_s: float) -> decision.Candidate:
-    return decision.Candidate(
-        node=row.node.name,
-        capacity=None if free is None else max(free + row.reserved, 0.0),
-        reserved=float(row.reserved),
-        age_s=max(now_s - row.sampled_s, 0.0) if row.is_advertised else None,
-        seq=row.seq if row.is_advertised else None,
-        score=None,
-        rejection=None,
-    )

@@ -1,5 +1,7 @@
 """Refuses nodes whose labels the Pod's node selector does not match."""
 
+import functools
+
 import numpy as np
 
 from carico_core.domain import decision
@@ -17,9 +19,8 @@ class NodeSelector:
         """A mask over all slots; None where all pass."""
         if not demand.node_selector:
             return None
-        wanted = dict(demand.node_selector).items()
-        matches = (node is not None and wanted <= dict(node.labels).items() for node in view.nodes)
-        return np.fromiter(matches, dtype=np.bool_, count=len(view.present))
+        masks = (view.facts.domains(key).having((value,)) for key, value in demand.node_selector)
+        return functools.reduce(np.logical_and, masks)
 
     def refuse(self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot) -> str | None:
         """Names the first label that differs."""

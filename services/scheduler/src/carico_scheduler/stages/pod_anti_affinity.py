@@ -16,7 +16,7 @@ class PodAntiAffinity:
 
     def look(self, view: snapshot.Snapshot, demand: demands.Demand) -> "_Apart | None":
         """None where neither the Pod nor another has a word in it."""
-        own = demand.constraints.anti_affinity if demand.constraints is not None else ()
+        own = (demand.constraints or constraints.NONE).anti_affinity
         return _Apart(view, own, demand.repelled_by) if own or demand.repelled_by else None
 
 

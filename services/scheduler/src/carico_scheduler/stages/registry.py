@@ -63,10 +63,14 @@ def _by_peers() -> tuple[protocol.PeerFilter, ...]:
     )
 
 
+def by_advertisement() -> tuple[protocol.Filter, ...]:
+    """What the node's agent states, which CARICO alone knows."""
+    return (freshness.Advertised(), freshness.Fresh(), trust.Trusted(), capacity.Capacity())
+
+
 def by_capacity(policy: policies.Policy) -> Stages:
     """The stages that decide by advertised capacity."""
-    told = (freshness.Advertised(), freshness.Fresh(), trust.Trusted(), capacity.Capacity())
-    return _stages(_hard() + told, capacity.scorer_of(policy.score))
+    return _stages(_hard() + by_advertisement(), capacity.scorer_of(policy.score))
 
 
 def without_capacity() -> Stages:

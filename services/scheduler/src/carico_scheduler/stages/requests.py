@@ -27,7 +27,7 @@ class Requests:
             fits = view.used_bytes + demand.request_bytes <= view.allocatable_bytes
             mask = fits if mask is None else mask & fits
         for name, amount in demand.request_others:
-            fits = view.left_of(name) >= amount
+            fits = view.left(name) >= amount
             mask = fits if mask is None else mask & fits
         return mask
 

@@ -7,9 +7,10 @@ import dataclasses
 
 import numpy as np
 
-from carico_core.domain import cluster, constraints, decision, selectors
+from carico_core.domain import cluster, constraints, decision
 from carico_scheduler import census, facts, snapshot
 from carico_scheduler import demand as demands
+from carico_scheduler.stages import node_affinity, node_selector
 
 
 class TopologySpread:
@@ -122,12 +123,8 @@ def _group(
 def _matches_affinity(view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools:
     """True where the Pod's node selector and required node affinity match."""
     mask = view.present
-    if demand.node_selector:
-        equals = tuple(
-            selectors.Requirement(key=key, operator=selectors.IN, values=(value,))
-            for key, value in demand.node_selector
-        )
-        mask = mask & view.facts.matching((selectors.NodeTerm(labels=equals),))
-    if demand.constraints is not None and demand.constraints.node_terms is not None:
-        mask = mask & view.facts.matching(demand.constraints.node_terms)
+    for each in (node_selector.NodeSelector(), node_affinity.NodeAffinity()):
+        passes = each.feasible(view, demand)
+        if passes is not None:
+            mask = mask & passes
     return mask

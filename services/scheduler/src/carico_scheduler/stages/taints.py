@@ -13,13 +13,7 @@ class Taints:
 
     def feasible(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools | None:
         """A mask over all slots; None where all pass."""
-        if not view.tainted.any():
-            return None
-        mask = ~view.tainted
-        for slot in view.tainted.nonzero()[0].tolist():
-            node = view.nodes[slot]
-            mask[slot] = node is not None and taints.refusing(node, demand.tolerations) is None
-        return mask
+        return view.facts.tolerated(demand.tolerations) if view.tainted.any() else None
 
     def refuse(self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot) -> str | None:
         """Names the first taint that is not tolerated."""

@@ -14,7 +14,7 @@ class Volumes:
 
     def look(self, view: snapshot.Snapshot, demand: demands.Demand) -> "_Volumes | None":
         """None where the Pod has no claims."""
-        uses = _claims(demand)
+        uses = (demand.constraints or constraints.NONE).claims
         return _Volumes(view, uses) if uses else None
 
 
@@ -25,7 +25,7 @@ class VolumeLimits:
 
     def look(self, view: snapshot.Snapshot, demand: demands.Demand) -> "_Limits | None":
         """None where the Pod has no claims, or no node states a limit."""
-        uses = _claims(demand)
+        uses = (demand.constraints or constraints.NONE).claims
         return _Limits(view, uses) if uses and any(each.limits for each in view.storage.csi_nodes.all()) else None
 
 
@@ -48,7 +48,7 @@ class _Volumes:
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
         """Waits for the next cycle where this one has given away a volume, or the claim, that this Pod may want."""
-        used = pod.constraints.claims if pod.constraints is not None else ()
+        used = (pod.constraints or constraints.NONE).claims
         if not used:
             return
         claims = self._view.storage.unbound(used)
@@ -93,14 +93,10 @@ class _Limits:
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
         """Leaves a node out for this cycle where a Pod with volumes was placed on it."""
-        if pod.constraints is not None and pod.constraints.claims:
+        if (pod.constraints or constraints.NONE).claims:
             self._refused[slot] = "volumes of another Pod are being attached"
             self._mask[slot] = False
 
     def refuse(self, slot: int) -> str | None:
         """States the limit."""
         return self._refused.get(slot)
-
-
-def _claims(demand: demands.Demand) -> tuple[constraints.ClaimUse, ...]:
-    return demand.constraints.claims if demand.constraints is not None else ()
