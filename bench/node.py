@@ -13,7 +13,7 @@ import tempfile
 from carico_core.runtime import clock as clocks
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout, node_group, sweep
-from carico_local.node import runtime, settings
+from carico_local.node import qos, runtime, settings
 
 CORES = 4.0
 SCALE = 0.125
@@ -78,6 +78,7 @@ async def measure(pods: int, *, seconds: float, period_ms: float = settings.QUOT
 
 async def _start(containers: runtime.Runtime, directory: pathlib.Path, group: groups.Group) -> None:
     group.create()
+    group.set_cpu_weight(shares=qos.cpu_shares(0.0))
     command = runtime.Command(
         id=str(directory),
         argv=["carico-workload", "pi", "--seconds", "600"],

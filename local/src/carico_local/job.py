@@ -22,7 +22,7 @@ IMAGE = "carico/workload:0.1.0"
 IN_FLIGHT = 16
 # An API that goes away while it is told of a job is asked again for a minute: it is not there to be told of half a job.
 ASK_AGAIN_S = 0.5
-_ASKED_MOST = 120
+ASKED_FOR_S = 60.0
 # A local cluster's Pods have no state to save.
 GRACE_S = 2
 TRAIN_BYTES = 750_000_000
@@ -199,21 +199,24 @@ async def submit(api: Api, job: Job, *, batch: bool = False, ask_again_s: float 
 
 async def _create(api: Api, path: str, manifest: dict[str, Any], *, ask_again_s: float) -> None:
     """Nothing, once the object is there."""
-    unanswered = 0
-    while True:
-        try:
-            await api.request("POST", path, body=manifest)
-            return
-        except errors.Conflict:
-            # It was taken before, and the answer was lost.
-            if unanswered:
-                return
-            raise
-        except errors.ApiUnavailable:
-            unanswered += 1
-            if unanswered >= _ASKED_MOST:
-                raise
-            await asyncio.sleep(ask_again_s)
+    unanswered: errors.ApiUnavailable | None = None
+    try:
+        # One that is frozen is found out after seconds each time: tries are no measure.
+        async with asyncio.timeout(ASKED_FOR_S):
+            while True:
+                try:
+                    await api.request("POST", path, body=manifest)
+                    return
+                except errors.Conflict:
+                    # It was taken before, and the answer was lost.
+                    if unanswered:
+                        return
+                    raise
+                except errors.ApiUnavailable as error:
+                    unanswered = error
+                    await asyncio.sleep(ask_again_s)
+    except TimeoutError:
+        raise unanswered or errors.ApiUnavailable(f"POST {path}: no answer for {ASKED_FOR_S:g} s") from None
 
 
 def _command(kind: Workload, work_s: float) -> list[str]:

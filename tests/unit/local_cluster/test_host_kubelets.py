@@ -4,13 +4,14 @@ import ipaddress
 import json
 import os
 import pathlib
+import sys
 
 import pytest
 
 from carico_core.domain import errors
 from carico_local.cluster import kubelet_programs
 from carico_local.host_kubelets import cgroups, links, programs
-from carico_local.kubelets import composed, configuration, network
+from carico_local.kubelets import composed, configuration, engine, network
 
 MOUNTS = """tmpfs /sys/fs/cgroup tmpfs rw,mode=755 0 0
 cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,nosuid,nodev,noexec,relatime,cpu,cpuacct 0 0
@@ -64,22 +65,61 @@ def test_trees_are_mounted_anew_by_their_controllers(tmp_path: pathlib.Path) -> 
     }
 
 
-def test_a_range_that_is_taken_is_passed_over(tmp_path: pathlib.Path) -> None:
-    """A stand-in for `ip`, which knows one address and notes what it is told."""
-    taken, free = network.CANDIDATES[0], network.CANDIDATES[1]
-    before = [{"ifname": "eth0", "addr_info": [{"local": str(taken[9]), "prefixlen": 16 + 8}]}]
-    after = [{"ifname": network.bridge("x"), "addr_info": [{"local": str(free[1]), "prefixlen": 24}]}]
-    (tmp_path / "before").write_text(json.dumps(before))
-    (tmp_path / "after").write_text(json.dumps(before + after))
-    ip = tmp_path / "ip"
-    ip.write_text(
-        f'#!/bin/sh\ncd {tmp_path}\necho "$@" >> said\n'
-        'case "$*" in *show*) if grep -q up said; then cat after; else cat before; fi ;; esac\n'
-    )
-    ip.chmod(0o755)
-    made = links.ensure(ip, "x")
-    assert made == network.Network(name="", addresses=free, gateway=str(free[1]))
-    assert f"address add {free[1]}/24 dev {network.bridge('x')}" in (tmp_path / "said").read_text()
+def stand_in(folder: pathlib.Path, name: str, script: str) -> pathlib.Path:
+    """A command that notes what it is told in `said` beside it."""
+    (folder / name).write_text(f'#!/bin/sh\ncd {folder}\necho "$@" >> said\n{script}\n')
+    (folder / name).chmod(0o755)
+    return folder / name
+
+
+def routed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, *routes: str) -> None:
+    """The machine sends to these networks, as Linux shows it."""
+    lines = ["Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT"]
+    for route in map(ipaddress.IPv4Network, routes):
+        to, mask = (
+            f"{int.from_bytes(each.packed, sys.byteorder):08X}" for each in (route.network_address, route.netmask)
+        )
+        lines.append(f"eth0 {to} 010200C0 0003 0 0 0 {mask} 0 0 0")
+    (tmp_path / "route").write_text("\n".join([*lines, ""]))
+    monkeypatch.setattr(network, "ROUTES", tmp_path / "route")
+
+
+def test_ranges_that_the_machine_sends_to_are_passed_over(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = network.CANDIDATES[:3]
+    # One of its own interfaces, one behind a gateway, and what says nothing: the default, and a VPN's to all of them.
+    routed(tmp_path, monkeypatch, str(first), f"{second[128]}/32", "0.0.0.0/0", "172.16.0.0/12", "192.0.2.0/24")
+    assert network.free()[0] == third
+    made = links.ensure(stand_in(tmp_path, "ip", ""), "x")
+    assert made == network.Network(name="", addresses=third, gateway=str(third[1]))
+    assert f"address add {third[1]}/24 dev {network.bridge('x')}" in (tmp_path / "said").read_text()
+
+
+def test_an_engine_is_asked_for_no_range_that_the_machine_sends_to(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole network of the machine's, as in a cloud; of the ranges beside it one is another network of the engine."""
+    free = [each for each in network.CANDIDATES if not each.subnet_of(ipaddress.IPv4Network("172.31.0.0/20"))]
+    routed(tmp_path, monkeypatch, "0.0.0.0/0", "172.31.0.0/20")
+    config = json.dumps([{"Name": "carico-x", "IPAM": {"Config": [{"Subnet": str(free[1])}]}}])
+    docker = f"""case "$*" in
+    *{free[0]}*) echo "Pool overlaps with other one on this address space" >&2; exit 1;;
+    inspect*) echo '{config}';;
+    esac"""
+    stand_in(tmp_path, "docker", docker)
+    made = network.ensure(engine.Engine(environ={"PATH": f"{tmp_path}:{os.environ['PATH']}"}), "x")
+    assert made == network.Network(name="carico-x", addresses=free[1], gateway=str(free[1][1]))
+    said = (tmp_path / "said").read_text().splitlines()
+    assert [line.split("--subnet ")[1].split()[0] for line in said if "create" in line] == [str(free[0]), str(free[1])]
+
+
+def test_a_machine_that_sends_to_every_range_is_told_so(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    routed(tmp_path, monkeypatch, "172.31.0.0/16", "172.30.0.0/16", "172.29.0.0/16")
+    with pytest.raises(errors.EnvironmentUnfit, match=r"no range of 172\.29\.63\.0/24 to 172\.31\.0\.0/24 is free"):
+        network.free()
 
 
 def test_composed_nodes_know_each_other_by_address_alone() -> None:

@@ -118,10 +118,22 @@ async def test_an_api_that_is_away_in_the_middle_is_told_all_of_a_job() -> None:
     assert sorted(pod["metadata"]["name"] for pod in api.pods) == [f"j-{index:02d}" for index in range(20)]
 
 
-async def test_an_api_that_stays_away_is_told_at_last() -> None:
+async def test_an_api_that_stays_away_is_told_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "ASKED_FOR_S", 0.05)
     api = Faulty(away=range(5, 10**6), lost=0)
-    with pytest.raises(errors.ApiUnavailable):
+    with pytest.raises(errors.ApiUnavailable, match="refused"):
         await job.submit(api, job.Job(name="j", workload=PI, pods=20), ask_again_s=0.0)
+
+
+async def test_an_api_that_is_frozen_is_given_up_as_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "ASKED_FOR_S", 0.05)
+
+    class Frozen(Api):
+        async def request(self, method: str, path: str, *, body: Any = None) -> Any:
+            await asyncio.Event().wait()
+
+    with pytest.raises(errors.ApiUnavailable, match=r"no answer for 0\.05 s"):
+        await job.submit(Frozen(), job.Job(name="j", workload=PI, pods=20))
 
 
 def pod(phase: str, *, node: str = "", **terminated: Any) -> dict[str, Any]:

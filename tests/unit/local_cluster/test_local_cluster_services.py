@@ -5,6 +5,7 @@ import asyncio
 import json
 import pathlib
 import signal
+import socket
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from carico_agent import settings as agent_settings
 from carico_aggregator import settings as aggregator_settings
 from carico_core.runtime import settings
-from carico_local.cluster import inherited, machine, plan, readiness, state, topology
+from carico_local.cluster import control_planes, inherited, machine, plan, readiness, state, topology
 from carico_local.cluster import service as parts
 from carico_local.fleet import settings as fleet_settings
 from carico_local.node import settings as node_settings
@@ -79,6 +80,17 @@ def test_an_agent_whose_node_has_no_cgroup_watches_its_processes(tmp_path: pathl
     first, second = (s for s in some_services(tmp_path) if s.name.startswith("agent/"))
     assert first.command.argv[first.command.argv.index("--root-pid") + 1] == "77"
     assert "--cgroup" in second.command.argv
+
+
+def test_an_agent_is_told_where_its_nodes_group_is_in_a_tree_of_a_persons_own(tmp_path: pathlib.Path) -> None:
+    paths = state.Paths(tmp_path)
+    paths.run.mkdir()
+    below = "/sys/fs/cgroup/user.slice/run-r7.scope/carico-x/node-1"
+    said = {"layout": "v2", "path": "carico-x/node-1", "trees": {"unified": below}}
+    topology.ready_file(paths, "node-1").write_text(json.dumps({"pid": 77, "fallback": None, "cgroup": said}))
+    first, second = (s.command.argv for s in some_services(tmp_path) if s.name.startswith("agent/"))
+    assert first[first.index("--cgroup") + 1] == below
+    assert second[second.index("--cgroup") + 1] == "carico-x/node-2"
 
 
 def test_names_ports_and_stop_order_cover_every_service(tmp_path: pathlib.Path) -> None:
@@ -167,6 +179,17 @@ async def test_an_http_probe_gives_the_first_line_of_the_refusal() -> None:
     await server.wait_closed()
     assert await probe.why_not() == f"nothing answers on port {port}"
     assert await readiness.Tcp(port=port).why_not() == f"nothing listens on port {port}"
+
+
+async def test_a_control_plane_that_is_frozen_is_not_ready_though_its_ports_listen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(readiness, "ANSWER_TIMEOUT_S", 0.05)
+    made = plan.make_plan(plan.Wish(name="x", nodes=1, control_plane="real"), MACHINE)
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        port = frozen.getsockname()[1]
+        said = {name: await topology.probe(made, name, port).why_not() for name in control_planes.names(made)}
+    assert said == dict.fromkeys(control_planes.names(made), f"nothing answers on port {port}")
 
 
 async def test_what_is_no_http_counts_as_no_answer() -> None:

@@ -138,3 +138,13 @@ async def test_a_home_that_cannot_be_written_is_one_line(tmp_path: pathlib.Path)
     wish = plan.Wish(name="x", nodes=1)
     with pytest.raises(errors.EnvironmentUnfit, match=r"cannot be written to .*file/x .*: set XDG_STATE_HOME to a"):
         await client.launch(wish, home=home, environ={}, restart=False, lifeline=True, fresh=False)
+
+
+async def test_a_full_disk_is_one_line_before_anything_starts(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "LEAST_FREE_BYTES", 2**62)
+    wish = plan.Wish(name="x", nodes=1)
+    with pytest.raises(errors.EnvironmentUnfit, match=r"/x \(No space left on device\): .* 16 MiB free"):
+        await client.launch(wish, home=tmp_path, environ={}, restart=False, lifeline=True, fresh=False)
+    assert not (tmp_path / "x" / "plan.json").exists()

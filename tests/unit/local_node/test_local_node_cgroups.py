@@ -85,6 +85,25 @@ def test_a_group_with_processes_of_its_own_says_so(tmp_path: pathlib.Path, monke
     )
 
 
+# The kernel's least, default and most, and between them what runc 1.3.2 and later write.
+@pytest.mark.parametrize(
+    ("shares", "weight"), [(2, 1), (3, 2), (102, 17), (1024, 100), (2000, 170), (22_000, 1204), (2**18, 10_000)]
+)
+def test_the_weight_at_the_cpu_is_shares_on_v1_and_a_curve_of_them_on_v2(
+    tmp_path: pathlib.Path, shares: int, weight: int
+) -> None:
+    unified = groups.Group(layout=v2(tmp_path), path="g")
+    unified.create()
+    unified.set_cpu_weight(shares=shares)
+    assert (tmp_path / "g" / "cpu.weight").read_text() == str(weight)
+    trees = {name: tmp_path / name for name in ("cpu", layout.UNIFIED)}
+    hybrid = groups.Group(layout=layout.Layout(version=layout.Version.HYBRID, trees=trees), path="g")
+    hybrid.create()
+    hybrid.set_cpu_weight(shares=shares)
+    assert (tmp_path / "cpu" / "g" / "cpu.shares").read_text() == str(shares)
+    assert list((tmp_path / layout.UNIFIED / "g").iterdir()) == []
+
+
 @pytest.mark.parametrize("swap", [True, False])
 def test_memory_on_v2_is_bounded_without_swap(tmp_path: pathlib.Path, swap: bool) -> None:
     group = groups.Group(layout=v2(tmp_path), path="g")

@@ -169,19 +169,6 @@ def test_a_file_has_no_field_that_moves_with_the_pod() -> None:
         projection.field_text("status.podIP", pod()["metadata"])
 
 
-@pytest.mark.parametrize(
-    ("resources", "expected"),
-    [
-        ({}, "BestEffort"),
-        ({"requests": {"cpu": "1"}}, "Burstable"),
-        ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
-        ({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}, "Burstable"),
-    ],
-)
-def test_qos_class(resources: dict[str, Any], expected: str) -> None:
-    assert podspec.qos_class({"containers": [{"name": "c", "resources": resources}]}) == expected
-
-
 @pytest.mark.parametrize("broken", [{}, {"metadata": {}, "spec": {}}, {"metadata": None, "spec": None}])
 def test_what_is_no_pod_is_a_value_error(broken: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="cannot be read"):

@@ -61,6 +61,22 @@ def test_a_piece_that_overran_is_paid_for_later() -> None:
     assert timer.now >= 0.010 / 0.125 - pacing.PERIOD_S
 
 
+def test_work_ends_where_a_wake_up_costs_more_than_a_share() -> None:
+    class Costly(FakeTimer):
+        sleeps = 0
+
+        def sleep(self, seconds: float) -> None:
+            self.sleeps += 1
+            assert self.sleeps < 1000, "more is slept for than is worked"
+            super().sleep(seconds)
+            self.work(1e-3)
+
+    timer = Costly()
+    outcome = pi.compute(seconds=0.5, scale=0.125, timer=timer)
+    assert outcome.cpu_s == pytest.approx(0.5 * 0.125, rel=0.05)
+    assert timer.now == pytest.approx(0.5, rel=0.05)
+
+
 def test_digits_of_pi() -> None:
     (digits,) = [found for found in pi.digits_of_pi(50) if found]
     assert digits == "31415926535897932384626433832795028841971693993751"

@@ -54,24 +54,6 @@ def admit_pod(data: objects.Object) -> None:
             )
 
 
-def quality_of_service(spec: objects.Object) -> str:
-    """The Pod's class: BestEffort, Burstable or Guaranteed (pkg/apis/core/v1/helper/qos/qos.go)."""
-    containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
-    requests = [_amounts(container, "requests") for container in containers]
-    limits = [_amounts(container, "limits") for container in containers]
-    if not any(requests) and not any(limits):
-        return "BestEffort"
-    guaranteed = all(
-        set(limit) == {"cpu", "memory"} and limit == asked for asked, limit in zip(requests, limits, strict=True)
-    )
-    return "Guaranteed" if guaranteed else "Burstable"
-
-
-def _amounts(container: objects.Object, side: str) -> dict[str, str]:
-    amounts = (container.get("resources") or {}).get(side) or {}
-    return {name: amount for name, amount in amounts.items() if name in ("cpu", "memory")}
-
-
 def _tolerates(toleration: objects.Object, taint: str) -> bool:
     return toleration.get("key", "") in (taint, "") and toleration.get("effect", "") in ("NoExecute", "")
 

@@ -21,6 +21,7 @@ from carico_local.api import (
     store,
     validation,
 )
+from carico_local.node import qos
 
 # k8s.io/apiserver/pkg/storage/names/generate.go: no vowels, so that no word appears by chance.
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -221,7 +222,7 @@ def _prepare_new(resource: resources.Resource, data: objects.Object) -> None:
         node_lifecycle.admit(data)
     if resource is resources.PODS:
         defaulting.admit_pod(data)
-        data["status"] = {"phase": "Pending", "qosClass": defaulting.quality_of_service(data["spec"])}
+        data["status"] = {"phase": "Pending", "qosClass": qos.pod_class(data["spec"])}
         if gates := data["spec"].get("schedulingGates"):
             data["status"]["conditions"] = [_gated(gates)]
 

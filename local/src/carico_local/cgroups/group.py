@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import os
 import pathlib
 import signal
@@ -65,6 +66,14 @@ class Group:
             (self.layout.trees[layouts.UNIFIED] / self.path / "cpu.max").write_text(
                 f"{quota_us} {period_us}", encoding="ascii"
             )
+
+    def set_cpu_weight(self, *, shares: int) -> None:
+        """The group's share of the CPU beside its siblings', 2 to 2**18 as on v1. Raises OSError."""
+        if "cpu" in self.layout.trees:
+            (self.layout.trees["cpu"] / self.path / "cpu.shares").write_text(str(shares), encoding="ascii")
+        elif layouts.UNIFIED in self.layout.trees:
+            file = self.layout.trees[layouts.UNIFIED] / self.path / "cpu.weight"
+            file.write_text(str(weight(shares)), encoding="ascii")
 
     def set_memory(self, limit_bytes: int) -> None:
         """Bounds the group's memory, on v2 without swap, as a kubelet does. Raises OSError."""
@@ -160,6 +169,23 @@ def quota(*, cores: float, period_us: int) -> tuple[int, int]:
     """
     fitting_us = min(max(period_us, round(_QUOTA_LEAST_US / cores)), _PERIOD_MOST_US)
     return max(_QUOTA_LEAST_US, round(cores * fitting_us)), fitting_us
+
+
+def weight(shares: int) -> int:
+    """v2's cpu.weight for v1's cpu.shares: a curve through both scales' least, default and most.
+
+    Source: ConvertCPUSharesToCgroupV2Value of opencontainers/cgroups v0.0.6, as in the kubelet 1.36 and in runc from
+    1.3.2 on. Before, it was a line from least to most, which gave 1024 shares 39.
+
+    >>> weight(2), weight(102), weight(1024), weight(2**18)
+    (1, 17, 100, 10000)
+    """
+    if shares <= 2:
+        return 1
+    if shares >= 2**18:
+        return 10_000
+    scale = math.log2(shares)
+    return math.ceil(math.pow(10.0, (scale * scale + 125.0 * scale) / 612.0 - 7.0 / 34.0))
 
 
 def parse_flat(text: str) -> dict[str, int]:

@@ -2,8 +2,11 @@
 
 import dataclasses
 import enum
+import os
 import pathlib
 from collections.abc import Mapping
+
+from carico_local.cgroups import delegation
 
 # What a node needs of each tree: quota, CPU time, memory limit, and pressure with one-write kill.
 _V1_CONTROLLERS = ("cpu", "cpuacct", "memory")
@@ -57,11 +60,18 @@ def parse_mounts(text: str) -> Layout:
 
 
 def read_layout(mounts: pathlib.Path = pathlib.Path("/proc/self/mounts")) -> Layout:
-    """The layout of this machine; `none` where the mounts cannot be read."""
+    """The layout of this machine; `none` where the mounts cannot be read.
+
+    Who may not make groups at the root of v2 has a tree that begins at the group that systemd has given him, if any.
+    """
     try:
-        return parse_mounts(mounts.read_text(encoding="utf-8"))
+        found = parse_mounts(mounts.read_text(encoding="utf-8"))
     except OSError:
         return Layout(version=Version.NONE, trees={})
+    if found.version is Version.V2 and not os.access(found.trees[UNIFIED], os.W_OK):
+        given = delegation.given(found.trees[UNIFIED])
+        return found if given is None else dataclasses.replace(found, trees={UNIFIED: given})
+    return found
 
 
 def _unescape(target: str) -> str:

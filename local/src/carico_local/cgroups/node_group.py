@@ -5,6 +5,7 @@ import errno
 import pathlib
 import subprocess
 
+from carico_local.cgroups import delegation
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 
@@ -64,7 +65,8 @@ def open_node(
     except OSError as error:
         found.try_remove()
         remove_if_empty(layout, cluster)
-        return NodeGroup(group=None, reason=f"{error.strerror} at {error.filename or found.path}")
+        way_in = delegation.way_in(error, layout.trees[layouts.UNIFIED]) if layout.version is layouts.Version.V2 else ""
+        return NodeGroup(group=None, reason=f"{error.strerror} at {error.filename or found.path}{way_in}")
     return NodeGroup(group=found)
 
 

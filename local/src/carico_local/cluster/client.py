@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import errno
+import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +25,8 @@ _LOOK_EVERY_S = 0.05
 _KILL_GRACE_S = 2.0
 # A machine that swaps or stalls is slow to end even a killed process.
 _KILLED_WITHIN_S = 30.0
+# A job of some minutes writes a few MB (measured); no start fits into less than one.
+LEAST_FREE_BYTES = 16 * 2**20
 
 
 class Launched:
@@ -98,11 +103,14 @@ async def launch(
 def _write_plan(paths: state.Paths, plan: plans.Plan) -> None:
     try:
         paths.logs.mkdir(parents=True, exist_ok=True)
+        # Services on a full disk end without a word: their logs are on it.
+        if shutil.disk_usage(paths.root).free < LEAST_FREE_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         paths.plan.write_bytes(orjson.dumps(plans.to_json(plan)))
     except OSError as error:
         raise errors.EnvironmentUnfit(
             f"what a cluster keeps cannot be written to {paths.root} ({error.strerror}): "
-            "set XDG_STATE_HOME to a folder of yours"
+            "set XDG_STATE_HOME to a folder of yours, with 16 MiB free at the least"
         ) from error
 
 

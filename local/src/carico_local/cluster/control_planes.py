@@ -53,9 +53,7 @@ def probe(plan: plans.Plan, name: str, port: int) -> readiness.Probe:
     """How one knows that a service of the control plane is ready."""
     if plan.control_plane is plans.ControlPlane.EMBEDDED:
         return readiness.Http(port=port)
-    if name == ETCD:
-        return readiness.Tcp(port=port)
-    return readiness.Http(port=port, path="/readyz" if name == API else "/healthz", tls=True)
+    return readiness.Http(port=port, path="/readyz" if name in (ETCD, API) else "/healthz", tls=name != ETCD)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ import orjson
 
 from carico_core.runtime import settings
 from carico_local import nats_server
+from carico_local.cgroups import layout as layouts
 from carico_local.cgroups import node_group
 from carico_local.cluster import control_planes, kubelet_nodes, processes, readiness, state, web_access
 from carico_local.cluster import plan as plans
@@ -223,7 +224,15 @@ def node_facts(
     if fallback is not None:
         kubeconfig = str(paths.kubeconfig)
         return {**facts, "scope": "process", "root_pid": fallback, "pod_events": "kubernetes", "kubeconfig": kubeconfig}
-    return {**facts, "scope": "cgroup", "cgroup": node_group.node_path(plan.name, node), "pod_events": "cgroup"}
+    return {**facts, "scope": "cgroup", "cgroup": _cgroup(plan, paths, node), "pod_events": "cgroup"}
+
+
+def _cgroup(plan: plans.Plan, paths: state.Paths, node: str) -> str:
+    said = read_ready(paths, node).get("cgroup")
+    if isinstance(said, dict) and said.get("layout") == layouts.Version.V2:
+        # A person's own tree begins deeper than where it is mounted.
+        return str(said["trees"][layouts.UNIFIED])
+    return node_group.node_path(plan.name, node)
 
 
 def ready_file(paths: state.Paths, node: str) -> pathlib.Path:

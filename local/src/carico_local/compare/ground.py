@@ -27,7 +27,10 @@ class Api(observers.Api, Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """`agents`: process ids of the agents; `bound_s`: of the job, see `report.figures`."""
+    """`agents`: process ids of the agents; `bound_s`: of the job, see `report.figures`.
+
+    `servers_millicores`: what each server beside a job asks for; None: nothing.
+    """
 
     api: Api
     observer: observers.Observer
@@ -35,6 +38,7 @@ class Ground:
     nodes: Sequence[str]
     agents: Sequence[int]
     bound_s: float
+    servers_millicores: int | None = None
 
     async def until(self, is_so: Callable[[], bool], most_s: float) -> None:
         """Once it is so, by what the observer has seen. Raises `TimeoutError`."""

@@ -4,6 +4,7 @@ import asyncio
 import statistics
 from collections.abc import Sequence
 
+from carico_core.domain import errors, quantity
 from carico_local import job as jobs
 from carico_local.compare import contender as contenders
 from carico_local.compare import ground as grounds
@@ -16,6 +17,23 @@ READY_MOST_S = 60.0
 GRACE_S = 20
 
 
+def millicores(text: str, *, cores: int) -> int:
+    """What a server asks for, on nodes of so many cores. Raises `SettingsError`.
+
+    >>> millicores("100m", cores=4), millicores("1.5", cores=4)
+    (100, 1500)
+    """
+    try:
+        found = round(quantity.parse_quantity(text) * 1000.0)
+    except ValueError:
+        found = 0
+    if not 1 <= found <= cores * 1000:
+        raise errors.SettingsError(
+            f"--servers-cpu: got {text!r}, expected CPU such as 100m or 0.5, 1m to the {cores} cores of a node"
+        )
+    return found
+
+
 async def idle_p99_ms(ground: grounds.Ground) -> float | None:
     """The p99 latency of servers that have their nodes to themselves."""
     job = await start(ground, "servers-idle")
@@ -24,10 +42,10 @@ async def idle_p99_ms(ground: grounds.Ground) -> float | None:
 
 
 async def start(ground: grounds.Ground, name: str) -> jobs.Job:
-    """Servers that run, one a node; by kube-scheduler and without requests, so that nothing but the job differs."""
+    """Servers that run, one a node, each asking for what the ground says; by kube-scheduler, whoever has the job."""
     job = jobs.Job(
         name=name, workload=jobs.Workload.SERVER, pods=len(ground.nodes), seconds=_SECONDS,
-        scheduler_name=contenders.KUBE_SCHEDULER,
+        scheduler_name=contenders.KUBE_SCHEDULER, request_millicores=ground.servers_millicores,
     )  # fmt: skip
     for node, manifest in zip(ground.nodes, jobs.manifests(job), strict=True):
         # Time enough for its last word, also on a machine that is busy: what is killed tells nothing.

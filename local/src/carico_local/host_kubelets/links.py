@@ -5,7 +5,6 @@ import ipaddress
 import json
 import pathlib
 import subprocess
-from collections.abc import Mapping, Sequence
 
 from carico_core.domain import errors
 from carico_local.kubelets import network
@@ -18,18 +17,15 @@ _HASH = 8
 def ensure(ip: pathlib.Path, cluster: str) -> network.Network:
     """The cluster's bridge with its address, made where there is none. Raises `EnvironmentUnfit`."""
     name = network.bridge(cluster)
-    addresses = _taken(ip)
-    if name not in addresses:
-        chosen = next((each for each in network.CANDIDATES if not _overlaps(each, addresses)), None)
-        if chosen is None:
-            raise errors.EnvironmentUnfit("no range of addresses is free for a network of nodes")
+    own = _address(ip, name)
+    if own is None:
+        chosen = network.free()[0]
+        own = ipaddress.IPv4Interface(f"{chosen[1]}/{chosen.prefixlen}")
         # One that was killed before it had an address would be in the way for ever.
         _try(ip, "link", "delete", name)
         _run(ip, "link", "add", name, "type", "bridge")
-        _run(ip, "address", "add", f"{chosen[1]}/{chosen.prefixlen}", "dev", name)
+        _run(ip, "address", "add", str(own), "dev", name)
         _run(ip, "link", "set", name, "up")
-        addresses = _taken(ip)
-    own = addresses[name][0]
     return network.Network(name="", addresses=own.network, gateway=str(own.ip))
 
 
@@ -62,18 +58,11 @@ def _hash(cluster: str) -> str:
     return hashlib.sha256(cluster.encode()).hexdigest()[:_HASH]
 
 
-def _taken(ip: pathlib.Path) -> Mapping[str, Sequence[ipaddress.IPv4Interface]]:
-    """The addresses of each interface that has any."""
-    found = {}
-    for link in json.loads(_run(ip, "-4", "-json", "address", "show") or "[]"):
-        own = [ipaddress.IPv4Interface(f"{each['local']}/{each['prefixlen']}") for each in link.get("addr_info", ())]
-        if own:
-            found[str(link["ifname"])] = own
-    return found
-
-
-def _overlaps(candidate: ipaddress.IPv4Network, taken: Mapping[str, Sequence[ipaddress.IPv4Interface]]) -> bool:
-    return any(each.network.overlaps(candidate) for addresses in taken.values() for each in addresses)
+def _address(ip: pathlib.Path, name: str) -> ipaddress.IPv4Interface | None:
+    """The address of an interface; None where it has none, or is not there."""
+    links = json.loads(_run(ip, "-4", "-json", "address", "show") or "[]")
+    found = (each for link in links if link.get("ifname") == name for each in link.get("addr_info", ()))
+    return next((ipaddress.IPv4Interface(f"{each['local']}/{each['prefixlen']}") for each in found), None)
 
 
 def _run(ip: pathlib.Path, *arguments: str) -> str:

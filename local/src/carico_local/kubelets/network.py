@@ -3,14 +3,19 @@
 import dataclasses
 import hashlib
 import ipaddress
+import pathlib
+import sys
 
 from carico_core.domain import errors
 from carico_local.kubelets import engine as engines
 
-# Private ranges (RFC 1918) that Docker hands out last and few others use; the first that is free is taken.
+# Private ranges (RFC 1918) that Docker hands out last and few others use, but for a cloud whose machines are in the
+# first; the first that is free is taken.
 CANDIDATES = tuple(
     ipaddress.IPv4Network(f"172.{second}.{third}.0/24") for second in (31, 30, 29) for third in range(64)
 )
+# Where Linux says what it sends where: the networks of the machine's own interfaces, and what is behind them.
+ROUTES = pathlib.Path("/proc/net/route")
 # Linux names an interface with 15 characters at most.
 _BRIDGE_HASH = 10
 
@@ -30,6 +35,23 @@ def ensure(engine: engines.Engine, cluster: str) -> Network:
     return _read(engine, found[0]) if found else _make(engine, cluster)
 
 
+def free() -> list[ipaddress.IPv4Network]:
+    """The candidates in which this machine has no address and nothing to send to. Raises `EnvironmentUnfit`."""
+    routes = [_route(*line.split()) for line in ROUTES.read_text().splitlines()[1:]]
+    # One to all of them, such as the default one or that of a VPN, would leave no choice.
+    telling = [each for each in routes if not all(each.overlaps(candidate) for candidate in CANDIDATES)]
+    found = [candidate for candidate in CANDIDATES if not any(map(candidate.overlaps, telling))]
+    if not found:
+        raise errors.EnvironmentUnfit(f"no range of {CANDIDATES[-1]} to {CANDIDATES[0]} is free for a network of nodes")
+    return found
+
+
+def _route(interface: str, to: str, *rest: str) -> ipaddress.IPv4Network:
+    """Where the route of a line of `ROUTES` leads; addresses are there as the machine's own numbers."""
+    address, mask = (ipaddress.IPv4Address(int(each, 16).to_bytes(4, sys.byteorder)) for each in (to, rest[5]))
+    return ipaddress.IPv4Network(f"{address}/{mask}")
+
+
 def name(cluster: str) -> str:
     """The name of the network in an engine."""
     return f"carico-{cluster}"
@@ -41,7 +63,7 @@ def bridge(cluster: str) -> str:
 
 
 def _make(engine: engines.Engine, cluster: str) -> Network:
-    for addresses in CANDIDATES:
+    for addresses in free():
         try:
             engine.run(
                 "network", "create", "--label", f"{engines.LABEL}={cluster}", "--subnet", str(addresses),
@@ -52,7 +74,7 @@ def _make(engine: engines.Engine, cluster: str) -> Network:
                 raise
         else:
             return _read(engine, name(cluster))
-    raise errors.EnvironmentUnfit(f"no range of {CANDIDATES[-1]} to {CANDIDATES[0]} is free for a network of nodes")
+    raise errors.EnvironmentUnfit("the engine finds no range free for a network of nodes")
 
 
 def _read(engine: engines.Engine, network: str) -> Network:

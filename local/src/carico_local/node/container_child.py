@@ -1,5 +1,6 @@
 """What a forked child does to become a container: cgroup, output, directory, then its command."""
 
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -67,6 +68,9 @@ def _enter(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> Non
     # First of all, so that nothing the child does is accounted to anyone else.
     for name in request["procs"]:
         pathlib.Path(name).write_text("0", encoding="ascii")
+    with contextlib.suppress(OSError):
+        # Any user may raise it; to go below what the parent has takes CAP_SYS_RESOURCE.
+        pathlib.Path("/proc/self/oom_score_adj").write_text(str(request["oom_score_adj"]), encoding="ascii")
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)

@@ -85,6 +85,7 @@ class Commands:
             directory=directory,
             group=self.group,
             read_only=mounting.protected(self._mounted()),
+            oom_score_adj=self._place.pod.oom_score_adj(self._spec, node_bytes=self._node.amounts["memory"]),
         )
 
     async def perform(self, number: int, handler: handlers.Handler, *, timeout_s: float) -> str | None:

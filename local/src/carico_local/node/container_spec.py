@@ -28,7 +28,7 @@ class Probe:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """One container: its command, environment (literal, or from elsewhere) and limits (cores, bytes)."""
+    """One container: its command, environment (literal, or from elsewhere), limits and requests (cores, bytes)."""
 
     name: str
     image: str
@@ -39,6 +39,8 @@ class ContainerSpec:
     cwd: str
     limit_cores: float | None
     limit_bytes: int | None
+    request_cores: float
+    request_bytes: float
     log_as_message: bool
     startup: Probe | None
     readiness: Probe | None
@@ -58,6 +60,7 @@ class ContainerSpec:
 def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) -> ContainerSpec:
     """A container of the API; `items`: all of the Pod's by name, `volumes`: the names of those it may mount."""
     limits = (item.get("resources") or {}).get("limits") or {}
+    requests = {**limits, **((item.get("resources") or {}).get("requests") or {})}
     lifecycle = item.get("lifecycle") or {}
     ports = _ports(item)
     return ContainerSpec(
@@ -69,6 +72,8 @@ def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) ->
         cwd=item.get("workingDir") or "/",
         limit_cores=quantity.parse_quantity(limits["cpu"]) if "cpu" in limits else None,
         limit_bytes=round(quantity.parse_quantity(limits["memory"])) if "memory" in limits else None,
+        request_cores=quantity.parse_quantity(requests.get("cpu", 0)),
+        request_bytes=quantity.parse_quantity(requests.get("memory", 0)),
         log_as_message=item.get("terminationMessagePolicy") == "FallbackToLogsOnError",
         startup=_probe(item, "startupProbe"),
         readiness=_probe(item, "readinessProbe"),

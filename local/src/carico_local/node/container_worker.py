@@ -16,6 +16,7 @@ from carico_local.node import (
     handlers,
     latency,
     probes,
+    qos,
     runtime,
     settings,
     site,
@@ -143,6 +144,7 @@ class ContainerWorker:
             if command.group is not None:
                 command.group.create()
                 command.group.end_as_one()
+                command.group.set_cpu_weight(shares=qos.cpu_shares(self.spec.request_cores))
                 self._limit(command.group)
             started_ns = await self._node.runtime.start(command)
         except (runtime.StartFailed, OSError) as error:

@@ -16,6 +16,7 @@ from carico_local.node import (
     latency,
     pod_volumes,
     podspec,
+    qos,
     reported,
     site,
     status,
@@ -153,6 +154,7 @@ class PodWorker:
             return None
         if self._group is not None:
             self._group.create()
+            self._group.set_cpu_weight(shares=qos.cpu_shares(self.spec.request_cores))
             container_worker.limit_group(
                 self._group, cores=self.spec.limit_cores, memory_bytes=self.spec.limit_bytes, chosen=self._node.chosen
             )

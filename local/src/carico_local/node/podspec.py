@@ -1,11 +1,11 @@
 """What a node runs of a Pod: its containers, its volumes, how it ends, and what the node cannot give it."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from carico_core.domain import quantity
-from carico_local.node import container_spec, volumes
+from carico_core.wire import kubernetes_requests
+from carico_local.node import container_spec, qos, volumes
 
 Object = Mapping[str, Any]
 
@@ -30,6 +30,7 @@ class PodSpec:
     containers: tuple[container_spec.ContainerSpec, ...]
     init_containers: tuple[container_spec.ContainerSpec, ...]
     qos_class: str
+    request_cores: float
     # What the Pod asks for and an emulated node does not have, in words.
     unsupported: tuple[str, ...]
     volumes: tuple[volumes.Volume, ...]
@@ -48,6 +49,14 @@ class PodSpec:
             "namespace": self.namespace, "name": self.name, "uid": self.uid,
             "labels": self.labels, "annotations": self.annotations,
         }  # fmt: skip
+
+    def oom_score_adj(self, container: container_spec.ContainerSpec, *, node_bytes: float) -> int:
+        """How soon a container's processes are ended where memory runs out, see `qos`."""
+        asked = container.request_bytes
+        if container.is_sidecar:
+            # Not sooner than those that it serves.
+            asked = max(asked, min(each.request_bytes for each in self.containers))
+        return qos.oom_score_adj(self.qos_class, request_bytes=asked, node_bytes=node_bytes)
 
     @property
     def limit_cores(self) -> float | None:
@@ -72,7 +81,8 @@ def parse(pod: Object) -> PodSpec:
 
 def _parse(pod: Object) -> PodSpec:
     metadata, spec = pod["metadata"], pod["spec"]
-    items = {item["name"]: item for item in _all_containers(spec)}
+    every = [*(spec.get("initContainers") or ()), *spec["containers"]]
+    items = {item["name"]: item for item in every}
     own = volumes.parse(spec, pod=metadata["name"], containers=items)
     mountable = frozenset(volume.name for volume in own)
     containers = tuple(container_spec.parse(item, items, mountable) for item in spec["containers"])
@@ -95,8 +105,9 @@ def _parse(pod: Object) -> PodSpec:
         grace_s=_grace_s(metadata, spec),
         containers=containers,
         init_containers=init_containers,
-        qos_class=(pod.get("status") or {}).get("qosClass") or qos_class(spec),
-        unsupported=tuple(text for item in _all_containers(spec) for text in container_spec.unsupported(item)),
+        qos_class=(pod.get("status") or {}).get("qosClass") or qos.pod_class(spec),
+        request_cores=kubernetes_requests.pod_requests(pod).get("cpu", 0.0),
+        unsupported=tuple(text for item in every for text in container_spec.unsupported(item)),
         volumes=own,
         deadline_s=deadline_s(pod),
     )
@@ -114,24 +125,3 @@ def deadline_s(pod: Object) -> float | None:
     """Seconds that a Pod may be active on its node; None: as many as it takes. People may shorten it at any time."""
     seconds = pod["spec"].get("activeDeadlineSeconds")
     return None if seconds is None else float(seconds)
-
-
-def qos_class(spec: Object) -> str:
-    """Guaranteed, Burstable or BestEffort: https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/"""
-    resources = [item.get("resources") or {} for item in _all_containers(spec)]
-    if not any(entry.get("requests") or entry.get("limits") for entry in resources):
-        return "BestEffort"
-    return "Guaranteed" if all(_is_guaranteed(entry) for entry in resources) else "Burstable"
-
-
-def _all_containers(spec: Object) -> Sequence[Object]:
-    return [*(spec.get("initContainers") or ()), *spec["containers"]]
-
-
-def _is_guaranteed(resources: Object) -> bool:
-    limits = resources.get("limits") or {}
-    requests = {**limits, **(resources.get("requests") or {})}
-    return all(
-        key in limits and quantity.parse_quantity(limits[key]) == quantity.parse_quantity(requests[key])
-        for key in ("cpu", "memory")
-    )

@@ -49,6 +49,8 @@ class Command:
     group: groups.Group | None
     # What the process may not write to.
     read_only: Sequence[str] = ()
+    # How soon it is ended where memory runs out, -1000 to 1000.
+    oom_score_adj: int = 0
 
 
 class StartFailed(Exception):
@@ -136,6 +138,8 @@ class Runtime:
         if self._writer is not None:
             self._writer.close()
         self._writer = None
+        if self._running is not None and not self._running.done():
+            self._running.set_exception(ConnectionResetError("the container runtime ended before it said what runs"))
         for starting in self._starting.values():
             if not starting.done():
                 starting.set_exception(StartFailed("the container runtime ended while the container was starting"))
@@ -153,6 +157,8 @@ class Runtime:
         async with self._lock:
             if self._writer is None:
                 await self.connect()
+        if self._writer is None:
+            raise StartFailed("the container runtime ended as it was reached")
         loop = asyncio.get_running_loop()
         started: asyncio.Future[int] = loop.create_future()
         self._starting[command.id] = started
@@ -167,6 +173,7 @@ class Runtime:
             procs=[] if command.group is None else list(command.group.procs_files),
             die_with_parent=command.group is None,
             read_only=list(command.read_only),
+            oom_score_adj=command.oom_score_adj,
         )
         return await started
 

@@ -59,12 +59,19 @@ class Pacer:
         return self._timer.cpu_s() - self._start_cpu_s
 
     def pace(self) -> None:
-        """Nothing, at once while this period's share lasts, else at the start of the next period."""
-        while self._timer.cpu_s() >= self._mark_cpu_s:
-            now_s = self._timer.monotonic_s()
-            if now_s < self._period_end_s:
-                self._timer.sleep(self._period_end_s - now_s)
-                self._period_end_s += self._period_s
-            else:
-                self._period_end_s = now_s + self._period_s
-            self._mark_cpu_s += self._share_s
+        """Nothing, at once while this period's share lasts, else once what was used above it is paid for.
+
+        Slept in one go: where a wake-up costs more than a share, a look after each period would find more to pay for,
+        and never end.
+        """
+        over_s = self._timer.cpu_s() - self._mark_cpu_s
+        if over_s < 0.0:
+            return
+        now_s = self._timer.monotonic_s()
+        periods = int(over_s / self._share_s) + 1
+        # A period that has ended is lost, and the next one begins now.
+        wake_s = max(now_s, self._period_end_s) + (periods - 1) * self._period_s
+        if now_s < wake_s:
+            self._timer.sleep(wake_s - now_s)
+        self._period_end_s = wake_s + self._period_s
+        self._mark_cpu_s += periods * self._share_s

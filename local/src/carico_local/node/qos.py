@@ -1,0 +1,66 @@
+"""What a kubelet makes of a Pod's quality of service: its class, its weight at the CPU, who goes first without memory.
+
+Source (Kubernetes 1.36): pkg/apis/core/v1/helper/qos/qos.go, pkg/kubelet/cm/helpers_linux.go, pkg/kubelet/qos/policy.go
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from carico_core.domain import quantity
+
+Object = Mapping[str, Any]
+GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
+# What one CPU is worth, and the kernel's bounds (sched_group_set_shares).
+_SHARES_PER_CORE, _SHARES_LEAST, _SHARES_MOST = 1024, 2, 2**18
+_COMPUTE = frozenset({"cpu", "memory"})
+_GUARANTEED_ADJ, _BEST_EFFORT_ADJ = -997, 1000
+
+
+def pod_class(spec: Object) -> str:
+    """Guaranteed, Burstable or BestEffort, by the spec of a Pod."""
+    containers = [*spec["containers"], *(spec.get("initContainers") or ())]
+    # What the Pod states for itself counts in place of what its containers state.
+    stated = [spec] if spec.get("resources") else containers
+    amounts = [_amounts(each.get("resources") or {}) for each in stated]
+    if not any(requests or limits for requests, limits in amounts):
+        return BEST_EFFORT
+    is_guaranteed = all(limits.keys() == _COMPUTE and requests == limits for requests, limits in amounts)
+    return GUARANTEED if is_guaranteed else BURSTABLE
+
+
+def _amounts(resources: Object) -> tuple[dict[str, float], dict[str, float]]:
+    """Requests and limits of CPU and memory above nothing; a limit without a request is one."""
+    limits = resources.get("limits") or {}
+    return _positive({**limits, **(resources.get("requests") or {})}), _positive(limits)
+
+
+def _positive(amounts: Object) -> dict[str, float]:
+    found = {name: quantity.parse_quantity(amount) for name, amount in amounts.items() if name in _COMPUTE}
+    return {name: amount for name, amount in found.items() if amount > 0.0}
+
+
+def cpu_shares(request_cores: float) -> int:
+    """The weight of a Pod or container beside its like, by the CPU it asks for: cpu.shares of v1.
+
+    >>> cpu_shares(0.0), cpu_shares(0.1), cpu_shares(1.0)
+    (2, 102, 1024)
+    """
+    # Millicores are whole, rounded up; what is not quite one more is a float's rounding.
+    millicores = math.ceil(request_cores * 1000.0 - 1e-6)
+    return min(max(millicores * _SHARES_PER_CORE // 1000, _SHARES_LEAST), _SHARES_MOST)
+
+
+def oom_score_adj(of_class: str, *, request_bytes: float, node_bytes: float) -> int:
+    """What is added to how many thousandths of its node's memory a process has: the most is ended first, -1000 never.
+
+    >>> oom_score_adj("Burstable", request_bytes=2.0**30, node_bytes=2.0**33)
+    875
+    """
+    if of_class == GUARANTEED:
+        return _GUARANTEED_ADJ
+    if of_class == BEST_EFFORT:
+        return _BEST_EFFORT_ADJ
+    # Who has more than he asked for comes to more than 1000.
+    adj = 1000 - int(1000.0 * request_bytes / node_bytes)
+    return min(max(adj, 1000 + _GUARANTEED_ADJ), _BEST_EFFORT_ADJ - 1)
