@@ -16,7 +16,7 @@ async def test_the_same_job_runs_under_each_scheduler(tmp_path: pathlib.Path) ->
     words = ["compare", "--name", "e2e-cmp", "--nodes", "2", "--repeats", "1", "--pods", "8", "--seconds", ".5"]
     for name in CONTENDERS:
         words += ["--contender", name]
-    code, out, err = await shell.run(*words, "--servers", "--json", within_s=600.0)
+    code, out, err = await shell.run(*words, "--servers-cpu", "100m", "--json", within_s=600.0)
     assert code == 0, out + err
     found = json.loads(out)
     assert list(found["contenders"]) == list(CONTENDERS)
@@ -25,10 +25,12 @@ async def test_the_same_job_runs_under_each_scheduler(tmp_path: pathlib.Path) ->
         assert row["pod_mean_s"]["median"] >= 0.5, name
         assert row["server_p99_ms"]["median"] > 0.0, name
     assert found["idle_server_p99_ms"]["median"] > 0.0
+    assert found["setting"]["servers_millicores"] == 100
     assert {one["verdict"] for one in found["targets"]} <= {"met", "missed", "unknown"}
     page = (tmp_path / "var" / "e2e-cmp" / "compare.html").read_text()
     assert "<svg" in page
     assert "kube-500m-bare" in page
+    assert "a server on every node, which requests 100m of CPU" in page
     assert shell.left("e2e-cmp") == []
 
 
@@ -38,6 +40,7 @@ async def test_what_cannot_be_compared_is_one_line(tmp_path: pathlib.Path) -> No
         (("--contender", "yarn"), "expected carico, kube-500m"),
         (("--control-plane", "embedded"), "kube-scheduler runs on no other"),
         (("--pods", "-3"), "--pods: got -3"),
+        (("--servers-cpu", "5"), "expected CPU such as 100m"),
     ):
         code, _, err = await shell.run("compare", *words)
         assert (code, err.count("\n")) == (2, 1), err

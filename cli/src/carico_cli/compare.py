@@ -11,7 +11,7 @@ from typing import Any
 import click
 import orjson
 
-from carico_cli import compare_page, interrupts, options, session, settings, starting
+from carico_cli import compare_page, interrupts, options, report_folder, session, settings, starting
 from carico_core.domain import errors
 from carico_local import job as jobs
 from carico_local.cluster import client, machine, state
@@ -33,13 +33,18 @@ DEFAULT_TARGET_S = 120.0
     "--repeats", type=click.IntRange(1, 100), default=DEFAULT_REPEATS, show_default=True, help="Runs of each."
 )
 @click.option("--pods", type=int, help=f"Pods of the job (default: about {DEFAULT_TARGET_S:.0f} s of work).")
-@click.option("--seconds", type=float, help="Work of a Pod on one idle core (default: 5).")
+@click.option("--seconds", type=float, help="Seconds of work of a Pod on one idle core (default: 5).")
 @click.option(
     "--contender", "chosen", multiple=True, metavar="NAME",
     help="carico, kube-500m, kube-500m-bare (without agents) or constant-8; may be repeated "
     f"(default: {', '.join(contenders.DEFAULT)}).",
 )  # fmt: skip
 @click.option("--servers", "with_servers", is_flag=True, help="Beside each job a server on every node; its p99.")
+@click.option(
+    "--servers-cpu", metavar="QUANTITY",
+    help="What each of these servers requests, as 100m (default: nothing, so that only the job differs); with it, "
+    "--servers goes without saying.",
+)  # fmt: skip
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder of the report (default: var/NAME).")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON, for scripts.")
 @click.pass_obj
@@ -55,14 +60,15 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
     wish = options.wish(name, given)
     wanted = [contenders.parse(each, cores=wish.cores) for each in given["chosen"] or contenders.DEFAULT]
     job = jobs.Job(name=JOB_NAME, workload=jobs.Workload.PI, pods=given["pods"] or 1, seconds=given["seconds"])
+    asked = given["servers_cpu"]
+    given["servers_millicores"] = None if asked is None else servers.millicores(asked, cores=wish.cores)
     out: pathlib.Path = given["out"] or pathlib.Path("var") / name
-    _make_folder(out)
+    report_folder.check(out)
     with contextlib.redirect_stdout(sys.stderr) if given["as_json"] else contextlib.nullcontext():
         found = asyncio.run(_compare(context, wish, wanted, job, given))
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
-    (out / "compare.json").write_bytes(as_json)
-    (out / "compare.html").write_text(compare_page.page(found), encoding="utf-8")
     click.echo(as_json.decode() if given["as_json"] else compare_page.text(found))
+    report_folder.write(out, {"compare.json": as_json, "compare.html": compare_page.page(found).encode()})
     click.echo(f"report: {out / 'compare.json'} and {out / 'compare.html'}", err=given["as_json"])
     return int(any(row["failed"] or row["bound_twice"] for row in found["contenders"].values()))
 
@@ -90,17 +96,20 @@ async def _compare(
         repeats = int(given["repeats"])
         trials_s = bound_s * len(wanted) * repeats
         click.echo(f"{len(wanted)} contenders x {repeats} runs of {job.pods} Pods: about {trials_s / 60 + 1:.0f} min")
-        async with _ground(launched.paths, found, bound_s) as ground:
-            trials, idle_p99s_ms = await _trials(ground, wanted, job, repeats=repeats, beside=given["with_servers"])
-        return comparison.report(
-            trials, wanted, setting=_setting(plan, job, bound_s, notes), idle_p99s_ms=idle_p99s_ms
-        )  # fmt: skip
+        servers_millicores: int | None = given["servers_millicores"]
+        beside = given["with_servers"] or servers_millicores is not None
+        async with _ground(launched.paths, found, bound_s, servers_millicores) as ground:
+            trials, idle_p99s_ms = await _trials(ground, wanted, job, repeats=repeats, beside=beside)
+        setting = _setting(plan, job, bound_s, notes) | {"servers_millicores": servers_millicores}
+        return comparison.report(trials, wanted, setting=setting, idle_p99s_ms=idle_p99s_ms)
     finally:
         await interrupts.finished(_end(launched), hurry=launched.kill)
 
 
 @contextlib.asynccontextmanager
-async def _ground(paths: state.Paths, found: state.ClusterState, bound_s: float) -> AsyncIterator[grounds.Ground]:
+async def _ground(
+    paths: state.Paths, found: state.ClusterState, bound_s: float, servers_millicores: int | None
+) -> AsyncIterator[grounds.Ground]:
     """The cluster as the trials use it, its Pods followed meanwhile."""
     agents = [each.process.pid for each in found.services if each.name.startswith("agent/") and each.process]
     async with session.connect(paths, found) as live:
@@ -108,7 +117,7 @@ async def _ground(paths: state.Paths, found: state.ClusterState, bound_s: float)
         try:
             yield grounds.Ground(
                 api=live.api, observer=live.observer, clock=live.clock, nodes=found.plan.node_names, agents=agents,
-                bound_s=bound_s,
+                bound_s=bound_s, servers_millicores=servers_millicores,
             )  # fmt: skip
         finally:
             following.cancel()
@@ -154,13 +163,3 @@ def _setting(plan: plans.Plan, job: jobs.Job, bound_s: float, notes: Sequence[st
 async def _end(launched: client.Launched) -> None:
     await launched.stop()
     await client.down(launched.paths, keep_logs=False)
-
-
-def _make_folder(out: pathlib.Path) -> None:
-    """Before anything starts: a folder that cannot be written must not cost a whole run."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise errors.EnvironmentUnfit(
-            f"the report cannot be written to {out} ({error.strerror}): give another folder with --out"
-        ) from error

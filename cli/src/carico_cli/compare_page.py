@@ -48,8 +48,16 @@ def _sentence(report: Report) -> str:
     return (
         f"{setting['pods']} Pods of {setting['pod_alone_s']:g} s on {setting['nodes']} nodes of {setting['cores']} "
         f"emulated cores at scale {setting['scale']:g}; bound {setting['bound_s']:.1f} s. Medians of "
-        f"{max((row['runs'] for row in report['contenders'].values()), default=0)} runs in turns."
+        f"{max((row['runs'] for row in report['contenders'].values()), default=0)} runs in turns.{_beside(report)}"
     )
+
+
+def _beside(report: Report) -> str:
+    if report["idle_server_p99_ms"]["median"] is None:
+        return ""
+    millicores = report["setting"]["servers_millicores"]
+    asks = "requests nothing" if millicores is None else f"requests {millicores}m of CPU"
+    return f" Beside each job a server on every node, which {asks}."
 
 
 def _rows(report: Report) -> list[tuple[str, ...]]:

@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
-import os
 import pathlib
 import platform
 import re
@@ -14,7 +12,7 @@ from typing import Any
 import click
 import orjson
 
-from carico_cli import html, interrupts, options, session, settings, starting, view
+from carico_cli import html, interrupts, options, report_folder, session, settings, starting, view
 from carico_core.domain import errors
 from carico_core.numerics.estimators import base, registry
 from carico_local import job as jobs
@@ -33,11 +31,13 @@ BUSY_PERCENT = 25.0
 @click.command("demo")
 @options.name()
 @options.cluster
-@click.option("--workload", type=click.Choice(["pi", "train", "mixed"]), default="pi", show_default=True)
+@click.option(
+    "--workload", type=click.Choice(["pi", "train", "mixed"]), default="pi", show_default=True, help="What its Pods do."
+)
 @click.option("--pods", type=int, help="Pods of the job (default: about a minute of work).")
-@click.option("--seconds", type=float, help="Work of a Pod on one idle core (default: pi 5, train 25).")
+@click.option("--seconds", type=float, help="Seconds of work of a Pod on one idle core (default: pi 5, train 25).")
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder of the report (default: var/NAME).")
-@click.option("--snapshot", type=click.Path(path_type=pathlib.Path), help="Write the live view at mid-job as SVG.")
+@click.option("--snapshot", type=click.Path(path_type=pathlib.Path), help="File for the live view at mid-job, as SVG.")
 @click.option("--keep", is_flag=True, help="Leave the cluster up.")
 @click.pass_obj
 def command(context: settings.Context, /, name: str, **given: Any) -> int:
@@ -70,18 +70,21 @@ class _Demo:
         self._job = job
         self._given = given
         self._out: pathlib.Path = given["out"] or pathlib.Path("var") / name
+        self._snapshot: pathlib.Path | None = given["snapshot"]
         self._crashes: list[str] = []
         self._crashed = asyncio.Event()
 
     async def run(self, binaries: Mapping[str, str]) -> int:
         """The exit code: 1 where a Pod failed, was lost or bound twice, or a service crashed."""
         interrupts.cancel_on_signals()
-        self._make_folder()
+        report_folder.check(self._out)
+        if self._snapshot is not None:
+            report_folder.check(self._snapshot.parent, flag="--snapshot")
         keep = bool(self._given["keep"])
         # Before the cluster's own work counts.
         busy = others_work(_read(PRESSURE))
         if busy is not None:
-            click.echo(f"note: {busy}")
+            starting.note(busy, self._context)
         launched = await client.launch(
             self.wish, home=self._context.home, environ=self._context.environ, restart=keep, lifeline=not keep,
             fresh=True, binaries=binaries,
@@ -92,7 +95,8 @@ class _Demo:
             found = await self._run_job(launched, notes if busy is None else [busy, *notes])
             report = figures.report(found)
             click.echo(view.summary(report))
-            self._write(report)
+            files = {"report.json": orjson.dumps(report, option=orjson.OPT_INDENT_2)}
+            report_folder.write(self._out, files | {"report.html": html.page(report).encode()})
             click.echo(f"report: {self._out / 'report.json'} and {self._out / 'report.html'}")
             finished = True
             return _exit_code(report)
@@ -140,12 +144,13 @@ class _Demo:
     async def _watch(self, live: session.Session, plan: plans.Plan, job: jobs.Job, submitted_s: float) -> None:
         """Returns when every Pod has ended, or a service has crashed."""
         screen = view.Screen(live, plan, job, submitted_s=submitted_s)
-        snapshot: pathlib.Path | None = self._given["snapshot"]
+        snapshot = self._snapshot
         with view.drawing(screen, plain=self._context.plain) as draw:
             while not screen.is_done and not self._crashed.is_set():
                 draw()
                 if snapshot is not None and screen.done >= job.pods / 2:
-                    _write_text(snapshot, view.to_svg(screen))
+                    picture = {snapshot.name: view.to_svg(screen).encode()}
+                    report_folder.write(snapshot.parent, picture, flag="--snapshot")
                     snapshot = None
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._crashed.wait(), VIEW_EVERY_S)
@@ -194,27 +199,6 @@ class _Demo:
             crashes=list(self._crashes),
         )
 
-    def _make_folder(self) -> None:
-        """Before anything starts: a folder that cannot be written must not cost a whole run."""
-        try:
-            self._out.mkdir(parents=True, exist_ok=True)
-            if not os.access(self._out, os.W_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        except OSError as error:
-            raise self._unwritable(error) from error
-
-    def _unwritable(self, error: OSError) -> errors.EnvironmentUnfit:
-        return errors.EnvironmentUnfit(
-            f"the report cannot be written to {self._out} ({error.strerror}): give another folder with --out"
-        )
-
-    def _write(self, report: dict[str, Any]) -> None:
-        try:
-            (self._out / "report.json").write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2))
-            (self._out / "report.html").write_text(html.page(report), encoding="utf-8")
-        except OSError as error:
-            raise self._unwritable(error) from error
-
 
 def others_work(pressure: str) -> str | None:
     """What a machine that is busy with other work does to the demo, by its PSI of the CPU; None where it is at rest.
@@ -238,10 +222,6 @@ def _read(path: pathlib.Path) -> str:
     except OSError:
         # No PSI, or switched off: nothing is said then.
         return ""
-
-
-def _write_text(path: pathlib.Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 def _versions() -> dict[str, str]:

@@ -9,7 +9,7 @@ import click
 import orjson
 from rich import console, progress
 
-from carico_cli import evaluate_text, settings
+from carico_cli import evaluate_text, report_folder, settings
 from carico_core.domain import errors
 from carico_core.runtime import clock
 from carico_twin.evaluate import plan_file, pool, recorded, report, results, runs, study
@@ -21,8 +21,16 @@ _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
 @click.command("evaluate")
 @click.option("--quick", is_flag=True, help="Fewer scenarios and seeds: at most three minutes on two CPUs.")
 @click.option("--seeds", type=click.IntRange(1, 1000), help="Seeds of each run (default: 10; quick: 2).")
-@click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Only this scenario; may be repeated.")
-@click.option("--scheduler", "schedulers", multiple=True, metavar="NAME", help="Only this scheduler or family.")
+@click.option(
+    "--scenario", "scenarios", multiple=True, metavar="NAME", help="Only this scenario (default: all); may be repeated."
+)
+@click.option(
+    "--scheduler",
+    "schedulers",
+    multiple=True,
+    metavar="NAME",
+    help="Only this scheduler or family (default: all); may be repeated.",
+)
 @click.option("--plan", type=click.Path(path_type=pathlib.Path), help="Run a scenario of your own (a TOML file).")
 @click.option("--ablation", is_flag=True, help="Besides: each step of the estimator with and without; bus faults.")
 @click.option("--calibration", is_flag=True, help="Only what stands beside published or recorded numbers.")
@@ -30,7 +38,10 @@ _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
     "--beside", type=click.Path(path_type=pathlib.Path), metavar="COMPARE.JSON",
     help="Besides: the job of `carico compare` on the twin of its cluster, and the errors.",
 )  # fmt: skip
-@click.option("--out", type=click.Path(path_type=pathlib.Path), default=_DEFAULT_OUT, show_default=True)
+@click.option(
+    "--out", type=click.Path(path_type=pathlib.Path), default=_DEFAULT_OUT, show_default=True,
+    help="Folder of the report.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, for scripts.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="Processes at a time.")
 @click.pass_obj
@@ -41,13 +52,12 @@ def command(context: settings.Context, /, **given: Any) -> int:
     if not tasks:
         raise errors.SettingsError("nothing to run: these schedulers are not compared on these scenarios")
     out: pathlib.Path = given["out"]
-    _writable(out)
+    report_folder.check(out)
     outcomes = _run(tasks, jobs=given["jobs"], plain=context.plain)
     found = results.document(wish, outcomes)
-    _write(out, found)
-    click.echo(
-        orjson.dumps(found, option=orjson.OPT_INDENT_2).decode() if given["as_json"] else evaluate_text.text(found)
-    )
+    as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
+    click.echo(as_json.decode() if given["as_json"] else evaluate_text.text(found))
+    report_folder.write(out, {"evaluation.json": as_json, "evaluation.html": report.page(found).encode()})
     click.echo(f"report: {out / 'evaluation.html'} and {out / 'evaluation.json'}", err=True)
     return 0
 
@@ -135,26 +145,3 @@ def _told(runs_in_all: int, effort_in_all: float, *, plain: bool) -> Iterator[_P
     )  # fmt: skip
     with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as bar:
         yield _Bar(bar, effort_in_all)
-
-
-def _writable(out: pathlib.Path) -> None:
-    """Nothing; an hour of runs must not end in a folder that cannot be made."""
-    with _in_words(out):
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "evaluation.json").touch()
-
-
-def _write(out: pathlib.Path, found: dict[str, Any]) -> None:
-    with _in_words(out):
-        (out / "evaluation.json").write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2))
-        (out / "evaluation.html").write_text(report.page(found), encoding="utf-8")
-
-
-@contextlib.contextmanager
-def _in_words(out: pathlib.Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise errors.EnvironmentUnfit(
-            f"the report cannot be written to {out} ({error.strerror}): give another folder with --out"
-        ) from error

@@ -134,6 +134,7 @@ def _draw_running(axes: Any, report: Report) -> None:
         times = [0.0, *(at for at, _ in found["running"])]
         axes.step(times, [0, *(count for _, count in found["running"])], where="post", label=node, linewidth=1.2)
     axes.set(xlabel="seconds since the job was submitted", ylabel="Pods running")
+    axes.yaxis.get_major_locator().set_params(integer=True)
     axes.legend(loc="upper right", ncols=4, fontsize=8)
 
 
@@ -164,6 +165,7 @@ def _draw_pod_times(axes: Any, report: Report) -> None:
     if alone_s:
         axes.axvline(alone_s, color="#1a7f37", linewidth=1.5, label=f"alone {alone_s:.2f} s")
     axes.set(xlabel="Pod time in seconds", ylabel="Pods")
+    axes.yaxis.get_major_locator().set_params(integer=True)
     axes.legend(fontsize=8)
 
 
@@ -184,7 +186,7 @@ def _draw_cost(axes: Any, report: Report) -> None:
     axes.set(xlabel="seconds since the job was submitted", ylabel="runnable tasks a Pod (solid)")
     if other is not None:
         other.set_ylabel("MiB a Pod (dotted)")
-    axes.legend(loc="upper right", fontsize=8)
+    axes.legend(loc="best", fontsize=8)
 
 
 _PICTURES: tuple[tuple[str, Callable[[Any, Report], None]], ...] = (

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from carico_core.numerics.estimators import base, registry
 from carico_local.cluster import plan as plans
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,7 +43,7 @@ class Nodes(click.ParamType[tuple[str, int | None]]):
 
 def cluster(function: F) -> F:
     """What shapes a cluster."""
-    for option in (
+    options = (
         click.option(
             "--nodes",
             type=Nodes(),
@@ -69,14 +70,28 @@ def cluster(function: F) -> F:
         click.option(
             "--scale", type=float, default=plans.DEFAULT_SCALE, show_default=True, help="Real CPUs of an emulated core."
         ),
-        click.option("--estimator", type=click.Choice(plans.ESTIMATORS), help="How capacity is estimated."),
-        click.option("--ceiling", type=float, help="Usage of the CPU up to which Pods are taken, 0.05 to 1."),
-        click.option("--merge", type=click.Choice(plans.MERGES), help="How local models are merged."),
+        click.option(
+            "--estimator",
+            type=click.Choice(plans.ESTIMATORS),
+            help=f"How capacity is estimated (default: {registry.DEFAULT}).",
+        ),
+        click.option(
+            "--ceiling",
+            type=float,
+            help=f"Share of the CPU up to which Pods are taken, 0.05 to 1 (default: {base.DEFAULT_CEILING['cpu']:g}).",
+        ),
+        click.option(
+            "--merge",
+            type=click.Choice(plans.MERGES),
+            help=f"How local models are merged (default: {plans.MERGES[0]}).",
+        ),
         click.option("--aggregators", type=int, default=1, show_default=True, help="Replicas of the aggregator."),
         click.option(
             "--schedulers", type=int, default=1, show_default=True, help="Schedulers: one leads, the others stand by."
         ),
-    ):
+    )
+    # The help lists them from the last one put on.
+    for option in reversed(options):
         function = option(function)
     return function
 

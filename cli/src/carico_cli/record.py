@@ -19,7 +19,9 @@ HOST = "host"
 
 @click.command("record")
 @click.option("--out", type=click.Path(path_type=pathlib.Path), required=True, help="The file; it must not exist yet.")
-@click.option("--for", "seconds", type=click.FloatRange(min=1.0), default=60.0, show_default=True, help="Seconds.")
+@click.option(
+    "--for", "seconds", type=click.FloatRange(min=1.0), default=60.0, show_default=True, help="How long, in seconds."
+)
 @click.option("--node", help="A node of a local cluster (default: this machine).")
 @click.option("--name", default="demo", show_default=True, help="Name of the cluster that --node is of.")
 @click.pass_obj

@@ -1,5 +1,7 @@
 """Shows a cluster's start: one line a service where there is no terminal, one line in place where there is."""
 
+import shutil
+
 import click
 
 from carico_cli import settings
@@ -72,9 +74,16 @@ async def show(launched: client.Launched, context: settings.Context) -> list[str
         elif event.kind is events.Kind.UP:
             _end_line(context)
             click.echo(f"cluster {launched.paths.name} is ready after {event.after_s:.1f} s")
-    for note in notes:
-        click.echo(f"note: {note}")
+    for text in notes:
+        note(text, context)
     return notes
+
+
+def note(text: str, context: settings.Context) -> None:
+    """Says what a person should know; on a terminal in lines that end between words."""
+    columns = shutil.get_terminal_size().columns
+    said = f"note: {text}"
+    click.echo(said if context.plain else click.wrap_text(said, columns, subsequent_indent="  "))
 
 
 def say_crash(event: events.Event) -> None:

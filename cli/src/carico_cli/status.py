@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import click
 import orjson
 
-from carico_cli import options, session, settings, tables
+from carico_cli import disk, options, session, settings, tables
 from carico_cli.explain import words
 from carico_core.domain import amounts, errors
 from carico_core.runtime import clock as clocks
@@ -35,6 +35,9 @@ def command(context: settings.Context, name: str, as_json: bool) -> int:
     if found is None:
         raise errors.SettingsError(f"cluster {name!r} has not started: see {paths.log('supervisor')}")
     view = _services(found, running=running)
+    if running and (full := disk.lack(paths.root)) is not None:
+        # A supervisor that cannot write either says nothing of it.
+        view["notes"].append(full)
     if running and found.phase is state.Phase.READY:
         asyncio.run(_ask(view, found))
         view |= asyncio.run(_live(paths, found, view["services"]))

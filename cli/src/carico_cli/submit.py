@@ -27,7 +27,9 @@ WhyGone = Callable[[float], str | None]
 @click.argument("workload", type=click.Choice([workload.value for workload in jobs.Workload]))
 @options.name()
 @click.option("--pods", type=int, default=12, show_default=True, help="How many Pods.")
-@click.option("--seconds", type=float, help="Work of a Pod on one idle core (default: pi 5, train 25, server 60).")
+@click.option(
+    "--seconds", type=float, help="Seconds of work of a Pod on one idle core (default: pi 5, train 25, server 60)."
+)
 @click.option("--job", "job_name", help="Name of the job (default: made up).")
 @click.option("--restart", is_flag=True, help="Run a container again that failed or was lost with its node.")
 @click.option("--wait", is_flag=True, help="Return when every Pod has ended; exit code 1 where one failed.")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import click
-from rich import box, console, live, panel, progress_bar, table, text
+from rich import box, console, constrain, live, panel, progress_bar, table, text
 
 from carico_cli import session
 from carico_core.domain import amounts
@@ -15,17 +15,20 @@ from carico_core.wire import freshness
 from carico_local import job as jobs
 from carico_local.cluster import plan as plans
 
-BAR_CELLS = 6
+BAR_CELLS = 5
+# A terminal shows Ctrl-C as "^C": at the end of a full line it would begin another, and the next picture lie lower.
+ECHO_COLUMNS = 2
 PLAIN_LINE_EVERY_S = 5.0
-# Least widths: the whole fits into 80 columns.
-_COLUMNS = {"node": 6, "CPU used": 11, "pressure": 11, "memory": 11, "Pods": 4, "capacity": 9, "res.": 4, "state": 9}
+# Least widths, which with two blanks between them fit into 80 columns; in fewer, figures stand without their bars.
+WIDE_COLUMNS = 80
+_COLUMNS = {"node": 6, "CPU used": 10, "pressure": 10, "memory": 10, "Pods": 4, "capacity": 9, "res.": 4, "state": 9}
 _NUMBERS = frozenset({"Pods", "capacity", "res."})
 _STYLE = {"fresh": "green", "ageing": "yellow", "stale": "red", "absent": "red"}
 _SNAPSHOT_WIDTH = 110
 
 
 class Screen:
-    """What is drawn: nodes, the job, the last decisions."""
+    """What is drawn: nodes, the job, the last decisions. Rich prints it as it is at that moment."""
 
     def __init__(self, found: session.Session, plan: plans.Plan, job: jobs.Job, *, submitted_s: float) -> None:
         self._live = found
@@ -56,19 +59,28 @@ class Screen:
             f"starting {pods['starting']}  pending {pods['pending']}  left {self._left()}"
         )
 
-    def draw(self) -> console.Group:
-        """The whole view."""
-        return console.Group(self._nodes(), self._progress(), self._decisions())
+    def __rich_console__(self, _: console.Console, options: console.ConsoleOptions) -> console.RenderResult:
+        """The whole view, in the width there is."""
+        nodes = self._nodes(is_wide=options.max_width >= WIDE_COLUMNS)
+        whole = console.Group(nodes, self._progress(), self._decisions())
+        yield constrain.Constrain(whole, options.max_width - ECHO_COLUMNS)
 
-    def _nodes(self) -> table.Table:
-        found = table.Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
+    def _nodes(self, *, is_wide: bool) -> table.Table:
+        # A blank on the right of a cell, where there is room, and the box's own before the next.
+        found = table.Table(
+            box=box.SIMPLE_HEAD, expand=True, pad_edge=False, show_edge=False, padding=(0, int(is_wide), 0, 0)
+        )
         for name, width in _COLUMNS.items():
-            found.add_column(name, justify="right" if name in _NUMBERS else "left", no_wrap=True, min_width=width)
+            shown = name if is_wide else name.removesuffix(" used")
+            found.add_column(
+                shown, justify="right" if name in _NUMBERS else "left", no_wrap=True,
+                min_width=width if is_wide else None,
+            )  # fmt: skip
         for node in self._plan.node_names:
-            found.add_row(*self._node(node))
+            found.add_row(*self._node(node, cells=BAR_CELLS if is_wide else 0))
         return found
 
-    def _node(self, node: str) -> list[Any]:
+    def _node(self, node: str, *, cells: int) -> list[Any]:
         heard = self._live.observer.newest.get(node)
         said = self._live.observer.scheduler.get(node, {})
         if heard is None:
@@ -79,9 +91,9 @@ class Screen:
         capacity = amounts.pods_with_sd(found.capacity, found.capacity_sd, sign="±")
         return [
             node,
-            _bar(found.parts.get("cpu.utilisation", found.usage.get("cpu", 0.0))),
-            _bar(found.parts.get("cpu.pressure", 0.0)),
-            _bar(found.usage.get("memory", 0.0)),
+            _bar(found.parts.get("cpu.utilisation", found.usage.get("cpu", 0.0)), cells),
+            _bar(found.parts.get("cpu.pressure", 0.0), cells),
+            _bar(found.usage.get("memory", 0.0), cells),
             str(found.pods),
             capacity,
             str(said.get("reserved", "-")),
@@ -141,14 +153,14 @@ def drawing(screen: Screen, *, plain: bool) -> Iterator[Callable[[], None]]:
 
         yield say
         return
-    with live.Live(screen.draw(), auto_refresh=False, transient=False, redirect_stderr=False) as found:
-        yield lambda: found.update(screen.draw(), refresh=True)
+    with live.Live(screen, auto_refresh=False, transient=False, redirect_stderr=False) as found:
+        yield found.refresh
 
 
 def to_svg(screen: Screen) -> str:
     """The view as a picture."""
     recorder = console.Console(record=True, width=_SNAPSHOT_WIDTH, file=io.StringIO(), force_terminal=True)
-    recorder.print(screen.draw())
+    recorder.print(screen)
     picture = recorder.export_svg(title="carico demo")
     # rich has the font loaded from the web; a picture in a repository loads nothing.
     return re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL).replace("Fira Code", "ui-monospace")
@@ -162,14 +174,16 @@ def summary(report: Mapping[str, Any]) -> str:
         "",
         f"{report['succeeded']} of {report['pods']} Pods succeeded, {report['failed']} failed, "
         f"{report['bound_twice']} bound twice, {report['never_bound']} never bound",
-        f"job time {report['job_s']:.1f} s; {targets['bound_s']:.1f} s at best (its work over all cores, and one Pod's "
-        f"time): {_verdict(targets['job_ratio'])}",
+        f"job time {report['job_s']:.1f} s; at best {targets['bound_s']:.1f} s "
+        "(its work over all cores, and one Pod's time)",
+        f"  job time / at best: {_verdict(targets['job_ratio'])}",
     ]
     if times["mean"] is not None:
-        lines.append(
+        lines += [
             f"Pod time mean {times['mean']:.2f} s, std {times['std']:.2f}, p50 {times['p50']:.2f}, "
-            f"p95 {times['p95']:.2f}, max {times['max']:.2f}; mean / alone: {_verdict(targets['pod_ratio'])}"
-        )
+            f"p95 {times['p95']:.2f}, max {times['max']:.2f}",
+            f"  mean / alone: {_verdict(targets['pod_ratio'])}",
+        ]
     lines.append(
         f"most Pods on a node {report['max_running_per_node']}, placements without room {report['capacity_overrun']}, "
         f"overload {report['overload_node_s']:.1f} node-seconds"
@@ -183,7 +197,8 @@ def _verdict(ratio: Mapping[str, Any]) -> str:
     return f"{ratio['value']:.3f} (target at most {ratio['target']}: {ratio['verdict']})"
 
 
-def _bar(share: float) -> text.Text:
-    filled = round(min(max(share, 0.0), 1.0) * BAR_CELLS)
+def _bar(share: float, cells: int) -> text.Text:
+    filled = round(min(max(share, 0.0), 1.0) * cells)
     style = "green" if share < 0.7 else "yellow" if share < 0.9 else "red"
-    return text.Text.assemble(("█" * filled, style), ("░" * (BAR_CELLS - filled), "dim"), f" {share:4.0%}")
+    figure = f" {share:4.0%}" if cells else (f"{share:4.0%}", style)
+    return text.Text.assemble(("█" * filled, style), ("░" * (cells - filled), "dim"), figure)

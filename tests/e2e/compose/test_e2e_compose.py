@@ -67,13 +67,8 @@ def test_a_node_says_once_how_it_is_measured(stack: compose_stack.Stack) -> None
     assert len(of_container) == (0 if sees else 1)
 
 
-@pytest.mark.parametrize("image", ["carico-compose:0.1.0", "carico-compose-nats:0.1.0"])
-def test_an_image_is_small_and_of_nobody(built_stack: compose_stack.Stack, image: str) -> None:
-    engine = built_stack.running.engine
-    config = engine.inspect(image)[0]["Config"]
-    assert config["User"] == "65532:65532"
-    assert {"org.opencontainers.image.title", "org.opencontainers.image.version"} <= set(config["Labels"])
-    assert images.compressed_bytes(engine, image) <= images.COMPRESSED_MOST_BYTES
+def test_each_image_is_small_and_of_nobody(built_stack: compose_stack.Stack) -> None:
+    images.check(built_stack.running.engine, [images.COMPOSE, images.COMPOSE_NATS])
 
 
 def test_a_node_compiles_nothing_when_it_starts(stack: compose_stack.Stack) -> None:

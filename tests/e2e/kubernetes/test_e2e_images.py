@@ -12,13 +12,8 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("tag", [images.SERVICES, images.NATS])
-def test_an_image_is_small_and_of_nobody(site_images: kubelet_site.Images, tag: str) -> None:
-    engine = site_images.running.engine
-    config = engine.inspect(tag)[0]["Config"]
-    assert config["User"] == "65532:65532"
-    assert {"org.opencontainers.image.title", "org.opencontainers.image.version"} <= set(config["Labels"])
-    assert images.compressed_bytes(engine, tag) <= images.COMPRESSED_MOST_BYTES
+def test_each_image_is_small_and_of_nobody(site_images: kubelet_site.Images) -> None:
+    images.check(site_images.running.engine, [images.SERVICES, images.NATS])
 
 
 @pytest.mark.parametrize("program", ["carico-agent", "carico-aggregator", "carico-scheduler", "carico-auth"])

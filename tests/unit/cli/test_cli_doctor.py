@@ -3,6 +3,8 @@
 import asyncio
 import dataclasses
 import pathlib
+import shutil
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +12,7 @@ import orjson
 import pytest
 import yaml
 
-from carico_cli.doctor import cluster, findings, rights, signals
+from carico_cli.doctor import cluster, command, findings, rights, signals
 from carico_cli.live import where
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
@@ -162,6 +164,28 @@ async def test_pods_that_nobody_schedules_are_named() -> None:
     assert "default/lost" in waiting.detail
 
 
+async def test_pods_that_their_nodes_cannot_start_are_named() -> None:
+    def bound(name: str, reason: str, **spec: Any) -> dict[str, Any]:
+        pod = objects.pod_object(name, nodeName="n1", **spec)
+        pod["metadata"]["uid"] = name
+        pod["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": {"reason": reason}}}]
+        return pod
+
+    pods = [
+        bound("pulls", "ContainerCreating"),
+        bound("lost", "ImagePullBackOff"),
+        bound("keyless", "CreateContainerConfigError"),
+        bound("foreign", "ErrImagePull", schedulerName="default-scheduler"),
+    ]
+    found = await look(Api({"/api/v1/nodes": {"items": [node()]}, "/api/v1/pods": {"items": pods}}))
+    (stuck,) = found["Pods not started"]
+    assert stuck.level is Level.WARN
+    assert stuck.detail.endswith(
+        ": default/lost on n1 (ImagePullBackOff), default/keyless on n1 (CreateContainerConfigError)"
+    )
+    assert found["waiting Pods"][0].level is Level.OK
+
+
 async def test_all_is_well_on_the_bus() -> None:
     answers: dict[str, Any] = {subjects.query(name, verb): {} for name, verb in signals.QUESTIONS.items()}
     found = await listen(Bus([advertised("n1")], answers), "n1")
@@ -189,6 +213,28 @@ async def test_who_is_silent_and_what_the_agents_lack_is_named() -> None:
     here = dataclasses.replace(AT, name="shop", is_local=True)
     found = await listen(Bus(stored, answers), "n1", "n2", at=here)
     assert [one.do for one in found if one.what == "agents"] == ["", "`carico logs agent/n2 --name shop`"]
+
+
+async def test_a_clock_that_is_behind_and_a_store_that_is_are_not_taken_for_silence() -> None:
+    rows = [
+        {"node": "n1", "age_s": 0.4, "seq": 1}, {"node": "n2", "age_s": 900.0, "seq": 1},
+        {"node": "n3", "age_s": None, "seq": 0}, {"node": "n4", "age_s": 0.4, "seq": 400},
+    ]  # fmt: skip
+    answers = {subjects.query("scheduler", "capacity.list"): {"nodes": rows}}
+    stored = [advertised(name, age_s=900.0) for name in ("n1", "n2", "n4")]
+    by_what = {one.what: one for one in await listen(Bus(stored, answers), "n1", "n2", "n3", "n4")}
+    assert by_what["clocks"].detail == "behind this machine's: n1"
+    assert by_what["streams"].detail == "heard, but no longer kept by NATS: n4"
+    assert by_what["agents"].detail == "not heard for 10 s: n2, n3"
+
+
+def test_a_full_disk_is_told_with_what_is_left_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    assert command._disk(state.Paths(tmp_path)) == []
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=4096))
+    (said,) = command._disk(state.Paths(tmp_path))
+    assert said.level is Level.FAIL and "4.1 kB free" in said.detail and said.do.startswith("make room")
 
 
 async def test_streams_that_nobody_has_made_yet() -> None:

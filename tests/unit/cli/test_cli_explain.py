@@ -92,6 +92,16 @@ async def test_a_placed_pod_is_told_with_what_it_acted_on() -> None:
     assert_fits_a_terminal(text)
 
 
+async def test_a_pod_on_a_node_that_is_not_ready_or_has_gone_is_told_so() -> None:
+    desk = desk_with_pods()
+    desk.state.put_node(objects.make_node("node-0", ready=False))
+    text = await told(desk, "placed")
+    assert text.splitlines()[1].startswith("  its node is not ready, and tells nothing of it: `kubectl describe node")
+    assert_fits_a_terminal(text)
+    desk.state.remove_node("node-0")
+    assert (await told(desk, "placed")).splitlines()[1].startswith("  its node has gone from the API")
+
+
 async def test_a_waiting_pod_is_told_every_node_and_why() -> None:
     text = await told(desk_with_pods(), "waits")
     assert text.startswith("Pod default/waits waits\n")
@@ -204,6 +214,23 @@ async def test_with_no_scheduler_and_no_api_a_pod_is_not_said_to_have_ended() ->
     text = " ".join(pod_text.text(answer, now_ns=0).split())
     assert text.startswith("Pod default/placed is on node-0 (as last decided)")
     assert "nobody says what is true now" in text and "no answer in time" in text
+
+
+async def test_an_api_that_does_not_answer_the_scheduler_is_said_in_a_last_line() -> None:
+    desk = desk_with_pods()
+    asked = asker(answering.DeskBus(desk))
+    assert "does not answer" not in await told(desk, "waits")
+    desk.silent_s = 95.0
+    texts = [
+        await told(desk, "waits"),
+        node_text.text(await command.explain_node(asked, "node-0")),
+        fit_text.text(await asked.ask("capacity.fit", {})),
+    ]
+    for text in texts:
+        last = "the Kubernetes API does not answer the scheduler, which last heard of it 2 min ago: Pods and Nodes are"
+        assert f" {last}" in f" {' '.join(text.split())}"
+        assert text.splitlines()[-1].endswith("told as they were then")
+        assert_fits_a_terminal(text)
 
 
 async def test_a_record_of_another_pod_of_the_name_is_not_shown() -> None:

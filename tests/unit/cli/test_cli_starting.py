@@ -60,3 +60,16 @@ def test_on_a_terminal_what_passes_is_drawn_in_place(
 def test_an_embedded_control_plane_asks_for_nothing(told: list[tuple[str, ...]]) -> None:
     assert starting.obtain(plan.Wish(), context(plain=True)) == {}
     assert told == []
+
+
+def test_a_note_ends_its_lines_between_words_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = "nodes have no cgroups: " + "word " * 30
+    starting.note(text.strip(), context(plain=False))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 2
+    assert all(len(line) <= 60 and line.split()[-1] == "word" for line in lines)
+    starting.note(text.strip(), context(plain=True))
+    assert capsys.readouterr().out.count("\n") == 1, "a script reads one line"

@@ -1,6 +1,7 @@
 """The live view, the words and the page, drawn from facts; and what Ctrl-C does to a command's end."""
 
 import asyncio
+import dataclasses
 import io
 import pathlib
 import re
@@ -58,7 +59,7 @@ def live() -> Live:
 def drawn(screen: view.Screen, width: int = 110) -> str:
     out = console.Console(file=io.StringIO(), width=width, color_system=None)
     with out.capture() as captured:
-        out.print(screen.draw())
+        out.print(screen)
     return captured.get()
 
 
@@ -72,6 +73,20 @@ def test_the_view_shows_nodes_and_where_the_jobs_pods_are(live: Live) -> None:
     assert "2/4" in text
     assert "20 s, 20 s left" in text
     assert " ".join(screen.line().split()) == "20.0 s done 2/4 running 1 starting 0 pending 1 left 20 s"
+
+
+@pytest.mark.parametrize("width", [60, 79, 80, 200])
+def test_no_figure_is_cut_off_on_a_narrow_terminal(live: Live, width: int) -> None:
+    said = advertisement("node-1")
+    said = dataclasses.replace(said, capacity=12.25, capacity_sd=10.1, mode=messages.Mode.SATURATED, pods=110)
+    live.observer.newest["node-1"] = observer.Heard(advertisement=said, at_s=0.0)
+    lines = drawn(view.Screen(live, PLAN, JOB, submitted_s=80.0), width).splitlines()
+    assert max(map(len, lines)) <= width - len("^C"), "Ctrl-C begins no other line"
+    (head,) = [line for line in lines if "pressure" in line]
+    assert head.split()[-4:] == ["Pods", "capacity", "res.", "state"]
+    (row,) = [line for line in lines if "node-1" in line]
+    assert re.search(r"100% .*20% .*10% +110 +12\.2 ±10\.1 +- +saturated$", row.rstrip())
+    assert ("█" in row) is (width >= view.WIDE_COLUMNS)
 
 
 def test_an_old_advertisement_turns_stale(live: Live) -> None:
@@ -131,11 +146,13 @@ def test_the_words_say_plainly_what_was_missed(live: Live) -> None:
     assert "1 of 3 Pods succeeded, 1 failed, 0 bound twice, 0 never bound" in words
     assert "(target at most 1.12: missed)" in words
     assert "(target at most 1.35: met)" in words
+    assert max(map(len, words.splitlines())) <= 80
 
 
 def test_the_page_holds_four_pictures_and_escapes_what_it_was_told(live: Live) -> None:
     page = html.page(some_report(live))
     assert page.count("<svg") == 4
+    assert ">0.5<" not in page.partition("</svg>")[0], "there are no halves of Pods"
     assert "<b>CPU</b>" not in page
     assert "&lt;b&gt;CPU" in page
     assert "a &amp; b" in page

@@ -55,6 +55,20 @@ def test_a_node_that_the_scheduler_lists_is_kept_though_it_says_nothing(
     assert states(heard) == []
 
 
+def test_a_node_that_may_have_no_pods_is_not_shown_as_fresh(heard: signals.Signals, clock: clocks.FakeClock) -> None:
+    ready = [(None, None), (True, True), (True, False), (False, True), (False, False)]
+    rows = [
+        {"node": f"node-{number}", "reserved": 0, "ready": is_ready, "schedulable": is_schedulable}
+        for number, (is_ready, is_schedulable) in enumerate(ready)
+    ]
+    heard.on_capacity_list(orjson.dumps({"nodes": rows}))
+    for number in range(len(rows)):
+        say(heard, clock, f"node-{number}")
+    nodes = heard.picture(jobs=(), links=()).nodes
+    assert [node.state for node in nodes] == ["fresh", "fresh", "cordon", "unready", "unready"]
+    assert {node.freshness for node in nodes} == {freshness.Freshness.FRESH}
+
+
 @pytest.mark.parametrize("answer", [b"", b"[]", b'{"nodes":[{"node":"n"}]}', b'{"nodes":[{"node":3,"reserved":1}]}'])
 def test_an_answer_of_the_scheduler_that_cannot_be_read_is_refused(heard: signals.Signals, answer: bytes) -> None:
     with pytest.raises(errors.MessageError):

@@ -261,6 +261,23 @@ def test_of_an_absent_node_nothing_counts_and_nothing_shines() -> None:
     assert styles == {"dim"}
 
 
+def test_a_node_that_is_not_ready_is_seen_wherever_nodes_are() -> None:
+    down = dataclasses.replace(node("node-2"), ready=False, schedulable=True)
+    shut = dataclasses.replace(node("node-3"), ready=True, schedulable=False)
+    seen = picture(node(), down, shut)
+    summary = spans.plain(panels.summary(seen, name="test", paused_s=None, shown=3))
+    assert "1/3 nodes fresh  9 Pods  capacity 2  reserved 3" in summary
+    assert ("unready", "red") in [(text.strip(), style) for text, style in columns.row(down, columns.shown(80))]
+    assert ("cordon", "yellow") in [(text.strip(), style) for text, style in columns.row(shut, columns.shown(80))]
+    assert "node-2   unready, 0.4 s old" in words(down)
+    text = once.as_text(seen, name="test")
+    assert [line.split()[8] for line in text.splitlines()[3:6]] == ["fresh", "unready", "cordon"]
+    assert [each["state"] for each in once.as_json(seen, name="test")["nodes"]] == ["fresh", "unready", "cordon"]
+    worst_first = view.View(sorted_by="state", descending=True)
+    assert [each.name for each in worst_first.rows(seen.nodes)] == ["node-2", "node-1", "node-3"]
+    assert [each.name for each in view.View(filter="unready").rows(seen.nodes)] == ["node-2"]
+
+
 def test_the_screen_becomes_a_picture_that_loads_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

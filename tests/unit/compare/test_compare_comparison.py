@@ -7,7 +7,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_local import job as jobs
-from carico_local.compare import comparison, contender, trial
+from carico_local.compare import comparison, contender, servers, trial
 from carico_local.report import facts
 
 
@@ -79,6 +79,17 @@ def test_servers_beside_the_job_stand_against_those_of_idle_nodes() -> None:
         report = comparison.report(found, wanted, setting={}, idle_p99s_ms=(1.0, idle_ms, 9.0))
         assert report["targets"][-1]["verdict"] == verdict
         assert report["contenders"]["carico"]["server_p99_ms"]["median"] == 3.1
+
+
+@pytest.mark.parametrize(("text", "millicores"), [("100m", 100), ("0.5", 500), ("4", 4000), ("1e-1", 100)])
+def test_what_servers_ask_for(text: str, millicores: int) -> None:
+    assert servers.millicores(text, cores=4) == millicores
+
+
+@pytest.mark.parametrize("text", ["", "100 m", "0", "-1", "0.1m", "4001m", "8", "1Gi", "half"])
+def test_what_no_server_could_ask_for_is_refused(text: str) -> None:
+    with pytest.raises(errors.SettingsError, match=r"--servers-cpu: got .* expected CPU such as 100m .* 4 cores"):
+        servers.millicores(text, cores=4)
 
 
 def test_what_was_not_run_is_unknown() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_cli.doctor import findings, rights
+from carico_cli.explain import containers
 from carico_core.domain import cluster, errors
 from carico_core.wire import kubernetes
 
@@ -17,6 +18,8 @@ OLDEST = (1, 29)
 # https://docs.kernel.org/accounting/psi.html: in the kernel since 4.20; distributions may build it switched off.
 PSI_FROM = (4, 20)
 WAITING_LONG_S = 60.0
+# What a container waits for that is about to start: its image is pulled, its volumes are mounted.
+_ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +39,10 @@ async def check(api: rights.Api, namespace: str, *, now_s: float) -> Seen:
         objects = (await api.request("GET", "/api/v1/nodes"))["items"]
     except errors.Forbidden as error:
         do = "use a kubeconfig whose user may list nodes: without them neither PSI nor agents can be looked for"
-        return Seen(findings=[*found, findings.fail("nodes", str(error), do), await _waiting(api, now_s)], nodes=[])
+        return Seen(findings=[*found, findings.fail("nodes", str(error), do), *await _pending(api, now_s)], nodes=[])
     pressure = dict(await asyncio.gather(*(_pressure(api, item) for item in objects)))
     found += _nodes(objects, pressure)
-    found.append(await _waiting(api, now_s))
+    found += await _pending(api, now_s)
     nodes = [node for item in objects if (node := _parsed(item)) is not None]
     return Seen(findings=found, nodes=nodes)
 
@@ -107,21 +110,29 @@ def _nodes(objects: list[dict[str, Any]], pressure: Mapping[str, bool | None]) -
     return found
 
 
-async def _waiting(api: rights.Api, now_s: float) -> findings.Finding:
-    what = "waiting Pods"
+async def _pending(api: rights.Api, now_s: float) -> list[findings.Finding]:
+    """Pods that wait for a node, and those that their node does not start."""
     try:
         listed = await api.request("GET", "/api/v1/pods", params={"fieldSelector": "status.phase=Pending"})
     except errors.Forbidden as error:
-        return findings.skip(what, str(error))
-    pods = []
+        return [findings.skip("waiting Pods", str(error))]
+    waiting, stuck = [], []
     for item in listed["items"]:
         try:
             pod = kubernetes.parse_pod(item)
         except ValueError:
             continue
-        ours = pod.scheduler_name == cluster.SCHEDULER_NAME and pod.node_name is None and not pod.scheduling_gates
-        if ours and now_s - pod.created_at_s > WAITING_LONG_S:
-            pods.append(f"{pod.namespace}/{pod.name}")
+        if pod.scheduler_name != cluster.SCHEDULER_NAME or pod.scheduling_gates:
+            continue
+        if pod.node_name is not None:
+            stuck += [f"{pod.key} on {pod.node_name} ({why})" for why in _why_not_started(item)]
+        elif now_s - pod.created_at_s > WAITING_LONG_S:
+            waiting.append(pod.key)
+    return [_waiting(waiting), *_not_started(stuck)]
+
+
+def _waiting(pods: list[str]) -> findings.Finding:
+    what = "waiting Pods"
     if not pods:
         return findings.ok(what, f"none has waited for CARICO for more than {WAITING_LONG_S:.0f} s")
     return findings.warn(
@@ -130,6 +141,22 @@ async def _waiting(api: rights.Api, now_s: float) -> findings.Finding:
         "`carico explain NAMESPACE/POD` says why, by node, and what could help; `kubectl describe pod` has the Event: "
         f"without one no scheduler {cluster.SCHEDULER_NAME!r} runs",
     )
+
+
+def _why_not_started(pod: Mapping[str, Any]) -> list[str]:
+    """The first reason, other than being on its way, for which a container of the Pod has not started."""
+    facts = containers.of_status(pod.get("status") or {})
+    return [fact["reason"] for fact in facts if fact["state"] == "waits" and fact["reason"] not in _ON_THE_WAY][:1]
+
+
+def _not_started(pods: list[str]) -> list[findings.Finding]:
+    if not pods:
+        return []
+    do = (
+        "each may start at any moment, so its room is kept: mend the image, key or volume that it names, or delete it; "
+        "`kubectl describe pod` has the node's Events"
+    )
+    return [findings.warn("Pods not started", f"their nodes cannot start them: {findings.names(pods)}", do)]
 
 
 def _parsed(item: Mapping[str, Any]) -> cluster.Node | None:

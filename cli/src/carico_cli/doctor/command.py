@@ -6,7 +6,7 @@ import dataclasses
 import click
 import orjson
 
-from carico_cli import exits, settings
+from carico_cli import disk, exits, settings
 from carico_cli.doctor import cluster, findings, signals
 from carico_cli.live import where as places
 from carico_core.domain import errors
@@ -51,6 +51,11 @@ def command(
     return exits.FAILED if any(one.level is findings.Level.FAIL for one in found) else 0
 
 
+def _disk(paths: state.Paths) -> list[findings.Finding]:
+    why = disk.lack(paths.root)
+    return [] if why is None else [findings.fail("disk", why, "make room: what has ended is started again by itself")]
+
+
 def _of_here(context: settings.Context) -> str:
     """What to say of the clusters of this machine where no other one was meant."""
     running = [name for name in state.cluster_names(context.home) if state.is_running(state.find(context.home, name))]
@@ -73,6 +78,8 @@ async def _examine(
         seen.findings.append(findings.fail("Kubernetes", str(error), do))
     finally:
         await api.close()
+    if at is not None and at.is_local:
+        seen.findings.extend(_disk(state.find(context.home, at.name)))
     if at is None:
         detail = "not looked at: no address; give --nats-url, or set NATS_URL, once it is installed"
         return [*seen.findings, findings.skip("NATS", detail)]

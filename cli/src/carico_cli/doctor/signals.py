@@ -1,7 +1,8 @@
 """What NATS says of itself, and whether every node, aggregator and scheduler is heard on it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import orjson
@@ -18,6 +19,9 @@ ANSWER_MOST_S = 2.0
 CLOCK_MOST_S = 2.0
 # A question that each service answers at once.
 QUESTIONS = {"aggregator": "model.get", "scheduler": "capacity.list"}
+# So many advertisements may come between what NATS has kept and what the scheduler says that it heard.
+KEPT_WITHIN = 5
+_NOTHING = (math.inf, 0)
 # One question a node; more than this many are not waited for one by one.
 ASKED_AT_ONCE = 64
 WHO = "is the address right, and are CARICO_BUS_NKEY and CARICO_BUS_TLS_CA those of the role cli (docs/security.md)?"
@@ -62,9 +66,10 @@ async def check(
         except errors.BusError:
             do = "start an aggregator or a scheduler: either makes them"
             return [*found, findings.warn("streams", "not there yet", do)]
-        found += _agents(stored, nodes, lease_s=lease_s, now_s=now_s, at=at)
-        for service, verb in QUESTIONS.items():
-            found.append(await _service(bus, service, verb, at=at, namespace=namespace))
+        asked = {name: await _service(bus, name, verb, at=at, namespace=namespace) for name, verb in QUESTIONS.items()}
+        newest = _newest(asked["scheduler"][1])
+        found += _agents(stored, nodes, newest=newest, lease_s=lease_s, now_s=now_s, at=at)
+        found += [finding for finding, _ in asked.values()]
         found += await _notes(bus, [node.name for node in nodes])
         return found
     finally:
@@ -72,8 +77,10 @@ async def check(
 
 
 def _agents(
-    stored: list[tuple[str, bytes]], nodes: Sequence[cluster.Node], *, lease_s: float, now_s: float, at: places.Address
-) -> list[findings.Finding]:
+    stored: list[tuple[str, bytes]], nodes: Sequence[cluster.Node], *, newest: Mapping[str, tuple[float, int]],
+    lease_s: float, now_s: float, at: places.Address,
+) -> list[findings.Finding]:  # fmt: skip
+    """Who advertises. `newest`: age by its own clock, and seq, of what the scheduler has heard last of nodes."""
     heard: dict[str, messages.Advertisement] = {}
     unreadable = 0
     for subject, payload in stored:
@@ -86,29 +93,48 @@ def _agents(
     names = [node.name for node in nodes]
     if not names:
         return [findings.skip("agents", f"{len(fresh)} advertise; which nodes there are is not known")]
-    silent = [name for name in names if name not in fresh]
-    off = [name for name, one in heard.items() if one.ts_ns / 1e9 - now_s > CLOCK_MOST_S]
+    speaking = [name for name in heard if name not in fresh and newest.get(name, _NOTHING)[0] <= lease_s]
+    unkept = [name for name in speaking if abs(newest[name][1] - heard[name].seq) > KEPT_WITHIN]
+    behind = [name for name in speaking if name not in unkept]
+    silent = [name for name in names if name not in fresh and name not in speaking]
+    ahead = [name for name, one in heard.items() if one.ts_ns / 1e9 - now_s > CLOCK_MOST_S]
     said = [findings.ok("agents", f"{len(names) - len(silent)} nodes of {len(names)} advertise")]
     if silent:
         do = f"`carico logs agent/{silent[0]} --name {at.name}`" if at.is_local else DAEMON_SET
         said.append(findings.warn("agents", f"not heard for {lease_s:.0f} s: {findings.names(silent)}", do))
-    if off:
-        do = "set the clocks by NTP: messages from the future are believed too long, and old ones are dropped"
-        said.append(findings.warn("clocks", f"ahead of this machine's: {findings.names(off)}", do))
+    for how, off in (("ahead of", ahead), ("behind", behind)):
+        if off:
+            do = "set the clocks by NTP: messages from the future are believed too long, and old ones are dropped"
+            said.append(findings.warn("clocks", f"{how} this machine's: {findings.names(off)}", do))
+    if unkept:
+        do = f"the log of NATS says why, which is to be restarted once its disk has room ({at.look})"
+        said.append(findings.warn("streams", f"heard, but no longer kept by NATS: {findings.names(unkept)}", do))
     if unreadable:
         do = "another version of CARICO, or someone else, writes to carico.v1.capacity: compare the versions"
         said.append(findings.warn("messages", f"{unreadable} stored advertisements cannot be read", do))
     return said
 
 
-async def _service(bus: Bus, name: str, verb: str, *, at: places.Address, namespace: str) -> findings.Finding:
+async def _service(
+    bus: Bus, name: str, verb: str, *, at: places.Address, namespace: str
+) -> tuple[findings.Finding, bytes]:
+    """Whether a service answers, and what."""
     try:
-        await bus.request(subjects.query(name, verb), b"", timeout_s=ANSWER_MOST_S)
+        answer = await bus.request(subjects.query(name, verb), b"", timeout_s=ANSWER_MOST_S)
     except errors.BusError as error:
         log = f"carico logs {name} --name {at.name}" if at.is_local else ""
         do = f"`{log or f'kubectl -n {namespace} logs deployment/carico-{name}'}`; `nats service ls` shows who answers"
-        return findings.fail(name, f"does not answer: {error}", do)
-    return findings.ok(name, "answers")
+        return findings.fail(name, f"does not answer: {error}", do), b""
+    return findings.ok(name, "answers"), answer
+
+
+def _newest(capacities: bytes) -> dict[str, tuple[float, int]]:
+    """Age and seq of what the scheduler has heard last, by node; a clock that is off does not change them."""
+    try:
+        rows = orjson.loads(capacities)["nodes"]
+        return {str(row["node"]): (float(row["age_s"]), int(row["seq"])) for row in rows if row["age_s"] is not None}
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+        return {}
 
 
 async def _notes(bus: Bus, nodes: list[str]) -> list[findings.Finding]:

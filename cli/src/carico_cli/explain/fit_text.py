@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_cli.explain import words
+from carico_cli.explain import behind, words
 
 Row = Mapping[str, Any]
 SHOWN = 30
@@ -32,7 +32,7 @@ def text(answer: Row) -> str:
     left = answer["nodes"] - min(len(rows), SHOWN)
     if left:
         lines.append(f"... and {words.plural(left, 'node')} more (--json names up to 1000)")
-    return "\n".join(lines + _kinds(answer.get("kinds") or []))
+    return "\n".join(lines + _kinds(answer.get("kinds") or []) + behind.lines(answer))
 
 
 def _kinds(kinds: Sequence[Row]) -> list[str]:

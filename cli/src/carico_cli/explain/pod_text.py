@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_cli.explain import advice, containers, words
+from carico_cli.explain import advice, behind, containers, words
 from carico_core.domain import decision
 
 Row = Mapping[str, Any]
@@ -14,7 +14,7 @@ _HEADINGS = ("NODE", "CAPACITY", "RESERVED", "FREE", "AGE", "STATE", "SCORE")
 
 def text(answer: Row, *, now_ns: int) -> str:
     """Everything that is known, in lines of at most 80 columns."""
-    lines = [_headline(answer)]
+    lines = [_headline(answer), *_of_node(answer)]
     for told in containers.sentences(answer):
         lines += words.paragraph(told)
     lines += words.paragraph(answer["why"])
@@ -24,8 +24,7 @@ def text(answer: Row, *, now_ns: int) -> str:
     lines += _of_wait(answer)
     if answer["state"] in ("waiting", "binding", "bound", "elsewhere") and "candidates" in answer:
         lines += _of_nodes(answer)
-    for what, why in answer.get("away", {}).items():
-        lines += words.paragraph(f"behind the API as the scheduler sees it: {what}: {why}", "")
+    lines += behind.lines(answer)
     lines += words.paragraph(answer["note"], "") if answer.get("note") else []
     return "\n".join(lines)
 
@@ -47,6 +46,15 @@ def _headline(answer: Row) -> str:
         case "ended":
             return f"{key} has ended" + (f" on {node}" if node else "") + (f" ({phase})" if phase else "")
     return f"{key}: {answer['state']}"
+
+
+def _of_node(answer: Row) -> list[str]:
+    """What keeps its node from running it; an older scheduler does not say."""
+    ready = answer.get("node_ready", True)
+    if answer["state"] != "bound" or ready:
+        return []
+    why = "its node has gone from the API" if ready is None else "its node is not ready, and tells nothing of it"
+    return words.paragraph(f"{why}: `kubectl describe node {answer['node']}`")
 
 
 def _of_record(answer: Row, now_ns: int) -> list[str]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from carico_core.domain import decision, messages
 from carico_core.wire import freshness
 
+UNREADY, CORDONED = "unready", "cordon"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
@@ -18,6 +20,21 @@ class Node:
     # Pods bound or being bound that the advertisement does not cover yet, and what is free beside them.
     reserved: int | None
     free: float | None
+    # As the scheduler sees the Node in the API; None: it has not said.
+    ready: bool | None = None
+    schedulable: bool | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """False where the API lets it have no Pods at all."""
+        return self.ready is not False and self.schedulable is not False
+
+    @property
+    def state(self) -> str:
+        """How it stands, in a word of at most 7 letters: its freshness, unless the API lets it have no Pods at all."""
+        if self.is_open:
+            return self.freshness.value
+        return UNREADY if self.ready is False else CORDONED
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,9 @@ class _Listed:
 
     reserved: int
     free: float | None
+    # None: an older scheduler, which does not say.
+    ready: bool | None
+    schedulable: bool | None
 
 
 class Signals:
@@ -183,13 +186,17 @@ class Signals:
             freshness=freshness.classify(math.inf if age_s is None else age_s, lease_s=self._lease_s),
             reserved=None if listed is None else listed.reserved,
             free=None if listed is None else listed.free,
+            ready=None if listed is None else listed.ready,
+            schedulable=None if listed is None else listed.schedulable,
         )
 
 
 def _parse_row(row: fields.Fields) -> tuple[str, _Listed]:
     free = row.number("free", minimum=-_FREE_MAX, maximum=_FREE_MAX) if row.has("free") else None
     reserved = row.integer("reserved", maximum=int(fields.PODS_MAX))
-    return row.text("node", maximum=253), _Listed(reserved=reserved, free=free)
+    ready = row.flag("ready") if row.has("ready") else None
+    schedulable = row.flag("schedulable") if row.has("schedulable") else None
+    return row.text("node", maximum=253), _Listed(reserved=reserved, free=free, ready=ready, schedulable=schedulable)
 
 
 def _model(found: messages.GlobalModel, heard_s: float, now_s: float) -> pictures.Model:

@@ -13,7 +13,10 @@ from carico_core.wire import freshness
 BAR_CELLS = 4
 _BAR_WIDTH = BAR_CELLS + 5
 NAME_WIDTH = 14
-STATE_STYLE = {"fresh": "green", "ageing": "yellow", "stale": "red", "absent": "red"}
+STATE_STYLE = {
+    "fresh": "green", "ageing": "yellow", "stale": "red", "absent": "red", pictures.UNREADY: "red",
+    pictures.CORDONED: "yellow",
+}  # fmt: skip
 NOTHING = "-"
 
 Key: TypeAlias = float | str
@@ -61,9 +64,14 @@ def _bottleneck(node: pictures.Node) -> str | None:
     return None if node.advertisement is None else node.advertisement.bottleneck
 
 
-def _state(node: pictures.Node) -> float:
+def _age(node: pictures.Node) -> float:
     """The older, the larger."""
     return math.inf if node.age_s is None else node.age_s
+
+
+def _state(node: pictures.Node) -> float:
+    """The worse, the larger."""
+    return math.inf if node.ready is False else _age(node)
 
 
 def capacity_text(node: pictures.Node) -> str:
@@ -86,7 +94,7 @@ def _draw_capacity(node: pictures.Node) -> spans.Line:
 
 
 def _draw_state(node: pictures.Node) -> spans.Line:
-    return _text(node.freshness.value, STATE_STYLE[node.freshness.value])
+    return _text(node.state, STATE_STYLE[node.state])
 
 
 COLUMNS = (
@@ -115,7 +123,7 @@ COLUMNS = (
         draw=lambda node: _text(NOTHING if node.free is None else amounts.number(node.free, 1)), from_width=112,
     ),
     Column(
-        title="age", width=7, key=_state,
+        title="age", width=7, key=_age,
         draw=lambda node: _text(NOTHING if node.age_s is None else f"{node.age_s:.1f} s"), from_width=120,
     ),
 )  # fmt: skip
@@ -153,6 +161,5 @@ def row(node: pictures.Node, columns: tuple[Column, ...]) -> spans.Line:
         found += [*cell, (" ", "")]
     if node.freshness is freshness.Freshness.ABSENT:
         # What it said last is no longer true.
-        state = node.freshness.value
-        return tuple((text, style if text.strip() == state else "dim") for text, style in found[:-1])
+        return tuple((text, style if text.strip() == node.state else "dim") for text, style in found[:-1])
     return tuple(found[:-1])

@@ -73,8 +73,7 @@ def _head(node: pictures.Node, width: int) -> spans.Line:
 
 def _state(node: pictures.Node) -> spans.Line:
     said = node.advertisement
-    state = node.freshness.value
-    found: list[spans.Span] = [(f"  {state}", columns.STATE_STYLE[state])]
+    found: list[spans.Span] = [(f"  {node.state}", columns.STATE_STYLE[node.state])]
     if said is None:
         return (*found, ("  nothing heard of it: does its agent run?", "red"))
     found.append((f", {node.age_s:.1f} s old" if node.age_s is not None else "", ""))

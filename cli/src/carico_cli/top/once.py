@@ -38,7 +38,7 @@ def as_text(picture: pictures.Picture, *, name: str) -> str:
     lines += [f"{link['name']}: {link['trouble']}" for link in seen["links"] if link["trouble"]]
     nodes = [
         {**node, "CPU used": _percent(node["parts"], "cpu.utilisation"), "memory": _percent(node["usage"], "memory"),
-         "pressure": _percent(node["parts"], "cpu.pressure"), "state": node["freshness"],
+         "pressure": _percent(node["parts"], "cpu.pressure"), "state": node["state"],
          "capacity": _pods(node["capacity"]), "sd": _pods(node["capacity_sd"])}
         for node in seen["nodes"]
     ]  # fmt: skip
@@ -63,10 +63,13 @@ def _node(node: pictures.Node) -> dict[str, Any]:
     said = node.advertisement
     found: dict[str, Any] = {
         "name": node.name,
+        "state": node.state,
         "freshness": node.freshness.value,
         "age_s": _rounded(node.age_s),
         "reserved": node.reserved,
         "free": _rounded(node.free),
+        "ready": node.ready,
+        "schedulable": node.schedulable,
     }
     if said is None:
         # The same keys for every node: a script need not look which there are.

@@ -20,10 +20,10 @@ INSTANCE_CELLS = 8
 
 def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, shown: int) -> spans.Line:
     """The cluster in a line: 80 cells suffice up to thousands of nodes and Pods."""
-    fresh = sum(node.freshness is freshness.Freshness.FRESH for node in picture.nodes)
+    fresh = sum(node.state == freshness.Freshness.FRESH.value for node in picture.nodes)
     # What an absent node said last is no longer true.
     said = [
-        node.advertisement
+        (node.advertisement, node.is_open)
         for node in picture.nodes
         if node.advertisement is not None and node.freshness is not freshness.Freshness.ABSENT
     ]
@@ -32,8 +32,8 @@ def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, sho
     found: list[spans.Span] = [
         (f" {spans.fitted(name, min(len(name), 16))} ", "reverse"),
         (f" {fresh}/{len(picture.nodes)} nodes fresh", "" if all_fresh and fresh else "yellow"),
-        (f"  {sum(each.pods for each in said)} Pods", ""),
-        (f"  capacity {sum(each.capacity for each in said):.0f}", ""),
+        (f"  {sum(each.pods for each, _ in said)} Pods", ""),
+        (f"  capacity {sum(each.capacity for each, is_open in said if is_open):.0f}", ""),
         (f"  reserved {sum(reserved) if reserved else '-'}", ""),
     ]
     if shown != len(picture.nodes):

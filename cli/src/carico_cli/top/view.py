@@ -51,4 +51,4 @@ def _text(node: pictures.Node) -> str:
     """What the words of a filter are looked for in."""
     said = node.advertisement
     more = "" if said is None else f"{said.mode.value} {said.bottleneck or ''}"
-    return f"{node.name} {node.freshness.value} {more}".lower()
+    return f"{node.name} {node.state} {node.freshness.value} {more}".lower()
