@@ -1,5 +1,6 @@
 """What several kinds of tests share: one real control plane a session, its place at the end of it, a second pytest."""
 
+import sys
 from collections.abc import Iterator
 
 import hypothesis
@@ -10,6 +11,9 @@ from carico_core.runtime import settings
 from carico_local.control_plane import commands, standalone
 from tests.tools import beside, kubernetes
 
+# Also where the environment says otherwise, which holds for all that tests start: tests take 15 s to compile, and each
+# of the processes would compile the project anew.
+sys.dont_write_bytecode = False
 # Time is what other work on the machine makes of it: 200 ms an example (hypothesis' own deadline) proves nothing, nor
 # does the time to draw one. The same draws on every run: what fails for one fails for everybody, and no change is held
 # up by what it has not done. `--hypothesis-profile=explore` draws others.
@@ -49,6 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests on real programs come last, since a first build of these takes minutes; each may be the one that waits."""
     real = [item for item in items if _needs_real_programs(item)]
     for item in real:
+        item.add_marker(pytest.mark.real_programs)
         item.add_marker(pytest.mark.timeout(kubernetes.BUILD_TIMEOUT_S))
     others = [item for item in items if item not in set(real)]
     items[:] = others + real

@@ -1,8 +1,11 @@
-"""Tests that need a CPU and nothing else, run beside those that wait: by a second pytest, told of in the first.
+"""Tests that may run beside others, by two pytests: what the second finds is told in the first.
 
-`pytest --beside`, which is `make test`, starts the second where there are two CPUs. What it finds is told as it comes,
-and all of it before the first test that measures this machine. Failures, `-k`, `-x`, `--durations` and the summary are
-as without it. No other flag reaches the second, which is why `make test ARGS=...` does without.
+`pytest --beside`, which is `make test`, starts the second where there are two CPUs. It begins with the tests on a real
+control plane, the first with all others that wait. Then both go through what needs a CPU and little else, the second
+from its beginning and the first from its end, until they meet: neither waits for the other for long, on any machine.
+What the second finds is told as it comes, and all of it before the first test that measures this machine. Failures,
+`-k`, `-x`, `--durations` and the summary are as without it. No other flag reaches the second, which is why
+`make test ARGS=...` does without.
 
 pytest-xdist runs every test in a worker: Ctrl-C then ends the worker with its clusters still up, and nothing holds a
 test back until others are through.
@@ -11,6 +14,7 @@ test back until others are through.
 import argparse
 import collections
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -26,12 +30,17 @@ import pytest
 
 from carico_local.cluster import processes
 
-# Of these few state a time, and none one that a busy machine misses.
-BESIDE = ("tests/unit/", "tests/golden/", "tests/closed_loop/", "tests/conformance/test_estimators.py")
-# From the first of these on the machine is the first pytest's alone: agents of whole clusters measure it.
-CLUSTERS = ("tests/e2e/", "tests/chaos/")
-# So are these: two measure it, and the engine of the last is at work for `tests.tools.prepare` in the first minutes.
-LATE = (
+# A file of these is run by whoever comes to it first. Few state a time, and none one that a busy machine misses.
+SHARED = (
+    "tests/unit/", "tests/golden/", "tests/closed_loop/", "tests/conformance/test_estimators.py",
+    "tests/chaos/test_chaos_faults.py", "tests/e2e/web/test_e2e_web_page.py",
+)  # fmt: skip
+# The second's, where one control plane serves them all and ends with it.
+SECOND = "real_programs"
+# From the first of these on the machine is the first pytest's alone. Agents of whole clusters measure it, and so do two
+# tests more; the engine of the last is at work for `tests.tools.prepare` in the first minutes.
+ALONE = (
+    "tests/e2e/", "tests/chaos/",
     "tests/integration/test_agent_cgroups.py", "tests/integration/test_node_restarts.py::test_a_node_reads_as_loaded",
     "tests/integration/test_docker_engine.py",
 )  # fmt: skip
@@ -59,19 +68,48 @@ def configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_First())
 
 
+class _Claims:
+    """Which files of the shared tests one pytest has."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._folder = folder
+        self._asked: dict[str, bool] = {}
+
+    def has(self, item: pytest.Item) -> bool:
+        """Whether the item is this pytest's: its file is of whoever asks for it first."""
+        file = item.nodeid.partition("::")[0]
+        if file not in self._asked:
+            try:
+                (self._folder / file.replace("/", ":")).touch(exist_ok=False)
+            except FileExistsError:
+                self._asked[file] = False
+            else:
+                self._asked[file] = True
+        return self._asked[file]
+
+
 class _Second:
-    """Runs what it is told to, and writes down what came of it."""
+    """Runs what it is told to but what the first has, and writes down what came of it."""
 
     def __init__(self, config: pytest.Config, folder: pathlib.Path) -> None:
-        os.nice(NICE)
         self._config = config
         self._wanted: list[str] = json.loads((folder / _LIST).read_text())
+        self._claims = _Claims(folder)
         self._reports = (folder / _REPORTS).open("a", encoding="ascii")
+        self._nice = NICE
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         found = {item.nodeid: item for item in items}
         items[:] = [found[name] for name in self._wanted if name in found]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        if not item.nodeid.startswith(SHARED):
+            return None
+        os.nice(self._nice)
+        self._nice = 0
+        return None if self._claims.has(item) else True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         said = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
@@ -80,10 +118,11 @@ class _Second:
 
 
 class _First:
-    """Starts the second with the tests that are its own, and tells of these in their place."""
+    """Starts the second with all that it may run, and tells of what it has run."""
 
     def __init__(self) -> None:
         self._theirs: frozenset[str] = frozenset()
+        self._alone: pytest.Item | None = None
         self._left: dict[str, pytest.Item] = {}
         self._reports: dict[str, list[pytest.TestReport]] = collections.defaultdict(list)
         self._running: _Running | None = None
@@ -91,17 +130,19 @@ class _First:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        ours, theirs = _divided(session.items)
+        ours, seconds, shared = _divided(session.items)
+        theirs = [*seconds, *shared]
         if session.config.option.collectonly or session.testsfailed or not ours or not theirs:
             return (yield)
-        session.items[:] = _ordered(ours, theirs)
-        for item in theirs:
-            # What the test may take is seen to where it runs; here it is waited for.
-            item.add_marker(pytest.mark.timeout(0))
+        # The last is ours, and ends what all of ours shared.
+        alone = [item for item in ours if item.nodeid.startswith(ALONE)] or ours[-1:]
+        before = [item for item in ours if item not in set(alone)]
+        session.items[:] = [*before, *_from_the_end(shared), *seconds, *alone]
+        self._alone = alone[0]
         self._left = {item.nodeid: item for item in theirs}
         self._theirs = frozenset(self._left)
         if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
-            reporter.write_line(f"{len(theirs)} of them beside the others, by a second pytest")
+            reporter.write_line(f"{len(theirs)} of them beside the others, all or in part by a second pytest")
         with _started(session.config, theirs) as self._running:
             return (yield)
 
@@ -111,10 +152,19 @@ class _First:
             # Between files, so that each has its line.
             self._at = item.path
             self._tell_news(item.config)
-        if item.nodeid not in self._theirs:
+        if item is self._alone and self._running is not None:
+            self._running.until_ended()
+        if not self._is_theirs(item):
             return None
+        # What the test may take is seen to where it runs; here it is waited for.
+        item.config.hook.pytest_timeout_cancel_timer(item=item)
         self._wait_for(item)
         return True
+
+    def _is_theirs(self, item: pytest.Item) -> bool:
+        if item.nodeid not in self._theirs or self._running is None:
+            return False
+        return not item.nodeid.startswith(SHARED) or not self._running.claims.has(item)
 
     def _wait_for(self, item: pytest.Item) -> None:
         """Returns once the item is told of, as lost where the second ended without a word on it."""
@@ -158,6 +208,7 @@ class _Running:
 
     def __init__(self, process: "subprocess.Popen[bytes]", folder: pathlib.Path) -> None:
         self.process = process
+        self.claims = _Claims(folder)
         self._output = folder / _OUTPUT
         self._reports = (folder / _REPORTS).open(encoding="ascii")
         self._begun = ""
@@ -174,13 +225,17 @@ class _Running:
         """The end of what it printed."""
         return self._output.read_text(encoding="utf-8", errors="replace")[-_LAST_CHARACTERS:]
 
+    def until_ended(self) -> None:
+        """Nothing; it has had the time to end what its tests shared."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_END_WITHIN_S)
+
     def end(self) -> None:
         """Ends it as Ctrl-C does, in the time that takes, else at once."""
         self._reports.close()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(_END_WITHIN_S)
+            self.until_ended()
         self.process.kill()
         self.process.wait()
 
@@ -208,20 +263,19 @@ def _started(config: pytest.Config, items: Sequence[pytest.Item]) -> Iterator[_R
             running.end()
 
 
-def _divided(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """The items of the first pytest, and those of the second."""
-    theirs = [item for item in items if item.nodeid.startswith(BESIDE)]
-    beside = set(theirs)
-    return [item for item in items if item not in beside], theirs
+def _divided(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item], list[pytest.Item]]:
+    """The items of the first pytest, those of the second, and those that either runs."""
+    shared = [item for item in items if item.nodeid.startswith(SHARED)]
+    may = [item for item in items if not item.nodeid.startswith((*SHARED, *ALONE))]
+    seconds = [item for item in may if item.get_closest_marker(SECOND) is not None]
+    others = {*shared, *seconds}
+    return [item for item in items if item not in others], seconds, shared
 
 
-def _ordered(ours: Sequence[pytest.Item], theirs: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Those of the second before whatever measures the machine. The last is ours, and ends what all of ours shared."""
-    first = next((place for place, item in enumerate(ours) if item.nodeid.startswith(CLUSTERS)), len(ours))
-    late = [item for item in ours[:first] if item.nodeid.startswith(LATE)]
-    before = [item for item in ours[:first] if item not in late]
-    after = [*late, *ours[first:]] or [before.pop()]
-    return [*before, *theirs, *after]
+def _from_the_end(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
+    """The last file's items first, as they stand in it."""
+    files = [list(of_file) for _, of_file in itertools.groupby(items, key=lambda item: item.path)]
+    return itertools.chain.from_iterable(reversed(files))
 
 
 def _read(config: pytest.Config, said: dict[str, Any]) -> pytest.TestReport:

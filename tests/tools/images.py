@@ -1,12 +1,13 @@
 """The project's images, built from its Dockerfile by the tests' own engine without any network in the build."""
 
+import concurrent.futures
 import hashlib
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from carico_core.domain import errors
 from carico_core.runtime import settings
@@ -30,7 +31,7 @@ KUBE_PROGRAMS = (
 # The image of docker-compose.yml with Debian's packages in it, which a build without a network cannot fetch.
 _KUBE_BASE = "carico-kube-base:0.1.0"
 # Of the archive that a registry or `docker save | gzip` hands on.
-COMPRESSED_MOST_BYTES = 150 * 2**20
+_COMPRESSED_MOST_BYTES = 150 * 2**20
 # Where a build finds packages without a network.
 WITHOUT_NETWORK = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "requirements/wheels"}
 # What a build takes of the project.
@@ -79,8 +80,19 @@ def build_kube(found: docker_engine.Running, programs: Mapping[str, pathlib.Path
     return KUBE
 
 
-def compressed_bytes(engine: engines.Engine, tag: str) -> int:
-    """The size of `docker save TAG | gzip`."""
+def check(engine: engines.Engine, tags: Sequence[str]) -> None:
+    """Nothing, where each image is labelled, of nobody, and small."""
+    # At once: each keeps a CPU for some seconds.
+    with concurrent.futures.ThreadPoolExecutor(len(tags)) as pool:
+        sizes = list(pool.map(lambda tag: _compressed_bytes(engine, tag), tags))
+    for tag, size_bytes in zip(tags, sizes, strict=True):
+        config = engine.inspect(tag)[0]["Config"]
+        assert config["User"] == "65532:65532", tag
+        assert {"org.opencontainers.image.title", "org.opencontainers.image.version"} <= set(config["Labels"]), tag
+        assert size_bytes <= _COMPRESSED_MOST_BYTES, tag
+
+
+def _compressed_bytes(engine: engines.Engine, tag: str) -> int:
     with engine.saved([tag]) as saving:
         return len(subprocess.run(["gzip", "-1"], stdin=saving.stdout, capture_output=True, check=True).stdout)
 

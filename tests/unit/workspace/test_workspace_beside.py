@@ -1,4 +1,4 @@
-"""`pytest --beside`: tests run by a second pytest are told by the first as its own, whatever becomes of the second."""
+"""`pytest --beside`: each test is told of once, by the first, whichever ran it and whatever becomes of the second."""
 
 import os
 import pathlib
@@ -21,9 +21,11 @@ def pytest_addoption(parser): beside.add_options(parser)
 def pytest_configure(config): beside.configure(config)
 """
 UNIT = """
-import os, pathlib, time
+import os, pathlib
 import pytest
-def test_second(): pathlib.Path("second").write_text(str(os.getpid()))
+@pytest.fixture(autouse=True)
+def told(): pathlib.Path("second").write_text(str(os.getpid()))
+def test_second(): pass
 @pytest.mark.parametrize("text", ["a b", "\\N{SNOWMAN}"])
 def test_words(text): pass
 def test_fails(): assert 1 == 2, "of the second"
@@ -31,8 +33,11 @@ def test_skipped(): pytest.skip("for a reason")
 @pytest.mark.xfail(reason="known", strict=True)
 def test_known(): assert False
 """
+# The first has something to do until the second has come to its tests.
 INTEGRATION = """
-def test_first(): pass
+from tests.tools import waiting
+import pathlib
+def test_first(): waiting.until_now(pathlib.Path("second").exists)
 """
 E2E = """
 import os, pathlib
@@ -87,8 +92,34 @@ def test_all_are_told_once_and_those_of_the_second_before_a_cluster_starts(proje
     assert "6 of them beside the others" in said
     assert "1 failed, 5 passed, 1 skipped, 1 xfailed" in said
     assert "AssertionError: of the second" in said
-    assert "SKIPPED [1] tests/unit/test_unit.py:8: for a reason" in said
+    assert "SKIPPED [1] tests/unit/test_unit.py:10: for a reason" in said
     assert said.index("tests/unit/test_unit.py") < said.index("tests/e2e/test_e2e.py")
+
+
+def test_who_has_time_takes_what_the_other_has_not_come_to(project: Project) -> None:
+    contract = """
+        import os, pathlib
+        import pytest
+        @pytest.mark.real_programs
+        def test_real(): pathlib.Path("second").write_text(str(os.getpid()))
+    """
+    golden = """
+        import pathlib
+        from tests.tools import waiting
+        def test_is_held_up(): waiting.until_now(pathlib.Path("taken").exists)
+    """
+    unit = """
+        import os, pathlib
+        def test_is_taken(): pathlib.Path("taken").write_text(str(os.getpid()))
+    """
+    e2e = """
+        import os, pathlib
+        def test_both():
+            assert pathlib.Path("second").read_text() != str(os.getpid())
+            assert pathlib.Path("taken").read_text() == str(os.getpid())
+    """
+    code, said = project.has(contract=contract, unit=unit, golden=golden, integration=INTEGRATION, e2e=e2e).run("tests")
+    assert (code, "5 passed" in said) == (0, True), said
 
 
 def test_a_choice_of_tests_is_kept_and_the_first_failure_ends_the_run(project: Project) -> None:
@@ -96,21 +127,21 @@ def test_a_choice_of_tests_is_kept_and_the_first_failure_ends_the_run(project: P
     code, said = project.run("tests", "-k", "words or first")
     assert (code, "3 passed, 5 deselected" in said) == (0, True), said
     code, said = project.run("tests", "-x", "-k", "fails or first or after")
-    assert (code, "1 failed, 5 deselected" in said) == (1, True), said
+    assert (code, "1 failed, 1 passed, 5 deselected" in said) == (1, True), said
     code, said = project.run("tests/unit", "-k", "words")
     assert (code, "2 passed" in said, "beside the others" in said) == (0, True, False), said
 
 
 def test_a_second_that_crashes_fails_the_run_and_is_heard(project: Project) -> None:
     unit = """
-        import os
-        def test_well(): pass
+        import os, pathlib
+        def test_well(): pathlib.Path("second").touch()
         def test_crashes(): os.abort()
         def test_never(): pass
     """
     code, said = project.has(unit=unit, integration=INTEGRATION, e2e=E2E).run("tests")
     assert code == 1, said
-    assert "1 failed, 1 passed" in said
+    assert "1 failed, 2 passed" in said
     assert "test_crashes" in said
     assert "ended with -6 before this test had" in said
     assert "Fatal Python error: Aborted" in said
