@@ -95,6 +95,24 @@ def test_from_start_to_stop() -> None:
     objects.run_fast(main())
 
 
+def test_an_api_that_had_nothing_to_tell_is_silent_from_when_it_stops_to_answer() -> None:
+    async def main() -> None:
+        async with service() as (scheduler, bus, api, _):
+            await asyncio.sleep(300.0)
+            api.go_away()
+            await asyncio.sleep(3.0)
+            told = await bus.request(subjects.query("scheduler", "pod.explain"), b'{"pod":"pod-0"}', timeout_s=1.0)
+            # It renews its Lease every two seconds.
+            assert 3.0 <= orjson.loads(told)["api_silent_s"] <= 5.5
+            api.come_back()
+            await asyncio.sleep(3.0)
+            told = await bus.request(subjects.query("scheduler", "pod.explain"), b'{"pod":"pod-0"}', timeout_s=1.0)
+            assert orjson.loads(told)["api_silent_s"] is None
+            assert scheduler.office.leads()
+
+    objects.run_fast(main())
+
+
 def test_a_stop_lets_binds_under_way_end_and_publishes_what_is_left() -> None:
     async def main() -> None:
         published: list[str] = []

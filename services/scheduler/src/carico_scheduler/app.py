@@ -190,7 +190,8 @@ class Scheduler:
             ),
             clock=self._clock,
             silent_s=silence.Silence(
-                api=self._lease_api, heard_s=lambda: self.engine.mirrors.heard_s, clock=self._clock
+                api=self._lease_api, heard_s=lambda: max(self.engine.mirrors.heard_s, self.office.heard_s),
+                clock=self._clock,
             ).seconds,
             led_by=lambda: None if self.office.leads() else self.office.leader(),
             away=self._lacking,

@@ -1,7 +1,8 @@
 """How long the Kubernetes API has said nothing to this scheduler, where it does not answer any more.
 
 Its watches tell when they last brought something, but not whether there was nothing to bring: those of a frozen API
-stay open and silent for minutes, as do those of a quiet one. So who wants to know asks it something.
+stay open and silent for minutes, as do those of a quiet one. So who wants to know asks it something. That a quiet one
+was there until then, the answers to renewals of the Lease tell.
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ _ASKED = "/version"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """`heard_s`: when a watch last brought anything, on the monotonic clock."""
+    """`heard_s`: when anything last came from the API, on the monotonic clock."""
 
     api: kube_actions.Api
     heard_s: Callable[[], float]

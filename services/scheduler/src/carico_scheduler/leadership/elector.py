@@ -7,6 +7,7 @@ stays: all it holds is kept in step with the API whether it leads or not, so tha
 import asyncio
 import contextlib
 import dataclasses
+import math
 from collections.abc import Awaitable, Callable
 
 from carico_core.domain import errors
@@ -49,6 +50,8 @@ class Elector:
         self._moved = asyncio.Event()
         # Why the Lease could not be read or written at the last try.
         self.trouble: str | None = "the Lease was not read yet"
+        # When it was last read or written, on the monotonic clock.
+        self.heard_s = -math.inf
 
     @property
     def identity(self) -> str:
@@ -118,6 +121,7 @@ class Elector:
             try:
                 if self._candidate.must_read:
                     self._candidate.see(await self._leases.read(), self._clock.monotonic_s())
+                    self.heard_s = self._clock.monotonic_s()
                 await self._run()
             except errors.Conflict:
                 # Another was faster, or an earlier write of ours was taken though its answer was lost.
@@ -137,7 +141,8 @@ class Elector:
         if wanted is None or (self.holder != self.identity and not self._duties.is_fit()):
             return
         written = await self._leases.write(wanted)
-        self._candidate.accept(written, sent_s=sent_s, now_s=self._clock.monotonic_s())
+        self.heard_s = self._clock.monotonic_s()
+        self._candidate.accept(written, sent_s=sent_s, now_s=self.heard_s)
 
     async def _prepare_term(self) -> None:
         term = self._candidate.term

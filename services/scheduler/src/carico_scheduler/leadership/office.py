@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import math
 import socket
 from collections.abc import Awaitable
 
@@ -41,6 +42,11 @@ class Office:
     def trouble(self) -> str | None:
         """Why this one could not take over, were it asked to; None where it could, or leads."""
         return None if self._elector is None or self._elector.is_leading else self._elector.trouble
+
+    @property
+    def heard_s(self) -> float:
+        """When the API last answered about the Lease, on the monotonic clock; -inf: never, or without an election."""
+        return -math.inf if self._elector is None else self._elector.heard_s
 
     def works(self) -> dict[str, Awaitable[object]]:
         """What runs for as long as the service does."""
