@@ -73,6 +73,17 @@ def test_the_oldest_reservation_is_that_of_the_pod_that_its_node_does_not_start(
     assert seen == [(2.0, 700.0), (1.0, 1.0), (0.0, 0.0)]
 
 
+def test_a_pod_that_runs_where_nobody_advertises_waits_for_nothing() -> None:
+    metrics = metric.Metrics("scheduler")
+    ledger = reservations.Ledger(policy.Release.COVERS)
+    for name, phase in (("runs", "Running"), ("waits", "Pending")):
+        pod = objects.make_pod(name, phase=phase, node_name="node-0")
+        at_s = NOW_S - 700.0 * (phase == "Running")
+        ledger.place(reservations.claim_of(pod, node="node-0", now_s=at_s, is_assumed=False))
+    instruments.Instruments(metrics).count_reservations(ledger, NOW_S + 5.0)
+    assert (metrics.value("reservations"), metrics.value("oldest_reservation_seconds")) == (2.0, 5.0)
+
+
 def test_the_longest_wait_is_that_of_the_oldest_in_the_queue() -> None:
     metrics = metric.Metrics("scheduler")
     counted = instruments.Instruments(metrics)

@@ -53,7 +53,7 @@ class Instruments:
         self.binding = registry.gauge("binding_pods", "Pods whose bind is under way")
         self.reserved = registry.gauge("reservations", "Pods placed that no advertisement covers yet")
         self.oldest_reservation_s = registry.gauge(
-            "oldest_reservation_seconds", "How long the Pod has been placed that its node has not accounted for longest"
+            "oldest_reservation_seconds", "How long the Pod has been placed that waits longest for its node to start it"
         )
         self.nodes = registry.gauge("nodes", "Nodes by the age of their advertisement", ["freshness"])
         self.leading = registry.gauge("leading", "1 where this scheduler leads and binds, 0 where it stands by")
@@ -83,7 +83,7 @@ class Instruments:
     def count_reservations(self, ledger: reservations.Ledger, now_s: float) -> None:
         """Sets the gauges of Pods that are placed and not accounted for."""
         self.reserved.set(ledger.reserved_count)
-        self.oldest_reservation_s.set(max(now_s - ledger.oldest_s(), 0.0))
+        self.oldest_reservation_s.set(max(now_s - ledger.oldest_pending_s(), 0.0))
 
     def count_nodes(self, view: snapshot.Snapshot) -> None:
         """Sets the gauges of nodes by freshness, of suspect ones, and of the room there is."""

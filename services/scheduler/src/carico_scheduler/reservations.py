@@ -109,9 +109,13 @@ class Ledger:
         """Every reserved claim and since when it is uncovered."""
         return [(self._claims[uid], since_s) for each in self._reserved.values() for uid, since_s in each.items()]
 
-    def oldest_s(self) -> float:
-        """Since when the Pod that is reserved for longest is; +inf where none is."""
-        return min((since_s for each in self._reserved.values() for since_s in each.values()), default=math.inf)
+    def oldest_pending_s(self) -> float:
+        """Since when the Pod is reserved that waits longest to be started; +inf where none does.
+
+        One that runs where nobody advertises stays reserved, and waits for nothing.
+        """
+        waiting = (since_s for claim, since_s in self.reservations() if claim.is_pending)
+        return min(waiting, default=math.inf)
 
     def place(self, claim: Claim) -> tuple[str, ...]:
         """The nodes whose load changed by this claim; one of the same UID is replaced and keeps its time."""
