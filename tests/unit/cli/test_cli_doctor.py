@@ -219,12 +219,17 @@ async def test_a_clock_that_is_behind_and_a_store_that_is_are_not_taken_for_sile
     rows = [
         {"node": "n1", "age_s": 0.4, "seq": 1}, {"node": "n2", "age_s": 900.0, "seq": 1},
         {"node": "n3", "age_s": None, "seq": 0}, {"node": "n4", "age_s": 0.4, "seq": 400},
+        # Nothing is left of n5's, n6 has only begun, and n7's is of another version.
+        {"node": "n5", "age_s": 0.4, "seq": 400}, {"node": "n6", "age_s": 0.4, "seq": 2},
+        {"node": "n7", "age_s": 0.4, "seq": 400},
     ]  # fmt: skip
     answers = {subjects.query("scheduler", "capacity.list"): {"nodes": rows}}
     stored = [advertised(name, age_s=900.0) for name in ("n1", "n2", "n4")]
-    by_what = {one.what: one for one in await listen(Bus(stored, answers), "n1", "n2", "n3", "n4")}
+    stored.append((subjects.capacity("n7"), b"?"))
+    names = [f"n{number}" for number in range(1, 8)]
+    by_what = {one.what: one for one in await listen(Bus(stored, answers), *names)}
     assert by_what["clocks"].detail == "behind this machine's: n1"
-    assert by_what["streams"].detail == "heard, but no longer kept by NATS: n4"
+    assert by_what["streams"].detail == "heard, but no longer kept by NATS: n4, n5"
     assert by_what["agents"].detail == "not heard for 10 s: n2, n3"
 
 

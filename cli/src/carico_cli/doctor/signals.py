@@ -93,9 +93,13 @@ def _agents(
     names = [node.name for node in nodes]
     if not names:
         return [findings.skip("agents", f"{len(fresh)} advertise; which nodes there are is not known")]
-    speaking = [name for name in heard if name not in fresh and newest.get(name, _NOTHING)[0] <= lease_s]
-    unkept = [name for name in speaking if abs(newest[name][1] - heard[name].seq) > KEPT_WITHIN]
-    behind = [name for name in speaking if name not in unkept]
+    speaking = [name for name in names if name not in fresh and newest.get(name, _NOTHING)[0] <= lease_s]
+    kept = {subject for subject, _ in stored}
+    # Of what NATS keeps of a node nothing is left after a lease.
+    last = {name: heard[name].seq if name in heard else 0 for name in speaking}
+    unread = {name for name in speaking if name not in heard and subjects.capacity(name) in kept}
+    unkept = [name for name in speaking if name not in unread and abs(newest[name][1] - last[name]) > KEPT_WITHIN]
+    behind = [name for name in speaking if name in heard and name not in unkept]
     silent = [name for name in names if name not in fresh and name not in speaking]
     ahead = [name for name, one in heard.items() if one.ts_ns / 1e9 - now_s > CLOCK_MOST_S]
     said = [findings.ok("agents", f"{len(names) - len(silent)} nodes of {len(names)} advertise")]
