@@ -16,6 +16,7 @@ def test_a_pod_in_an_absent_namespace_is_refused(kube_api: KubeApi) -> None:
     ("change", "field"),
     [
         ({"spec": {"containers": []}}, "spec.containers"),
+        ({"spec": {}}, "spec.containers"),
         ({"metadata": {"name": "Not_A_Name"}}, "metadata.name"),
         ({"spec": {"containers": [{"name": "a"}]}}, "spec.containers[0].image"),
         (

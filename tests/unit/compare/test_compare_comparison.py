@@ -86,7 +86,7 @@ def test_what_servers_ask_for(text: str, millicores: int) -> None:
     assert servers.millicores(text, cores=4) == millicores
 
 
-@pytest.mark.parametrize("text", ["", "100 m", "0", "-1", "0.1m", "4001m", "8", "1Gi", "half"])
+@pytest.mark.parametrize("text", ["", "100 m", "0", "-1", "0.1m", "4001m", "8", "1Gi", "1e999", "half"])
 def test_what_no_server_could_ask_for_is_refused(text: str) -> None:
     with pytest.raises(errors.SettingsError, match=r"--servers-cpu: got .* expected CPU such as 100m .* 4 cores"):
         servers.millicores(text, cores=4)

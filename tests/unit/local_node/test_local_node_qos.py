@@ -18,6 +18,8 @@ def spec(*resources: dict[str, Any], **more: Any) -> dict[str, Any]:
     ("found", "expected"),
     [
         (spec({}), "BestEffort"),
+        # Not valid, as the API says once it has looked at all of it.
+        ({}, "BestEffort"),
         # What is neither CPU nor memory, or nothing of it, makes no class.
         (spec({"requests": {"cpu": "0", "example.com/gpu": "1", "ephemeral-storage": "1Gi"}}), "BestEffort"),
         (spec({"requests": {"cpu": "1"}}), "Burstable"),

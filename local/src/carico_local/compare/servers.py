@@ -25,7 +25,7 @@ def millicores(text: str, *, cores: int) -> int:
     """
     try:
         found = round(quantity.parse_quantity(text) * 1000.0)
-    except ValueError:
+    except (ValueError, OverflowError):
         found = 0
     if not 1 <= found <= cores * 1000:
         raise errors.SettingsError(

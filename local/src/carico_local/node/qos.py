@@ -19,7 +19,7 @@ _GUARANTEED_ADJ, _BEST_EFFORT_ADJ = -997, 1000
 
 def pod_class(spec: Object) -> str:
     """Guaranteed, Burstable or BestEffort, by the spec of a Pod."""
-    containers = [*spec["containers"], *(spec.get("initContainers") or ())]
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     # What the Pod states for itself counts in place of what its containers state.
     stated = [spec] if spec.get("resources") else containers
     amounts = [_amounts(each.get("resources") or {}) for each in stated]
