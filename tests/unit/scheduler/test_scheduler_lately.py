@@ -60,13 +60,21 @@ def test_what_a_node_admits_is_what_its_rows_say_of_each_class(seed: int) -> Non
     made = make_fleet(1)
     costs = {key: {"cpu": rng.uniform(0.1, 3.0)} for key in ("a", "b", messages.ANY_CLASS) if rng.random() < 0.7}
     classes = {key: messages.ClassCapacity(cost_plus=cost, pods=1) for key, cost in costs.items()}
-    advertisement = objects.make_advertisement(pods=2, headroom={"cpu": 2.0}, classes=classes)
+    more = {"limit": rng.choice([None, 3, 6])} if rng.random() < 0.8 else {"headroom": None}
+    advertisement = objects.make_advertisement(
+        "node-0",
+        rng.uniform(0.0, 4.0),
+        **{"pods": rng.randrange(3), "headroom": {"cpu": 2.0}, "classes": classes, **more},
+    )
     made.put_advertisement(advertisement, NOW_S)
-    for key in ("a", "b", "c", "d"):
+    count = rng.randrange(3)
+    made.put_load("node-0", reservations.Load(placed=count, workloads=count, reserved=count, classes={"a": count}))
+    asked = rng.sample(("a", "b", "c", "d"), rng.randrange(5))
+    for key in asked:
         made.free(key)
     row = made.row(0)
-    expected = {key for key in ("a", "b", "c", "d") if row.free_for(key) >= 1.0}
-    assert made.admits("node-0", NOW_S) - {""} == expected
+    expected = {key for key in asked if row.free_for(key) >= 1.0} | ({""} if row.typical_free() >= 1.0 else set())
+    assert made.admits("node-0", NOW_S) == expected
 
 
 def test_a_thousand_jobs_that_a_node_does_not_know_cost_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:

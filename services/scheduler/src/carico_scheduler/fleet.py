@@ -173,22 +173,39 @@ class Fleet:
     def admits(self, name: str, now_s: float) -> Set[str]:
         """The classes looked at of which the node can take a Pod, by advertisement and reservations; "" the typical."""
         slot = self._slots.get(name)
-        if slot is None:
+        node, offer = (None, None) if slot is None else (self._nodes[slot], self._offers[slot])
+        if slot is None or node is None or offer is None:
             return _NONE
-        c = self._columns
+        c, policy, taken = self._columns, self.policy, self._taken[slot]
         if not (
-            now_s - c["sampled_s"].item(slot) <= self.policy.ageing_s
-            and now_s - c["uncovered_since_s"].item(slot) <= self.policy.suspect_after_s
+            now_s - c["sampled_s"].item(slot) <= policy.ageing_s
+            and now_s - c["uncovered_since_s"].item(slot) <= policy.suspect_after_s
         ):
             return _NONE
-        row = self.row(slot)
-        least = self.policy.threshold
-        named: Set[str] = _NONE if row.offer is None else row.offer.costs.keys()
-        found = {pod_class for pod_class in named if pod_class in self._free and row.free_for(pod_class) >= least}
+        # As `NodeRow` has it, without a row: it is asked twice for each advertisement while Pods wait.
+        capacity, reserved = c["capacity"].item(slot), c["reserved"].item(slot)
+        believed = functools.partial(
+            headroom.believed,
+            capacity=capacity,
+            pods=c["pods"].item(slot),
+            reserved=reserved,
+            pod_slots=c["pod_limit"].item(slot) - c["placed"].item(slot),
+            core_slots=policy.max_pods_per_core * node.allocatable_cores - c["workloads"].item(slot),
+            limit=c["limit"].item(slot),
+        )
+
+        def takes(cost: headroom.Vector) -> bool:
+            return believed(headroom.pods_left(offer.headroom, taken, cost)) >= policy.threshold
+
+        costs = offer.costs
+        named = [pod_class for pod_class in costs if pod_class in self._free]
+        found = {pod_class for pod_class in named if takes(costs[pod_class])}
         # Classes that the node does not name have one cost, and one answer: however many wait, few are worked out.
-        if row.free_for_others() >= least:
-            found.update(pod_class for pod_class in self._free if pod_class not in named)
-        return found | {""} if row.typical_free() >= least else found
+        if len(named) < len(self._free) and takes(offer.other):
+            found.update(pod_class for pod_class in self._free if pod_class not in costs)
+        if believed(capacity - reserved) >= policy.threshold:
+            found.add("")
+        return found
 
     def row(self, slot: int) -> snapshots.NodeRow:
         """One node as it is now."""
