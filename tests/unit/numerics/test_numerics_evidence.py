@@ -30,6 +30,7 @@ class Node:
         )
         self._estimator = footprint.Footprint(config)
         self._held = held
+        self._own = OWN
         self._pods = pods
         self._shown = OWN
         self.age_s = -empty_s
@@ -45,7 +46,7 @@ class Node:
             self.age_s += TICK_S
             running = self._pods if self.age_s >= 0.0 else {}
             used = np.array([0.5, self._held(max(self.age_s, 0.0))]) / SCALE
-            sample = OWN + len(running) * used
+            sample = self._own + len(running) * used
             self._shown = self._shown + GAIN * (sample - self._shown)
             self._estimator.follow(running)
             self._estimator.tick(sample, np.full(2, GAIN), len(running), TICK_S)
@@ -57,6 +58,22 @@ class Node:
                 found = self._estimator.update(seen)
         assert found is not None
         return found
+
+    def leave(self, *, own: float, seconds: int) -> base.CapacityEstimate:
+        """The estimate once its Pods have been gone for so long, and it uses this share of its memory by itself."""
+        self._pods, self._held, self._own = {}, lambda age_s: 0.0, np.array([0.02, own])
+        return self.estimate(self.age_s + seconds)
+
+    def fail(self, seconds: int) -> int:
+        """How many pieces of evidence it keeps after so long without a reading."""
+        for _ in range(seconds):
+            self._estimator.tick(np.full(2, np.nan), np.full(2, GAIN), len(self._pods), 1.0)
+            seen = base.Observation(
+                dt_s=1.0, y=np.full(2, np.nan), gains=np.full(2, GAIN), pods=len(self._pods), signal=1.0,
+                direction=np.array([1.0, 0.0]),
+            )  # fmt: skip
+            self._estimator.update(seen)
+        return sum(len(each._evident) for each in self._estimator._costs)
 
 
 def test_what_a_running_pod_holds_is_told_once_it_has_stood_for_a_while() -> None:
@@ -100,3 +117,20 @@ def test_a_node_that_was_never_empty_does_not_tell_what_it_holds_itself_for_its_
 def test_classes_that_cannot_be_told_apart_state_nothing() -> None:
     node = Node(held=lambda age_s: GIB, a="one", b="one", c="other", d="other")
     assert not node.evidence(10.0)
+
+
+@pytest.mark.parametrize("own", [0.06, 0.061, 0.07])
+def test_an_empty_node_still_knows_what_stood_on_it_for_long(own: float) -> None:
+    servers = dict.fromkeys("abcd", "server")
+    node = Node(held=lambda age_s: 1.5 * GIB * min(max(age_s - 0.75, 0.0), 1.0), **servers)
+    stood = node.estimate(400.0).cost_plus
+    left = node.leave(own=own, seconds=20).cost_plus
+    assert stood is not None and left is not None
+    assert left["server"]["memory"] == pytest.approx(stood["server"]["memory"], rel=0.02)
+    assert left["server"]["memory"] < 0.75 * left["?"]["memory"]
+
+
+def test_what_is_kept_of_evidence_does_not_grow_while_readings_fail() -> None:
+    node = Node(held=lambda age_s: GIB, a="server", b="server")
+    node.estimate(30.0)
+    assert node.fail(100) <= 2

@@ -65,7 +65,7 @@ class ClassCosts:
         self._reached: set[str] = set()
         # What was worked out since the filter last changed, by class.
         self._growths: dict[str, growth.Growth] = {}
-        self._evident: dict[tuple[str, float], base.Evidence | None] = {}
+        self._evident: dict[str, tuple[float, base.Evidence | None]] = {}
         self._means: list[float] = []
 
     def __getstate__(self) -> dict[str, object]:
@@ -145,10 +145,15 @@ class ClassCosts:
         level = usage * self.facts.scale
         few_pods = self._constants.few_pods
         if sum(counts.values()) < few_pods:
+            is_followed = self._baseline is not None
             self._baseline = self.facts.followed(
                 self._baseline, level, gain_per_s=self._constants.baseline_gain, dt_s=dt_s
             )
+            told_below = growth.MEASURED * self._priors.unknown_part()
             self._priors.rest_on(self._baseline.mean)
+            if self.grows and is_followed:
+                # What was told stays so where the baseline moves, and with it what counts as told.
+                self._filters.narrow(_KNOWN, told_below, growth.MEASURED * self._priors.unknown_part())
             self._changed()
             return
         present = [counts.get(name, 0.0) for name in self._names]
@@ -227,10 +232,10 @@ class ClassCosts:
         """
         if name not in self._reached:
             return None
-        key = (name, life_s)
-        if key not in self._evident:
-            self._evident[key] = self._measured(name, life_s)
-        return self._evident[key]
+        kept = self._evident.get(name)
+        if kept is None or kept[0] != life_s:
+            kept = self._evident[name] = (life_s, self._measured(name, life_s))
+        return kept[1]
 
     def _measured(self, name: str, life_s: float) -> base.Evidence | None:
         """`evidence`, worked out."""

@@ -62,6 +62,18 @@ class CostFilters:
         grown = variances + noise
         variances[:] = np.where(variances <= kept_below, np.minimum(grown, kept_below), grown)
 
+    def narrow(self, belief: int, within: float, most: float) -> None:
+        """Hold the variances of one belief that are not above `within` to `most`; what goes together still does."""
+        covariance = self.covariance[belief]
+        variances = covariance.diagonal().copy()
+        is_above = (variances > most) & (variances <= within)
+        if not is_above.any():
+            return
+        shrunk = np.where(is_above, np.sqrt(most / np.maximum(variances, most)), 1.0)
+        covariance *= shrunk[:, np.newaxis] * shrunk
+        # To the bit, whatever the roots were rounded to.
+        np.fill_diagonal(covariance, np.where(is_above, most, variances))
+
     def clip(self, most: float) -> None:
         """Hold every mean between 0 and `most`."""
         np.minimum(np.maximum(self.mean, 0.0), most, out=self.mean)
