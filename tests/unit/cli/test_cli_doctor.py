@@ -17,8 +17,8 @@ from carico_cli.live import where
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import kube
+from carico_core.wire import kubernetes, subjects
 from carico_core.wire import messages as wire
-from carico_core.wire import subjects
 from carico_local.cluster import state
 from tests.tools import carico_cli
 from tests.unit.scheduler import objects
@@ -184,6 +184,24 @@ async def test_pods_that_their_nodes_cannot_start_are_named() -> None:
         ": default/lost on n1 (ImagePullBackOff), default/keyless on n1 (CreateContainerConfigError)"
     )
     assert found["waiting Pods"][0].level is Level.OK
+
+
+async def test_a_pod_that_has_been_about_to_start_for_long_is_named_too() -> None:
+    def placed(name: str, ago_s: float, **status: Any) -> dict[str, Any]:
+        pod = objects.pod_object(name, nodeName="n1")
+        pod["metadata"]["uid"] = name
+        at = kubernetes.format_instant(int((NOW_S - ago_s) * 1e9))
+        pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]
+        pod["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]
+        pod["status"] |= status
+        return pod
+
+    begun = [{"name": "first", "state": {"running": {}}}]
+    pods = [placed("soon", 590.0), placed("volume", 1200.0), placed("initializes", 1200.0, initContainerStatuses=begun)]
+    pods.append(placed("odd", 1200.0, conditions=[{"type": "PodScheduled", "status": "True"}]))
+    found = await look(Api({"/api/v1/nodes": {"items": [node()]}, "/api/v1/pods": {"items": pods}}))
+    (stuck,) = found["Pods not started"]
+    assert stuck.detail.endswith("start them: default/volume on n1 (ContainerCreating for 20 min)")
 
 
 async def test_all_is_well_on_the_bus() -> None:

@@ -1,13 +1,15 @@
 """What the Kubernetes API says of itself, of its nodes, and of Pods that wait for CARICO."""
 
 import asyncio
+import contextlib
 import dataclasses
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from carico_cli.doctor import findings, rights
-from carico_cli.explain import containers
+from carico_cli.explain import containers, words
 from carico_core.domain import cluster, errors
 from carico_core.wire import kubernetes
 
@@ -18,8 +20,10 @@ OLDEST = (1, 29)
 # https://docs.kernel.org/accounting/psi.html: in the kernel since 4.20; distributions may build it switched off.
 PSI_FROM = (4, 20)
 WAITING_LONG_S = 60.0
-# What a container waits for that is about to start: its image is pulled, its volumes are mounted.
+# What a container waits for that is about to start: its image is pulled, its volumes are mounted. It says no more of
+# a volume that is not there, so that after as long as alerts wait (deploy/observe/rules) it is not about to start.
 _ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+STARTS_WITHIN_S = 600.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +129,7 @@ async def _pending(api: rights.Api, now_s: float) -> list[findings.Finding]:
         if pod.scheduler_name != cluster.SCHEDULER_NAME or pod.scheduling_gates:
             continue
         if pod.node_name is not None:
-            stuck += [f"{pod.key} on {pod.node_name} ({why})" for why in _why_not_started(item)]
+            stuck += [f"{pod.key} on {pod.node_name} ({why})" for why in _why_not_started(item, now_s)]
         elif now_s - pod.created_at_s > WAITING_LONG_S:
             waiting.append(pod.key)
     return [_waiting(waiting), *_not_started(stuck)]
@@ -143,10 +147,30 @@ def _waiting(pods: list[str]) -> findings.Finding:
     )
 
 
-def _why_not_started(pod: Mapping[str, Any]) -> list[str]:
-    """The first reason, other than being on its way, for which a container of the Pod has not started."""
-    facts = containers.of_status(pod.get("status") or {})
-    return [fact["reason"] for fact in facts if fact["state"] == "waits" and fact["reason"] not in _ON_THE_WAY][:1]
+def _why_not_started(pod: Mapping[str, Any], now_s: float) -> list[str]:
+    """The first reason for which a container of the Pod has not started, other than being on its way for a while."""
+    status = pod.get("status") or {}
+    waits = [fact["reason"] for fact in containers.of_status(status) if fact["state"] == "waits"]
+    stuck = [reason for reason in waits if reason not in _ON_THE_WAY]
+    placed_s = _placed_s(status)
+    if stuck or not waits or _has_begun(status) or now_s - placed_s <= STARTS_WITHIN_S:
+        return stuck[:1]
+    return [f"{waits[0] or 'waiting'} for {words.ago(now_s - placed_s)}"]
+
+
+def _has_begun(status: Mapping[str, Any]) -> bool:
+    """Whether an init container runs or has run: what comes after it waits for that."""
+    states = [each.get("state") or {} for each in status.get("initContainerStatuses") or ()]
+    return any("running" in state or "terminated" in state for state in states)
+
+
+def _placed_s(status: Mapping[str, Any]) -> float:
+    """When the Pod was given its node, in Unix seconds; +inf where it does not say."""
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
+            with contextlib.suppress(ValueError, TypeError):
+                return kubernetes.parse_instant(condition.get("lastTransitionTime"))
+    return math.inf
 
 
 def _not_started(pods: list[str]) -> list[findings.Finding]:
