@@ -88,6 +88,11 @@ def test_what_a_running_pod_holds_is_told_once_it_has_stood_for_a_while() -> Non
     assert variance < (0.05 * GIB) ** 2
 
 
+def test_a_lone_pod_tells_what_it_uses_before_a_short_job_ends() -> None:
+    mean, _ = Node(held=lambda age_s: GIB, a="pi").evidence(4.0)["pi"]["cpu"]
+    assert mean == pytest.approx(0.5, rel=0.05)
+
+
 @hypothesis.settings(derandomize=True, database=None, deadline=None, max_examples=10)
 @hypothesis.given(
     at_once=st.floats(0.0, 1.0), slope=st.floats(0.0, 0.1), until_s=st.sampled_from((4.0, 20.0, 30.0, 1e9))

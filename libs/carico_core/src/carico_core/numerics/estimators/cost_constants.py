@@ -11,7 +11,8 @@ class CostConstants:
 
     few_pods: filtered Pods below which usage is baseline. baseline_gain: per second. drift: of a cost per root second,
     as a share of it. unknown_sd: of a cost nobody measured, as a share of it. between_nodes: difference of a class's
-    cost between nodes, as a share of it. entry_pods: filtered Pods from which a measurement is evidence for others.
+    cost between nodes, as a share of it. entry_pods: filtered Pods from which a measurement is evidence for others
+    (a count only approaches 1, and a lone Pod of a short job has to get there).
     growth_sd: of a part of the profile that nobody measured, as a share of an unknown cost; 0: Pods do not grow.
     """
 
@@ -20,7 +21,7 @@ class CostConstants:
     drift: float = 0.02
     unknown_sd: float = 0.7
     between_nodes: float = fusion.BETWEEN_NODES
-    entry_pods: float = 1.0
+    entry_pods: float = 0.999
     growth_sd: float = 0.5
     # A prior this wide, in full scales, leaves the node's own evidence free of any prior.
     no_prior: float = 10.0

@@ -20,14 +20,14 @@ class ResourceConstants:
 
     few_pods: filtered Pods below which usage is baseline. baseline_gain: per second. drift: of a cost per root second,
     as a share of it. unknown_sd: of a cost nobody measured, as a share of it. entry_pods: filtered Pods from which a
-    node's own measurement is evidence for others.
+    node's own measurement is evidence for others (a count only approaches 1).
     """
 
     few_pods: float = 0.2
     baseline_gain: float = 0.1
     drift: float = 0.02
     unknown_sd: float = 0.7
-    entry_pods: float = 1.0
+    entry_pods: float = 0.999
     # A prior this wide, in full scales, leaves the node's own evidence free of any prior.
     no_prior: float = 10.0
 
