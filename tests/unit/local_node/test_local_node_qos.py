@@ -32,6 +32,7 @@ def spec(*resources: dict[str, Any], **more: Any) -> dict[str, Any]:
         (spec({"limits": FULL}, initContainers=[{"name": "i", "resources": {"limits": FULL}}]), "Guaranteed"),
         (spec({"limits": FULL}, initContainers=[{"name": "i"}]), "Burstable"),
         (spec({}, resources={"limits": FULL}), "Guaranteed"),
+        (spec({"limits": FULL}, resources={"requests": {}}), "Guaranteed"),
         (spec({"limits": FULL}, resources={"requests": {"cpu": "2"}}), "Burstable"),
     ],
 )

@@ -21,7 +21,7 @@ def pod_class(spec: Object) -> str:
     """Guaranteed, Burstable or BestEffort, by the spec of a Pod."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     # What the Pod states for itself counts in place of what its containers state.
-    stated = [spec] if spec.get("resources") else containers
+    stated = [spec] if any((spec.get("resources") or {}).values()) else containers
     amounts = [_amounts(each.get("resources") or {}) for each in stated]
     if not any(requests or limits for requests, limits in amounts):
         return BEST_EFFORT
