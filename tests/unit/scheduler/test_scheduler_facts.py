@@ -69,6 +69,22 @@ def test_no_more_labels_are_numbered_than_answers_are_kept() -> None:
     assert (domains.of.tolist(), domains.numbers) == ([0, 1], {"x": 0, "y": 1})
 
 
+def test_values_of_nodes_that_have_gone_are_not_numbered_for_ever() -> None:
+    nodes: list[cluster.Node | None] = [node("a", zone="x"), node("b", zone="y")]
+    known = facts.NodeFacts(nodes)
+    most = 0
+    for number in range(1000):
+        name = f"n{number}"
+        nodes[1] = node(name, zone=name)
+        known.touch(1)
+        domains = known.domains(ZONE)
+        most = max(most, domains.count)
+        assert domains.having((name,)).tolist() == [False, True]
+        assert domains.having(("x", f"n{number - 1}")).tolist() == [True, False]
+        assert domains.sums(domains.of * 0 + 1)[domains.of].tolist() == [1.0, 1.0]
+    assert most <= 65
+
+
 def test_each_question_has_an_answer_of_its_own_that_is_kept() -> None:
     dear = cluster.Taint(key="dear", value="", effect="NoSchedule")
     soft = cluster.Taint(key="soft", value="", effect="PreferNoSchedule")

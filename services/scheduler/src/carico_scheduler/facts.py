@@ -13,6 +13,10 @@ from carico_scheduler import lately
 NO_DOMAIN = -1
 # In place of the number of a value that no node has.
 _NOWHERE = -2
+# Values of a label for each slot, above which they are numbered anew: most are of nodes that have gone, as where nodes
+# that are named by it come and go.
+_VALUES_A_SLOT = 2
+_VALUES_LEAST = 64
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -103,6 +107,9 @@ class NodeFacts:
         if ("domains", key) not in self._kept:
             # Numbers are of use for as long as the answer in which they stand.
             self._numbers = {each: of for each, of in self._numbers.items() if ("domains", each) in self._kept}
+        elif len(self._numbers[key]) > max(_VALUES_A_SLOT * len(self._nodes), _VALUES_LEAST):
+            self._kept.drop(("domains", key))
+            del self._numbers[key]
         numbers = self._numbers.setdefault(key, {})
 
         def number(node: cluster.Node) -> int:

@@ -64,6 +64,10 @@ class Lately(Generic[K, V]):
             self._kept.popitem(last=False)
         return answer
 
+    def drop(self, key: K) -> None:
+        """There is no answer of this key any more."""
+        self._kept.pop(key, None)
+
 
 Fill: TypeAlias = Callable[[npt.NDArray[Any], Collection[int]], None]
 
