@@ -1,6 +1,7 @@
 """Cgroup layouts from mounts, and groups on trees that are plain folders."""
 
 import errno
+import json
 import os
 import pathlib
 
@@ -187,3 +188,28 @@ def test_only_the_process_that_was_recorded_is_killed(tmp_path: pathlib.Path) ->
     (tmp_path / "runtime.json").write_text("not json")
     assert sweep.kill_recorded(tmp_path) == 0
     assert sweep.start_ticks(2**22 + 1) is None
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_groups_that_systemd_gave_to_who_started_the_nodes_are_swept_from_outside_of_them(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, is_gone: bool
+) -> None:
+    swept: list[groups.Group] = []
+
+    def destroy(group: groups.Group) -> bool:
+        swept.append(group)
+        return is_gone
+
+    monkeypatch.setattr(layout, "read_layout", lambda: layout.Layout(version=layout.Version.V2, trees={}))
+    monkeypatch.setattr(groups.Group, "destroy", destroy)
+    scope = tmp_path / "user.slice" / "run-1.scope"
+    (scope / "carico-c" / "n").mkdir(parents=True)
+    (scope / "carico-c" / "n" / "cgroup.procs").write_text("2\n3\n")
+    said = {"path": "carico-c/n", "layout": "v2", "trees": {"unified": str(scope / "carico-c" / "n")}}
+    files = [tmp_path / f"{number}.ready.json" for number in range(5)]
+    for file, cgroup in zip(files, (said, None, {**said, "layout": "hybrid"}, {**said, "path": "other"}), strict=False):
+        file.write_text(json.dumps({"node": "n", "cgroup": cgroup}))
+    found = sweep.sweep("c", ready_files=files)
+    assert [group.directories for group in swept] == [(scope / "carico-c",)]
+    assert (found.killed, found.remaining) == (2, () if is_gone else (str(scope / "carico-c"),))
+    assert sweep.sweep("other", ready_files=files) == sweep.Swept(killed=0, remaining=())

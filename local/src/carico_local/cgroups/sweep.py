@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
@@ -28,20 +28,33 @@ class Swept:
     remaining: tuple[str, ...]
 
 
-def sweep(cluster: str, *, state_dirs: Iterable[pathlib.Path] = ()) -> Swept:
+def sweep(cluster: str, *, state_dirs: Iterable[pathlib.Path] = (), ready_files: Iterable[pathlib.Path] = ()) -> Swept:
     """Kills every process in the cluster's cgroups, and those its nodes' records in `state_dirs` name; removes all.
 
-    For use after a kill -9 of everything. Nodes of the cluster that still run lose their Pods: stop them first.
+    `ready_files`: what its nodes said of their groups. Those that systemd gave to the one who started them are in a
+    tree of their own, which nobody else's begins at. For use after a kill -9 of everything. Nodes of the cluster that
+    still run lose their Pods: stop them first.
     """
-    layout = layouts.read_layout()
     killed = sum(kill_recorded(directory) for directory in state_dirs)
-    top = groups.Group(layout=layout, path=node_group.cluster_path(cluster))
-    if not top.exists():
-        return Swept(killed=killed, remaining=())
-    killed += len(top.pids())
-    gone = top.destroy()
-    remaining = () if gone else tuple(str(directory) for directory in top.directories if directory.is_dir())
-    return Swept(killed=killed, remaining=remaining)
+    remaining: list[str] = []
+    for layout in (layouts.read_layout(), *_announced(ready_files)):
+        top = groups.Group(layout=layout, path=node_group.cluster_path(cluster))
+        if top.exists():
+            killed += len(top.pids())
+            if not top.destroy():
+                remaining += [str(directory) for directory in top.directories if directory.is_dir()]
+    return Swept(killed=killed, remaining=tuple(dict.fromkeys(remaining)))
+
+
+def _announced(ready_files: Iterable[pathlib.Path]) -> Iterator[layouts.Layout]:
+    """The trees in which nodes on v2 alone said that their groups are."""
+    for file in ready_files:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            said = json.loads(file.read_bytes())["cgroup"]
+            whole, below = pathlib.PurePosixPath(said["trees"][layouts.UNIFIED]), pathlib.PurePosixPath(said["path"])
+            if said["layout"] == layouts.Version.V2 and whole.parts[-len(below.parts) :] == below.parts:
+                root = pathlib.Path(*whole.parts[: -len(below.parts)])
+                yield layouts.Layout(version=layouts.Version.V2, trees={layouts.UNIFIED: root})
 
 
 def kill_recorded(state_dir: pathlib.Path) -> int:

@@ -154,7 +154,8 @@ async def clear(paths: state.Paths) -> None:
     if (paths.data / "kubelets").exists():
         await asyncio.to_thread(kubelet_nodes.clear, paths, settings.environment())
     roots = sorted((paths.data / "nodes").glob("*"))
-    swept = await asyncio.to_thread(sweep.sweep, paths.name, state_dirs=roots)
+    ready = sorted(paths.run.glob("*.ready.json"))
+    swept = await asyncio.to_thread(sweep.sweep, paths.name, state_dirs=roots, ready_files=ready)
     if swept.remaining:
         raise errors.EnvironmentUnfit(
             f"cgroups of {paths.name} could not be removed: {', '.join(swept.remaining)}; remove them as their owner"
