@@ -28,7 +28,7 @@ from typing import Any
 
 import pytest
 
-from carico_local.cluster import processes
+from carico_local.cluster import ports, processes
 
 # A file of these is run by whoever comes to it first. Few state a time, and none one that a busy machine misses.
 SHARED = (
@@ -46,6 +46,8 @@ ALONE = (
 )  # fmt: skip
 # Tests that wait for something come first.
 NICE = 10
+# Where the second begins to look for free ports, and the first ends: of two that look at once, both would take one.
+_SECONDS_PORTS = 26_000
 _LOOK_EVERY_S = 0.05
 _END_WITHIN_S = 30.0
 _LAST_CHARACTERS = 4000
@@ -97,6 +99,7 @@ class _Second:
         self._claims = _Claims(folder)
         self._reports = (folder / _REPORTS).open("a", encoding="ascii")
         self._nice = NICE
+        ports.FIRST_PORT = _SECONDS_PORTS
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -143,6 +146,7 @@ class _First:
         self._theirs = frozenset(self._left)
         if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
             reporter.write_line(f"{len(theirs)} of them beside the others, all or in part by a second pytest")
+        ports.LAST_PORT = _SECONDS_PORTS
         with _started(session.config, theirs) as self._running:
             return (yield)
 

@@ -68,7 +68,8 @@ async def test_what_should_not_be_asked() -> None:
         assert (await ask(server.port, get("/secret")))[0] == 404
         assert (await ask(server.port, b"POST /metrics HTTP/1.1\r\n\r\n"))[0] == 405
         assert (await ask(server.port, b"\r\n\r\n"))[0] == 400
-        assert (await ask(server.port, b"GET " + b"x" * 100_000))[0] == 0, "cut off, not served"
+        # Not a byte more than it reads to see that: Linux resets a connection that is closed with bytes unread.
+        assert (await ask(server.port, b"GET " + b"x" * health.REQUEST_LIMIT_BYTES))[0] == 0, "cut off, not served"
         assert (await ask(server.port, get("/healthz")))[0] == 503, "and still answering"
     finally:
         await server.close()

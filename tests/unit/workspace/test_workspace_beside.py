@@ -66,7 +66,7 @@ class Project:
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
         """Its tests, under way."""
-        environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
+        environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "PY_COLORS": "0"}
         return subprocess.Popen(
             [sys.executable, "-m", "pytest", "--beside", *words], cwd=self.folder, env=environ, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -100,8 +100,11 @@ def test_who_has_time_takes_what_the_other_has_not_come_to(project: Project) -> 
     contract = """
         import os, pathlib
         import pytest
+        from carico_local.cluster import ports
         @pytest.mark.real_programs
-        def test_real(): pathlib.Path("second").write_text(str(os.getpid()))
+        def test_real():
+            pathlib.Path("ports").write_text(str(ports.FIRST_PORT))
+            pathlib.Path("second").write_text(str(os.getpid()))
     """
     golden = """
         import pathlib
@@ -114,7 +117,9 @@ def test_who_has_time_takes_what_the_other_has_not_come_to(project: Project) -> 
     """
     e2e = """
         import os, pathlib
+        from carico_local.cluster import ports
         def test_both():
+            assert ports.FIRST_PORT < ports.LAST_PORT <= int(pathlib.Path("ports").read_text())
             assert pathlib.Path("second").read_text() != str(os.getpid())
             assert pathlib.Path("taken").read_text() == str(os.getpid())
     """
