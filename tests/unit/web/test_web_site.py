@@ -189,7 +189,9 @@ async def test_over_a_socket() -> None:
         page = await exchange_bytes(server.port, b"GET / HTTP/1.1\r\n" + host)
         head = await exchange_bytes(server.port, b"HEAD / HTTP/1.1\r\n" + host)
         bad = await exchange_bytes(server.port, b"hello\r\n\r\n")
-        long = await exchange_bytes(server.port, b"GET / HTTP/1.1\r\nX: " + b"x" * exchange.HEAD_LIMIT_BYTES * 2)
+        # Not a byte more than it reads to see that: Linux resets a connection that is closed with bytes unread.
+        endless = b"GET / HTTP/1.1\r\nX: ".ljust(exchange.HEAD_LIMIT_BYTES + len(b"\r\n\r\n"), b"x")
+        long = await exchange_bytes(server.port, endless)
         body = await exchange_bytes(server.port, b"POST /identity HTTP/1.1\r\nContent-Length: 99999\r\n\r\n")
     assert page.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"<title>CARICO</title>" in page
