@@ -126,8 +126,9 @@ def test_classes_that_cannot_be_told_apart_state_nothing() -> None:
 
 @pytest.mark.parametrize("own", [0.06, 0.061, 0.07])
 def test_an_empty_node_still_knows_what_stood_on_it_for_long(own: float) -> None:
-    servers = dict.fromkeys("abcd", "server")
-    node = Node(held=lambda age_s: 1.5 * GIB * min(max(age_s - 0.75, 0.0), 1.0), **servers)
+    node = Node(
+        held=lambda age_s: 1.5 * GIB * min(max(age_s - 0.75, 0.0), 1.0), a="server", b="server", c="server", d="server"
+    )
     stood = node.estimate(400.0).cost_plus
     left = node.leave(own=own, seconds=20).cost_plus
     assert stood is not None and left is not None
