@@ -1,10 +1,13 @@
 """What several kinds of tests share: one real control plane a session, its place at the end of it, a second pytest."""
 
+import logging
+import os
 import sys
 from collections.abc import Iterator
 
 import hypothesis
 import pytest
+import structlog
 
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import settings
@@ -14,6 +17,8 @@ from tests.tools import beside, kubernetes
 # Also where the environment says otherwise, which holds for all that tests start: tests take 15 s to compile, and each
 # of the processes would compile the project anew.
 sys.dont_write_bytecode = False
+# What tests start listens on this machine, wherever its requests to others go.
+os.environ["no_proxy"] = ",".join(filter(None, (os.environ.get("no_proxy"), "127.0.0.1,localhost")))
 # Time is what other work on the machine makes of it: 200 ms an example (hypothesis' own deadline) proves nothing, nor
 # does the time to draw one. The same draws on every run: what fails for one fails for everybody, and no change is held
 # up by what it has not done. `--hypothesis-profile=explore` draws others.
@@ -35,6 +40,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """A second pytest, where the flags ask for it."""
     beside.configure(config)
+
+
+@pytest.fixture(autouse=True)
+def _logs_of_before() -> Iterator[None]:
+    """What a test makes of this process's logs ends with it: those that two pytests share run in any order."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

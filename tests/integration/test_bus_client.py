@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-import structlog
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
@@ -67,12 +66,11 @@ async def line_with(words: str, said: io.StringIO) -> str:
 
 
 @pytest.fixture
-def said() -> Iterator[io.StringIO]:
+def said() -> io.StringIO:
     """What is logged."""
     out = io.StringIO()
     logs.setup(service="test", json=True, stream=out)
-    yield out
-    structlog.reset_defaults()
+    return out
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from carico_agent import recording as recorders
 from carico_agent.replay import reading
 from carico_agent.telemetry import panel
 from carico_core.domain import errors, recording
-from carico_core.runtime import logs
 
 FACTS = panel.Facts(dims=("cpu", "memory"), scale=(8.0, 8e9), cores=4.0, source="host", notes=("no PSI",))
 
@@ -108,9 +107,6 @@ def test_a_disk_full_at_the_start_ends_the_recording_alone(make: Make) -> None:
 
 
 def test_a_disk_that_fills_up_leaves_whole_blocks(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    # Whatever tests before this one have made of the log.
-    logs.setup(service="test", json=True)
-
     class Filling(io.FileIO):
         left = 1500
 

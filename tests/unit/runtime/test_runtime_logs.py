@@ -3,24 +3,12 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import structlog
 
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
-
-
-@pytest.fixture(autouse=True)
-def _restore() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:
