@@ -369,14 +369,15 @@ async def _echo(payload: bytes) -> bytes:
 
 
 async def test_many_large_messages_are_read_whole_from_a_server_that_lets_little_wait(tmp_path: pathlib.Path) -> None:
-    server = nats_server.NatsServer(tmp_path / "nats", extra={"max_pending": 2 * 2**20}).start()
+    # A page that a slow machine does not finish in time is asked for anew, while the first still waits to be sent.
+    server = nats_server.NatsServer(tmp_path / "nats", extra={"max_pending": 4 * 2**20}).start()
+    bus = await join(server)
     try:
-        bus = await join(server)
-        for number in range(300):
+        for number in range(600):
             await bus.publish(subjects.capacity(f"n{number}"), b"x" * 30_000)
-        found = await waiting.answered(bus.latest_capacities, lambda found: len(found) == 300)
+        found = await waiting.answered(bus.latest_capacities, lambda found: len(found) == 600)
         assert {len(payload) for _, payload in found} == {30_000}
         assert bus.traffic.reconnects == 0
-        await bus.close()
     finally:
+        await bus.close()
         server.kill()

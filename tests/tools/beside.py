@@ -107,12 +107,12 @@ class _Second:
         items[:] = [found[name] for name in self._wanted if name in found]
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
         if not item.nodeid.startswith(SHARED):
             return None
         os.nice(self._nice)
         self._nice = 0
-        return None if self._claims.has(item) else True
+        return None if self._claims.has(item) else _passed_over(item, nextitem)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         said = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
@@ -151,7 +151,7 @@ class _First:
             return (yield)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
         if item.path != self._at:
             # Between files, so that each has its line.
             self._at = item.path
@@ -163,7 +163,7 @@ class _First:
         # What the test may take is seen to where it runs; here it is waited for.
         item.config.hook.pytest_timeout_cancel_timer(item=item)
         self._wait_for(item)
-        return True
+        return _passed_over(item, nextitem)
 
     def _is_theirs(self, item: pytest.Item) -> bool:
         if item.nodeid not in self._theirs or self._running is None:
@@ -265,6 +265,15 @@ def _started(config: pytest.Config, items: Sequence[pytest.Item]) -> Iterator[_R
             yield running
         finally:
             running.end()
+
+
+def _passed_over(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """True: the item is seen to.
+
+    pytest left set up what the item shares with the one before it; of that the next one may need less.
+    """
+    item.session._setupstate.teardown_exact(nextitem)
+    return True
 
 
 def _divided(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item], list[pytest.Item]]:

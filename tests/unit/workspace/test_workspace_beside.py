@@ -127,6 +127,22 @@ def test_who_has_time_takes_what_the_other_has_not_come_to(project: Project) -> 
     assert (code, "5 passed" in said) == (0, True), said
 
 
+def test_what_the_other_took_leaves_nothing_set_up_in_between(project: Project) -> None:
+    """The first's last test is beside one that the second has: what both are in must not outlive them in the first."""
+    unit = """
+        import pathlib
+        from tests.tools import waiting
+        def test_is_taken(): pathlib.Path("second").write_text("-1")
+        def test_is_long(): waiting.until_now(pathlib.Path("run").exists)
+    """
+    project.has(unit=unit, integration=INTEGRATION, e2e=E2E)
+    (project.folder / "tests/unit/test_unit_last.py").write_text(
+        "import pathlib\ndef test_is_ours(): pathlib.Path('run').touch()\n"
+    )
+    code, said = project.run("tests")
+    assert (code, "5 passed" in said) == (0, True), said
+
+
 def test_a_choice_of_tests_is_kept_and_the_first_failure_ends_the_run(project: Project) -> None:
     project.has(unit=UNIT, integration=INTEGRATION, e2e=E2E)
     code, said = project.run("tests", "-k", "words or first")
