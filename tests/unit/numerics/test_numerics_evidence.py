@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from carico_core.numerics.estimators import base, footprint
+from carico_core.domain import messages
+from carico_core.numerics.estimators import base, cluster_evidence, footprint
 
 DIMS = ("cpu", "memory")
 GIB = 2.0**30
@@ -140,3 +141,20 @@ def test_what_is_kept_of_evidence_does_not_grow_while_readings_fail() -> None:
     node = Node(held=lambda age_s: GIB, a="server", b="server")
     node.estimate(30.0)
     assert node.fail(100) <= 2
+
+
+def test_a_node_does_not_take_what_it_said_itself_for_others() -> None:
+    def heard(*, model_of: float | None, now: float | None) -> list[str]:
+        said = {} if now is None else {"a": {"memory": (1.0, now)}}
+        evidence.contribute(said)
+        cost = {} if model_of is None else {"memory": messages.Estimate(mean=1.0, sd=(model_of + 0.04) ** 0.5)}
+        return list(evidence.of_others({"a": messages.ClassEvidence(pods=1, cost=cost)}, "memory"))
+
+    evidence = cluster_evidence.ClusterEvidence(between_nodes=0.2, told=2)
+    assert heard(model_of=None, now=0.01) == []
+    # The model is of a second ago, when it was surer, or still said something.
+    assert heard(model_of=0.01, now=0.05) == []
+    assert heard(model_of=0.05, now=None) == []
+    for _ in range(8):
+        assert heard(model_of=None, now=None) == []
+    assert heard(model_of=0.01, now=None) == ["a"], "somebody else says it"

@@ -8,6 +8,8 @@ from carico_core.numerics.estimators import base, priors
 # By class and dimension.
 Own = Mapping[str, Mapping[str, base.Evidence]]
 Fused = Mapping[str, messages.ClassEvidence]
+# A node tells its evidence once a second; after so many times no model has what it said before. As long as a lease.
+_ECHOES = 10
 
 
 class ClusterEvidence:
@@ -19,7 +21,8 @@ class ClusterEvidence:
         """`between_nodes`: how far a class's cost differs from node to node (share). `told`: most `classes` kept."""
         self._between_nodes = between_nodes
         self._told = told
-        self._own: Own = {}
+        # By class and dimension what it was surest of lately, and how often it has told its evidence since.
+        self._own: dict[tuple[str, str], tuple[base.Evidence, int]] = {}
         # The cluster's largest classes, and how many Pods of each class run in it.
         self.classes: list[str] = []
         self.pods: dict[str, float] = {}
@@ -30,17 +33,30 @@ class ClusterEvidence:
         self.classes = sorted(fused, key=lambda name: (-fused[name].pods, name))[: self._told]
 
     def contribute(self, own: Own) -> None:
-        """Nothing; this is what the node says it has measured itself."""
-        self._own = own
+        """Nothing; this is what the node says it has measured itself.
+
+        What it says no more, or was surer of, counts for as long as the cluster's model may still have it: else the
+        node would hear itself, and take that for others.
+        """
+        told = {(name, dim): (each, 0) for name, dims in own.items() for dim, each in dims.items()}
+        for key, (before, since) in self._own.items():
+            now = told.get(key)
+            if since < _ECHOES and (now is None or self._part(before) < self._part(now[0])):
+                told[key] = (before, since + 1)
+        self._own = told
 
     def of_others(self, fused: Fused, dim: str) -> dict[str, base.Evidence]:
         """(mean, variance) by class without this node's part in it; only of what somebody else has measured."""
         found = ((name, self._without_own(name, dim, each)) for name, each in fused.items())
         return {name: evidence for name, evidence in found if evidence is not None}
 
+    def _part(self, said: base.Evidence) -> float:
+        """One over the weight that evidence has in the model."""
+        return said[1] + (self._between_nodes * said[0]) ** 2
+
     def _without_own(self, name: str, dim: str, fused: messages.ClassEvidence) -> base.Evidence | None:
         if dim not in fused.cost:
             return None
         cost = fused.cost[dim]
-        own = self._own.get(name, {}).get(dim)
-        return priors.without((cost.mean, cost.sd**2), own, self._between_nodes)
+        own = self._own.get((name, dim))
+        return priors.without((cost.mean, cost.sd**2), None if own is None else own[0], self._between_nodes)
