@@ -4,7 +4,6 @@ import ipaddress
 import json
 import os
 import pathlib
-import sys
 
 import pytest
 
@@ -72,16 +71,57 @@ def stand_in(folder: pathlib.Path, name: str, script: str) -> pathlib.Path:
     return folder / name
 
 
+# Of a Linux 6.18: a VPN's table, which a rule asks before the main one, and what the machine has for itself.
+ALL_TABLES = """Id 100:
+  +-- 172.28.0.0/14 2 0 2
+     |-- 172.30.0.0
+        /24 universe THROW
+     +-- 172.31.0.0/21 2 0 2
+        +-- 172.31.0.0/24 2 0 2
+           |-- 172.31.0.0
+              /25 link UNICAST
+           |-- 172.31.0.128
+              /25 link UNICAST tos=16
+        |-- 172.31.2.0
+           /25 universe BLACKHOLE
+Main:
+  +-- 0.0.0.0/0 3 0 6
+     |-- 0.0.0.0
+        /0 link UNICAST
+     |-- 192.0.2.0
+        /24 link UNICAST
+Local:
+  +-- 0.0.0.0/0 2 0 2
+     |-- 172.31.4.7
+        /32 host LOCAL
+     |-- 172.31.3.255
+        /32 link BROADCAST
+"""
+
+
 def routed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, *routes: str) -> None:
     """The machine sends to these networks, as Linux shows it."""
-    lines = ["Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT"]
+    lines = ["Main:"]
     for route in map(ipaddress.IPv4Network, routes):
-        to, mask = (
-            f"{int.from_bytes(each.packed, sys.byteorder):08X}" for each in (route.network_address, route.netmask)
-        )
-        lines.append(f"eth0 {to} 010200C0 0003 0 0 0 {mask} 0 0 0")
-    (tmp_path / "route").write_text("\n".join([*lines, ""]))
-    monkeypatch.setattr(network, "ROUTES", tmp_path / "route")
+        lines += [f"  |-- {route.network_address}", f"     /{route.prefixlen} universe UNICAST"]
+    shown(tmp_path, monkeypatch, "\n".join([*lines, ""]))
+
+
+def shown(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, tables: str) -> None:
+    """Linux shows these tables."""
+    (tmp_path / "routes").write_text(tables)
+    monkeypatch.setattr(network, "ROUTES", tmp_path / "routes")
+
+
+def test_ranges_of_every_table_are_passed_over(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown(tmp_path, monkeypatch, ALL_TABLES)
+    taken = [str(each) for each in network.CANDIDATES if each not in network.free()]
+    assert taken == ["172.31.0.0/24", "172.31.2.0/24", "172.31.4.0/24", "172.30.0.0/24"]
+
+
+def test_what_this_machine_shows_is_understood() -> None:
+    # 127.0.0.1 is in every machine's table of its own addresses, and in no line of /proc/net/route.
+    assert ipaddress.IPv4Network("127.0.0.0/8") in network._routes(network.ROUTES.read_text())
 
 
 def test_ranges_that_the_machine_sends_to_are_passed_over(

@@ -70,8 +70,8 @@ async def test_a_bridge_of_this_machine_is_removed(paths: state.Paths, monkeypat
 
 def test_a_bridge_without_an_address_is_made_anew(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bridge = network.bridge("t")
-    (tmp_path / "route").write_text("Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n")
-    monkeypatch.setattr(network, "ROUTES", tmp_path / "route")
+    (tmp_path / "routes").write_text("Main:\n")
+    monkeypatch.setattr(network, "ROUTES", tmp_path / "routes")
     ip = command(
         tmp_path, "ip",
         f"""case "$*" in

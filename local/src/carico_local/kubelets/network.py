@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import ipaddress
 import pathlib
-import sys
+from collections.abc import Iterator
 
 from carico_core.domain import errors
 from carico_local.kubelets import engine as engines
@@ -14,8 +14,11 @@ from carico_local.kubelets import engine as engines
 CANDIDATES = tuple(
     ipaddress.IPv4Network(f"172.{second}.{third}.0/24") for second in (31, 30, 29) for third in range(64)
 )
-# Where Linux says what it sends where: the networks of the machine's own interfaces, and what is behind them.
-ROUTES = pathlib.Path("/proc/net/route")
+# Where Linux says what it sends where, of every table: a VPN's and a CNI plugin's routes are often in one of their own,
+# which rules ask before the main one, and /proc/net/route has the main one alone. Read by whoever has no `ip`, too.
+ROUTES = pathlib.Path("/proc/net/fib_trie")
+# The addresses that mean all of a network, which is told itself, and groups.
+_TO_MANY = ("BROADCAST", "MULTICAST")
 # Linux names an interface with 15 characters at most.
 _BRIDGE_HASH = 10
 
@@ -37,7 +40,7 @@ def ensure(engine: engines.Engine, cluster: str) -> Network:
 
 def free() -> list[ipaddress.IPv4Network]:
     """The candidates in which this machine has no address and nothing to send to. Raises `EnvironmentUnfit`."""
-    routes = [_route(*line.split()) for line in ROUTES.read_text().splitlines()[1:]]
+    routes = list(_routes(ROUTES.read_text()))
     # One to all of them, such as the default one or that of a VPN, would leave no choice.
     telling = [each for each in routes if not all(each.overlaps(candidate) for candidate in CANDIDATES)]
     found = [candidate for candidate in CANDIDATES if not any(map(candidate.overlaps, telling))]
@@ -46,10 +49,15 @@ def free() -> list[ipaddress.IPv4Network]:
     return found
 
 
-def _route(interface: str, to: str, *rest: str) -> ipaddress.IPv4Network:
-    """Where the route of a line of `ROUTES` leads; addresses are there as the machine's own numbers."""
-    address, mask = (ipaddress.IPv4Address(int(each, 16).to_bytes(4, sys.byteorder)) for each in (to, rest[5]))
-    return ipaddress.IPv4Network(f"{address}/{mask}")
+def _routes(text: str) -> Iterator[ipaddress.IPv4Network]:
+    """Where the routes of `ROUTES` lead: under each address, how much of it, in which scope, and of what kind."""
+    address = ""
+    for line in text.splitlines():
+        match line.split():
+            case ["|--", address]:
+                pass
+            case [length, _, kind, *_] if length.startswith("/") and kind not in _TO_MANY:
+                yield ipaddress.IPv4Network(f"{address}{length}")
 
 
 def name(cluster: str) -> str:
