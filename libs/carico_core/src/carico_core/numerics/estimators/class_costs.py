@@ -249,7 +249,8 @@ class ClassCosts:
         told = covariance.diagonal() < told_below
         if not told[0]:
             return None
-        reach = growth.behind(life_s) * told
+        # Not by `growth.behind`, which keeps what it works out: the age of a Pod that stands is another every second.
+        reach = np.array(profile.behind([life_s])) * told
         variance = float(reach @ covariance @ reach)
         return self.facts.held_to_range(float(reach @ self._filters.mean[_OWN, rows])), max(variance, 0.0)
 
