@@ -1,11 +1,12 @@
 """`carico submit`: a job of Pods."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 
 import click
 
-from carico_cli import options, session, settings
+from carico_cli import options, refusals, session, settings
 from carico_cli.live import where
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
@@ -77,15 +78,19 @@ def _why_gone(context: settings.Context, address: where.Address, job: jobs.Job, 
 async def _submit(address: where.Address, job: jobs.Job, *, wait: bool, why_gone: WhyGone) -> int:
     async with session.connect_to(address) as live:
         try:
-            created = await jobs.submit(live.api, job, batch=await jobs.has_controller(live.api))
+            batch = await jobs.has_controller(live.api)
+            created = await jobs.submit(live.api, job, batch=batch)
         except errors.Conflict:
             raise errors.SettingsError(f"--job: a job named {job.name!r} is there already") from None
         click.echo(f"job {job.name}: {created} Pods created")
-        return await _wait(live, job, why_gone=why_gone) if wait else 0
+        return await _wait(live, job, why_gone=why_gone, batch=batch) if wait else 0
 
 
-async def _wait(live: session.Session, job: jobs.Job, *, why_gone: WhyGone) -> int:
-    following = asyncio.ensure_future(live.observer.follow_pods(live.api))
+async def _wait(live: session.Session, job: jobs.Job, *, why_gone: WhyGone, batch: bool = False) -> int:
+    """The exit code. batch: a controller makes the Pods; else the API has taken each of them before."""
+    tasks = [asyncio.ensure_future(live.observer.follow_pods(live.api))]
+    if batch:
+        tasks.append(asyncio.ensure_future(_tell_refusals(live, job)))
     outage = _Outage(live, job)
     said = -1
     try:
@@ -101,12 +106,37 @@ async def _wait(live: session.Session, job: jobs.Job, *, why_gone: WhyGone) -> i
             why = None if away_s is None else why_gone(away_s)
             if why is not None:
                 raise errors.ApiUnavailable(f"job {job.name}: {done} of {job.pods} done, and {why}")
-            await asyncio.wait([following], timeout=_PROGRESS_EVERY_S)
-            if following.done():
-                following.result()
+            ended, _ = await asyncio.wait(tasks, timeout=_PROGRESS_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
     finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _tell_refusals(live: session.Session, job: jobs.Job) -> None:
+    """Never returns; says once what refuses Pods of the job, and again where something else does."""
+    said: set[str] = set()
+    names = [made["metadata"]["name"] for made in jobs.batch_manifests(job)]
+    while True:
+        await asyncio.sleep(_PROGRESS_EVERY_S)
+        missing = job.pods - len(live.observer.of_job(job.name))
+        for name in names if missing > 0 else ():
+            why = await _refusal(live, job, name)
+            # Up to what differs with each try: how much is used by now, or the name of the Pod.
+            kind = "" if why is None else why.partition(",")[0].partition(f"{job.name}-")[0]
+            if kind and kind not in said:
+                said.add(kind)
+                there = f"{missing} of {job.pods} Pods are not there, since the API refuses them"
+                click.echo(f"job {job.name}: {there}: {why}; waiting goes on", err=True)
+
+
+async def _refusal(live: session.Session, job: jobs.Job, name: str) -> str | None:
+    # What is wrong with the API is said by who follows the Pods, and who may not read Events hears of none.
+    with contextlib.suppress(errors.CaricoError):
+        return await refusals.of_job(live.api, job.namespace, name)
+    return None
 
 
 def _result(job: jobs.Job, pods: Sequence[facts.PodFacts]) -> int:

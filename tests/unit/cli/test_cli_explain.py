@@ -23,12 +23,12 @@ NOW_S = answering.NOW_S
 
 
 class Api:
-    """An API with these Pods, by path."""
+    """An API with these objects, by the last of their path."""
 
     def __init__(self, pods: Mapping[str, Any] | Exception) -> None:
         self.pods = pods
 
-    async def request(self, method: str, path: str) -> Any:
+    async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any:
         if isinstance(self.pods, Exception):
             raise self.pods
         name = path.rpartition("/")[2]
@@ -37,12 +37,12 @@ class Api:
         return self.pods[name]
 
 
-def asker(bus: answering.DeskBus, pods: Mapping[str, Any] | Exception | None = None) -> asking.Asker:
+def asker(bus: answering.DeskBus, pods: Mapping[str, Any] | Exception | Api | None = None) -> asking.Asker:
     """Asks on this bus; a clock that runs on by itself ends each wait at once."""
 
     @contextlib.asynccontextmanager
     async def api() -> AsyncIterator[Api]:
-        yield Api({} if pods is None else pods)
+        yield pods if isinstance(pods, Api) else Api(pods or {})
 
     at = where.Address(name="here", bus=buses.BusSettings(), kube=kube.KubeSettings())
     return asking.Asker(bus, at, api, Hasty())
@@ -252,6 +252,21 @@ async def test_an_unknown_pod_is_a_mistake_with_the_nearest_names() -> None:
         await command.explain_pod(asker(bus), "shop", "placed", 20)
     with pytest.raises(errors.SettingsError, match=r"node 'node-5' \(nearest: node-1, node-0\)"):
         await command.explain_node(asker(bus), "node-5")
+
+
+async def test_a_job_whose_pods_the_api_refuses_is_told_with_the_reason() -> None:
+    class Refusing(Api):
+        async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any:
+            if "/pods/" in path:
+                raise errors.NotFound(status=404, reason="NotFound", message="no such Pod", request=path)
+            return await super().request(method, path, params=params)
+
+    event = {"metadata": {}, "lastTimestamp": "2026-01-01T00:00:00Z", "message": "Error creating: no room"}
+    api = Refusing({"batch": {"metadata": {"uid": "u"}}, "events": {"items": [event]}})
+    with pytest.raises(
+        errors.SettingsError, match=r"there is a Job of that name, whose Pods the API refused: no room$"
+    ):
+        await command.explain_pod(asker(answering.DeskBus(desk_with_pods()), api), "default", "batch", 20)
 
 
 async def test_a_node_is_told_by_dimension_cap_and_class() -> None:

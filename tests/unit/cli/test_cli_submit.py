@@ -139,3 +139,51 @@ async def test_a_watch_that_ends_ends_the_waiting() -> None:
     live = Live(fails=errors.KubeconfigError("the token's file is gone"))
     with pytest.raises(errors.KubeconfigError, match="the token's file is gone"):
         await submit._wait(live, JOB, why_gone=lambda _: None)
+
+
+class Refusing(Api):
+    """Refuses Pods of the job for as long as there is a reason; each asking sees the next of them."""
+
+    refused: list[str]
+
+    async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> object:
+        if not path.endswith("/events"):
+            return {"metadata": {"uid": "u"}}
+        message = self.refused.pop(0) if len(self.refused) > 1 else self.refused[0]
+        return {"items": [{"metadata": {}, "lastTimestamp": "2026-01-01T00:00:00Z", "message": message}]}
+
+
+@pytest.mark.usefixtures("quick")
+async def test_who_waits_hears_once_what_refuses_the_pods(capsys: pytest.CaptureFixture[str]) -> None:
+    live = Live()
+    clock, ended = cast(clocks.FakeClock, live.clock), listed("Succeeded", "Succeeded")
+    live.api = cast(kube.KubeClient, api := Refusing(clock, (0.0, listed("Running")), (90.0, ended)))
+    quota = 'Error creating: pods "j-1-{}" is forbidden: exceeded quota: q, requested: pods=1, used: pods={}'
+    api.refused = [
+        quota.format("aa", 1),
+        quota.format("bb", 0),
+        "Error creating: guard denied it",
+        quota.format("c", 1),
+    ]
+    assert await submit._wait(live, JOB, why_gone=lambda _: None, batch=True) == 0
+    assert len(api.refused) == 1
+    there = "job j: 1 of 2 Pods are not there, since the API refuses them"
+    assert capsys.readouterr().err.splitlines() == [
+        f"{there}: exceeded quota: q, requested: pods=1, used: pods=1; waiting goes on",
+        f"{there}: guard denied it; waiting goes on",
+    ]
+
+
+@pytest.mark.usefixtures("quick")
+async def test_who_may_not_read_events_waits_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    class Denying(Api):
+        async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> object:
+            self.asked = True
+            raise errors.Forbidden(status=403, reason="Forbidden", message="no", request=path)
+
+    live = Live()
+    clock, ended = cast(clocks.FakeClock, live.clock), listed("Failed", "Succeeded")
+    live.api = cast(kube.KubeClient, api := Denying(clock, (0.0, listed("Running")), (20.0, ended)))
+    assert await submit._wait(live, JOB, why_gone=lambda _: None, batch=True) == 1
+    assert api.asked
+    assert "refuses" not in capsys.readouterr().err

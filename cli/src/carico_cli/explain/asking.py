@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import click
 import orjson
 
-from carico_cli import options, settings
+from carico_cli import options, refusals, settings
 from carico_cli.live import joining
 from carico_cli.live import where as places
 from carico_core.domain import decision, errors
@@ -49,12 +49,6 @@ class Bus(Protocol):
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]: ...
 
 
-class Api(Protocol):
-    """What is needed of the Kubernetes API."""
-
-    async def request(self, method: str, path: str) -> Any: ...
-
-
 def places_of(function: F) -> F:
     """--name, --nats-url, --kubeconfig, --context."""
     for option in (
@@ -92,7 +86,7 @@ class Asker:
     """Questions to one cluster."""
 
     def __init__(
-        self, bus: Bus, at: places.Address, api: Callable[[], contextlib.AbstractAsyncContextManager[Api]],
+        self, bus: Bus, at: places.Address, api: Callable[[], contextlib.AbstractAsyncContextManager[refusals.Api]],
         clock: clocks.Clock,
     ) -> None:  # fmt: skip
         self._bus = bus
@@ -138,9 +132,16 @@ class Asker:
         except errors.CaricoError as error:
             return f"the Kubernetes API cannot be asked: {error}"
 
+    async def refusal(self, namespace: str, job: str) -> str | None:
+        """Why the API refused Pods of a Job of that name; None where it did not, there is none, or nobody says."""
+        with contextlib.suppress(errors.CaricoError, TimeoutError):
+            async with asyncio.timeout(ANSWER_MOST_S), self._api() as api:
+                return await refusals.of_job(api, namespace, job)
+        return None
+
 
 @contextlib.asynccontextmanager
-async def _api(at: places.Address, clock: clocks.Clock, environ: Mapping[str, str]) -> AsyncIterator[Api]:
+async def _api(at: places.Address, clock: clocks.Clock, environ: Mapping[str, str]) -> AsyncIterator[refusals.Api]:
     api = await kube.connect(at.kube, clock=clock, user_agent=USER_AGENT, environ=environ)
     try:
         yield api

@@ -63,7 +63,7 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
     if answer["state"] in ("unknown", "ended"):
         await _add_api(asker, answer)
     if answer["state"] == "unknown":
-        raise nobody if nobody is not None else errors.SettingsError(_unknown(answer))
+        raise nobody or errors.SettingsError(_unknown(answer, await asker.refusal(namespace, name)))
     if answer["state"] == "bound" and answer.get("phase") in containers.TELLING and "containers" not in answer:
         await _add_containers(asker, answer)
     return answer
@@ -114,12 +114,13 @@ async def _add_containers(asker: asking.Asker, answer: dict[str, Any]) -> None:
         answer["containers"] = containers.of_status(found.get("status", {}))
 
 
-def _unknown(answer: Mapping[str, Any]) -> str:
+def _unknown(answer: Mapping[str, Any], refusal: str | None) -> str:
     hint = f"nearest: {', '.join(answer['nearest'])}" if answer.get("nearest") else ""
     if answer.get("namespaces"):
         hint = f"there is one in namespace {', '.join(answer['namespaces'])}: -n"
     note = f"; {answer['note']}" if answer.get("note") else ""
-    return f"Pod {answer['namespace']}/{answer['pod']}: there is none" + (f" ({hint})" if hint else "") + note
+    job = "" if refusal is None else f"; there is a Job of that name, whose Pods the API refused: {refusal}"
+    return f"Pod {answer['namespace']}/{answer['pod']}: there is none" + (f" ({hint})" if hint else "") + note + job
 
 
 def _meant(what: tuple[str, ...]) -> tuple[str, str]:
