@@ -8,7 +8,7 @@ import pytest
 
 from carico_core.domain import cluster
 from carico_core.runtime import clock as clocks
-from carico_scheduler import cycle, decisions, fleet, policy, queue, reporter, reservations
+from carico_scheduler import cycle, decisions, fleet, notices, policy, queue, reporter, reservations
 from tests.unit.scheduler import objects
 
 
@@ -36,7 +36,8 @@ class Desk:
         )
         self.sink = Sink()
         self.cycle = cycle.Cycle(self.fleet.policy)
-        self.reporter = reporter.Reporter(cycle=self.cycle, log=self.log, events=self.sink, event_after_s=30.0)
+        said = notices.Notices(self.sink, after_s=30.0)
+        self.reporter = reporter.Reporter(cycle=self.cycle, log=self.log, notices=said)
         self.queue = queue.Queue(random.Random(0))
         for index in range(pods):
             pod = objects.make_pod(f"p{index}", owner=cluster.Owner(kind="Job", name=f"job-{index % jobs}", uid="u"))
@@ -87,7 +88,7 @@ def test_reasons_that_go_to_and_fro_are_not_told_each_time() -> None:
     for turn in range(100):
         desk.fleet.put_node(objects.make_node(ready=bool(turn % 2)), reservations.Load())
         desk.rounds(1)
-    assert len(desk.records) <= 1 + 50.0 / reporter.CHANGE_EVERY_S
+    assert len(desk.records) <= 1 + 50.0 / notices.CHANGE_EVERY_S
 
 
 def test_a_pod_that_would_fit_and_was_not_woken_is_noticed() -> None:

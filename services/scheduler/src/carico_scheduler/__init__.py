@@ -24,7 +24,8 @@ At work:
 - `engine`: takes in, decides, binds. `mirrors`: what the API says, and `silence`: since when it says nothing;
   `intake`: what nodes advertise.
 - `binder`: binds Pods; `claims`: has their volumes bound before; `outcomes`: what came of it.
-- `reporter`: why Pods wait, as records and `events`. `instruments`: metrics. `traces`: a Pod's way.
+- `reporter`: why Pods wait, as records and `events`; `notices`: when they are due. `instruments`: metrics. `traces`: a
+  Pod's way.
 - `leadership`: who of several schedulers leads. `extender`: beside or inside kube-scheduler.
 - `queries` and `answers`: what is asked on the bus.
 - `app`: connects all this, by `settings`, and stops it in order; `main` runs it, with a `collector` of garbage that

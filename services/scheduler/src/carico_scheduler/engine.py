@@ -23,6 +23,7 @@ from carico_scheduler import (
     instruments,
     intake,
     mirrors,
+    notices,
     outcomes,
     reporter,
     snapshot,
@@ -79,9 +80,10 @@ class Engine:
         self._drop_line = logs.RateLimited(self._line, clock=parts.clock)
         self.state = state.State(parts.policy, parts.rng)
         self.intake = intake.Intake(lease_s=parts.policy.lease_s, on_drop=self._on_drop)
+        told = notices.Notices(parts.events, after_s=parts.event_after_s)
         self.outcomes = outcomes.Outcomes(
             self.state, clock=parts.clock, log=parts.log, events=parts.events, metrics=parts.metrics,
-            event_after_s=parts.event_after_s, traces=parts.traces,
+            notices=told, traces=parts.traces,
         )  # fmt: skip
         self.binder = binders.Binder(
             parts.kube,
@@ -94,9 +96,7 @@ class Engine:
             may_bind=parts.leads,
         )
         self._cycle = cycles.Cycle(parts.policy)
-        self._reporter = reporter.Reporter(
-            cycle=self._cycle, log=parts.log, events=parts.events, event_after_s=parts.event_after_s
-        )
+        self._reporter = reporter.Reporter(cycle=self._cycle, log=parts.log, notices=told)
         self.state.ledger.on_covered = self._on_covered
         self._claims = claims.Claims(parts.kube, self.state.fleet, may_write=parts.leads)
         self.state.on_volumes = self._claims.notify

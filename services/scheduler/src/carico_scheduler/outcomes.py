@@ -6,7 +6,7 @@ from carico_core.domain import decision
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
 from carico_scheduler import binder as binders
-from carico_scheduler import decisions, events, explain, instruments, reporter, state
+from carico_scheduler import decisions, events, explain, instruments, notices, state
 from carico_scheduler import queue as queues
 from carico_scheduler import traces as pod_traces
 
@@ -22,16 +22,16 @@ class Outcomes:
         log: decisions.Log,
         events: events.Writer,
         metrics: instruments.Instruments,
-        event_after_s: float,
+        notices: notices.Notices,
         traces: pod_traces.PodTraces | None,
     ) -> None:
-        """`event_after_s`: younger Pods get no Event about binds that fail. `traces` None: nothing is traced."""
+        """`traces` None: nothing is traced."""
         self._state = into
         self._clock = clock
         self._log = log
         self._events = events
         self._metrics = metrics
-        self._event_after_s = event_after_s
+        self._notices = notices
         self._traces = traces
         self._line = logs.get("scheduler")
         self._facts: dict[str, decisions.Facts] = {}
@@ -80,13 +80,8 @@ class Outcomes:
         if is_bound:
             self._metrics.waited_s.observe(max(now_s - waiting.since_s, 0.0))
             self._events.scheduled(waiting.pod, explain.event_text(waiting.pod, result.node))
-        elif waiting.pod.uid in self._state.queue and self._is_event_due(waiting, now_s):
-            waiting.told_s = now_s
-            self._events.failed(waiting.pod, facts.message)
-
-    def _is_event_due(self, waiting: queues.Waiting, now_s: float) -> bool:
-        """As seldom as for Pods that fit nowhere; a bind that failed once or twice is tried again at once."""
-        return now_s - waiting.since_s >= self._event_after_s and now_s - waiting.told_s >= reporter.EVENT_EVERY_S
+        elif waiting.pod.uid in self._state.queue:
+            self._notices.tell(waiting, "bind", facts.message, now_s)
 
     def _conclude(
         self, result: binders.Result, fate: binders.Fate, facts: decisions.Facts

@@ -30,8 +30,9 @@ class Waiting:
     demand: demands.Demand
     since_s: float
     attempts: int = 0
-    # When people were last told that its binds fail.
-    told_s: float = -math.inf
+    # What people were told of it: reasons and when, by subject (`notices`); and when its turn to be told was last.
+    told: dict[str, tuple[frozenset[str], float]] = dataclasses.field(default_factory=dict)
+    looked_s: float = -math.inf
 
     @property
     def key(self) -> _Key:
