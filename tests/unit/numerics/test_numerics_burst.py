@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from carico_core.numerics.estimators import base, burst, containers, footprint
 
@@ -19,6 +21,26 @@ def test_a_node_at_rest_may_exceed_its_ceiling_and_a_busy_one_may_not() -> None:
     for _ in range(1000):
         made.tick(0.8, 0.1)
     assert made.value == pytest.approx(0.74)
+
+
+@given(st.floats(0.3, 1.0), st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(0.05, 30.0)), max_size=5))
+def test_what_is_lent_is_a_share_of_what_the_mean_usage_left(
+    ceiling: float, stretches: list[tuple[float, float]]
+) -> None:
+    made = burst.BurstCeiling(ceiling, share=0.4, memory_s=20.0)
+    for usage, seconds in stretches:
+        for _ in range(5):
+            made.tick(usage, seconds / 5)
+    # Each stretch of usage counts by how long it lasted, and by how long ago that was.
+    ends_s = np.cumsum([0.0, *(seconds for _, seconds in stretches)])
+    weights = np.diff(np.exp((ends_s - ends_s[-1]) / 20.0))
+    mean = float(weights @ [usage for usage, _ in stretches])
+    lent = 0.4 * max(0.0, ceiling - 0.5) * max(0.0, 1.0 - mean / ceiling)
+    assert made.value == pytest.approx(max(ceiling, min(ceiling + lent, 0.9)))
+
+
+def test_nothing_is_lent_above_what_a_reading_can_tell() -> None:
+    assert burst.BurstCeiling(0.85, share=0.25, memory_s=15.0).value == 0.9
 
 
 @pytest.mark.parametrize("ceiling", [0.3, 0.5])

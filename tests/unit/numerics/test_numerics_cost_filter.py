@@ -51,6 +51,54 @@ def test_a_reading_that_says_at_least_teaches_only_who_expected_less() -> None:
     assert (filters.covariance == before).all()
 
 
+def test_a_reading_that_is_just_what_was_expected_says_nothing_either() -> None:
+    filters = cost_filter.CostFilters(1)
+    filters.resize([], [[(2.0, 1.0)]])
+    filters.step(np.array([1.5]), 3.0, 0.01, at_least=True)
+    assert (filters.mean.item(), filters.covariance.item()) == (2.0, 1.0)
+
+
+def test_what_shows_may_have_changed_and_what_is_bounded_stays_so() -> None:
+    filters = cost_filter.CostFilters(2)
+    filters.resize([], [KNOWN, NOTHING])
+    filters.drift(0.1, SHOWS, 3.0)
+    # (.1 c)^2 a second, of what shows.
+    assert filters.covariance[0].tolist() == np.diag([0.5 + 0.1**2 * 3.0, 0.1, 2.0]).tolist()
+    assert filters.covariance[1].tolist() == np.diag([100.0] * 3).tolist()
+    filters = cost_filter.CostFilters(1)
+    filters.resize([], [[(1.0, 0.5), (1.0, 0.1), (1.0, 2.0)]])
+    filters.drift(2.0, None, 0.2, kept_below=0.6)
+    assert filters.covariance[0].diagonal().tolist() == [0.6, 0.6, 2.8]
+    filters.drift(2.0, None, 0.2, kept_below=0.6)
+    assert filters.covariance[0].diagonal() == pytest.approx([0.6, 0.6, 3.6])
+
+
+def test_what_is_narrowed_keeps_its_correlations() -> None:
+    filters = cost_filter.CostFilters(2)
+    filters.resize([], [KNOWN, NOTHING])
+    filters.step(np.array([2.0, 1.0, 0.5]), 3.0, 0.2, at_least=False)
+    before = filters.covariance.copy()
+    deviations = np.sqrt(before[0].diagonal())
+    # Only the first is above what is left to it, and not above what is narrowed at all.
+    most, within = 0.8 * before[0, 0, 0], before[0, 0, 0]
+    assert before[0, 1, 1] < most < within < before[0, 2, 2]
+    filters.narrow(0, within, most)
+    after = np.sqrt(filters.covariance[0].diagonal())
+    assert filters.covariance[0, 0, 0] == most
+    assert after[1:].tolist() == deviations[1:].tolist()
+    np.testing.assert_allclose(
+        filters.covariance[0] / np.outer(after, after), before[0] / np.outer(deviations, deviations), rtol=1e-12
+    )
+    assert filters.covariance[1].tolist() == before[1].tolist()
+
+
+def test_no_cost_is_negative_or_more_than_a_node() -> None:
+    filters = cost_filter.CostFilters(2)
+    filters.resize([], [[(-1.0, 1.0), (0.5, 1.0)], [(9.0, 1.0), (2.0, 1.0)]])
+    filters.clip(2.0)
+    assert filters.mean.tolist() == [[0.0, 0.5], [2.0, 2.0]]
+
+
 def test_rows_that_are_kept_stay_and_new_ones_begin_on_their_own() -> None:
     filters = cost_filter.CostFilters(1)
     filters.resize([], [KNOWN])

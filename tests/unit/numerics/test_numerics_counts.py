@@ -1,12 +1,11 @@
 """The Pod count behind the telemetry's own lag and filter."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_core.numerics import ewma
-from carico_core.numerics.estimators import counts, start_lag
+from carico_core.numerics.estimators import counts
 
 steps = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.integers(0, 30)), min_size=1, max_size=60)
 
@@ -76,26 +75,3 @@ def test_readings_on_the_way_to_a_full_node_count_as_full() -> None:
     for gain in (0.09, 0.333):
         share.tick([1.0, 0.2], [gain, 0.09])
     assert share.full([0.7, 0.2]) == [True, False]
-
-
-def test_a_lag_is_not_changed_by_usage_that_has_nothing_to_do_with_pods() -> None:
-    rng = np.random.default_rng(4)
-    lag = start_lag.StartLag(0.2)
-    for second in range(600):
-        for _ in range(10):
-            lag.tick(0.3, 3.0, 0.1)
-        assert lag.judge(float(rng.random()), informative=second % 3 != 0, dt_s=1.0) == 0.2
-
-
-@pytest.mark.parametrize("true_lag_s", [0.0, 0.4, 1.0])
-def test_a_lag_is_found_through_noise(true_lag_s: float) -> None:
-    rng = np.random.default_rng(9)
-    lag, truth = start_lag.StartLag(0.2), counts.FilteredCount(1, start_lag_s=true_lag_s)
-    pods = 0
-    for second in range(120):
-        pods = int(np.clip(pods + rng.integers(-2, 3), 0, 7))
-        for _ in range(10):
-            lag.tick(0.25, float(pods), 0.1)
-            truth.tick([0.25], float(pods), 0.1)
-        lag.judge(truth.values[0] + 0.1 * float(rng.standard_normal()), informative=second % 7 != 0, dt_s=1.0)
-    assert lag.value_s == pytest.approx(true_lag_s, abs=0.21)

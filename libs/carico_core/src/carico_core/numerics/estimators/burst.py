@@ -36,5 +36,5 @@ class BurstCeiling:
         (0.8, 0.5)
         """
         contended = max(0.0, self._ceiling - UNCONTENDED)
-        unused = 1.0 - min(self._used / self._ceiling, 1.0)
+        unused = 1.0 - self._used / self._ceiling
         return max(self._ceiling, min(self._ceiling + self._share * contended * unused, MOST))

@@ -37,7 +37,7 @@ class Population:
         # Whether classes are told; until they are, all Pods are of one.
         self._followed = False
         self._ticked_once = False
-        # How long ago a class came that had not run here, to the time from which that is of no account.
+        # How long ago a class came that had not run here; before any has, so long that it is of no account.
         self._new_s = constants.eager_s
 
     @property
@@ -97,7 +97,7 @@ class Population:
         if self._lag is not None:
             self._lag.tick(gains[0], float(self._running), dt_s)
         self.lives.tick(cpu, dt_s)
-        self._new_s = min(self._new_s + dt_s, self._constants.eager_s)
+        self._new_s += dt_s
         self._ticked_once = True
 
     def judge_lag(self, level: float, *, informative: bool, dt_s: float) -> None:
@@ -133,11 +133,7 @@ class Population:
 
     def shown_by_part(self, index: int) -> dict[str, list[float]]:
         """Pods of each class as a dimension in which they grow shows them, by part."""
-        return {
-            name: [self._classes[name].value(index), *parts[1:]]
-            for name, parts in self._profiles[index].items()
-            if name in self._classes
-        }
+        return {name: [self._classes[name].value(index), *parts[1:]] for name, parts in self._profiles[index].items()}
 
     def now_by_part(self, counted: Mapping[str, int]) -> dict[str, list[float]]:
         """Pods of each class as they are, by part."""

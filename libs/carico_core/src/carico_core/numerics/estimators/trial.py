@@ -28,7 +28,7 @@ class Trial:
 
     def tick(self, dt_s: float) -> None:
         """Move on by this time."""
-        self._still_s = min(self._still_s + dt_s, _STILL_S)
+        self._still_s += dt_s
 
     def is_due(self, *, is_unknown: bool, runs: bool) -> bool:
         """Whether a Pod is tried of a class that nobody has measured, or of one that does not run on the node.
