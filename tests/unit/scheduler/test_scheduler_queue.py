@@ -78,6 +78,17 @@ def test_lanes_of_pods_that_are_gone_go_with_them() -> None:
     assert (len(source._lanes), len(source._by_id), source.is_parked) == (0, 0, False)
 
 
+def test_lanes_whose_last_pod_was_taken_go_when_something_has_happened() -> None:
+    source = make()
+    for index in range(3):
+        source.offer(objects.make_pod(f"job-{index}", node_selector={"job": str(index)}), 0.0)
+    kept = next_of(source)
+    assert names(source) == ["job-1", "job-2"]
+    source.park(kept)
+    source.unpark_if(lambda _: False)
+    assert (len(source._lanes), len(source._by_id), source.is_parked) == (1, 1, True)
+
+
 def test_pods_that_change_their_priority_again_and_again_leave_no_keys() -> None:
     source = make()
     source.offer(objects.make_pod("a", priority=1000), 0.0)

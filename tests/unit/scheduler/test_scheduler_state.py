@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from carico_core.domain import constraints
 from carico_scheduler import policy, queue, state
 from tests.unit.scheduler import objects
 
@@ -206,6 +207,41 @@ def test_what_else_opens_the_queue() -> None:
                 state.Heard(advertisement=objects.make_advertisement(seq=2), sampled_s=NOW_S + 20), NOW_S + 20
             )
         assert take(made).pod.name == "waits", event
+
+
+@pytest.mark.parametrize(
+    ("capacity", "waits", "fallback", "opens"),
+    [
+        (1.0, {}, policy.Fallback.WAIT, True),
+        (0.5, {}, policy.Fallback.WAIT, False),
+        (None, {}, policy.Fallback.WAIT, False),
+        (0.5, {"constraints": constraints.NONE}, policy.Fallback.WAIT, True),
+        (None, {"constraints": constraints.NONE}, policy.Fallback.WAIT, True),
+        (0.5, {}, policy.Fallback.REQUESTS, True),
+    ],
+)
+def test_an_end_opens_the_queue_to_whom_the_room_could_help(
+    capacity: float | None, waits: dict[str, object], fallback: policy.Fallback, opens: bool
+) -> None:
+    made = state.State(policy.Policy(fallback=fallback), random.Random(0))
+    made.put_nodes([objects.make_node(), objects.make_node("node-1")])
+    hear(made, 9.0, node="node-1")
+    if capacity is not None:
+        hear(made, capacity, pods=1, covers=frozenset({"uid-other"}))
+    made.put_pod(objects.make_pod("other", node_name="node-0"), NOW_S)
+    park(made, **waits)
+    made.put_pod(objects.make_pod("other", node_name="node-0", phase="Succeeded"), NOW_S)
+    assert (made.queue.take(NOW_S) is not None) is opens
+
+
+def test_an_end_on_a_node_that_has_gone_opens_nothing() -> None:
+    made = make()
+    hear(made)
+    made.put_pod(objects.make_pod("other", node_name="node-0"), NOW_S)
+    made.remove_node("node-0")
+    park(made)
+    made.remove_pod("uid-other")
+    assert made.queue.take(NOW_S) is None
 
 
 @pytest.mark.parametrize(

@@ -159,16 +159,14 @@ class Queue:
 
     def unpark(self) -> None:
         """Opens every lane: something has happened that could help."""
+        self.unpark_if(lambda _: True)
+
+    def unpark_if(self, could_help: Callable[[demands.Demand], bool]) -> None:
+        """Opens the parked lanes of the demands that something has happened for; drops lanes that are empty."""
         for lane in list(self._lanes.values()):
             if not lane.heap:
                 self._drop_lane(lane)
-            elif lane.is_parked:
-                self._unpark_lane(lane)
-
-    def unpark_if(self, could_help: Callable[[demands.Demand], bool]) -> None:
-        """Opens the parked lanes of the demands that something has happened for."""
-        for lane in list(self._lanes.values()):
-            if lane.is_parked and lane.heap and could_help(lane.demand):
+            elif lane.is_parked and could_help(lane.demand):
                 self._unpark_lane(lane)
 
     def next_due_s(self) -> float | None:

@@ -147,19 +147,13 @@ class NodeRow(NamedTuple):
     def free_for(self, pod_class: str) -> float:
         """Pods of a class that the node is believed to take now, reservations subtracted; -inf: nothing advertised."""
         offer = self.offer
-        return -math.inf if offer is None else self._free_at(offer, offer.cost(pod_class))
-
-    def free_for_others(self) -> float:
-        """The same for any class that the node does not name."""
-        offer = self.offer
-        return -math.inf if offer is None else self._free_at(offer, offer.other)
+        if offer is None:
+            return -math.inf
+        return self._believed(headroom.pods_left(offer.headroom, self.taken, offer.cost(pod_class)))
 
     def typical_free(self) -> float:
         """The same for the typical Pod that the headline capacity is in: for people."""
         return -math.inf if self.offer is None else self._believed(self.capacity - self.reserved)
-
-    def _free_at(self, offer: headroom.Offer, cost: headroom.Vector) -> float:
-        return self._believed(headroom.pods_left(offer.headroom, self.taken, cost))
 
     def _believed(self, left: float) -> float:
         return headroom.believed(

@@ -216,11 +216,10 @@ class State:
             self.queue.offer(waiting.pod, now_s)
 
     def _place(self, pod: cluster.Pod, claim: reservations.Claim) -> None:
-        is_new = self.ledger.find(claim.uid) is None
+        old, was_reserved = self.ledger.find(claim.uid), self.ledger.is_reserved(claim.uid)
         if self.fleet.census.put(pod, claim.node) and self.fleet.census.is_asked:
             # A Pod may open nodes to others by being there. By a change of its labels it may do so in any way.
-            self.queue.unpark_if(lambda demand: demand.follows_peers if is_new else demand.looks_at_peers)
-        old, was_reserved = self.ledger.find(claim.uid), self.ledger.is_reserved(claim.uid)
+            self.queue.unpark_if(lambda demand: demand.follows_peers if old is None else demand.looks_at_peers)
         for node in self.ledger.place(claim):
             self.fleet.put_load(node, self.ledger.load(node))
         # Most changes give no room (each bind ends in one: what was assumed is shown as bound). Some do: the Pod
@@ -236,7 +235,22 @@ class State:
         claim = self.ledger.remove(uid)
         if claim is not None:
             self.fleet.put_load(claim.node, self.ledger.load(claim.node))
-            self.queue.unpark()
+            self.queue.unpark_if(self._room_on(claim.node))
+
+    def _room_on(self, node: str) -> Callable[[demands.Demand], bool]:
+        """Which demands could be helped by room that has come free on `node`.
+
+        Those with room there by what it advertises: on a full cluster most Pods end before their node advertises that,
+        and a look at every node for every demand would be for nothing. Pods that look at others may be helped anywhere;
+        where requests may have to do, they decide.
+        """
+        slot, policy = self.fleet.slot_of(node), self.fleet.policy
+        if policy.fallback is not policies.Fallback.WAIT:
+            return lambda _: True
+        row = None if slot is None else self.fleet.row(slot)
+        return lambda demand: (
+            demand.looks_at_peers or (row is not None and row.free_for(demand.pod_class) >= policy.threshold)
+        )
 
     def _bound_strangers(self, node: str) -> None:
         """Notes an advertisement of a node that the API has not shown; the oldest gives way."""
