@@ -1,0 +1,113 @@
+"""Whatever happens, no Pod that would fit waits on: what opens the queue to some leaves out nobody it could help."""
+
+import random
+
+import hypothesis
+from hypothesis import strategies as st
+
+from carico_core.domain import cluster, constraints, messages
+from carico_scheduler import cycle, policy, snapshot, state
+from tests.unit.scheduler import objects
+
+NODES = tuple(f"node-{index}" for index in range(3))
+PORT = constraints.Constraints(host_ports=(constraints.HostPort(address="0.0.0.0", protocol="TCP", port=80),))
+KINDS: tuple[dict[str, object], ...] = (
+    {},
+    {"request_cores": 3.0},
+    {"node_selector": {"disk": "ssd"}},
+    {"constraints": PORT},
+)
+
+
+class Desk:
+    """A state to which things happen, and the cycle that follows each."""
+
+    def __init__(self, rng: random.Random, fallback: policy.Fallback) -> None:
+        self.rng = rng
+        self.now_s = 1000.0
+        self.state = state.State(policy.Policy(fallback=fallback), rng)
+        self.cycle = cycle.Cycle(self.state.fleet.policy)
+        self.pods: list[cluster.Pod] = []
+        self.binding: list[cluster.Pod] = []
+        self.seq = 0
+        for name in NODES:
+            self.node(name)
+
+    def node(self, name: str) -> None:
+        labels = {"disk": "ssd"} if self.rng.random() < 0.5 else {}
+        made = objects.make_node(
+            name, labels=labels, unschedulable=self.rng.random() < 0.2, pod_limit=self.rng.choice([3, 110])
+        )
+        self.state.put_node(made)
+
+    def hear(self, name: str) -> None:
+        self.seq += 1
+        rng, find = self.rng, self.state.ledger.find
+        bound = [pod.uid for pod in self.pods if pod not in self.binding]
+        covered = [uid for uid in bound if (claim := find(uid)) is not None and claim.node == name]
+        keys = ("Job/default/job-0", "Job/default/job-1", messages.ANY_CLASS)
+        classes = {
+            key: messages.ClassCapacity(cost_plus={"cpu": rng.choice([0.5, 1.0, 2.0])}, pods=1)
+            for key in rng.sample(keys, rng.randrange(4))
+        }
+        said = objects.make_advertisement(
+            name, rng.choice([0.2, 0.9, 1.0, 3.0]), seq=self.seq, pods=rng.randrange(3), limit=rng.choice([None, 2]),
+            headroom={"cpu": rng.choice([0.4, 1.0, 4.0])}, classes=classes,
+            covers=frozenset(rng.sample(covered, rng.randrange(len(covered) + 1))),
+        )  # fmt: skip
+        self.state.put_advertisement(state.Heard(advertisement=said, sampled_s=self.now_s), self.now_s)
+
+    def create(self) -> None:
+        self.seq += 1
+        kind = self.rng.randrange(len(KINDS))
+        owner = cluster.Owner(kind="Job", name=f"job-{self.rng.randrange(3)}", uid="u")
+        pod = objects.make_pod(f"p{self.seq}", owner=owner, **KINDS[kind])
+        self.pods.append(pod)
+        self.state.put_pod(pod, self.now_s)
+
+    def end(self) -> None:
+        if self.pods:
+            self.state.remove_pod(self.pods.pop(self.rng.randrange(len(self.pods))).uid)
+
+    def come_out(self) -> None:
+        """A bind fails, or is accepted."""
+        if self.binding:
+            uid = self.binding.pop().uid
+            if self.rng.random() < 0.5:
+                self.state.revoke(uid, self.now_s)
+            else:
+                self.state.confirm(uid)
+
+    def follow(self) -> None:
+        """What the scheduler does after each event."""
+        view = self.state.fleet.snapshot(self.now_s)
+        for placed in self.cycle.run(view, self.state.queue, most=1000).placed:
+            self.state.assume(placed.waiting, placed.row.node.name, self.now_s)
+            self.binding.append(placed.waiting.pod)
+
+    def check(self) -> None:
+        view = self.state.fleet.snapshot(self.now_s)
+        for waiting in self.state.queue.parked():
+            assert self.cycle.explain(view, waiting.demand).best("") == snapshot.NO_NODE, waiting.demand
+
+
+@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.given(seed=st.integers(0, 2**32), fallback=st.sampled_from(policy.Fallback))
+def test_no_pod_that_fits_is_left_waiting(seed: int, fallback: policy.Fallback) -> None:
+    rng = random.Random(seed)
+    desk = Desk(rng, fallback)
+    for _ in range(60):
+        desk.now_s += 0.01
+        match rng.choice(("node", "hear", "hear", "create", "create", "end", "end", "come_out")):
+            case "node":
+                desk.node(rng.choice(NODES))
+            case "hear":
+                desk.hear(rng.choice(NODES))
+            case "create":
+                desk.create()
+            case "end":
+                desk.end()
+            case _:
+                desk.come_out()
+        desk.follow()
+        desk.check()
