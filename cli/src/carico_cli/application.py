@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from carico_cli import environment, exits, settings
+from carico_cli import environment, exits, reading, settings
 from carico_core.domain import errors
 from carico_core.runtime import logs as log_setup
 
@@ -77,6 +77,8 @@ class Commands(click.Group):
 @click.pass_context
 def cli(context: click.Context) -> None:
     """CARICO on this machine: a cluster that schedules by learned capacity, on Pods that really run."""
+    # By now the command's own are read, too.
+    reading.is_over()
     context.obj = settings.read(is_terminal=sys.stdout.isatty())
     environment.check(context.obj.environ)
 

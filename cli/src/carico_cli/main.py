@@ -3,11 +3,12 @@
 import signal
 import sys
 
-from carico_cli import exits
+from carico_cli import exits, reading
 
 
 def main() -> None:
     """Runs the command and exits: 0 done, 1 failed, 2 a user's mistake, 130 Ctrl-C."""
+    reading.end_at_once()
     try:
         # Imported here, so that Ctrl-C while Python still reads modules ends in one line and not in a traceback.
         from carico_cli import application
@@ -16,7 +17,7 @@ def main() -> None:
     except KeyboardInterrupt:
         # Everything has ended by now: one more Ctrl-C must not break off the last line and the exit code.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        print("carico: interrupted", file=sys.stderr)
+        print(exits.INTERRUPTED_LINE, file=sys.stderr)
         code = exits.INTERRUPTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)

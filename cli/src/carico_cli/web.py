@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import pathlib
+import threading
 import urllib.parse
 from collections.abc import AsyncIterator, Callable
 
@@ -83,11 +84,16 @@ async def serve(run: Run, look: Look, *, opens: bool) -> None:
             click.echo(f"{run.url}   the live page of cluster {run.chosen.cluster}; Ctrl-C ends it")
             if opens and opened != run.url:
                 opened = run.url
-                await asyncio.to_thread(click.launch, run.url)
+                _open(run.url)
             await _ended(look, run)
         name = run.chosen.cluster
         click.echo(f"cluster {name} is gone: goes on by itself after `carico up --name {name}`; Ctrl-C ends it")
         run = await _next(look, run)
+
+
+def _open(url: str) -> None:
+    # Without a desktop it is a browser of the terminal, for as long as that runs: nothing may wait for it at the end.
+    threading.Thread(target=click.launch, args=(url,), name="browser", daemon=True).start()
 
 
 async def _ended(look: Look, run: Run) -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import signal
 import sys
+import weakref
 from collections.abc import Callable
 
 import pytest
 
-from carico_cli import application, exits, main
+from carico_cli import application, environment, exits, main
 from carico_core.domain import errors
 from carico_core.runtime import tasks
 from tests.tools import carico_cli
@@ -61,6 +63,39 @@ def test_an_interrupt_while_modules_are_read_is_no_traceback(
         main.main()
     assert ended.value.code == 130
     assert capsys.readouterr().err == "carico: interrupted\n"
+
+
+def test_an_interrupt_ends_the_reading_of_modules_wherever_it_comes(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also in a callback out of which no exception comes, and where a script had it ignored."""
+
+    class Module:
+        """Something to be forgotten."""
+
+    def reading_modules() -> int:
+        module = Module()
+        told = weakref.ref(module, lambda _: signal.raise_signal(signal.SIGINT))
+        del module
+        assert told() is None
+        return 0
+
+    codes: list[int] = []
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    monkeypatch.setattr(os, "_exit", codes.append)
+    monkeypatch.setattr(application, "run", reading_modules)
+    with pytest.raises(SystemExit):
+        main.main()
+    assert codes == [130]
+    assert capfd.readouterr().err == "carico: interrupted\n"
+
+
+def test_an_interrupt_of_a_command_is_an_exception_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(environment, "check", lambda _: signal.raise_signal(signal.SIGINT))
+    assert carico_cli.run(monkeypatch, "env") == 130
+    assert capsys.readouterr().err.strip() == "carico: interrupted"
 
 
 def test_a_package_that_is_missing_is_told_with_what_installs_it(

@@ -1,7 +1,9 @@
 """`carico web` over the runs of a cluster: it serves each, and holds no port between them."""
 
 import asyncio
+import contextlib
 import pathlib
+import threading
 import urllib.request
 
 import pytest
@@ -65,6 +67,31 @@ async def test_it_ends_with_its_cluster_and_goes_on_with_the_next(monkeypatch: p
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert ports.is_free(first.chosen.http_port)
+
+
+def test_its_end_does_not_wait_for_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, ended = threading.Event(), threading.Event()
+
+    def in_the_terminal(_: str) -> None:
+        started.set()
+        ended.wait()
+
+    async def interrupted() -> None:
+        task = asyncio.ensure_future(web.serve(run(nats_server.free_port()), lambda: None, opens=True))
+        await waiting.until(started.is_set)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    monkeypatch.setattr("click.launch", in_the_terminal)
+    running = threading.Thread(target=lambda: asyncio.run(interrupted()))
+    running.start()
+    running.join(timeout=60)
+    try:
+        assert started.is_set() and not running.is_alive()
+    finally:
+        ended.set()
+        running.join()
 
 
 async def test_a_port_that_another_holds_is_one_line() -> None:

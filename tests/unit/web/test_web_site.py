@@ -201,6 +201,23 @@ async def test_over_a_socket() -> None:
     assert body.startswith(b"HTTP/1.1 413 ")
 
 
+async def test_its_end_waits_for_no_connection(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A browser opens connections ahead of what it may ask."""
+    monkeypatch.setattr(service, "REQUEST_TIMEOUT_S", 1e6)
+    async with asyncio.timeout(60):
+        async with service.listening(setting.WebSettings(http_port=0), clock=clocks.SystemClock()) as server:
+            idle, idle_writer = await asyncio.open_connection("127.0.0.1", server.port)
+            asked, asked_writer = await asyncio.open_connection("127.0.0.1", server.port)
+            asked_writer.write(b"GET /settings.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert (await asked.read(-1)).startswith(b"HTTP/1.1 200 OK\r\n")
+        assert await idle.read(-1) == b""
+        for writer in (idle_writer, asked_writer):
+            writer.close()
+    assert not caplog.records
+
+
 async def test_a_port_that_is_taken_is_said() -> None:
     async with service.listening(setting.WebSettings(http_port=0), clock=clocks.SystemClock()) as server:
         second = setting.WebSettings(http_port=server.port)
