@@ -249,6 +249,10 @@ async def test_a_clock_that_is_behind_and_a_store_that_is_are_not_taken_for_sile
     assert by_what["clocks"].detail == "behind this machine's: n1"
     assert by_what["streams"].detail == "heard, but no longer kept by NATS: n4, n5"
     assert by_what["agents"].detail == "not heard for 10 s: n2, n3"
+    assert "restarted" in by_what["streams"].do
+    here = dataclasses.replace(AT, name="shop", is_local=True)
+    (streams,) = [one for one in await listen(Bus(stored, answers), "n1", "n4", at=here) if one.what == "streams"]
+    assert streams.do.startswith("`carico logs nats --name shop`")
 
 
 def test_a_full_disk_is_told_with_what_is_left_and_what_to_do(

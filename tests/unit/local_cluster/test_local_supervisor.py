@@ -3,13 +3,25 @@
 import asyncio
 import json
 import pathlib
+import shutil
 import types
 from typing import Any, cast
 
 import pytest
 
 from carico_core.runtime import clock as clocks
-from carico_local.cluster import events, machine, plan, processes, readiness, state, supervisor, topology
+from carico_local.cluster import (
+    client,
+    events,
+    full_disk,
+    machine,
+    plan,
+    processes,
+    readiness,
+    state,
+    supervisor,
+    topology,
+)
 from tests.unit.scheduler import objects
 
 MACHINE = machine.Machine(
@@ -51,6 +63,38 @@ def test_an_agent_that_measures_a_process_which_is_no_more_is_started_anew(tmp_p
     # Said once, however often the node starts.
     assert [event.text for event in told if event.kind is events.Kind.NOTE] == [
         "nodes run without cgroups (as was asked for): fallback process-accounting"
+    ]
+
+
+def test_nats_is_started_anew_each_time_a_full_disk_has_room(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    least, room = client.LEAST_FREE_BYTES, full_disk.ROOM_BYTES
+    free = [room, least, room, least - 1, room - 1, room, room, least - 1, None, room]
+    looks: list[pathlib.Path] = []
+    ended: list[int] = []
+
+    def disk_usage(folder: pathlib.Path) -> Any:
+        if len(looks) == len(free):
+            raise StopIteration
+        looks.append(folder)
+        now = free[len(looks) - 1]
+        if now is None:
+            raise FileNotFoundError
+        return types.SimpleNamespace(free=now)
+
+    told: list[events.Event] = []
+    found = some_supervisor(tmp_path, told)
+    process = types.SimpleNamespace(returncode=None, terminate=lambda: ended.append(len(looks)))
+    found._children[topology.NATS] = cast(Any, types.SimpleNamespace(process=process))
+    monkeypatch.setattr(shutil, "disk_usage", disk_usage)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        objects.run_fast(found._renew_bus())
+    assert set(looks) == {tmp_path / "data"}
+    assert ended == [6, 10]
+    assert found._outdated == {topology.NATS}
+    assert [event.text for event in told] == [
+        "the disk was full: NATS, which keeps nothing more after that, was started anew"
     ]
 
 

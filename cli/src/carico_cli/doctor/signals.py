@@ -112,6 +112,8 @@ def _agents(
             said.append(findings.warn("clocks", f"{how} this machine's: {findings.names(off)}", do))
     if unkept:
         do = f"the log of NATS says why, which is to be restarted once its disk has room ({at.look})"
+        if at.is_local:
+            do = f"`carico logs nats --name {at.name}` says why; after a full disk it starts anew once there is room"
         said.append(findings.warn("streams", f"heard, but no longer kept by NATS: {findings.names(unkept)}", do))
     if unreadable:
         do = "another version of CARICO, or someone else, writes to carico.v1.capacity: compare the versions"

@@ -12,6 +12,7 @@ from carico_local.cgroups import sweep
 from carico_local.cluster import (
     backoff,
     events,
+    full_disk,
     inherited,
     kubelet_nodes,
     leftovers,
@@ -107,6 +108,7 @@ class Supervisor:
             for service in wanted:
                 group.create_task(self._keep(service, up), name=service.name)
             group.create_task(self._bound_logs(), name="logs")
+            group.create_task(self._renew_bus(), name="bus")
             try:
                 async with asyncio.timeout(self._start_within_s) as self._start:
                     await up[topology.API].wait()
@@ -179,9 +181,12 @@ class Supervisor:
         Without cgroups an agent measures the node's process by its id, which is another after a crash.
         """
         child = self._children.get(name)
-        if child is None or child.process.returncode is not None:
-            return
-        if child.command.argv != self._fresh(name).command.argv:
+        if child is not None and child.command.argv != self._fresh(name).command.argv:
+            self._end_outdated(name)
+
+    def _end_outdated(self, name: str) -> None:
+        child = self._children.get(name)
+        if child is not None and child.process.returncode is None:
             self._outdated.add(name)
             child.process.terminate()
 
@@ -232,6 +237,13 @@ class Supervisor:
             await asyncio.sleep(LOGS_LOOKED_AT_EVERY_S)
             for log in self._paths.logs.glob("*.log"):
                 processes.bound_log(log)
+
+    async def _renew_bus(self) -> None:
+        """Never returns. A stream of NATS that could not be written takes nothing more until NATS starts anew."""
+        while True:
+            await full_disk.over(self._paths.data)
+            self._note("the disk was full: NATS, which keeps nothing more after that, was started anew")
+            self._end_outdated(topology.NATS)
 
     def _report_end(self, running: "asyncio.Future[None]") -> None:
         """The cluster ended by itself: says why."""

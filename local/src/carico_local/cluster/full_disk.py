@@ -1,0 +1,26 @@
+"""When a disk that was full has room again: what then has to be started anew, since it takes no more by itself."""
+
+import asyncio
+import pathlib
+import shutil
+
+from carico_local.cluster import client
+
+LOOKED_AT_EVERY_S = 5.0
+# Of where the commands say that it is full (carico_cli/disk.py): what comes and goes between the two is one time.
+ROOM_BYTES = 2 * client.LEAST_FREE_BYTES
+
+
+async def over(folder: pathlib.Path) -> None:
+    """Returns once the disk of a folder was seen full and has room again; a moment between two looks is not seen."""
+    was_full = False
+    while True:
+        await asyncio.sleep(LOOKED_AT_EVERY_S)
+        try:
+            free_bytes = shutil.disk_usage(folder).free
+        except OSError:
+            # Somebody removed it, or its disk: nothing can be said, and nothing else has to end for that.
+            continue
+        was_full = was_full or free_bytes < client.LEAST_FREE_BYTES
+        if was_full and free_bytes >= ROOM_BYTES:
+            return
