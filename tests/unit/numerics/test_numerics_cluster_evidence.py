@@ -69,8 +69,8 @@ def taken_out(evidence: cluster_evidence.ClusterEvidence) -> float | None:
     return None if found == 2.0 else 4.0 - found
 
 
-# v + (c / 2)^2 is .5 of the first two, and .6875 of the third.
-SURE, AS_SURE, LESS_SURE = (1.0, 0.25), (0.5, 0.4375), (1.5, 0.125)
+# v + (c / 2)^2 is .5 of the first two, and more of the others.
+SURE, AS_SURE, LESS_SURE = (1.0, 0.25), (0.5, 0.4375), ((1.5, 0.125), (0.9, 0.32))
 
 
 def test_what_a_node_was_surest_of_counts_until_no_model_has_it() -> None:
@@ -84,7 +84,7 @@ def test_what_a_node_was_surest_of_counts_until_no_model_has_it() -> None:
 
     assert said(SURE, *[None] * 11) == [1.0] * 11 + [None]
     # By weight, not by variance alone; what weighs as much is the newer one's.
-    assert said(SURE, LESS_SURE) == [1.0, 1.0]
+    assert said(SURE, *LESS_SURE) == [1.0, 1.0, 1.0]
     assert said(SURE, AS_SURE, None) == [1.0, 0.5, 0.5]
     # Said again it counts from then on.
     assert said(SURE, *[None] * 8, SURE, *[None] * 11) == [1.0] * 20 + [None]

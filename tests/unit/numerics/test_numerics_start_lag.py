@@ -51,10 +51,12 @@ class Plain:
 
 @settings(max_examples=40)
 @given(
-    st.integers(0, 10_000), st.sampled_from((0.2, 0.3)), st.sampled_from((0.0, 0.4, 1.0)),
-    st.sampled_from((2, 10, 20)), st.floats(0.05, 1.0),
+    st.integers(0, 10_000), st.sampled_from((0.2, 0.3)), st.sampled_from((0.0, 0.2, 0.4, 1.0)),
+    st.sampled_from((2, 10, 20)), st.floats(0.05, 1.0), st.sampled_from((0.02, 1.0)),
 )  # fmt: skip
-def test_a_lag_is_that_of_least_squares(seed: int, first_s: float, true_s: float, ticks: int, noise: float) -> None:
+def test_a_lag_is_that_of_least_squares(
+    seed: int, first_s: float, true_s: float, ticks: int, noise: float, cost: float
+) -> None:
     rng = np.random.default_rng(seed)
     made, plain = start_lag.StartLag(first_s), Plain(first_s)
     truth = counts.FilteredCount(1, start_lag_s=true_s)
@@ -70,7 +72,7 @@ def test_a_lag_is_that_of_least_squares(seed: int, first_s: float, true_s: float
             truth.tick([sample[0]], *sample[1:])
         # Nothing at all is a reading as well.
         nothing = step >= 3 and rng.random() < 0.1
-        level = 0.0 if nothing else abs(truth.value(0) + noise * float(rng.standard_normal()))
+        level = 0.0 if nothing else cost * abs(truth.value(0) + noise * float(rng.standard_normal()))
         informative = step < 3 or bool(rng.random() < 0.8)
         dt_s = ticks / 10 * float(rng.choice((1.0, 5.0)))
         expected_s = plain.judge(level, informative=informative, dt_s=dt_s)
