@@ -1,6 +1,8 @@
 """What is written about a cluster, and what a reader makes of it."""
 
+import fcntl
 import pathlib
+from typing import IO
 
 import pytest
 
@@ -47,13 +49,22 @@ def test_a_state_of_another_version_is_refused_in_one_line(tmp_path: pathlib.Pat
         state.read(paths)
 
 
-def test_a_cluster_runs_while_its_lock_is_held(tmp_path: pathlib.Path) -> None:
-    paths = state.Paths(tmp_path)
+def test_a_cluster_runs_while_its_lock_is_held(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths, flock = state.Paths(tmp_path), fcntl.flock
+
+    def twice(file: IO[bytes], operation: int) -> None:
+        """Another looks at the same time."""
+        with paths.lock.open("rb") as another:
+            flock(another, operation)
+            flock(file, operation)
+
     assert not state.is_running(paths)
     with state.locked(paths):
         assert state.is_running(paths)
         with pytest.raises(errors.SettingsError, match="runs already"), state.locked(paths):
             pass
+    assert not state.is_running(paths)
+    monkeypatch.setattr(fcntl, "flock", twice)
     assert not state.is_running(paths)
 
 

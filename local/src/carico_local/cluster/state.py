@@ -160,7 +160,8 @@ def is_running(paths: Paths) -> bool:
     """True where a supervisor holds the cluster's lock."""
     try:
         with paths.lock.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Shared: two who look at the same time must not take each other for a supervisor.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except (FileNotFoundError, NotADirectoryError):
