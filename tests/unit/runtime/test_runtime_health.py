@@ -59,6 +59,21 @@ async def test_a_check_at_fault_is_told_and_leaves_no_connection_open() -> None:
         await server.close()
 
 
+async def test_its_end_waits_for_nobody_who_asks_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(health, "REQUEST_TIMEOUT_S", 1e6)
+    server = await health.serve(health.Health({}), metric.Metrics("agent"), host="127.0.0.1", port=0)
+    async with asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        # Who comes later is answered: by then the first one is taken.
+        assert (await ask(server.port, get("/healthz")))[0] == 200
+        await server.close()
+        assert await reader.read(-1) == b""
+        writer.close()
+    assert not caplog.records
+
+
 async def test_what_should_not_be_asked() -> None:
     server = await health.serve(
         health.Health({}, alive={"loop": lambda: "stuck"}), metric.Metrics("agent"), host="127.0.0.1", port=0

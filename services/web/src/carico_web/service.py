@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, logs, metrics, tasks
+from carico_core.runtime import connections, health, logs, metrics, tasks
 from carico_web import exchange, identity, instruments, page_files, site
 from carico_web import settings as setting
 
@@ -50,7 +50,7 @@ async def listening(chosen: setting.WebSettings, *, clock: clocks.Clock) -> Asyn
         yield Listening(server.sockets[0].getsockname()[1])
     finally:
         server.close()
-        await door.close()
+        await door.connections.end()
 
 
 class _Door:
@@ -59,38 +59,19 @@ class _Door:
     def __init__(self, answers: site.Site, counted: instruments.Instruments, *, clock: clocks.Clock) -> None:
         self._answers = answers
         self._clock = clock
-        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self.connections = connections.Connections()
         self._log = logs.get("door")
         self._counted = counted
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, to its end."""
-        task: asyncio.Task[None] | None = asyncio.current_task()
-        assert task is not None
-        self._open[task] = writer
-        try:
-            with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
-                async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                    await self._exchange(reader, writer)
-        finally:
-            del self._open[task]
-            with contextlib.suppress(OSError):
-                writer.close()
-
-    async def close(self) -> None:
-        """Nothing; every connection has ended: a browser opens some ahead, and asks nothing by them.
-
-        `Server.wait_closed` would wait for them from Python 3.12 on: for as long as a request may take, and for ever
-        where a browser that stands still does not take its answer. Cancelled, each would be a traceback in 3.11.
-        """
-        tasks = list(self._open)
-        for writer in self._open.values():
-            writer.transport.abort()
-        await asyncio.gather(*tasks)
+        with self.connections.kept(writer), contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                await self._exchange(reader, writer)
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         is_head = False
-        if len(self._open) > CONNECTIONS_MOST:
+        if len(self.connections) > CONNECTIONS_MOST:
             response = exchange.Response(status=503, body=b"too many connections\n")
         else:
             try:

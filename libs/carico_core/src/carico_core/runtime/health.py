@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 
 from carico_core.domain import errors
-from carico_core.runtime import logs, metrics_loop
+from carico_core.runtime import connections, logs, metrics_loop
 from carico_core.runtime import metrics as metric
 
 # A probe sends one short GET; who sends more, or nothing, is cut off.
@@ -61,19 +61,23 @@ class Health:
 class Server:
     """A running health server."""
 
-    def __init__(self, server: asyncio.Server | None, port: int, watch: asyncio.Task[None] | None = None) -> None:
+    def __init__(
+        self, server: asyncio.Server | None, port: int, open_now: connections.Connections,
+        watch: asyncio.Task[None] | None = None,
+    ) -> None:  # fmt: skip
         self._server = server
+        self._open = open_now
         self._watch = watch
         self.port = port
 
     async def close(self) -> None:
-        """Nothing; the port is free again."""
+        """Nothing; the port is free again, and whoever was connected no more."""
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
         if self._server is not None:
             self._server.close()
-            await self._server.wait_closed()
+            await self._open.end()
 
 
 async def serve(health: Health, metrics: metric.Metrics, *, host: str, port: int) -> Server:
@@ -81,11 +85,13 @@ async def serve(health: Health, metrics: metric.Metrics, *, host: str, port: int
 
     Adds to `metrics` what every service has (`watched`). Raises `EnvironmentUnfit` where the address cannot be used.
     """
+    open_now = connections.Connections()
     if port == OFF:
-        return Server(None, OFF)
+        return Server(None, OFF, open_now)
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await _exchange(health, metrics, reader, writer)
+        with open_now.kept(writer):
+            await _exchange(health, metrics, reader, writer)
 
     try:
         server = await asyncio.start_server(handle, host, port, limit=REQUEST_LIMIT_BYTES)
@@ -95,7 +101,7 @@ async def serve(health: Health, metrics: metric.Metrics, *, host: str, port: int
             "0 for a free one or -1 for none"
         ) from error
     watch = asyncio.create_task(watched(health, metrics).run(), name="loop lag")
-    return Server(server, server.sockets[0].getsockname()[1], watch)
+    return Server(server, server.sockets[0].getsockname()[1], open_now, watch)
 
 
 def watched(health: Health, metrics: metric.Metrics) -> metrics_loop.LoopWatch:
@@ -125,8 +131,6 @@ async def _exchange(
             )
             writer.write(body)
             await writer.drain()
-    with contextlib.suppress(OSError):
-        writer.close()
 
 
 def _answer(head: bytes, health: Health, metrics: metric.Metrics) -> tuple[int, str, bytes]:
