@@ -61,10 +61,12 @@ async def test_an_agent_of_one_node_is_refused_on_the_subjects_of_another(site: 
             await agent.enqueue(subjects.subspace("node-b"), b"a lie", msg_id="1")
         await agent.publish(subjects.capacity("node-a"), b"own")
         await agent.enqueue(subjects.subspace("node-a"), b"own", msg_id="2")
-        assert await agent.get_model() is None
+        await agent.get_model()
         await waiting.until(lambda: heard)
         assert heard == [subjects.capacity("node-a")]
-        assert [subject for subject, _ in await waiting.answered(scheduler.latest_capacities)] == heard
+        # Beside what other tests have left there.
+        kept = await waiting.answered(scheduler.latest_capacities, lambda kept: (heard[0], b"own") in kept)
+        assert not any(payload == b"a lie" for _, payload in kept)
         with pytest.raises(errors.BusUnavailable):
             await agent.latest_capacities()
 
@@ -93,7 +95,9 @@ async def test_a_reader_looks_and_asks_and_cannot_publish(site: security_site.Si
         await scheduler.publish(subjects.decision("default", "p"), b"decided")
         await waiting.until(lambda: heard)
         assert heard == [b"seen"]
-        assert await waiting.answered(reader.latest_capacities) == [(subjects.capacity("node-a"), b"seen")]
+        seen = (subjects.capacity("node-a"), b"seen")
+        kept = await waiting.answered(reader.latest_capacities, lambda kept: seen in kept)
+        assert not any(payload == b"forged" for _, payload in kept)
         decisions = await waiting.answered(lambda: reader.recent_decisions(None, None, 5))
         assert decisions[-1][1] == b"decided"
 
