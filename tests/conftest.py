@@ -3,14 +3,14 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import hypothesis
 import pytest
 import structlog
 
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import settings
+from carico_core.runtime import kube, settings
 from carico_local.control_plane import commands, standalone
 from tests.tools import beside, kubernetes
 
@@ -63,6 +63,15 @@ def real_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sta
     ).start()  # fmt: skip
     yield plane
     plane.stop()
+
+
+@pytest.fixture
+async def real_api(real_control_plane: standalone.Standalone) -> AsyncIterator[kube.KubeClient]:
+    """A client of it."""
+    chosen = kube.KubeSettings(kubeconfig=str(real_control_plane.kubeconfig))
+    client = await kube.connect(chosen, clock=clocks.SystemClock(), user_agent="test")
+    yield client
+    await client.close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,16 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, kube_list
 from carico_local import job as jobs
 from carico_local.cluster import processes, ready_nodes
-from carico_local.control_plane import standalone
 from carico_local.fleet import nodes
 from tests.tools import kubernetes
 
@@ -37,15 +35,6 @@ time.sleep(600)
 """
 
 
-@pytest.fixture
-async def api(real_control_plane: standalone.Standalone) -> AsyncIterator[kube.KubeClient]:
-    """A client of the shared control plane."""
-    settings = kube.KubeSettings(kubeconfig=str(real_control_plane.kubeconfig))
-    client = await kube.connect(settings, clock=clocks.SystemClock(), user_agent="test")
-    yield client
-    await client.close()
-
-
 async def listed(api: kube.KubeClient, path: str, **params: str) -> list[dict[str, Any]]:
     """The objects of a collection."""
     return (await kube_list.list_all(api, path, params=params)).objects
@@ -58,37 +47,37 @@ async def until(condition: Callable[[], Any]) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_kwok_nodes_become_ready_run_a_job_and_go(api: kube.KubeClient) -> None:
+async def test_kwok_nodes_become_ready_run_a_job_and_go(real_api: kube.KubeClient) -> None:
     ours = {"labelSelector": f"{nodes.FLEET_LABEL}=kwok"}
-    assert await nodes.create(api, NODES, cores=4, pods=110) == NODES
+    assert await nodes.create(real_api, NODES, cores=4, pods=110) == NODES
 
     async def all_ready() -> bool:
-        found = await listed(api, nodes.NODES_PATH, **ours)
+        found = await listed(real_api, nodes.NODES_PATH, **ours)
         # The taint that every new Node is given goes when its kubelet has spoken.
         return sum(ready_nodes.is_ready(node) and not node["spec"].get("taints") for node in found) == NODES
 
     await until(all_ready)
     job = jobs.Job(name="kwok-pi", workload=jobs.Workload.PI, pods=3, seconds=0.5, scheduler_name="nobody")
-    await jobs.submit(api, job, batch=True)
+    await jobs.submit(real_api, job, batch=True)
     pods = f"/api/v1/namespaces/{job.namespace}/pods"
     selector = {"labelSelector": f"{jobs.JOB_LABEL}={job.name}"}
 
     async def all_created() -> bool:
-        return len(await listed(api, pods, **selector)) == job.pods
+        return len(await listed(real_api, pods, **selector)) == job.pods
 
     await until(all_created)
-    for number, pod in enumerate(await listed(api, pods, **selector)):
+    for number, pod in enumerate(await listed(real_api, pods, **selector)):
         name = pod["metadata"]["name"]
         target = {"apiVersion": "v1", "kind": "Node", "name": f"node-{number + 1}"}
-        await api.request("POST", f"{pods}/{name}/binding", body={"metadata": {"name": name}, "target": target})
+        await real_api.request("POST", f"{pods}/{name}/binding", body={"metadata": {"name": name}, "target": target})
 
     async def complete() -> bool:
-        status = (await api.request("GET", f"/apis/batch/v1/namespaces/default/jobs/{job.name}"))["status"]
+        status = (await real_api.request("GET", f"/apis/batch/v1/namespaces/default/jobs/{job.name}"))["status"]
         return bool(status.get("succeeded") == job.pods)
 
     await until(complete)
-    await api.request("DELETE", nodes.NODES_PATH, params=ours)
-    assert await listed(api, nodes.NODES_PATH, **ours) == []
+    await real_api.request("DELETE", nodes.NODES_PATH, params=ours)
+    assert await listed(real_api, nodes.NODES_PATH, **ours) == []
 
 
 @pytest.mark.real_programs

@@ -1,30 +1,18 @@
 """Why a real Job has no Pods, as its real controller says: what `carico submit --wait` and `carico explain` tell."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from carico_cli import refusals
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube
 from carico_local import job as jobs
-from carico_local.control_plane import standalone
 from tests.tools import waiting
 
 QUOTA = {"kind": "ResourceQuota", "spec": {"hard": {"pods": "1"}}}
 LIMIT = {"kind": "LimitRange", "spec": {"limits": [{"type": "Pod", "max": {"cpu": "100m"}}]}}
-
-
-@pytest.fixture
-async def api(real_control_plane: standalone.Standalone) -> AsyncIterator[kube.KubeClient]:
-    """A client of the shared control plane."""
-    settings = kube.KubeSettings(kubeconfig=str(real_control_plane.kubeconfig))
-    client = await kube.connect(settings, clock=clocks.SystemClock(), user_agent="test")
-    yield client
-    await client.close()
 
 
 async def is_there(api: kube.KubeClient, path: str, *, of_status: str = "") -> bool:
@@ -44,28 +32,29 @@ async def is_there(api: kube.KubeClient, path: str, *, of_status: str = "") -> b
     ids=["quota", "limit"],
 )
 async def test_what_refuses_a_jobs_pods_is_read_from_its_controllers_events(
-    api: kube.KubeClient, rule: dict[str, Any], path: str, status: str, said: str
+    real_api: kube.KubeClient, rule: dict[str, Any], path: str, status: str, said: str
 ) -> None:
     namespace = f"refused-{path}"
     below = f"/api/v1/namespaces/{namespace}"
-    await api.request("POST", "/api/v1/namespaces", body={"metadata": {"name": namespace}})
+    await real_api.request("POST", "/api/v1/namespaces", body={"metadata": {"name": namespace}})
     try:
-        await api.request("POST", f"{below}/{path}", body={"apiVersion": "v1", "metadata": {"name": "rule"}, **rule})
+        body = {"apiVersion": "v1", "metadata": {"name": "rule"}, **rule}
+        await real_api.request("POST", f"{below}/{path}", body=body)
         async with asyncio.timeout(waiting.WAIT_S):
             # Without either a Pod is refused for the want of it.
-            while not await is_there(api, f"{below}/serviceaccounts/default"):
+            while not await is_there(real_api, f"{below}/serviceaccounts/default"):
                 await asyncio.sleep(0.1)
-            while not await is_there(api, f"{below}/{path}/rule", of_status=status):
+            while not await is_there(real_api, f"{below}/{path}/rule", of_status=status):
                 await asyncio.sleep(0.1)
         job = jobs.Job(
             name="j", workload=jobs.Workload.PI, pods=3, namespace=namespace, scheduler_name="nobody",
             request_millicores=500,
         )  # fmt: skip
-        assert await refusals.of_job(api, namespace, job.name) is None
-        await jobs.submit(api, job, batch=True)
+        assert await refusals.of_job(real_api, namespace, job.name) is None
+        await jobs.submit(real_api, job, batch=True)
         async with asyncio.timeout(waiting.WAIT_S):
-            while (found := await refusals.of_job(api, namespace, job.name)) is None or said not in found:
+            while (found := await refusals.of_job(real_api, namespace, job.name)) is None or said not in found:
                 await asyncio.sleep(0.1)
         assert not found.startswith("pods")
     finally:
-        await api.request("DELETE", f"/api/v1/namespaces/{namespace}")
+        await real_api.request("DELETE", f"/api/v1/namespaces/{namespace}")

@@ -4,10 +4,10 @@ import pathlib
 import shutil
 
 from carico_core.domain import amounts
-from carico_local.cluster import client
+from carico_local.cluster import full_disk
 
-# Twice what a start asks for: told before services end, with a few minutes of logs, decisions and objects to go.
-LEAST_BYTES = 2 * client.LEAST_FREE_BYTES
+# Told before services end, with a few minutes of logs, decisions and objects to go.
+LEAST_BYTES = full_disk.ROOM_BYTES
 
 
 def lack(folder: pathlib.Path) -> str | None:

@@ -7,7 +7,7 @@ import shutil
 from carico_local.cluster import client
 
 LOOKED_AT_EVERY_S = 5.0
-# Of where the commands say that it is full (carico_cli/disk.py): what comes and goes between the two is one time.
+# Twice what a start asks for; below it the commands say that the disk is full. What comes and goes between is one time.
 ROOM_BYTES = 2 * client.LEAST_FREE_BYTES
 
 
