@@ -32,6 +32,8 @@ class Fleet:
         # Reserved Pods by class, and what they will take of the offer.
         self._classes: list[Mapping[str, int]] = []
         self._taken: list[headroom.Vector] = []
+        # None: not worked out since something about the node has changed.
+        self._caps: list[headroom.Caps | None] = []
         # What is requested of resources beside cores and memory, and per such resource: what is left by slot.
         self._used_others: list[Mapping[str, float]] = []
         self._left: lately.BySlot[str] = lately.BySlot()
@@ -69,6 +71,7 @@ class Fleet:
             nodes=self._nodes,
             offers=self._offers,
             taken=self._taken,
+            caps=self.caps,
             free=self.free,
             left=self.left,
             used_others=self._used_others,
@@ -141,23 +144,29 @@ class Fleet:
 
     def _fill_free(self, pod_class: str, values: npt.NDArray[np.float64], slots: Collection[int]) -> None:
         """As `NodeRow.free_for`, from the columns alone: a row of each node that advertises every second is dear."""
-        c, most_per_core = self._columns, self.policy.max_pods_per_core
-        capacity, pods, reserved, limit = c["capacity"].item, c["pods"].item, c["reserved"].item, c["limit"].item
-        pod_limit, placed, workloads = c["pod_limit"].item, c["placed"].item, c["workloads"].item
         for slot in slots:
-            node, offer = self._nodes[slot], self._offers[slot]
-            if node is None or offer is None:
+            offer = self._offers[slot]
+            if offer is None:
                 values[slot] = -math.inf
                 continue
-            values[slot] = headroom.believed(
-                headroom.pods_left(offer.headroom, self._taken[slot], offer.cost(pod_class)),
-                capacity=capacity(slot),
-                pods=pods(slot),
-                reserved=reserved(slot),
-                pod_slots=pod_limit(slot) - placed(slot),
-                core_slots=most_per_core * node.allocatable_cores - workloads(slot),
-                limit=limit(slot),
+            left = headroom.pods_left(offer.headroom, self._taken[slot], offer.cost(pod_class))
+            values[slot] = headroom.believed(left, self.caps(slot))
+
+    def caps(self, slot: int) -> headroom.Caps:
+        """Within what the node of a slot is believed; kept as `free` is."""
+        kept = self._caps[slot]
+        if kept is None:
+            c = self._columns
+            kept = self._caps[slot] = headroom.caps_of(
+                capacity=c["capacity"].item(slot),
+                pods=c["pods"].item(slot),
+                reserved=c["reserved"].item(slot),
+                pod_slots=c["pod_limit"].item(slot) - c["placed"].item(slot),
+                core_slots=self.policy.max_pods_per_core * c["allocatable_cores"].item(slot)
+                - c["workloads"].item(slot),
+                limit=c["limit"].item(slot),
             )
+        return kept
 
     def left(self, resource: str) -> npt.NDArray[np.float64]:
         """What each slot has left of a resource other than cores and memory; kept as `free` is."""
@@ -183,19 +192,10 @@ class Fleet:
         ):
             return _NONE
         # As `NodeRow` has it, without a row: it is asked twice for each advertisement while Pods wait.
-        capacity, reserved = c["capacity"].item(slot), c["reserved"].item(slot)
-        believed = functools.partial(
-            headroom.believed,
-            capacity=capacity,
-            pods=c["pods"].item(slot),
-            reserved=reserved,
-            pod_slots=c["pod_limit"].item(slot) - c["placed"].item(slot),
-            core_slots=policy.max_pods_per_core * node.allocatable_cores - c["workloads"].item(slot),
-            limit=c["limit"].item(slot),
-        )
+        caps = self.caps(slot)
 
         def takes(cost: headroom.Vector) -> bool:
-            return believed(headroom.pods_left(offer.headroom, taken, cost)) >= policy.threshold
+            return headroom.believed(headroom.pods_left(offer.headroom, taken, cost), caps) >= policy.threshold
 
         costs = offer.costs
         named = [pod_class for pod_class in costs if pod_class in self._free]
@@ -203,7 +203,7 @@ class Fleet:
         # Classes that the node does not name have one cost, and one answer: however many wait, few are worked out.
         if len(named) < len(self._free) and takes(offer.other):
             found.update(pod_class for pod_class in self._free if pod_class not in costs)
-        if believed(capacity - reserved) >= policy.threshold:
+        if headroom.believed(c["capacity"].item(slot) - c["reserved"].item(slot), caps) >= policy.threshold:
             found.add("")
         return found
 
@@ -223,6 +223,7 @@ class Fleet:
             self._offers.append(None)
             self._classes.append({})
             self._taken.append(())
+            self._caps.append(None)
             self._used_others.append({})
             self._views = self._live = None
         self._slots[name] = slot
@@ -254,6 +255,7 @@ class Fleet:
         """What is free on one slot has changed."""
         offer = self._offers[slot]
         self._taken[slot] = () if offer is None else offer.reserved(self._classes[slot])
+        self._caps[slot] = None
         self._free.touch(slot)
         self._left.touch(slot)
 

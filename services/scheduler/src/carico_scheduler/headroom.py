@@ -44,6 +44,21 @@ class Offer(NamedTuple):
         return tuple(sum(count * cost[i] for count, cost in costs) for i in range(len(self.headroom)))
 
 
+class Caps(NamedTuple):
+    """What is believed of a node whatever its dimensions leave (spec 9), in Pods: from `least` to `most`, which wins.
+
+    An empty node takes one, as far as its own capacity says so (step 12): a cautious cost above a whole node's headroom
+    must not starve a Pod for ever.
+    """
+
+    least: float
+    most: float
+
+    def with_pod(self) -> "Caps":
+        """The caps with one more reserved Pod: the node is empty no longer."""
+        return Caps(least=-math.inf, most=self.most - 1.0)
+
+
 def pods_left(headroom: Sequence[float], reserved: Sequence[float], cost: Sequence[float]) -> float:
     """The Pods that fit beside reserved ones, by the scarcest dimension; below zero where too much is reserved.
 
@@ -60,18 +75,27 @@ def pods_left(headroom: Sequence[float], reserved: Sequence[float], cost: Sequen
     return least
 
 
-def believed(
-    left: float, *, capacity: float, pods: int, reserved: int, pod_slots: float, core_slots: float, limit: float
-) -> float:
-    """`left` within the caps on what is believed of a node (spec 9), in Pods.
+def believed(left: float, caps: Caps) -> float:
+    """`left` within the caps, in Pods.
+
+    >>> believed(0.6, Caps(least=1.0, most=9.0)), believed(30.0, Caps(least=-math.inf, most=9.0))
+    (1.0, 9.0)
+    """
+    if left < caps.least:
+        left = caps.least
+    return left if left < caps.most else caps.most
+
+
+def caps_of(*, capacity: float, pods: int, reserved: int, pod_slots: float, core_slots: float, limit: float) -> Caps:
+    """The caps of a node that advertises this `capacity` for the typical Pod beside its `pods`.
 
     `pod_slots` and `core_slots` are what the Pod limit and max_pods_per_core still allow, `limit` the advertised
-    most Pods for now (spec 7, step 11). An empty node takes one, as far as its own capacity says so (step 12): a
-    cautious cost above a whole node's headroom must not starve a Pod for ever.
+    most Pods for now (spec 7, step 11).
     """
-    if pods == 0 and reserved == 0:
-        left = max(left, min(capacity, 1.0))
-    return float(min(left, pod_slots, core_slots, limit - pods - reserved))
+    return Caps(
+        least=min(capacity, 1.0) if pods == 0 and reserved == 0 else -math.inf,
+        most=float(min(pod_slots, core_slots, limit - pods - reserved)),
+    )
 
 
 def offer_of(advertisement: messages.Advertisement) -> Offer:

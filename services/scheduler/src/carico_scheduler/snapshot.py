@@ -61,9 +61,10 @@ class Snapshot:
     reserved: Ints
     # Since when the longest uncovered Pod is uncovered; +inf where all are covered.
     uncovered_since_s: Floats
-    # What each slot offers, and what its reserved Pods will take of it.
+    # What each slot offers, what its reserved Pods will take of it, and within what the node is believed.
     offers: Sequence[headroom.Offer | None]
     taken: Sequence[headroom.Vector]
+    caps: Callable[[int], headroom.Caps]
     # Of a class of Pods, how many each slot is believed to take now; -inf where nothing is advertised.
     free: Callable[[str], Floats]
     # What is left of another resource, by its name.
@@ -107,6 +108,7 @@ class Snapshot:
             uncovered_since_s=self.uncovered_since_s.item(slot),
             offer=self.offers[slot],
             taken=self.taken[slot],
+            caps=self.caps(slot),
             used_others=self.used_others[slot],
             most_per_core=self.policy.max_pods_per_core,
         )
@@ -135,6 +137,7 @@ class NodeRow(NamedTuple):
     offer: headroom.Offer | None
     # What the reserved Pods will take, per dimension of the offer.
     taken: headroom.Vector
+    caps: headroom.Caps
     used_others: Mapping[str, float]
     # The policy's cap on Pods per core.
     most_per_core: float
@@ -149,22 +152,11 @@ class NodeRow(NamedTuple):
         offer = self.offer
         if offer is None:
             return -math.inf
-        return self._believed(headroom.pods_left(offer.headroom, self.taken, offer.cost(pod_class)))
+        return headroom.believed(headroom.pods_left(offer.headroom, self.taken, offer.cost(pod_class)), self.caps)
 
     def typical_free(self) -> float:
         """The same for the typical Pod that the headline capacity is in: for people."""
-        return -math.inf if self.offer is None else self._believed(self.capacity - self.reserved)
-
-    def _believed(self, left: float) -> float:
-        return headroom.believed(
-            left,
-            capacity=self.capacity,
-            pods=self.pods,
-            reserved=self.reserved,
-            pod_slots=self.pod_limit - self.placed,
-            core_slots=self.most_per_core * self.node.allocatable_cores - self.workloads,
-            limit=self.limit,
-        )
+        return -math.inf if self.offer is None else headroom.believed(self.capacity - self.reserved, self.caps)
 
     def left(self, resource: str) -> float:
         """What is left of another resource than cores and memory."""
@@ -182,6 +174,7 @@ class NodeRow(NamedTuple):
             used_bytes=self.used_bytes + demand.request_bytes,
             reserved=self.reserved + 1,
             taken=taken,
+            caps=self.caps.with_pod(),
             used_others=_sum(self.used_others, others) if others else self.used_others,
         )
 

@@ -145,7 +145,7 @@ def _count_of_class(known: knowns.Known, board: cycles.Board, row: snapshot.Node
     threshold = board.view.policy.threshold
     tightest = _tightest(room.bounds(row, board.demand, known.advertisement(row.node.name)), threshold)
     rejection = _rejection(board, row)
-    # An empty node takes one, whatever its cautious costs say (`headroom.believed`).
+    # An empty node takes one, whatever its cautious costs say (`headroom.Caps`).
     fits = 0 if rejection is not None else max(tightest.count(threshold), 1)
     return _found(board, row, fits, rejection, tightest)
 
