@@ -1,31 +1,23 @@
 """What NATS says of itself, and whether every node, aggregator and scheduler is heard on it."""
 
 import asyncio
-import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import orjson
 
-from carico_cli.doctor import findings
+from carico_cli.doctor import agents, findings
 from carico_cli.live import where as places
-from carico_core.domain import cluster, errors, messages
-from carico_core.wire import messages as wire
+from carico_core.domain import cluster, errors
 from carico_core.wire import subjects
 
 CONNECT_MOST_S = 5.0
 ANSWER_MOST_S = 2.0
-# A clock this far off makes a node's messages look old, or of the future.
-CLOCK_MOST_S = 2.0
 # A question that each service answers at once.
 QUESTIONS = {"aggregator": "model.get", "scheduler": "capacity.list"}
-# So many advertisements may come between what NATS has kept and what the scheduler says that it heard.
-KEPT_WITHIN = 5
-_NOTHING = (math.inf, 0)
 # One question a node; more than this many are not waited for one by one.
 ASKED_AT_ONCE = 64
 WHO = "is the address right, and are CARICO_BUS_NKEY and CARICO_BUS_TLS_CA those of the role cli (docs/security.md)?"
-DAEMON_SET = "is the agent's DaemonSet there, and let in by the nodes' taints? Without one a node gets no learnt Pods"
 
 
 class Bus(Protocol):
@@ -67,58 +59,15 @@ async def check(
             do = "start an aggregator or a scheduler: either makes them"
             return [*found, findings.warn("streams", "not there yet", do)]
         asked = {name: await _service(bus, name, verb, at=at, namespace=namespace) for name, verb in QUESTIONS.items()}
-        newest = _newest(asked["scheduler"][1])
-        found += _agents(stored, nodes, newest=newest, lease_s=lease_s, now_s=now_s, at=at)
+        names = [node.name for node in nodes]
+        newest = agents.newest_of(asked["scheduler"][1])
+        seen = agents.look(stored, names, newest=newest, lease_s=lease_s, now_s=now_s)
+        found += agents.told(seen, lease_s=lease_s, at=at)
         found += [finding for finding, _ in asked.values()]
-        found += await _notes(bus, [node.name for node in nodes])
+        found += await _notes(bus, names)
         return found
     finally:
         await bus.close()
-
-
-def _agents(
-    stored: list[tuple[str, bytes]], nodes: Sequence[cluster.Node], *, newest: Mapping[str, tuple[float, int]],
-    lease_s: float, now_s: float, at: places.Address,
-) -> list[findings.Finding]:  # fmt: skip
-    """Who advertises. `newest`: age by its own clock, and seq, of what the scheduler has heard last of nodes."""
-    heard: dict[str, messages.Advertisement] = {}
-    unreadable = 0
-    for subject, payload in stored:
-        try:
-            found = wire.decode_advertisement(payload, subject=subject)
-            heard[found.node] = found
-        except errors.MessageError:
-            unreadable += 1
-    fresh = {name for name, one in heard.items() if now_s - one.ts_ns / 1e9 <= lease_s}
-    names = [node.name for node in nodes]
-    if not names:
-        return [findings.skip("agents", f"{len(fresh)} advertise; which nodes there are is not known")]
-    speaking = [name for name in names if name not in fresh and newest.get(name, _NOTHING)[0] <= lease_s]
-    kept = {subject for subject, _ in stored}
-    # Of what NATS keeps of a node nothing is left after a lease.
-    last = {name: heard[name].seq if name in heard else 0 for name in speaking}
-    unread = {name for name in speaking if name not in heard and subjects.capacity(name) in kept}
-    unkept = [name for name in speaking if name not in unread and abs(newest[name][1] - last[name]) > KEPT_WITHIN]
-    behind = [name for name in speaking if name in heard and name not in unkept]
-    silent = [name for name in names if name not in fresh and name not in speaking]
-    ahead = [name for name, one in heard.items() if one.ts_ns / 1e9 - now_s > CLOCK_MOST_S]
-    said = [findings.ok("agents", f"{len(names) - len(silent)} nodes of {len(names)} advertise")]
-    if silent:
-        do = f"`carico logs agent/{silent[0]} --name {at.name}`" if at.is_local else DAEMON_SET
-        said.append(findings.warn("agents", f"not heard for {lease_s:.0f} s: {findings.names(silent)}", do))
-    for how, off in (("ahead of", ahead), ("behind", behind)):
-        if off:
-            do = "set the clocks by NTP: messages from the future are believed too long, and old ones are dropped"
-            said.append(findings.warn("clocks", f"{how} this machine's: {findings.names(off)}", do))
-    if unkept:
-        do = f"the log of NATS says why, which is to be restarted once its disk has room ({at.look})"
-        if at.is_local:
-            do = f"`carico logs nats --name {at.name}` says why; after a full disk it starts anew once there is room"
-        said.append(findings.warn("streams", f"heard, but no longer kept by NATS: {findings.names(unkept)}", do))
-    if unreadable:
-        do = "another version of CARICO, or someone else, writes to carico.v1.capacity: compare the versions"
-        said.append(findings.warn("messages", f"{unreadable} stored advertisements cannot be read", do))
-    return said
 
 
 async def _service(
@@ -132,15 +81,6 @@ async def _service(
         do = f"`{log or f'kubectl -n {namespace} logs deployment/carico-{name}'}`; `nats service ls` shows who answers"
         return findings.fail(name, f"does not answer: {error}", do), b""
     return findings.ok(name, "answers"), answer
-
-
-def _newest(capacities: bytes) -> dict[str, tuple[float, int]]:
-    """Age and seq of what the scheduler has heard last, by node; a clock that is off does not change them."""
-    try:
-        rows = orjson.loads(capacities)["nodes"]
-        return {str(row["node"]): (float(row["age_s"]), int(row["seq"])) for row in rows if row["age_s"] is not None}
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
-        return {}
 
 
 async def _notes(bus: Bus, nodes: list[str]) -> list[findings.Finding]:
