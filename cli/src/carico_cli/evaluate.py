@@ -15,6 +15,8 @@ from carico_core.runtime import clock
 from carico_twin.evaluate import plan_file, pool, recorded, report, results, runs, study
 
 PLAIN_LINE_EVERY_S = 5.0
+# A comparison of a thousand Pods and ten contenders has a fiftieth of this; a scenario a kilobyte.
+_FILE_MAX_BYTES = 2**24
 _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
 
 
@@ -82,9 +84,14 @@ def _wish(given: dict[str, Any]) -> study.Wish:
 
 def _bytes(path: pathlib.Path, expected: str) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            # Never all of it at once: a device has no end.
+            content = file.read(_FILE_MAX_BYTES + 1)
     except OSError as error:
         raise errors.SettingsError(f"{path}: cannot be read ({error.strerror}), expected {expected}") from error
+    if len(content) > _FILE_MAX_BYTES:
+        raise errors.SettingsError(f"{path}: got more than {_FILE_MAX_BYTES >> 20} MiB, expected {expected}")
+    return content
 
 
 def _run(tasks: Sequence[runs.Task], *, jobs: int, plain: bool) -> list[runs.Outcome]:

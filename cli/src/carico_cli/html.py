@@ -10,7 +10,7 @@ Report = Mapping[str, Any]
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2340; --paper: #ffffff; --line: #d5daea; --good: #1a7f37; --bad: #b42318 }
-@media (prefers-color-scheme: dark) {
+@media screen and (prefers-color-scheme: dark) {
   :root { --ink: #e6e9f5; --paper: #14182a; --line: #353c5c; --good: #57c27a; --bad: #ff8b7e }
 }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
@@ -21,6 +21,7 @@ td.n { text-align: right; font-variant-numeric: tabular-nums }
 .met { color: var(--good) } .missed { color: var(--bad); font-weight: 600 }
 figure { margin: 2rem 0; background: #fff; border-radius: 8px; padding: .5rem } figure svg { width: 100%; height: auto }
 figcaption { color: #46507a; padding: 0 .5rem .3rem }
+@media print { tr, figure { break-inside: avoid } }
 """
 
 

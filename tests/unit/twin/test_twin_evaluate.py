@@ -217,6 +217,27 @@ def test_the_page_is_whole_without_numbers_and_with_them() -> None:
     assert "footprint" in report.page(results.document(study.Wish(plan=SMALL, seeds=1), []))
 
 
+def test_the_page_says_beside_its_name_who_did_not_finish_and_names_those_alone_that_ran() -> None:
+    ended, given_up = (runs.run(task) for task in tasks("constant-0.75", contenders.DEFAULT, seeds=1))
+    given_up = dataclasses.replace(given_up, measures=dataclasses.replace(given_up.measures, finished=False))
+    document = results.document(study.Wish(plan=SMALL, seeds=1), [ended, given_up])
+    page = report.page(document)
+    assert f"<td>{given_up.contender}<br><small>finished in 0% of the runs</small></td>" in page
+    # Words are not set as numbers, whatever they begin with.
+    assert "<td>0.75 Pods a core</td>" in page
+    assert "koordinator" not in page
+
+
+def test_a_name_that_does_not_fit_beside_its_bars_is_cut_there() -> None:
+    drawn = svg.bars("what", ["n" * 63], [("ours", [1.0])], "1 = best")
+    assert f"{'n' * 21}…<title>{'n' * 63}</title>" in drawn
+
+
+def test_a_plan_has_a_name_of_its_own_as_targets_go_by_names() -> None:
+    with pytest.raises(errors.SettingsError, match="got the name 'pi-1000', expected one that no scenario"):
+        study.tasks(study.Wish(plan=dataclasses.replace(SMALL, name="pi-1000")))
+
+
 @pytest.mark.parametrize(("low", "high"), [(0.0, 23.0), (0.0, 0.0), (97.0, 98.5), (-3.0, 1e6), (0.0, 1e-4)])
 def test_ticks_are_few_round_and_within(low: float, high: float) -> None:
     found = svg.ticks(low, high)

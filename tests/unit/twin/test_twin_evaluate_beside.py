@@ -111,13 +111,14 @@ def test_a_wrong_wish_is_one_line(
     ("path", "value", "said"),
     [
         (("version",), 2, "compare.json, version: got 2, expected 1"),
-        (("setting",), None, "compare.json, setting: got None, expected an object"),
+        (("setting",), None, "compare.json, setting: got nothing, expected an object"),
         (("setting", "nodes"), 0, "setting.nodes: got 0, expected a whole number from 1 to 5000"),
         (("setting", "pod_alone_s"), "3", "setting.pod_alone_s: got '3', expected a number from 0.001 on"),
+        (("setting", "pod_alone_s"), 10**400, "setting.pod_alone_s: got 1000000"),
         (("setting", "ceiling_cpu"), 7, "setting.ceiling_cpu: got 7, expected a number from 0.01 to 1"),
         (("contenders",), {}, "contenders: got {}, expected at least one scheduler"),
         (("contenders", "nomad"), {}, "contenders: got 'nomad', expected carico, kube-500m"),
-        (("contenders", "carico", "job_s", "median"), None, "carico.job_s.median: got None, expected a number"),
+        (("contenders", "carico", "job_s", "median"), None, "carico.job_s.median: got nothing, expected a number"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_place(path: tuple[str, ...], value: object, said: str) -> None:

@@ -63,6 +63,9 @@ def test_json_on_stdout_is_nothing_but_json(
         (("--scenario", "pi-99"), "scenario: got 'pi-99'"),
         (("--scheduler", "kubes"), "scheduler: got 'kubes' (did you mean kube?)"),
         (("--plan", "/nowhere.toml"), "/nowhere.toml: cannot be read (No such file or directory)"),
+        # A device has no end.
+        (("--plan", "/dev/zero"), "/dev/zero: got more than 16 MiB, expected a TOML file"),
+        (("--beside", "/dev/zero"), "/dev/zero: got more than 16 MiB, expected what `carico compare` wrote"),
         (("--seeds", "0"), "Invalid value for '--seeds'"),
         (("--jobs", "0"), "Invalid value for '--jobs'"),
         (("--scenario", "pi-100", "--out", "/proc/none"), "--out: nothing can be written to /proc/none"),

@@ -85,6 +85,28 @@ def test_what_is_left_out_has_a_default() -> None:
         (LEAST + "[link]\nloss = 1.5\n", "link.loss", "a number from 0 to 0.99"),
         (LEAST + "[[neighbours]]\nnode = 1\n", "neighbours[0].node", "a whole number from 0 to 0"),
         (LEAST + "[[neighbours]]\nnode = 0\nat_s = 5\nuntil_s = 4\n", "neighbours[0].until_s", "later than at_s, 5"),
+        (LEAST.replace('work = "pi"', "wrok = 'pi'"), "jobs[0].wrok", "one of work, name, pods"),
+        (LEAST.replace('work = "pi"', "name = 'x'"), "jobs[0].work", "one of pi, sklearn"),
+        (LEAST.replace('work = "pi"', "work = 3"), "jobs[0].work", "one of pi, sklearn"),
+        (LEAST.replace('work = "pi"', "work = { cpu_s = 1, lifetime_s = 2 }\nname = 'x'"), "jobs[0].work",
+         "either cpu_s or lifetime_s"),
+        ('"a\\u001b[31m\\nb" = 1\n' + LEAST, r"'a\x1b[31m\nb'", "one of name, nodes, jobs"),
+        ('name = "a\\u001b[31m"\n' + LEAST, "name", "a name of 1 to 63 printable characters"),
+        (f'name = "{"x" * 64}"\n' + LEAST, "name", "a name of 1 to 63 printable characters"),
+        (LEAST + 'name = "two\\nlines"\n', "jobs[0].name", "a name of 1 to 63 printable characters"),
+        (f"limit_s = 1{'0' * 400}\n" + LEAST, "limit_s", "a number from 1 to 86400"),
+        (f"limit_s = 0x1{'0' * 5000}\n" + LEAST, "limit_s", "a number from 1 to 86400"),
+        (LEAST + f"at_s = 1{'0' * 400}\n", "jobs[0].at_s", "a number from 0 on"),
+        (f"limit_s = {list(range(9999))}\n" + LEAST, "limit_s", "a number from 1 to 86400"),
+        (f"limit_s = {'9' * 5000}\n" + LEAST, "file", "TOML"),
+        (f"limit_s = {'[' * 5000}{']' * 5000}\n" + LEAST, "file", "TOML"),
+        (LEAST.replace("[[nodes]]", "[[nodes]]\njoin_at_s = 900"), "nodes[0].join_at_s", "less than limit_s, 900"),
+        (LEAST + "at_s = 900\n", "jobs[0].at_s", "less than limit_s, 900"),
+        (LEAST + "[[neighbours]]\nnode = 0\nat_s = 900\n", "neighbours[0].at_s", "less than limit_s, 900"),
+        (LEAST + "create_per_s = 0.001\n", "jobs[0].create_per_s", "2 Pods created before limit_s, 900"),
+        ("limit_s = 4\n" + LEAST, "jobs[0].work", "Pods that end before limit_s, 4"),
+        (LEAST.replace('work = "pi"', "work = { cpu_s = 9, limit_cores = 0.001 }\nname = 'x'"), "jobs[0].work",
+         "Pods that end before limit_s, 900"),
         ("nodes = 3\n", "nodes", "tables ([[nodes]])"),
         ("nodes = [3]\n", "nodes[0]", "a table"),
         ("= 3", "file", "TOML"),
@@ -95,8 +117,14 @@ def test_every_mistake_is_one_line_that_says_where(content: str, path: str, expe
         plan_file.read("my.toml", content.encode())
     assert raised.value.path == path
     assert expected in raised.value.expected
-    assert "\n" not in str(raised.value)
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 300
     assert str(raised.value).startswith(f"my.toml, {path}: got ")
+
+
+def test_servers_need_not_end_before_the_run_is_given_up() -> None:
+    plan = plan_file.read("my.toml", (LEAST + '[[jobs]]\nwork = "server"\npods = 2\ncreate_per_s = 0.001\n').encode())
+    assert [job.name for job in plan.jobs] == ["pi", "server"]
 
 
 def test_bytes_that_are_no_text_are_named() -> None:

@@ -4,6 +4,7 @@ docs/evaluation.md shows a whole file.
 """
 
 import math
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -21,6 +22,18 @@ KINDS: Mapping[str, works.Work] = {
 }  # fmt: skip
 _MOST_NODES = 5000
 _MOST_PODS = 100_000
+# More than any node has, and few enough for a sum of them to be a number.
+_MOST_GIB = 1e6
+# As long as a name of Kubernetes; the tables have it in their first column.
+_NAME_MAX = 63
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
+
+_PLAN_KEYS = ("name", "nodes", "jobs", "link", "neighbours", "dead_agents", "oom_kills", "limit_s")
+_NODE_KEYS = ("count", "cores", "memory_gib", "full_speed", "used_gib", "join_at_s")
+_JOB_KEYS = ("work", "name", "pods", "at_s", "create_per_s", "request_cores", "request_gib")
+_WORK_KEYS = ("cpu_s", "lifetime_s", "threads", "memory_gib", "ramp_s", "limit_cores", "spread")
+_LINK_KEYS = ("delay_s", "loss")
+_NEIGHBOUR_KEYS = ("node", "tasks", "at_s", "until_s")
 
 
 class PlanError(file_mistake.FileMistake):
@@ -28,21 +41,29 @@ class PlanError(file_mistake.FileMistake):
 
 
 class _Table:
-    """A TOML table that knows where it stands, and which of its keys were read."""
+    """A TOML table that knows where it stands, and which keys it may have.
 
-    def __init__(self, file: str, path: str, values: object) -> None:
+    A key that it may not have is told first: it may be a misspelt one that would be missing.
+    """
+
+    def __init__(self, file: str, path: str, values: object, keys: tuple[str, ...]) -> None:
         self.file = file
         self.path = path
         if not isinstance(values, dict):
             raise self.wrong(path or "file", values, "a table")
         self._values: dict[str, Any] = values
-        self._read: list[str] = []
+        self._keys = keys
+        for key in values:
+            if key not in keys:
+                raise self.wrong(self.at(key), key, f"one of {', '.join(keys)}")
 
     def wrong(self, path: str, got: object, expected: str) -> PlanError:
         return PlanError(self.file, path, got=got, expected=expected)
 
     def at(self, key: str) -> str:
-        return f"{self.path}.{key}" if self.path else key
+        # A key in quotes may be anything, and its line be one none the less.
+        name = key if _BARE_KEY.fullmatch(key) else file_mistake.shown(key)
+        return f"{self.path}.{name}" if self.path else name
 
     def number(self, key: str, default: float, *, least: float = 0.0, most: float = math.inf) -> float:
         value = self.optional_number(key, least=least, most=most)
@@ -52,10 +73,17 @@ class _Table:
         value = self._take(key)
         if value is None:
             return None
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_number or not least <= value <= most:
+        number = file_mistake.as_number(value)
+        if number is None or not least <= number <= most:
             raise self.wrong(self.at(key), value, _range("a number", least, most))
-        return float(value)
+        return number
+
+    def instant(self, key: str, limit_s: float) -> float:
+        """Virtual seconds, 0 where none are given, before the run is given up."""
+        at_s = self.number(key, 0.0)
+        if at_s >= limit_s:
+            raise self.wrong(self.at(key), at_s, f"less than limit_s, {limit_s:g}: the run is given up then")
+        return at_s
 
     def whole(self, key: str, default: int | None, *, least: int, most: int) -> int:
         value = self._take(key)
@@ -67,8 +95,8 @@ class _Table:
     def text(self, key: str, default: str | None) -> str:
         value = self._take(key)
         value = default if value is None else value
-        if not isinstance(value, str) or not value:
-            raise self.wrong(self.at(key), value, "a name")
+        if not isinstance(value, str) or not 0 < len(value) <= _NAME_MAX or not value.isprintable():
+            raise self.wrong(self.at(key), value, f"a name of 1 to {_NAME_MAX} printable characters")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
@@ -81,69 +109,66 @@ class _Table:
     def raw(self, key: str) -> object:
         return self._take(key)
 
-    def table(self, key: str) -> "_Table":
+    def table(self, key: str, keys: tuple[str, ...]) -> "_Table":
         value = self._take(key)
-        return _Table(self.file, self.at(key), {} if value is None else value)
+        return _Table(self.file, self.at(key), {} if value is None else value, keys)
 
-    def tables(self, key: str) -> Iterator["_Table"]:
+    def tables(self, key: str, keys: tuple[str, ...]) -> Iterator["_Table"]:
         value = self._take(key)
         found = [] if value is None else value
         if not isinstance(found, list):
             raise self.wrong(self.at(key), found, f"tables ([[{key}]])")
         for index, each in enumerate(found):
-            yield _Table(self.file, self.at(f"{key}[{index}]"), each)
-
-    def end(self) -> None:
-        """Nothing; raises `PlanError` for the first key that nobody read."""
-        for key in self._values:
-            if key not in self._read:
-                raise self.wrong(self.at(key), key, f"one of {', '.join(self._read)}")
+            yield _Table(self.file, f"{self.at(key)}[{index}]", each, keys)
 
     def _take(self, key: str) -> Any:
-        self._read.append(key)
+        assert key in self._keys, f"{key} is read, and refused as unknown"
         return self._values.get(key)
 
 
 def read(file: str, content: bytes) -> scenario.Scenario:
     """The scenario that a file describes. Raises `PlanError`."""
-    try:
-        values = tomllib.loads(content.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise PlanError(file, f"byte {error.start}", got=content[error.start], expected="UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        raise PlanError(file, "file", got=str(error), expected="TOML") from error
-    top = _Table(file, "", values)
+    top = _Table(file, "", _parsed(file, content), _PLAN_KEYS)
     name = top.text("name", "plan")
-    nodes = [each for found in top.tables("nodes") for each in _nodes(found)]
+    limit_s = top.number("limit_s", 900.0, least=1.0, most=86_400.0)
+    nodes = [each for found in top.tables("nodes", _NODE_KEYS) for each in _nodes(found, limit_s)]
     hardware = tuple(made for made, _ in nodes)
     if not hardware:
         raise PlanError(file, "nodes", got=[], expected="at least one [[nodes]] table")
     if len(hardware) > _MOST_NODES:
         raise PlanError(file, "nodes", got=len(hardware), expected=f"at most {_MOST_NODES} nodes")
-    jobs = tuple(_job(found, hardware) for found in top.tables("jobs"))
+    jobs = tuple(_job(found, hardware, limit_s) for found in top.tables("jobs", _JOB_KEYS))
     _check_jobs(file, jobs)
-    link = _link(top.table("link"))
-    neighbours = tuple(_neighbour(found, len(hardware)) for found in top.tables("neighbours"))
-    dead = top.number("dead_agents", 0.0, most=1.0)
-    kills = top.flag("oom_kills", True)
-    limit_s = top.number("limit_s", 900.0, least=1.0, most=86_400.0)
-    top.end()
+    link = _link(top.table("link", _LINK_KEYS))
+    neighbours = tuple(_neighbour(found, len(hardware), limit_s) for found in top.tables("neighbours", _NEIGHBOUR_KEYS))
     return scenario.Scenario(
-        name=name, hardware=hardware, jobs=jobs, link=link, neighbours=neighbours, dead_agents=dead, limit_s=limit_s,
+        name=name, hardware=hardware, jobs=jobs, link=link, neighbours=neighbours,
+        dead_agents=top.number("dead_agents", 0.0, most=1.0), limit_s=limit_s,
         nodes_join_at_s=tuple((index, join_s) for index, (_, join_s) in enumerate(nodes) if join_s > 0.0),
-        oom_kills=kills,
+        oom_kills=top.flag("oom_kills", True),
     )  # fmt: skip
 
 
-def _nodes(found: _Table) -> tuple[tuple[machine.Hardware, float], ...]:
+def _parsed(file: str, content: bytes) -> dict[str, Any]:
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise PlanError(file, f"byte {error.start}", got=content[error.start], expected="UTF-8") from error
+    except RecursionError:
+        raise PlanError(file, "file", got="arrays or tables in one another without end", expected="TOML") from None
+    except ValueError as error:
+        # No TOML, or an integer of more digits than Python reads.
+        raise PlanError(file, "file", got=str(error), expected="TOML") from error
+
+
+def _nodes(found: _Table, limit_s: float) -> tuple[tuple[machine.Hardware, float], ...]:
     """Nodes, each with when it joins."""
     count = found.whole("count", 1, least=1, most=_MOST_NODES)
     cores = found.number("cores", 4.0, least=0.1, most=4096.0)
-    memory_gib = found.number("memory_gib", 2.0 * cores, least=0.1, most=1e6)
+    memory_gib = found.number("memory_gib", 2.0 * cores, least=0.1, most=_MOST_GIB)
     speed = found.number("full_speed", 1.0, least=0.1, most=1.0)
     used_gib = found.number("used_gib", min(0.5, memory_gib / 16.0))
-    join_s = found.number("join_at_s", 0.0)
-    found.end()
+    join_s = found.instant("join_at_s", limit_s)
     if used_gib >= memory_gib:
         raise found.wrong(found.at("used_gib"), used_gib, f"less than the node's memory_gib, {memory_gib:g}")
     made = machine.Hardware(
@@ -163,76 +188,90 @@ def _check_jobs(file: str, jobs: tuple[scenario.Job, ...]) -> None:
         raise PlanError(file, "jobs", got=names, expected="at least one job with cpu_s: servers alone never end")
 
 
-def _job(found: _Table, hardware: tuple[machine.Hardware, ...]) -> scenario.Job:
+def _job(found: _Table, hardware: tuple[machine.Hardware, ...], limit_s: float) -> scenario.Job:
     path = found.at("work")
     given = found.raw("work")
+    if not isinstance(given, str | dict):
+        raise found.wrong(path, given, _EXPECTED_WORK)
     name = found.text("name", given if isinstance(given, str) else None)
-    work = _known_work(found, given) if isinstance(given, str) else _own_work(_Table(found.file, path, given), name)
+    own = isinstance(given, dict)
+    work = _own_work(_Table(found.file, path, given, _WORK_KEYS), name) if own else _known_work(found, str(given))
     _check_fits(found, work, hardware)
     cores, size = catalogue.EXACT.get(work.name, (work.most_threads, work.memory_bytes))
     job = scenario.Job(
         name=name,
         work=work,
         pods=found.whole("pods", None, least=1, most=_MOST_PODS),
-        at_s=found.number("at_s", 0.0),
+        at_s=found.instant("at_s", limit_s),
         create_per_s=found.optional_number("create_per_s", least=1e-3, most=1e6),
         request_cores=found.number("request_cores", cores),
-        request_bytes=found.number("request_gib", size / works.GIB) * works.GIB,
+        request_bytes=found.number("request_gib", size / works.GIB, most=_MOST_GIB) * works.GIB,
     )
-    found.end()
+    _check_ends(found, job, limit_s)
     return job
+
+
+_EXPECTED_WORK = f"one of {', '.join(KINDS)}, or a table"
 
 
 def _known_work(found: _Table, name: str) -> works.Work:
     if name not in KINDS:
-        raise found.wrong(found.at("work"), name, f"one of {', '.join(KINDS)}, or a table")
+        raise found.wrong(found.at("work"), name, _EXPECTED_WORK)
     return KINDS[name]
 
 
 def _own_work(found: _Table, name: str) -> works.Work:
     work_s, lifetime_s = found.optional_number("cpu_s", least=1e-3), found.optional_number("lifetime_s", least=1e-3)
     if (work_s is None) == (lifetime_s is None):
-        raise found.wrong(found.path, {"cpu_s": work_s, "lifetime_s": lifetime_s}, "either cpu_s or lifetime_s")
-    made = works.Work(
+        got = "both" if work_s is not None else "neither"
+        raise found.wrong(found.path, got, "either cpu_s or lifetime_s")
+    return works.Work(
         name=name,
         cpu_s=work_s,
         lifetime_s=lifetime_s,
         threads=found.number("threads", 1.0, least=1e-3, most=4096.0),
-        memory_bytes=found.number("memory_gib", 0.0) * works.GIB,
+        memory_bytes=found.number("memory_gib", 0.0, most=_MOST_GIB) * works.GIB,
         ramp_s=found.number("ramp_s", 0.0),
         limit_cores=found.optional_number("limit_cores", least=1e-3),
         spread=found.number("spread", 0.0, most=0.3),
     )
-    found.end()
-    return made
 
 
 def _check_fits(found: _Table, work: works.Work, hardware: tuple[machine.Hardware, ...]) -> None:
     largest = max(each.memory_bytes - each.baseline_bytes for each in hardware)
     if work.memory_bytes > largest:
         raise found.wrong(
-            found.at("work.memory_gib"), round(work.memory_bytes / works.GIB, 3),
+            f"{found.at('work')}.memory_gib", round(work.memory_bytes / works.GIB, 3),
             f"at most what is free on the largest node, {largest / works.GIB:g}",
         )  # fmt: skip
 
 
+def _check_ends(found: _Table, job: scenario.Job, limit_s: float) -> None:
+    """Nothing; raises `PlanError` for a job that no cluster brings to its end in time. Servers need not end."""
+    if job.work.cpu_s is None:
+        return
+    if job.create_per_s is not None and (last_s := job.at_s + (job.pods - 1) / job.create_per_s) >= limit_s:
+        last = f"{job.pods} Pods created before limit_s, {limit_s:g} (the last one would come at {last_s:g})"
+        raise found.wrong(found.at("create_per_s"), job.create_per_s, last)
+    if job.at_s + job.work.alone_s >= limit_s:
+        alone = f"Pods that end before limit_s, {limit_s:g} (alone on its node one takes {job.work.alone_s:g} s)"
+        raise found.wrong(found.at("work"), job.name, alone)
+
+
 def _link(found: _Table) -> bus.Link:
-    link = bus.Link(
+    return bus.Link(
         delay_s=found.number("delay_s", bus.Link().delay_s, most=60.0), loss=found.number("loss", 0.0, most=0.99)
     )
-    found.end()
-    return link
 
 
-def _neighbour(found: _Table, nodes: int) -> scenario.Neighbour:
-    at_s = found.number("at_s", 0.0)
+def _neighbour(found: _Table, nodes: int, limit_s: float) -> scenario.Neighbour:
+    at_s = found.instant("at_s", limit_s)
     made = scenario.Neighbour(
         node=found.whole("node", None, least=0, most=nodes - 1),
         tasks=found.number("tasks", 1.0, least=1e-3, most=4096.0),
         at_s=at_s,
         until_s=found.number("until_s", at_s + 60.0),
     )
-    found.end()
     if made.until_s <= made.at_s:
         raise found.wrong(found.at("until_s"), made.until_s, f"later than at_s, {at_s:g}")
     return made

@@ -150,11 +150,11 @@ class _Object:
 
     def number(self, key: str, *, least: float = 0.0, most: float = math.inf) -> float:
         value: Any = self.values.get(key)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value) or not least <= value <= most:
+        number = file_mistake.as_number(value)
+        if number is None or not least <= number <= most:
             top = " on" if most == math.inf else f" to {most:g}"
             raise self.wrong(key, value, f"a number from {least:g}{top}")
-        return float(value)
+        return number
 
     def _at(self, key: str) -> str:
         return ".".join(part for part in (self._path, key) if part) or "file"

@@ -2,6 +2,7 @@
 
 import html
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,20 +12,26 @@ Json = Mapping[str, Any]
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2340; --paper: #fff; --line: #d5daea; --good: #1a7f37; --bad: #b42318 }
-@media (prefers-color-scheme: dark) {
+@media screen and (prefers-color-scheme: dark) {
   :root { --ink: #e6e9f5; --paper: #14182a; --line: #353c5c; --good: #57c27a; --bad: #ff8b7e }
 }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 70rem; margin: 2rem auto; padding: 0 1rem }
-.wide { overflow-x: auto } table { border-collapse: collapse; margin: .6rem 0; font-size: .92rem }
-th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line) }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+  max-width: 78rem; margin: 2rem auto; padding: 0 1rem }
+.wide { overflow-x: auto } table { border-collapse: collapse; margin: .6rem 0; font-size: .86rem }
+th, td { text-align: left; padding: .25rem .5rem; border-bottom: 1px solid var(--line) }
+td:first-child { min-width: 9.5rem }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums } td.n { white-space: nowrap }
 tr.ours td { font-weight: 600 } small { opacity: .75 }
 .met, .yes { color: var(--good) } .missed, .no { color: var(--bad); font-weight: 600 }
 figure { margin: 1.6rem 0 } figure svg { width: 100%; height: auto } figcaption { opacity: .85 }
 h4 { margin: .6rem 0 0 }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif } svg text.word { font-size: 10.5px }
 svg .grid { stroke: var(--line) } svg .one { stroke: var(--ink); stroke-dasharray: 4 3 }
+@media print {
+  .wide { overflow: visible } table { font-size: .6rem } td:first-child { min-width: 0 }
+  details::details-content { content-visibility: visible; block-size: auto }
+  tr, figure { break-inside: avoid } h2, h3, h4, summary { break-after: avoid }
+}
 """
 _COLUMNS = (
     ("job_s", "job time, s", 1), ("pod_mean_s", "Pod time, s", 2), ("pod_p95_s", "p95, s", 2),
@@ -57,7 +64,7 @@ def page(found: Json) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Row]) -> str:
-    """Rows of a class and its cells; a cell that begins as a number is aligned as one."""
+    """Rows of a class and its cells; a cell that is a number is aligned as one."""
     titles = "".join(
         f"<th{'' if place == 0 else ' class=n'}>{html.escape(each)}</th>" for place, each in enumerate(head)
     )
@@ -70,8 +77,11 @@ def _table(head: Sequence[str], rows: Iterable[Row]) -> str:
     return f'<div class="wide"><table><tr>{titles}</tr>{body}</table></div>'
 
 
+_NUMBER = re.compile(r"[-+]?\d[\d.]*%?( (<small>)?± [\d.–]+(</small>)?)?|–|–? ?<small>.*</small>")
+
+
 def _align(place: int, cell: str) -> str:
-    return " class=n" if place and (cell[:1].isdigit() or cell[:1] in ("-", "+", "–")) else ""
+    return " class=n" if place and _NUMBER.fullmatch(cell) else ""
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -230,15 +240,25 @@ def _cells(cells: Json, ours: str) -> str:
         (
             "ours" if name == ours else "",
             (
-                html.escape(name), *(_interval(cell["figures"][key], digits) for key, _, digits in shown),
-                "" if cell["finished"] == 1.0 else f"finished in {cell['finished']:.0%}",
+                html.escape(name) + _unfinished(cell["finished"]),
+                *(_interval(cell["figures"][key], digits) for key, _, digits in shown),
             ),
         )
         for name, cell in cells.items()
     ]  # fmt: skip
-    return _table(("", *(title for _, title, _ in shown), ""), rows)
+    return _table(("", *(title for _, title, _ in shown)), rows)
+
+
+def _unfinished(finished: float) -> str:
+    """Beside the name, not in a column of its own: there it stands beyond the edge of the page."""
+    return "" if finished == 1.0 else f"<br><small>finished in {finished:.0%} of the runs</small>"
 
 
 def _schedulers(found: Json) -> str:
-    rows: list[Row] = [("", (html.escape(name), html.escape(says))) for name, says in found["schedulers"].items()]
+    ran = {name for cells in found["scenarios"].values() for name in cells}
+    rows: list[Row] = [
+        ("", (html.escape(name), html.escape(says).replace("`", "")))
+        for name, says in found["schedulers"].items()
+        if name in ran or not ran
+    ]
     return f"<h2>Schedulers</h2>{_table(('', ''), rows)}"

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
+from carico_core.domain import errors
 from carico_twin import catalogue, scenario, world
 from carico_twin.evaluate import ablation, beside, calibration, contenders, recorded, runs
 
@@ -80,6 +81,11 @@ def named(wanted: Sequence[str]) -> list[scenario.Scenario]:
 def tasks(wish: Wish) -> list[runs.Task]:
     """Every run of an evaluation. Raises `errors.SettingsError` for names that are none."""
     if wish.plan is not None:
+        if wish.plan.name in all_plans():
+            # Targets are judged by the scenario's name.
+            raise errors.SettingsError(
+                f"--plan: got the name {wish.plan.name!r}, expected one that no scenario of `carico evaluate` has"
+            )
         return _cross([wish.plan], wish)
     chosen = [] if wish.calibration else _cross(named(wish.scenarios), wish)
     if wish.calibration or (not wish.scenarios and not wish.schedulers):

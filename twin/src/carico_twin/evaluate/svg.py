@@ -192,6 +192,15 @@ def _legend(chart: Chart) -> str:
     return "".join(parts)
 
 
+def _short(name: str) -> str:
+    """A name that fits beside the bars."""
+    return name if len(name) <= _NAME_FITS else f"{name[: _NAME_FITS - 1]}…"
+
+
+# Of 12 pixels, beside bars that begin at 170.
+_NAME_FITS = 22
+
+
 def bars(title: str, groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str) -> str:
     """Horizontal bars: per group one of each series, with its number; a vertical line at 1."""
     row, gap = 11.0, 8.0
@@ -203,7 +212,8 @@ def bars(title: str, groups: Sequence[str], series: Sequence[tuple[str, Sequence
     for place, group in enumerate(groups):
         top = 8.0 + place * each_height
         parts.append(
-            f'<text x="{left - 8:g}" y="{top + each_height / 2:.1f}" text-anchor="end">{html.escape(group)}</text>'
+            f'<text x="{left - 8:g}" y="{top + each_height / 2:.1f}" text-anchor="end">{html.escape(_short(group))}'
+            f"<title>{html.escape(group)}</title></text>"
         )
         for index, (_, values) in enumerate(series):
             value = values[place]
