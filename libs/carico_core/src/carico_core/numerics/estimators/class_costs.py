@@ -7,6 +7,7 @@ x_kj: the Pods of class k as the filter shows them; a dimension that Pods hold (
 the data can. What is believed before it has learnt: `priors`.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
@@ -35,8 +36,26 @@ Shown = Mapping[str, growth.Parts]
 _LEAST_READING_S = 0.01
 # Of the filters' beliefs: what is known, and what this node alone has measured, with no prior in it.
 _KNOWN, _OWN = 0, 1
-# What is worked out from what it knows, and left out of a pickle.
-_WORKED_OUT = frozenset({"_evident", "_growths", "_means"})
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Held:
+    """A class that is held: its rows in the filters, and what has been worked out of them since they last changed."""
+
+    rows: slice
+    # A whole Pod of it has been seen here.
+    is_reached: bool = False
+    grown: growth.Growth | None = None
+    # For a life this long.
+    evident: tuple[float, base.Evidence | None] | None = None
+
+    def __reduce__(self) -> tuple[type["_Held"], tuple[slice, bool]]:
+        """Without what is worked out."""
+        return _Held, (self.rows, self.is_reached)
+
+    def changed(self) -> None:
+        """Its rows are others now."""
+        self.grown = self.evident = None
 
 
 class ClassCosts:
@@ -45,10 +64,7 @@ class ClassCosts:
     Where Pods do not grow, a class is one number, and plain ones are several times quicker than arrays of one.
     """
 
-    __slots__ = (
-        "_baseline", "_constants", "_evident", "_filters", "_growths", "_means", "_names", "_priors", "_reached",
-        "_rows", "facts", "grows", "parts",
-    )  # fmt: skip
+    __slots__ = ("_baseline", "_constants", "_filters", "_held", "_means", "_priors", "facts", "grows", "parts")
 
     def __init__(self, facts: resource.Facts, constants: CostConstants, *, grows: bool) -> None:
         self.facts = facts
@@ -58,26 +74,11 @@ class ClassCosts:
         self.grows = self.parts > 1
         self._baseline: kalman.Belief | None = None
         self._priors = priors.Priors(facts, constants, parts=self.parts)
-        self._names: list[str] = []
-        # The rows of each class in the filters.
-        self._rows: dict[str, slice] = {}
+        # In the order of their rows in the filters.
+        self._held: dict[str, _Held] = {}
         self._filters = cost_filter.CostFilters(2)
-        self._reached: set[str] = set()
-        # What was worked out since the filter last changed, by class.
-        self._growths: dict[str, growth.Growth] = {}
-        self._evident: dict[str, tuple[float, base.Evidence | None]] = {}
+        # The mean of each row, by what is known.
         self._means: list[float] = []
-
-    def __getstate__(self) -> dict[str, object]:
-        """What it knows, without what is worked out from it."""
-        return {name: getattr(self, name) for name in self.__slots__ if name not in _WORKED_OUT}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        for name, value in state.items():
-            setattr(self, name, value)
-        self._growths = {}
-        self._evident = {}
-        self._means = self._filters.mean[_KNOWN].tolist()
 
     @property
     def noise(self) -> float:
@@ -97,7 +98,7 @@ class ClassCosts:
     @property
     def measured(self) -> frozenset[str]:
         """Classes of which a whole Pod has been seen here."""
-        return frozenset(self._reached)
+        return frozenset(name for name, held in self._held.items() if held.is_reached)
 
     def is_unknown(self, name: str, *, runs: bool) -> bool:
         """Whether neither this node nor its peers have measured what a Pod of this class takes.
@@ -113,25 +114,25 @@ class ClassCosts:
 
     def hold(self, names: list[str]) -> None:
         """Keep these classes and no others; new ones begin as their peers have it, or unknown."""
-        if set(names) == set(self._names):
+        if set(names) == self._held.keys():
             return
-        kept = [name for name in self._names if name in names]
-        new = [name for name in names if name not in self._names]
+        kept = [name for name in self._held if name in names]
+        new = [name for name in names if name not in self._held]
         rows = [row for name in kept for row in self._rows_of(name)]
         wide = (self._constants.no_prior * self.facts.scale) ** 2
         known = [part for name in new for part in self._priors.by_part(name)]
         self._filters.resize(rows, [known, [(0.0, wide)] * len(known)])
-        self._names = kept + new
-        self._rows = {
-            name: slice(place * self.parts, (place + 1) * self.parts) for place, name in enumerate(self._names)
+        reached = self.measured
+        self._held = {
+            name: _Held(slice(place * self.parts, (place + 1) * self.parts), name in reached)
+            for place, name in enumerate(kept + new)
         }
         self._changed()
-        self._reached &= set(self._names)
 
     def hear(self, peers: Mapping[str, base.Evidence]) -> None:
         """Take in what the other nodes measured (mean, variance): used where it says more than this node knows."""
         self._priors.hear(peers)
-        for name in self._names:
+        for name in self._held:
             heard = self._priors.heard(name)
             if heard is not None and self._variance(name) > heard[1]:
                 self._filters.begin(_KNOWN, self._rows_of(name), self._priors.by_part(name))
@@ -156,10 +157,10 @@ class ClassCosts:
                 self._filters.narrow(_KNOWN, told_below, growth.MEASURED * self._priors.unknown_part())
             self._changed()
             return
-        present = [counts.get(name, 0.0) for name in self._names]
-        entry_pods = self._constants.entry_pods
-        whole = {name for name, count in zip(self._names, present, strict=True) if count >= entry_pods}
-        self._reached |= whole.difference(containers.KINDS)
+        present = [counts.get(name, 0.0) for name in self._held]
+        for (name, held), count in zip(self._held.items(), present, strict=True):
+            if count >= self._constants.entry_pods and name not in containers.KINDS:
+                held.is_reached = True
         design = self._design(present, shown)
         # Readings in quick succession share their samples: together they say no more than one a second.
         variance = self.facts.reading_variance / min(max(dt_s, _LEAST_READING_S), 1.0)
@@ -181,7 +182,7 @@ class ClassCosts:
         if not self.grows:
             return np.array(present)
         none = [0.0] * self.parts
-        return np.array([part for name in self._names for part in shown.get(name, none)])
+        return np.array([part for name in self._held for part in shown.get(name, none)])
 
     def plus(self, name: str, life_s: float, risk_sd: float) -> float:
         """c+: what a Pod of a class takes cautiously, at the end of a life this long; in range."""
@@ -211,8 +212,8 @@ class ClassCosts:
         """sum of c_k n_k where Pods do not grow; a class that is not held counts as peers have it, or as unknown."""
         total = 0.0
         for name, count in pods.items():
-            rows = self._rows.get(name)
-            total += count * (self._priors.whole(name)[0] if rows is None else self._means[rows.start])
+            held = self._held.get(name)
+            total += count * (self._priors.whole(name)[0] if held is None else self._means[held.rows.start])
         return total
 
     def expected_by_part(self, pods: Shown) -> float:
@@ -230,16 +231,15 @@ class ClassCosts:
 
         None before a whole Pod was seen, and where readings do not tell its cost from those of other classes.
         """
-        if name not in self._reached:
+        held = self._held.get(name)
+        if held is None or not held.is_reached:
             return None
-        kept = self._evident.get(name)
-        if kept is None or kept[0] != life_s:
-            kept = self._evident[name] = (life_s, self._measured(name, life_s))
-        return kept[1]
+        if held.evident is None or held.evident[0] != life_s:
+            held.evident = (life_s, self._measured(held.rows, life_s))
+        return held.evident[1]
 
-    def _measured(self, name: str, life_s: float) -> base.Evidence | None:
+    def _measured(self, rows: slice, life_s: float) -> base.Evidence | None:
         """`evidence`, worked out."""
-        rows = self._rows[name]
         told_below = growth.MEASURED * (self._constants.no_prior * self.facts.scale) ** 2
         if not self.grows:
             mean = self._filters.mean.item(_OWN, rows.start)
@@ -265,39 +265,38 @@ class ClassCosts:
         if found is None or self._baseline is None:
             return None
         mean, variance = found
-        ahead = self._grown(name, _OWN).left(profile.behind([age_s]), 1.0, lives.UNKNOWN_LIFE_S)
+        ahead = self._grown(self._held[name].rows, _OWN).left(profile.behind([age_s]), 1.0, lives.UNKNOWN_LIFE_S)
         doubt = math.hypot(math.sqrt(variance), ahead)
         if doubt > max(self._constants.between_nodes * mean, self.facts.least_cost):
             return None
         return self.facts.held_to_range(mean + ahead), doubt * doubt
 
     def _changed(self) -> None:
-        self._growths.clear()
-        self._evident.clear()
+        for held in self._held.values():
+            held.changed()
         self._means = self._filters.mean[_KNOWN].tolist()
 
     def _is_told(self, name: str) -> bool:
         """Whether readings or peers have told what a Pod of this class takes."""
-        return name in self._rows and (not self.grows or self._growth(name).is_told)
+        return name in self._held and (not self.grows or self._growth(name).is_told)
 
     def _rows_of(self, name: str) -> list[int]:
-        rows = self._rows[name]
+        rows = self._held[name].rows
         return list(range(rows.start, rows.stop))
 
     def _single(self, name: str) -> base.Spread:
         """(mean, sd) of a cost that does not depend on age."""
-        row = self._rows[name].start
+        row = self._held[name].rows.start
         return self._means[row], math.sqrt(max(0.0, self._filters.covariance.item(_KNOWN, row, row)))
 
     def _growth(self, name: str) -> growth.Growth:
         """A class that is held, in a dimension in which Pods grow."""
-        found = self._growths.get(name)
-        if found is None:
-            found = self._growths[name] = self._grown(name, _KNOWN)
-        return found
+        held = self._held[name]
+        if held.grown is None:
+            held.grown = self._grown(held.rows, _KNOWN)
+        return held.grown
 
-    def _grown(self, name: str, belief: int) -> growth.Growth:
-        rows = self._rows[name]
+    def _grown(self, rows: slice, belief: int) -> growth.Growth:
         return growth.Growth(
             self._filters.mean[belief, rows], self._block(belief, rows), unknown_part=self._priors.unknown_part()
         )
@@ -305,7 +304,7 @@ class ClassCosts:
     def _variance(self, name: str) -> float:
         if self.grows:
             return self._growth(name).variance
-        row = self._rows[name].start
+        row = self._held[name].rows.start
         return max(0.0, self._filters.covariance.item(_KNOWN, row, row))
 
     def _block(self, belief: int, rows: slice) -> arrays.Array:
