@@ -1,7 +1,9 @@
 """The `carico` command: a local cluster in one word, and what one does with it."""
 
 import asyncio
+import errno
 import importlib
+import os
 import sys
 
 import click
@@ -34,6 +36,7 @@ _LISTED = {
     "down": ("lifecycle:down", "Ends a cluster and removes all that it left."),
 }
 COMMANDS = {name: where for name, (where, _) in _LISTED.items()}
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What an image that needs them not leaves out; the commands that do are not there either.
 LEFT_OUT = ("carico_twin", "matplotlib")
 
@@ -110,5 +113,13 @@ def run() -> int:
     except BrokenPipeError:
         # `carico status | head`: nobody reads on.
         sys.stderr.close()
+        return exits.FAILED
+    except OSError as error:
+        # Of a file, its own command says so. `carico replay ... > fit.txt` on a full disk ends here.
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+        # Python writes what is left once more as it ends, and would say so in its own words.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"{PROGRAM}: nothing more can be written to standard output: {error.strerror}", file=sys.stderr)
         return exits.FAILED
     return code if isinstance(code, int) else 0

@@ -59,7 +59,12 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
         raise errors.SettingsError("--control-plane: got embedded, expected real: kube-scheduler runs on no other")
     wish = options.wish(name, given)
     wanted = [contenders.parse(each, cores=wish.cores) for each in given["chosen"] or contenders.DEFAULT]
-    job = jobs.Job(name=JOB_NAME, workload=jobs.Workload.PI, pods=given["pods"] or 1, seconds=given["seconds"])
+    job = jobs.Job(
+        name=JOB_NAME,
+        workload=jobs.Workload.PI,
+        pods=1 if given["pods"] is None else given["pods"],
+        seconds=given["seconds"],
+    )
     asked = given["servers_cpu"]
     given["servers_millicores"] = None if asked is None else servers.millicores(asked, cores=wish.cores)
     out: pathlib.Path = given["out"] or pathlib.Path("var") / name
@@ -67,8 +72,11 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
     with contextlib.redirect_stdout(sys.stderr) if given["as_json"] else contextlib.nullcontext():
         found = asyncio.run(_compare(context, wish, wanted, job, given))
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
-    click.echo(as_json.decode() if given["as_json"] else compare_page.text(found))
-    report_folder.write(out, {"compare.json": as_json, "compare.html": compare_page.page(found).encode()})
+    try:
+        click.echo(as_json.decode() if given["as_json"] else compare_page.text(found))
+    finally:
+        # Also where nobody reads what is printed any more (`--json | head`): it is the work of hours.
+        report_folder.write(out, {"compare.json": as_json, "compare.html": compare_page.page(found).encode()})
     click.echo(f"report: {out / 'compare.json'} and {out / 'compare.html'}", err=given["as_json"])
     return int(any(row["failed"] or row["bound_twice"] for row in found["contenders"].values()))
 
@@ -88,7 +96,7 @@ async def _compare(
         found = state.read(launched.paths)
         assert found is not None, "a cluster that is up has written its state"
         plan = found.plan
-        if not given["pods"]:
+        if given["pods"] is None:
             cores = plan.nodes * plan.cores
             pods = jobs.sized(job.workload, seconds=job.seconds, cores=cores, target_s=DEFAULT_TARGET_S)
             job = jobs.Job(name=job.name, workload=job.workload, pods=pods, seconds=job.seconds)

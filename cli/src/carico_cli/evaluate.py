@@ -58,8 +58,11 @@ def command(context: settings.Context, /, **given: Any) -> int:
     outcomes = _run(tasks, jobs=given["jobs"], plain=context.plain)
     found = results.document(wish, outcomes)
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
-    click.echo(as_json.decode() if given["as_json"] else evaluate_text.text(found))
-    report_folder.write(out, {"evaluation.json": as_json, "evaluation.html": report.page(found).encode()})
+    try:
+        click.echo(as_json.decode() if given["as_json"] else evaluate_text.text(found))
+    finally:
+        # Also where nobody reads what is printed any more (`--json | head`): it is the work of an hour.
+        report_folder.write(out, {"evaluation.json": as_json, "evaluation.html": report.page(found).encode()})
     click.echo(f"report: {out / 'evaluation.html'} and {out / 'evaluation.json'}", err=True)
     return 0
 

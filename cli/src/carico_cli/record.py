@@ -15,13 +15,13 @@ from carico_local.cluster import service as service_parts
 from carico_local.cluster import state, topology
 
 HOST = "host"
+# A month: half a gigabyte, about what a replay reads.
+_SECONDS_MOST = 30 * 86_400.0
 
 
 @click.command("record")
 @click.option("--out", type=click.Path(path_type=pathlib.Path), required=True, help="The file; it must not exist yet.")
-@click.option(
-    "--for", "seconds", type=click.FloatRange(min=1.0), default=60.0, show_default=True, help="How long, in seconds."
-)
+@click.option("--for", "seconds", type=float, default=60.0, show_default=True, help="How long, in seconds.")
 @click.option("--node", help="A node of a local cluster (default: this machine).")
 @click.option("--name", default="demo", show_default=True, help="Name of the cluster that --node is of.")
 @click.pass_obj
@@ -30,6 +30,8 @@ def command(context: settings.Context, out: pathlib.Path, seconds: float, node: 
 
     CARICO_AGENT_... in the environment (dims, cgroup, pod_events, ...) hold for this machine as they do for an agent.
     """
+    if not 1.0 <= seconds <= _SECONDS_MOST:
+        raise errors.SettingsError(f"--for: got {seconds:g}, expected 1 to {_SECONDS_MOST:.0f} seconds")
     if out.exists():
         raise errors.SettingsError(f"--out: got {str(out)!r}, which exists; expected a new file")
     chosen = _of_machine(context, out) if node is None else _of_cluster(context, name, node, out)

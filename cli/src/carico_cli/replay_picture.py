@@ -16,6 +16,8 @@ def check(path: pathlib.Path) -> None:
     """Nothing. Raises `SettingsError` where no picture can be written there, before the work is done."""
     if path.suffix.lower() not in FORMATS:
         raise errors.SettingsError(f"--plot: got {str(path)!r}, expected a name that ends in {' or '.join(FORMATS)}")
+    if path.is_dir():
+        raise errors.SettingsError(f"--plot: got {str(path)!r}, which is a directory; expected a file")
     if not path.parent.is_dir():
         raise errors.SettingsError(f"--plot: got {str(path)!r}, expected a file in a directory that exists")
 
@@ -35,7 +37,10 @@ def draw(run: engine.Run, path: pathlib.Path) -> None:
         )
         for ax, panel in zip(axes[:, 0], panels, strict=True):
             panel(ax)
-            ax.legend(loc="upper right", fontsize=8)
+            # Above the panel: within it, a legend hides what is drawn there.
+            ax.legend(
+                loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, fontsize=8, frameon=False, borderaxespad=0.2
+            )
         axes[-1, 0].set_xlabel("seconds since the first sample")
         figure.suptitle(f"{pathlib.Path(run.trace.name).name}: {run.setup.estimator}", fontsize=10)
         try:
@@ -75,21 +80,35 @@ def _draw_learnt(ax: Any, run: engine.Run, name: str) -> None:
     for index, (label, values) in enumerate(_learnt(run, name)):
         means = [mean * factor for mean, _ in values]
         ax.plot(times, means, color=f"C{index}", label=label, linewidth=1.2)
-        low = [(mean - sd) * factor for mean, sd in values]
+        low = [max(0.0, mean - sd) * factor for mean, sd in values]
         high = [(mean + sd) * factor for mean, sd in values]
         ax.fill_between(times, low, high, color=f"C{index}", alpha=0.12)
-    logged = [(step.at_s, step.evaluation) for step in run.steps if step.evaluation is not None]
-    for index, kind in enumerate(("baseline", "cost") if name == base.SIGNAL else ()):
-        points = [
-            (at_s, getattr(seen.learnt[run.setup.estimator], kind))
-            for at_s, seen in logged
-            if run.setup.estimator in seen.learnt and getattr(seen.learnt[run.setup.estimator], kind) is not None
-        ]
+    if name == base.SIGNAL:
+        _draw_logged(ax, run)
+    top = _top(run, name) * factor
+    # A little below zero: what nothing costs lies on it.
+    ax.set(ylabel=unit, ylim=(-0.02 * top, top))
+
+
+def _draw_logged(ax: Any, run: engine.Run) -> None:
+    whose, found = fit.logged(run)
+    first_s = float(run.trace.recording.samples.times_s[0])
+    for index, kind in enumerate(("baseline", "cost")):
+        points = [(seen.at_s - first_s, value) for seen, one in found if (value := getattr(one, kind)) is not None]
         if points:
-            ax.plot(
-                *zip(*points, strict=True), color=f"C{index}", linestyle=":", linewidth=1.6, label=f"{kind}, logged"
-            )
-    ax.set_ylabel(unit)
+            label = f"{kind}, logged" if whose == run.setup.estimator else f"{kind}, logged ({whose})"
+            ax.plot(*zip(*points, strict=True), color=f"C{index}", linestyle=":", linewidth=1.6, label=label)
+
+
+def _top(run: engine.Run, name: str) -> float:
+    """Where the scale ends: with room for a deviation of what is known, and not for that of what nobody knows yet.
+
+    A node that was never seen without Pods has a baseline of anything between nothing and itself.
+    """
+    shown = [min(mean + sd, 2.0 * mean) for _, values in _learnt(run, name) for mean, sd in values]
+    if name == base.SIGNAL:
+        shown += [value for _, one in fit.logged(run)[1] for value in (one.baseline, one.cost) if value is not None]
+    return 1.1 * max(shown) or 1.0
 
 
 _UNITS = {"cpu": ("CPU (runnable tasks)", 1.0), "memory": ("memory (MiB)", 2**-20)}

@@ -1,12 +1,15 @@
 """What is said of a replay: numbers of its innovation and of its capacity."""
 
 import dataclasses
+import json
 
 import numpy as np
+import orjson
 import pytest
 
 from carico_agent.replay import engine, fit, reading
-from carico_core.numerics.estimators import base
+from carico_core.domain import recording
+from carico_core.numerics.estimators import base, registry
 from tests.unit.agent import author_logs
 
 
@@ -50,3 +53,20 @@ def test_a_capacity_is_useful_once_it_is_measured_and_holds_a_pod() -> None:
     ]
     assert fit.first_useful_s(found) == 3.0
     assert fit.first_useful_s(found[:3]) is None
+
+
+@pytest.mark.parametrize("estimator", sorted(registry.ESTIMATORS))
+def test_a_fit_is_json_also_where_pods_ran_from_the_first_sample_on(estimator: str) -> None:
+    over = reading.parse(author_logs.log(), name="x")
+    times_s = 100.0 + np.arange(60) / 10.0
+    whole = dataclasses.replace(
+        over.recording,
+        samples=recording.Samples(
+            times_s=times_s, values=np.full((60, 2), (0.8, 0.05)), parts=np.full((60, 3), (0.9, 0.7, 0.05))
+        ),
+        events=tuple(
+            recording.PodEvent(at_s=99.0, kind=recording.EventKind.STARTED, uid=uid) for uid in ("one", "two")
+        ),
+    )
+    found = fit.summary(engine.run(dataclasses.replace(over, recording=whole), engine.Setup(estimator=estimator)))
+    assert json.loads(orjson.dumps(found))["capacity"]["last"] >= 0.0

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import pathlib
 import signal
+import subprocess
 import sys
 import weakref
 from collections.abc import Callable
@@ -40,6 +42,18 @@ def test_each_ending_has_its_code_and_one_line(
         main.main()
     assert ended.value.code == code
     assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("argv", [("--help",), ("logs", "--help")])
+def test_standard_output_on_a_full_disk_is_one_line(argv: tuple[str, ...]) -> None:
+    # In a process of its own: Python writes what is left once more as it ends.
+    with pathlib.Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "carico_cli", *argv], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+            check=False,
+        )  # fmt: skip
+    assert ended.returncode == exits.FAILED
+    assert ended.stderr == "carico: nothing more can be written to standard output: No space left on device\n"
 
 
 def test_the_command_and_the_services_end_with_the_same_codes() -> None:

@@ -48,11 +48,13 @@ def test_a_picture_is_written(carico: Carico, log: pathlib.Path, name: str, begi
     [
         ("o.gif", "expected a name that ends in .png or .svg"),
         ("missing/o.png", "expected a file in a directory that exists"),
+        ("folder.png", "which is a directory; expected a file"),
     ],
 )
 def test_a_picture_that_cannot_be_is_said_before_the_work(
     carico: Carico, log: pathlib.Path, capsys: pytest.CaptureFixture[str], plot: str, said: str
 ) -> None:
+    (log.parent / "folder.png").mkdir()
     assert carico("replay", log, "--plot", log.parent / plot) == 2
     seen = capsys.readouterr()
     assert said in seen.err
@@ -86,6 +88,34 @@ def test_a_file_that_cannot_be_replayed_is_one_line_and_exit_code_2(
     assert "expected" in seen.err
     assert seen.err.count("\n") == 1
     assert seen.out == ""
+
+
+@pytest.mark.parametrize("begins", [b"\x1f\x8b\x08\x00\n", b"\xff\xfe2\x000\n\x00", b"CARICOS\n"])
+def test_what_is_no_log_is_not_said_to_be_cut(
+    carico: Carico, log: pathlib.Path, capsys: pytest.CaptureFixture[str], begins: bytes
+) -> None:
+    log.write_bytes(begins + log.read_bytes()[:-9])
+    assert carico("replay", log) == 2
+    said = capsys.readouterr().err
+    assert ", line 1: got " in said
+    assert "--partial" not in said
+
+
+def test_a_device_without_end_is_refused(
+    carico: Carico, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "FILE_MAX_BYTES", 4096)
+    assert carico("replay", "/dev/zero") == 2
+    assert capsys.readouterr().err == "carico: /dev/zero, its size: got more, expected at most 4096 bytes\n"
+
+
+def test_what_is_missing_in_the_middle_is_a_note(
+    carico: Carico, log: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(lines[:10] + lines[30:]))
+    assert carico("replay", log) == 0
+    assert "note: no samples for 2.1 s from 0.9 s on\n" in capsys.readouterr().out
 
 
 def test_a_cut_file_can_be_replayed_in_part(
@@ -128,7 +158,8 @@ def test_this_machine_is_recorded_and_replayed(
         (("--out", "{tmp}/there.rec"), "--out: got '{tmp}/there.rec', which exists; expected a new file"),
         (("--out", "{tmp}/none/x.rec"), "recording to '{tmp}/none/x.rec': No such file or directory; expected a file"),
         (("--out", "{tmp}/x.rec", "--node", "node-1", "--name", "nobody"), "no cluster named 'nobody'"),
-        (("--out", "{tmp}/x.rec", "--for", "0"), "Invalid value for '--for': 0"),
+        (("--out", "{tmp}/x.rec", "--for", "0"), "--for: got 0, expected 1 to 2592000 seconds"),
+        (("--out", "{tmp}/x.rec", "--for", "nan"), "--for: got nan, expected 1 to 2592000 seconds"),
         ((), "Missing option '--out'"),
     ],
 )

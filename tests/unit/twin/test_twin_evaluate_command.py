@@ -1,6 +1,7 @@
 """`carico evaluate` as a command: files written, mistakes in one line, Ctrl-C at once and without a trace."""
 
 import functools
+import io
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
+from carico_cli import evaluate_text
 from tests.tools import carico_cli, waiting
 
 Carico = Callable[..., int]
@@ -55,6 +57,21 @@ def test_json_on_stdout_is_nothing_but_json(
     chosen = ("--scheduler", "oracle", "--seeds", 1, "--json")
     assert carico("evaluate", "--plan", plan, *chosen, "--out", plan.parent) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == 1
+
+
+def test_the_report_is_written_where_nobody_reads_what_is_printed(
+    carico: Carico, plan: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`carico evaluate --json | head`, after an hour."""
+
+    def gone(*_: object) -> str:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(evaluate_text, "text", gone)
+    # What is said to nobody is not: a real one has another stderr for the next command.
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert carico("evaluate", "--plan", plan, "--scheduler", "oracle", "--seeds", 1, "--out", plan.parent / "out") == 1
+    assert json.loads((plan.parent / "out" / "evaluation.json").read_bytes())["runs"] == 1
 
 
 @pytest.mark.parametrize(

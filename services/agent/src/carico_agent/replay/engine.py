@@ -165,7 +165,8 @@ def _of_samples(over: trace.Trace, setup: Setup) -> Iterator[Step]:
     )
     pods, surprise = _Pods(over.recording.events), _Surprise(node)
     running: frozenset[str] = frozenset()
-    before_s = samples.times_s[0] - 1.0 / facts.sample_hz
+    # Plain, as an agent's clock gives it: what comes out of a number of numpy is one, and JSON has no word for it.
+    before_s = float(samples.times_s[0]) - 1.0 / facts.sample_hz
     for at_s, values, parts in zip(samples.times_s.tolist(), samples.values, samples.parts.tolist(), strict=True):
         now = pods.at(at_s)
         for _ in range(pods.take_created()):

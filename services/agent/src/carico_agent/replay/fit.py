@@ -45,17 +45,24 @@ def first_useful_s(steps: Sequence[engine.Step]) -> float | None:
     return None if found is None else round(found, 3)
 
 
-def _against_logged(run: engine.Run) -> tuple[str | None, dict[str, list[float]]]:
-    """(whose logged estimates, ours minus theirs): only a scalar estimator learns what the author's log shows."""
-    errors: dict[str, list[float]] = {"baseline": [], "cost": []}
+def logged(run: engine.Run) -> tuple[str, list[tuple[trace.Evaluation, trace.Learnt]]]:
+    """(whose logged estimates ours are set beside, the estimates), in order; none where the log has none like them."""
     if run.setup.estimator not in engine.SCALAR:
-        return None, errors
-    logged = [one for one in run.trace.evaluations if one.learnt]
-    named = any(run.setup.estimator in one.learnt for one in logged)
-    against = run.setup.estimator if named else trace.PUBLISHED
-    for evaluation in logged:
-        step, learnt = _step_of(run, evaluation), evaluation.learnt.get(against)
-        if step is None or learnt is None:
+        # Only a scalar estimator learns what the author's log shows.
+        return trace.PUBLISHED, []
+    shown = [one for one in run.trace.evaluations if one.learnt]
+    named = any(run.setup.estimator in one.learnt for one in shown)
+    whose = run.setup.estimator if named else trace.PUBLISHED
+    return whose, [(one, one.learnt[whose]) for one in shown if whose in one.learnt]
+
+
+def _against_logged(run: engine.Run) -> tuple[str | None, dict[str, list[float]]]:
+    """(whose logged estimates, ours minus theirs)."""
+    errors: dict[str, list[float]] = {"baseline": [], "cost": []}
+    against, found = logged(run)
+    for evaluation, learnt in found:
+        step = _step_of(run, evaluation)
+        if step is None:
             continue
         errors["cost"].append(step.estimate.cost[base.SIGNAL][0] - learnt.cost)
         if learnt.baseline is not None:
