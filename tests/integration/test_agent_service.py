@@ -35,6 +35,13 @@ WAIT_S = 60.0
 # Of Pods that are timed.
 ROUNDS, ROUNDS_MOST = 5, 20
 _PORT = re.compile(r'"http_port":(\d+)')
+# What dependencies would load, and what only other ways of running need. Of what is hidden, a submodule: an import that
+# fails is listed too.
+NOT_LOADED = {
+    "aiohttp.client", "bz2", "csv", "greenlet._greenlet", "grpclib", "gzip", "html", "http", "importlib.metadata._meta",
+    "kubernetes", "lzma", "opentelemetry", "pynvml", "rich.console", "shutil", "tempfile", "urllib.request", "wsgiref",
+    "yaml", "zipfile",
+}  # fmt: skip
 
 
 class Process:
@@ -100,6 +107,25 @@ def agent(tmp_path: pathlib.Path, server: nats_server.NatsServer) -> Iterator[Pr
 async def until(condition: Callable[[], bool], *, what: str) -> None:
     """Returns once the condition holds, which may ask over the network while the loop goes on."""
     await asyncio.to_thread(waiting.until_now, condition, within_s=WAIT_S, every_s=0.05, what=lambda: what)
+
+
+async def test_loads_what_it_uses_and_no_more(
+    tmp_path: pathlib.Path, server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each MB in an agent is one on every node: at most 50 (docs/measurements.md)."""
+    await asyncio.to_thread(server.start)
+    # Each import is a line on stderr, indented by its depth:
+    # https://docs.python.org/3/using/cmdline.html#envvar-PYTHONPROFILEIMPORTTIME
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    agent = Process(tmp_path, "--bus-url", server.url, "--pod-events", "none")
+    try:
+        await until(agent.ready, what=agent.text())
+        assert "process_resident_memory_bytes" in (await asyncio.to_thread(agent.get, "/metrics"))[1]
+        loaded = set(re.findall(r"^import time: .*\| +([\w.]+)$", agent.text(), re.MULTILINE))
+    finally:
+        agent.end()
+    assert {"carico_agent.service", "nats.aio.client", "prometheus_client.exposition"} <= loaded
+    assert sorted(NOT_LOADED & loaded) == []
 
 
 async def test_starts_before_nats_lives_through_an_outage_and_stops_when_asked(

@@ -16,7 +16,8 @@ from carico_core.runtime import bus_intake, optional_imports
 if TYPE_CHECKING:
     from carico_core.runtime import bus_keys
 
-with optional_imports.hidden("aiohttp"):
+with optional_imports.hidden_from_nats():
+    from nats.aio import client as nats_client
     from nats.aio.client import Client as NatsClient
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
@@ -28,6 +29,10 @@ NO_CERTIFICATE = "the server asks for a client certificate: CARICO_BUS_TLS_CERT 
 # Inboxes of clients and of servers, and what a consumer's messages are acknowledged on.
 INBOXES = (b"_INBOX.", b"$SYS._INBOX.", b"$JS.ACK.")
 CLOSED = "the server closed the connection before it let us in: authorization is away, or refuses us"
+# What a connection says of itself: `hidden_from_nats` keeps nats-py from finding out.
+NATS_VERSION = optional_imports.installed_version("nats-py", pathlib.Path(nats_client.__file__).parents[1])
+if NATS_VERSION is not None:
+    nats_client.__version__ = NATS_VERSION
 
 
 class Client(NatsClient):

@@ -13,7 +13,7 @@ import orjson
 
 from carico_core.runtime import optional_imports
 
-with optional_imports.hidden("aiohttp"):
+with optional_imports.hidden_from_nats():
     from nats.aio.client import Client
     from nats.aio.msg import Msg
     from nats.errors import Error as NatsError

@@ -11,7 +11,7 @@ from typing import Any
 
 from carico_core.runtime import optional_imports
 
-with optional_imports.hidden("aiohttp"):
+with optional_imports.hidden_from_nats():
     from nats.protocol.parser import AWAITING_CONTROL_LINE
     from nats.protocol.parser import Parser as NatsParser
 

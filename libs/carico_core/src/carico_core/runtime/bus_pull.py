@@ -14,7 +14,7 @@ import orjson
 
 from carico_core.runtime import bus_client, bus_intake, logs, optional_imports
 
-with optional_imports.hidden("aiohttp"):
+with optional_imports.hidden_from_nats():
     from nats.aio.client import Client
     from nats.aio.subscription import Subscription
     from nats.errors import Error as NatsError

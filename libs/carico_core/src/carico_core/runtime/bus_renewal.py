@@ -14,7 +14,7 @@ from typing import Any
 from carico_core.runtime import bus_client, bus_connection, bus_server, bus_token, logs, optional_imports
 from carico_core.runtime import clock as clocks
 
-with optional_imports.hidden("aiohttp"):
+with optional_imports.hidden_from_nats():
     from nats.errors import Error as NatsError
 
 # Callbacks of the lasting connection, and whatever would make the trial wait for a better moment.

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from carico_core.runtime import logs, optional_imports
 
-with optional_imports.hidden("aiohttp"):
+with optional_imports.hidden_from_nats():
     from nats.aio.client import Client
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription

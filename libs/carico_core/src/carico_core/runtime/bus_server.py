@@ -9,7 +9,7 @@ from typing import Any
 from carico_core.domain import errors
 from carico_core.runtime import bus_client, bus_connection, logs, optional_imports
 
-with optional_imports.hidden("aiohttp"):
+with optional_imports.hidden_from_nats():
     from nats.errors import Error as NatsError
     from nats.js.errors import Error as JetStreamError
 

@@ -10,7 +10,7 @@ import orjson
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import optional_imports
 
-with optional_imports.hidden("rich", "better_exceptions"):
+with optional_imports.hidden("rich", "better_exceptions", "greenlet"):
     import structlog
 
 Log = structlog.typing.FilteringBoundLogger

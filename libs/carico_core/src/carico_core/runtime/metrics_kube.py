@@ -1,8 +1,11 @@
 """Metrics of what a service asks of the Kubernetes API, of the same names in every service that does."""
 
-import prometheus_client
+from typing import TYPE_CHECKING
 
 from carico_core.runtime import metrics as metric
+
+if TYPE_CHECKING:
+    import prometheus_client
 
 # Around the API's own aim of 1 s for one object (Kubernetes' service levels, sig-scalability); requests end after 10 s.
 _SECONDS = (0.001, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0)

@@ -17,7 +17,7 @@ from carico_core.runtime import bus as buses
 from carico_core.runtime import bus_connection, bus_tls, logs, optional_imports
 from carico_core.runtime import clock as clocks
 
-with optional_imports.hidden("aiohttp"):
+with optional_imports.hidden_from_nats():
     from nats.aio.subscription import Subscription
     from nats.errors import Error as NatsError
     from nats.js import JetStreamContext

@@ -1,7 +1,9 @@
-"""Optional dependencies of our dependencies, kept out of small processes."""
+"""What our dependencies load and we do not use, kept out of small processes."""
 
 import contextlib
+import pathlib
 import sys
+import types
 from collections.abc import Iterator
 
 
@@ -9,7 +11,8 @@ from collections.abc import Iterator
 def hidden(*modules: str) -> Iterator[None]:
     """Nothing; within the block `modules` look as if they were not installed.
 
-    structlog loads rich (5.5 MB) and nats-py loads aiohttp (9 MB) when they can be found, without a way to say no.
+    structlog loads rich (5.5 MB) and greenlet (.2 MB), nats-py loads aiohttp (9 MB), when they can be found, without a
+    way to say no.
     A module that is loaded already stays visible.
     """
     absent = [module for module in modules if module not in sys.modules]
@@ -20,3 +23,55 @@ def hidden(*modules: str) -> Iterator[None]:
     finally:
         for module in absent:
             sys.modules.pop(module, None)
+
+
+@contextlib.contextmanager
+def hidden_from_nats() -> Iterator[None]:
+    """Nothing; within the block nats-py loads neither aiohttp (9 MB) nor importlib.metadata.
+
+    It asks the latter for its own version alone: .8 MB, 1.9 where nothing else brings email and zipfile. What it says
+    to servers then is the version that `installed_version` finds.
+    """
+    with hidden("aiohttp", "importlib.metadata"):
+        yield
+
+
+@contextlib.contextmanager
+def left_out(*modules: str) -> Iterator[None]:
+    """Nothing; within the block `modules` can be imported and hold classes to derive from, which refuse to be made.
+
+    For a package that loads a whole server, or a client, beside the part that we use, and cannot do without an import.
+    A module that is loaded already is the real one.
+    """
+    absent = [module for module in modules if module not in sys.modules]
+    sys.modules.update({module: _Empty(module) for module in absent})
+    try:
+        yield
+    finally:
+        for module in absent:
+            sys.modules.pop(module, None)
+
+
+def installed_version(distribution: str, package: pathlib.Path) -> str | None:
+    """The version of the distribution that a package's folder was installed from; None: its folder does not say.
+
+    importlib.metadata, which says it too, keeps an index of all that is installed. Names of folders:
+    https://packaging.python.org/en/latest/specifications/recording-installed-packages/#the-dist-info-directory
+    """
+    start = f"{distribution.replace('-', '_')}-"
+    found = [each.stem for each in package.parent.glob("*.dist-info") if each.name.startswith(start)]
+    return found[0].removeprefix(start) if len(found) == 1 else None
+
+
+class _Empty(types.ModuleType):
+    """A module of which every name is a class that refuses to be made."""
+
+    def __getattr__(self, name: str) -> type:
+        # What the import system asks for, such as __path__, is not there.
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {"__module__": self.__name__, "__init__": _refuse})
+
+
+def _refuse(self: object, *_: object, **__: object) -> None:
+    raise ImportError(f"{type(self).__module__}.{type(self).__qualname__} is left out of this process")
