@@ -69,18 +69,23 @@ def test_what_a_node_admits_is_what_its_rows_say_of_each_class(seed: int) -> Non
     made.put_advertisement(advertisement, NOW_S)
     count = rng.randrange(3)
     made.put_load("node-0", reservations.Load(placed=count, workloads=count, reserved=count, classes={"a": count}))
-    asked = rng.sample(("a", "b", "c", "d"), rng.randrange(5))
-    for key in asked:
-        made.free(key)
+    asked = frozenset(rng.sample(("a", "b", "c", "d"), rng.randrange(5)))
     row = made.row(0)
-    expected = {key for key in asked if row.free_for(key) >= 1.0} | ({""} if row.typical_free() >= 1.0 else set())
-    assert made.admits("node-0", NOW_S) == expected
+    assert made.admits("node-0", asked, NOW_S) == {key for key in asked if row.free_for(key) >= 1.0}
+
+
+@pytest.mark.parametrize(("age_s", "uncovered_s", "admits"), [(4.9, 29.0, True), (5.1, 0.0, False), (0.0, 31.0, False)])
+def test_a_node_that_is_not_believed_admits_nothing(age_s: float, uncovered_s: float, admits: bool) -> None:
+    made = make_fleet(1)
+    made.put_advertisement(objects.make_advertisement(capacity=2.0), NOW_S - age_s)
+    made.put_load("node-0", reservations.Load(uncovered_since_s=NOW_S - uncovered_s))
+    assert made.admits("node-0", frozenset("a"), NOW_S) == (frozenset("a") if admits else frozenset())
+    assert made.admits("no such node", frozenset("a"), NOW_S) == frozenset()
 
 
 def test_a_thousand_jobs_that_a_node_does_not_know_cost_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     made = make_fleet(1)
-    for index in range(lately.KEPT_MOST):
-        made.free(f"job-{index}")
+    jobs = frozenset(f"job-{index}" for index in range(1000))
     answers = []
     pods_left = headroom.pods_left
 
@@ -89,5 +94,5 @@ def test_a_thousand_jobs_that_a_node_does_not_know_cost_one_answer(monkeypatch: 
         return pods_left(*args)
 
     monkeypatch.setattr(headroom, "pods_left", count)
-    assert len(made.admits("node-0", NOW_S)) == lately.KEPT_MOST + 1
+    assert made.admits("node-0", jobs, NOW_S) == jobs
     assert len(answers) == 1

@@ -165,7 +165,7 @@ def test_a_pod_waits_for_its_peer_and_is_woken_by_it() -> None:
     known.put_pod(pod("follower", affinity=near("leader")), NOW_S)
     assert decide(known) == {}
     assert refused(known, pod("follower", affinity=near("leader"))) == {"pod_affinity": 2}
-    assert known.queue.is_parked
+    assert known.queue.parked()
     known.put_pod(pod("leader", labels={"app": "leader"}, nodeName="b"), NOW_S)
     assert decide(known) == {"follower": "b"}
 

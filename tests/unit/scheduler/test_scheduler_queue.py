@@ -75,7 +75,7 @@ def test_lanes_of_pods_that_are_gone_go_with_them() -> None:
         source.offer(objects.make_pod(f"job-{index}", node_selector={"job": str(index)}), 0.0)
         source.park(next_of(source))
         source.forget(f"uid-job-{index}")
-    assert (len(source._lanes), len(source._by_id), source.is_parked) == (0, 0, False)
+    assert (len(source._lanes), len(source._by_id), len(source.parked_classes())) == (0, 0, 0)
 
 
 def test_lanes_whose_last_pod_was_taken_go_when_something_has_happened() -> None:
@@ -86,7 +86,7 @@ def test_lanes_whose_last_pod_was_taken_go_when_something_has_happened() -> None
     assert names(source) == ["job-1", "job-2"]
     source.park(kept)
     source.unpark_if(lambda _: False)
-    assert (len(source._lanes), len(source._by_id), source.is_parked) == (1, 1, True)
+    assert (len(source._lanes), len(source._by_id), len(source.parked_classes())) == (1, 1, 1)
 
 
 def test_pods_that_change_their_priority_again_and_again_leave_no_keys() -> None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from carico_core.domain import constraints
+from carico_core.domain import cluster, constraints, messages
 from carico_scheduler import policy, queue, state
 from tests.unit.scheduler import objects
 
@@ -186,6 +186,30 @@ def test_room_opens_the_queue_and_news_without_room_does_not() -> None:
     assert take(made).pod.name == "waits"
 
 
+def test_an_advertisement_opens_the_queue_to_whom_it_helps_alone() -> None:
+    made = make()
+    costs = {"Job/default/small": 1.0, "Job/default/large": 3.0, "Job/default/gone": 2.0}
+    classes = {key: messages.ClassCapacity(cost_plus={"cpu": cost}, pods=1) for key, cost in costs.items()}
+
+    def told(room: float, seq: int) -> None:
+        hear(made, 1.0, seq=seq, pods=1, headroom={"cpu": room}, classes=classes)
+
+    told(0.5, 1)
+    for name in ("small", "large"):
+        owner = cluster.Owner(kind="Job", name=name, uid=name)
+        made.put_pod(objects.make_pod(name, owner=owner), NOW_S)
+        made.queue.park(take(made))
+    told(1.5, 2)
+    small = take(made)
+    assert (small.pod.name, made.queue.take(NOW_S)) == ("small", None)
+    made.queue.park(small)
+    # Of a kind that nobody waits with, and of one that had room before.
+    told(2.5, 3)
+    assert made.queue.take(NOW_S) is None
+    told(3.5, 4)
+    assert (take(made).pod.name, made.queue.take(NOW_S)) == ("large", None)
+
+
 def test_what_else_opens_the_queue() -> None:
     for event in ("node", "end", "unreserve", "fresh"):
         made = make()
@@ -245,19 +269,23 @@ def test_an_end_on_a_node_that_has_gone_opens_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "opens"),
+    ("change", "capacity", "opens"),
     [
-        ({}, False),
-        ({"phase": "Running"}, False),
-        ({"labels": {"seen": "yes"}}, False),
-        ({"node_name": "node-1"}, True),
-        ({"request_cores": 0.5}, True),
-        ({"request_cores": 2.0}, False),
+        ({}, 4.0, False),
+        ({"phase": "Running"}, 4.0, False),
+        ({"labels": {"seen": "yes"}}, 4.0, False),
+        ({"node_name": "node-1"}, 4.0, True),
+        ({"request_cores": 0.5}, 4.0, True),
+        ({"request_cores": 0.5}, 1.0, False),
+        ({"request_cores": 2.0}, 4.0, False),
     ],
 )
-def test_a_claim_that_changes_opens_the_queue_only_where_it_leaves_room(change: dict[str, object], opens: bool) -> None:
+def test_a_claim_that_changes_opens_the_queue_only_where_it_leaves_room(
+    change: dict[str, object], capacity: float, opens: bool
+) -> None:
     made = make()
     made.put_node(objects.make_node("node-1"))
+    hear(made, capacity)
     made.put_pod(objects.make_pod("bound", request_cores=1.0), NOW_S)
     made.assume(take(made), "node-0", NOW_S)
     park(made)
@@ -275,6 +303,7 @@ def test_a_pod_bound_by_another_scheduler_takes_room_and_opens_nothing() -> None
 def test_in_the_papers_release_a_pod_that_leaves_pending_opens_the_queue() -> None:
     made = state.State(policy.Policy(release=policy.Release.PAPER), random.Random(0))
     made.put_nodes([objects.make_node()])
+    hear(made, 1.0)
     made.put_pod(objects.make_pod("other", node_name="node-0"), NOW_S)
     park(made)
     made.put_pod(objects.make_pod("other", node_name="node-0", phase="Running"), NOW_S)

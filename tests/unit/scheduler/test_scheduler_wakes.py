@@ -1,5 +1,6 @@
 """Whatever happens, no Pod that would fit waits on: what opens the queue to some leaves out nobody it could help."""
 
+import dataclasses
 import random
 
 import hypothesis
@@ -22,10 +23,10 @@ KINDS: tuple[dict[str, object], ...] = (
 class Desk:
     """A state to which things happen, and the cycle that follows each."""
 
-    def __init__(self, rng: random.Random, fallback: policy.Fallback) -> None:
+    def __init__(self, rng: random.Random, rules: policy.Policy) -> None:
         self.rng = rng
         self.now_s = 1000.0
-        self.state = state.State(policy.Policy(fallback=fallback), rng)
+        self.state = state.State(rules, rng)
         self.cycle = cycle.Cycle(self.state.fleet.policy)
         self.pods: list[cluster.Pod] = []
         self.binding: list[cluster.Pod] = []
@@ -69,6 +70,24 @@ class Desk:
         if self.pods:
             self.state.remove_pod(self.pods.pop(self.rng.randrange(len(self.pods))).uid)
 
+    def change(self) -> None:
+        """A Pod is shown on its node, or on another, with other requests or labels, or running."""
+        if self.pods:
+            at, rng = self.rng.randrange(len(self.pods)), self.rng
+            claim = self.state.ledger.find(self.pods[at].uid)
+            if claim is not None:
+                self.pods[at] = dataclasses.replace(
+                    self.pods[at], node_name=claim.node if rng.random() < 0.7 else rng.choice(NODES),
+                    phase=rng.choice(["Pending", "Running"]), request_cores=rng.choice([0.0, 1.0, 3.0]),
+                    labels=rng.choice([{}, {"app": "web"}]), is_baseline=rng.random() < 0.1,
+                )  # fmt: skip
+                self.state.put_pod(self.pods[at], self.now_s)
+
+    def wait(self) -> None:
+        """Time passes: nodes go stale, or are suspect. That a fallback to requests begins so, the reporter finds."""
+        if self.state.fleet.policy.fallback is policy.Fallback.WAIT:
+            self.now_s += self.rng.choice([1.0, 4.0, 40.0])
+
     def come_out(self) -> None:
         """A bind fails, or is accepted."""
         if self.binding:
@@ -91,14 +110,19 @@ class Desk:
             assert self.cycle.explain(view, waiting.demand).best("") == snapshot.NO_NODE, waiting.demand
 
 
-@hypothesis.settings(max_examples=60, deadline=None)
-@hypothesis.given(seed=st.integers(0, 2**32), fallback=st.sampled_from(policy.Fallback))
-def test_no_pod_that_fits_is_left_waiting(seed: int, fallback: policy.Fallback) -> None:
+EVENTS = ("node", "hear", "hear", "hear", "create", "create", "end", "end", "change", "change", "wait", "come_out")
+
+
+@hypothesis.settings(max_examples=100, deadline=None)
+@hypothesis.given(
+    seed=st.integers(0, 2**32), fallback=st.sampled_from(policy.Fallback), release=st.sampled_from(policy.Release)
+)
+def test_no_pod_that_fits_is_left_waiting(seed: int, fallback: policy.Fallback, release: policy.Release) -> None:
     rng = random.Random(seed)
-    desk = Desk(rng, fallback)
+    desk = Desk(rng, policy.Policy(fallback=fallback, release=release))
     for _ in range(60):
         desk.now_s += 0.01
-        match rng.choice(("node", "hear", "hear", "create", "create", "end", "end", "come_out")):
+        match rng.choice(EVENTS):
             case "node":
                 desk.node(rng.choice(NODES))
             case "hear":
@@ -107,6 +131,10 @@ def test_no_pod_that_fits_is_left_waiting(seed: int, fallback: policy.Fallback) 
                 desk.create()
             case "end":
                 desk.end()
+            case "change":
+                desk.change()
+            case "wait":
+                desk.wait()
             case _:
                 desk.come_out()
         desk.follow()

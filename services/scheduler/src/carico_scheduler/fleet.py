@@ -179,33 +179,32 @@ class Fleet:
             all_of_it = 0.0 if node is None else node.allocatable_others.get(resource, 0.0)
             values[slot] = all_of_it - self._used_others[slot].get(resource, 0.0)
 
-    def admits(self, name: str, now_s: float) -> Set[str]:
-        """The classes looked at of which the node can take a Pod, by advertisement and reservations; "" the typical."""
+    def admits(self, name: str, pod_classes: Set[str], now_s: float) -> Set[str]:
+        """Those of the classes of which the node can take a Pod now, by its advertisement and reservations."""
         slot = self._slots.get(name)
-        node, offer = (None, None) if slot is None else (self._nodes[slot], self._offers[slot])
-        if slot is None or node is None or offer is None:
-            return _NONE
-        c, policy, taken = self._columns, self.policy, self._taken[slot]
-        if not (
-            now_s - c["sampled_s"].item(slot) <= policy.ageing_s
-            and now_s - c["uncovered_since_s"].item(slot) <= policy.suspect_after_s
-        ):
+        offer = None if slot is None else self._offers[slot]
+        if not pod_classes or slot is None or offer is None or not self._is_believed(slot, now_s):
             return _NONE
         # As `NodeRow` has it, without a row: it is asked twice for each advertisement while Pods wait.
-        caps = self.caps(slot)
+        taken, caps, threshold = self._taken[slot], self.caps(slot), self.policy.threshold
 
         def takes(cost: headroom.Vector) -> bool:
-            return headroom.believed(headroom.pods_left(offer.headroom, taken, cost), caps) >= policy.threshold
+            return headroom.believed(headroom.pods_left(offer.headroom, taken, cost), caps) >= threshold
 
-        costs = offer.costs
-        named = [pod_class for pod_class in costs if pod_class in self._free]
-        found = {pod_class for pod_class in named if takes(costs[pod_class])}
+        named = pod_classes & offer.costs.keys()
+        found = {pod_class for pod_class in named if takes(offer.costs[pod_class])}
         # Classes that the node does not name have one cost, and one answer: however many wait, few are worked out.
-        if len(named) < len(self._free) and takes(offer.other):
-            found.update(pod_class for pod_class in self._free if pod_class not in costs)
-        if headroom.believed(c["capacity"].item(slot) - c["reserved"].item(slot), caps) >= policy.threshold:
-            found.add("")
+        if len(named) < len(pod_classes) and takes(offer.other):
+            found |= pod_classes - named
         return found
+
+    def _is_believed(self, slot: int, now_s: float) -> bool:
+        """As the filters of `freshness` and `trust` have it."""
+        c, policy = self._columns, self.policy
+        return bool(
+            c["sampled_s"].item(slot) >= now_s - policy.ageing_s
+            and c["uncovered_since_s"].item(slot) >= now_s - policy.suspect_after_s
+        )
 
     def row(self, slot: int) -> snapshots.NodeRow:
         """One node as it is now."""

@@ -68,6 +68,8 @@ class Queue:
         # Heads of open lanes, oldest entries may be out of date: checked when taken.
         self._open: list[tuple[_Key, int]] = []
         self._by_id: dict[int, _Lane] = {}
+        # The classes of parked lanes, kept as each advertisement asks for them; None: to be worked out anew.
+        self._parked: frozenset[str] | None = None
         self._resting: list[tuple[float, str]] = []
         self._due: dict[str, float] = {}
 
@@ -80,10 +82,11 @@ class Queue:
     def __iter__(self) -> Iterator[Waiting]:
         return iter(list(self._waiting.values()))
 
-    @property
-    def is_parked(self) -> bool:
-        """True where some lane is parked."""
-        return any(lane.is_parked for lane in self._lanes.values())
+    def parked_classes(self) -> frozenset[str]:
+        """The classes of the Pods for which there was no node when they were last looked at."""
+        if self._parked is None:
+            self._parked = frozenset(lane.demand.pod_class for lane in self._lanes.values() if lane.is_parked)
+        return self._parked
 
     def find(self, uid: str) -> Waiting | None:
         """The Pod as it waits; None where it does not."""
@@ -148,6 +151,7 @@ class Queue:
         """Gives a Pod back for which there is no node now, and parks its lane with it."""
         self._waiting[waiting.pod.uid] = waiting
         self._enter_lane(waiting).is_parked = True
+        self._parked = None
 
     def retry(self, waiting: Waiting, now_s: float) -> float:
         """Gives a Pod back whose bind failed; the seconds it rests first."""
@@ -210,11 +214,13 @@ class Queue:
             self._drop_lane(lane)
 
     def _drop_lane(self, lane: _Lane) -> None:
+        self._parked = None
         del self._lanes[lane.demand]
         del self._by_id[id(lane)]
 
     def _unpark_lane(self, lane: _Lane) -> None:
         lane.is_parked = False
+        self._parked = None
         self._show(lane)
 
     def _show(self, lane: _Lane) -> None:

@@ -137,13 +137,15 @@ class State:
             self.ledger.cover(node, heard.advertisement.covers, now_s)
             return
         # Only Pods that found no room are worth asking for; it is the dearest part of taking one in.
-        asked = self.queue.is_parked
-        before = self.fleet.admits(node, now_s) if asked else frozenset()
+        parked = self.queue.parked_classes()
+        before = self.fleet.admits(node, parked, now_s)
         if self.ledger.cover(node, heard.advertisement.covers, now_s):
             self.fleet.put_load(node, self.ledger.load(node))
         self.fleet.put_advertisement(heard.advertisement, heard.sampled_s)
-        if asked and not self.fleet.admits(node, now_s) <= before:
-            self.queue.unpark()
+        gained = self.fleet.admits(node, parked, now_s) - before
+        if gained:
+            # Where there was room already, something else stood in a Pod's way, which no advertisement moves.
+            self.queue.unpark_if(lambda demand: demand.pod_class in gained)
 
     def assume(self, waiting: queues.Waiting, node: str, now_s: float) -> None:
         """Reserves `node` for a Pod taken from the queue, while its bind is under way."""
@@ -228,7 +230,7 @@ class State:
             return
         is_released = was_reserved and not self.ledger.is_reserved(claim.uid)
         if is_released or reservations.is_lighter(claim, old):
-            self.queue.unpark()
+            self.queue.unpark_if(self._room_on(old.node))
 
     def _release(self, uid: str) -> None:
         self.fleet.census.remove(uid)
