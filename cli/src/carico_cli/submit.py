@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import click
 
 from carico_cli import options, refusals, session, settings
+from carico_cli.explain import words
 from carico_cli.live import where
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
@@ -82,8 +83,15 @@ async def _submit(address: where.Address, job: jobs.Job, *, wait: bool, why_gone
             created = await jobs.submit(live.api, job, batch=batch)
         except errors.Conflict:
             raise errors.SettingsError(f"--job: a job named {job.name!r} is there already") from None
-        click.echo(f"job {job.name}: {created} Pods created")
+        click.echo(f"job {job.name}: {_created(job, created, batch=batch)}")
         return await _wait(live, job, why_gone=why_gone, batch=batch) if wait else 0
+
+
+def _created(job: jobs.Job, count: int, *, batch: bool) -> str:
+    """What is there now: `count` Pods, or Jobs, whose Pods come one after another."""
+    if not batch:
+        return f"{words.plural(count, 'Pod')} created"
+    return f"{words.plural(count, 'Job')} created, of which the Job controller makes {words.plural(job.pods, 'Pod')}"
 
 
 async def _wait(live: session.Session, job: jobs.Job, *, why_gone: WhyGone, batch: bool = False) -> int:

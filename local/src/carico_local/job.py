@@ -177,12 +177,14 @@ async def has_controller(api: Api) -> bool:
 
 
 async def submit(api: Api, job: Job, *, batch: bool = False, ask_again_s: float = ASK_AGAIN_S) -> int:
-    """How many Pods there will be. Raises `Conflict` where the job's name is taken, and `ApiUnavailable`.
+    """How many objects were created: the job's Pods. Raises `Conflict` where its name is taken, and `ApiUnavailable`.
 
-    batch: as batch/v1, which needs the real control plane's Job controller.
+    batch: as batch/v1 Jobs, of which the real control plane's Job controller makes the Pods later.
     """
     path = f"/apis/batch/v1/namespaces/{job.namespace}/jobs" if batch else f"/api/v1/namespaces/{job.namespace}/pods"
-    waiting = list(reversed(list(batch_manifests(job) if batch else manifests(job))))
+    waiting = list(batch_manifests(job) if batch else manifests(job))
+    count = len(waiting)
+    waiting.reverse()
 
     async def create() -> None:
         while waiting:
@@ -194,7 +196,7 @@ async def submit(api: Api, job: Job, *, batch: bool = False, ask_again_s: float 
                 group.create_task(create())
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None
-    return job.pods
+    return count
 
 
 async def _create(api: Api, path: str, manifest: dict[str, Any], *, ask_again_s: float) -> None:

@@ -1,8 +1,10 @@
 """Which cluster a job goes to, and how long it is waited for."""
 
 import asyncio
+import contextlib
 import dataclasses
 import pathlib
+import types
 from collections.abc import AsyncGenerator, Mapping
 from typing import cast
 
@@ -40,6 +42,44 @@ def test_a_container_is_run_again_where_that_is_asked_for() -> None:
     assert batch["template"]["spec"]["restartPolicy"] == "OnFailure"
     # The API server allows no limit an index beside it.
     assert "backoffLimitPerIndex" not in batch
+
+
+@pytest.mark.parametrize(
+    ("workload", "pods", "batch", "said"),
+    [
+        ("pi", 27, False, "job j: 27 Pods created"),
+        ("pi", 1, False, "job j: 1 Pod created"),
+        ("pi", 27, True, "job j: 1 Job created, of which the Job controller makes 27 Pods"),
+        ("mixed", 27, True, "job j: 2 Jobs created, of which the Job controller makes 27 Pods"),
+    ],
+)
+async def test_what_is_said_to_be_created_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    workload: str,
+    pods: int,
+    batch: bool,
+    said: str,
+) -> None:
+    made: list[str] = []
+
+    class Taker:
+        async def request(self, method: str, path: str, *, body: object = None) -> object:
+            if method == "GET" and not batch:
+                raise errors.NotFound(status=404, reason="NotFound", message="no batch", request=path)
+            if method == "POST":
+                made.append(path)
+            return {}
+
+    @contextlib.asynccontextmanager
+    async def connect_to(address: where.Address) -> AsyncGenerator[object, None]:
+        yield types.SimpleNamespace(api=Taker())
+
+    monkeypatch.setattr(session, "connect_to", connect_to)
+    job = jobs.Job(name="j", workload=jobs.Workload(workload), pods=pods)
+    assert await submit._submit(REMOTE, job, wait=False, why_gone=lambda _: None) == 0
+    assert capsys.readouterr().out == said + "\n"
+    assert f"{len(made)} {'Job' if batch else 'Pod'}" in said
 
 
 NO_ANSWER = errors.ApiUnavailable("GET /api/v1/pods: no answer in time")
