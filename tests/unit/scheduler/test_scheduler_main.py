@@ -24,3 +24,11 @@ def test_a_mistake_is_one_line_and_exit_code_2(flags: list[str], says: str) -> N
     (line,) = ended.stderr.splitlines()
     assert line.startswith("carico-scheduler: ")
     assert says in line
+
+
+def test_a_scheduler_without_an_extender_does_not_load_its_server() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", "import sys, carico_scheduler.main; print('aiohttp.web' in sys.modules)"],
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    assert run.stdout.strip() == "False"

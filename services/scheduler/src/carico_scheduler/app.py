@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import random
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
@@ -17,9 +17,12 @@ from carico_core.wire import roles, subjects
 from carico_scheduler import cycle, decisions, engine, events, instruments, queries, silence, traces
 from carico_scheduler import settings as setting
 from carico_scheduler.answers import known
-from carico_scheduler.extender import service, unit
+from carico_scheduler.extender import service
 from carico_scheduler.leadership import elector, handover
 from carico_scheduler.leadership import office as offices
+
+if TYPE_CHECKING:
+    from carico_scheduler.extender import unit
 
 NAME = "carico-scheduler"
 # The decision loop beats every second; a loop that is silent for this long is stuck, and a restart mends it.
@@ -172,7 +175,10 @@ class Scheduler:
             await self.office.give_up()
         return left
 
-    def _make_extender(self, parts: engine.Parts) -> unit.Unit:
+    def _make_extender(self, parts: engine.Parts) -> "unit.Unit":
+        # Its server is aiohttp's: 2.3 MB, which a scheduler that serves no kube-scheduler does without.
+        from carico_scheduler.extender import unit
+
         return unit.Unit(
             self._settings.extender,
             service.Parts(
