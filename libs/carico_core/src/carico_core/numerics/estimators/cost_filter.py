@@ -28,22 +28,28 @@ class CostFilters:
         at_least: the costs add up to `level` or more, which says nothing to a belief that expects as much.
         """
         # e = Y - x' c
-        innovation = level - _along(self.mean, design)
-        told: slice | npt.NDArray[np.int64] = slice(None)
+        mean, covariance = self.mean, self.covariance
+        innovation = level - np.vecdot(mean, design)
+        told = None
         if at_least:
             told = np.flatnonzero(innovation > 0.0)
             if not len(told):
                 return
-        pulled = self.covariance[told] @ design
-        spread = _along(pulled, design) + variance
-        gain = pulled / spread
+            mean, covariance, innovation = mean[told], covariance[told], innovation[told]
+        pulled = covariance @ design
+        spread = np.vecdot(pulled, design) + variance
+        gain = pulled / spread[:, np.newaxis]
         # c <- c + P x e / (x' P x + R)
-        self.mean[told] += gain * innovation[told]
+        mean += gain * innovation[:, np.newaxis]
         # (I - K x') P (I - K x')' + K R K' = P - K (P x)' - (P x) K' + K (x' P x + R) K'
         rows = gain[:, :, np.newaxis]
         crossed = rows * pulled[:, np.newaxis]
-        squared = spread[:, :, np.newaxis] * (rows * gain[:, np.newaxis])
-        self.covariance[told] = self.covariance[told] - crossed - crossed.transpose(0, 2, 1) + squared
+        covariance -= crossed
+        covariance -= crossed.transpose(0, 2, 1)
+        covariance += spread[:, np.newaxis, np.newaxis] * (rows * gain[:, np.newaxis])
+        if told is not None:
+            # They were copies.
+            self.mean[told], self.covariance[told] = mean, covariance
 
     def drift(
         self, share: float, shows: npt.NDArray[np.bool_] | None, dt_s: float, *, kept_below: float = math.inf
@@ -55,12 +61,16 @@ class CostFilters:
         # P_kk <- P_kk + (0.02 c_k)^2 a second, where the class shows
         noise = (share * self.mean) ** 2 * dt_s
         if shows is not None:
-            noise = np.where(shows, noise, 0.0)
+            noise *= shows
         beliefs, size = self.mean.shape
         # A view: these arrays are written in place and stay as they were made.
         variances = self.covariance.reshape(beliefs, size * size)[:, :: size + 1]
+        if kept_below == math.inf:
+            variances += noise
+            return
         grown = variances + noise
-        variances[:] = np.where(variances <= kept_below, np.minimum(grown, kept_below), grown)
+        np.minimum(grown, kept_below, out=grown, where=variances <= kept_below)
+        variances[:] = grown
 
     def narrow(self, belief: int, within: float, most: float) -> None:
         """Hold the variances of one belief that are not above `within` to `most`; what goes together still does."""
@@ -95,9 +105,3 @@ class CostFilters:
             self.mean[belief, row] = value
             covariance[row, :] = covariance[:, row] = 0.0
             covariance[row, row] = variance
-
-
-def _along(vectors: arrays.Array, design: arrays.Array) -> arrays.Array:
-    """The product of each of k vectors (k, m) with the design (m,): (k, 1), to the bits of single products."""
-    found: arrays.Array = vectors[:, np.newaxis] @ design
-    return found
