@@ -54,7 +54,7 @@ def test_an_agent_that_measures_a_process_which_is_no_more_is_started_anew(tmp_p
         command=found._fresh("agent/node-1").command, id=processes.identify_self(),
         process=types.SimpleNamespace(returncode=None, terminate=lambda: ended.append("agent/node-1")),
     )  # fmt: skip
-    found._children["agent/node-1"] = cast(Any, child)
+    found._account.children["agent/node-1"] = cast(Any, child)
     found._note_ready("node/node-1", asyncio.Event())
     assert ended == []
     ready.write_text(json.dumps({"pid": 2, "fallback": "process-accounting", "reason": "as was asked for"}))
@@ -86,7 +86,7 @@ def test_nats_is_started_anew_each_time_a_full_disk_has_room(
     told: list[events.Event] = []
     found = some_supervisor(tmp_path, told)
     process = types.SimpleNamespace(returncode=None, terminate=lambda: ended.append(len(looks)))
-    found._children[topology.NATS] = cast(Any, types.SimpleNamespace(process=process))
+    found._account.children[topology.NATS] = cast(Any, types.SimpleNamespace(process=process))
     monkeypatch.setattr(shutil, "disk_usage", disk_usage)
     with pytest.raises(RuntimeError, match="StopIteration"):
         objects.run_fast(found._renew_bus())

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+from collections.abc import Callable
 
 import orjson
 
@@ -31,6 +32,9 @@ class Event:
     text: str = ""
     after_s: float = 0.0
     crash: state.Crash | None = None
+
+
+Tell = Callable[[Event], None]
 
 
 def encode(event: Event) -> bytes:

@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs, tasks
 from carico_local.cgroups import sweep
 from carico_local.cluster import (
+    account,
     backoff,
     events,
     full_disk,
@@ -32,10 +33,7 @@ START_TIMEOUT_S = 60.0
 START_TIMEOUT_PER_NODE_S = 0.05
 # A node first lets its Pods end: their grace period in a local cluster is short.
 STOP_GRACE_S = 10.0
-LAST_LINES = 15
 LOGS_LOOKED_AT_EVERY_S = 5.0
-
-Tell = Callable[[events.Event], None]
 
 
 class StartFailed(errors.CaricoError):
@@ -51,29 +49,20 @@ class Supervisor:
 
     def __init__(
         self, plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], *,
-        clock: clocks.Clock, tell: Tell, restart: bool,
+        clock: clocks.Clock, tell: events.Tell, restart: bool,
     ) -> None:  # fmt: skip
         self._plan = plan
         self._paths = paths
         self._clock = clock
-        self._tell = tell
         self._restart = restart
-        self._began_s = clock.monotonic_s()
         self._log = logs.get("supervisor", cluster=plan.name)
         self._where = topology.addresses(plan, ports.choose(plan.name, topology.ports_needed(plan)))
         # `down` finds every process of this cluster by it, whoever started it.
         self._environ = {**inherited.stripped(environ), sweep.RUN_VARIABLE: str(paths.root), "PYTHONUNBUFFERED": "1"}
-        self._children: dict[str, processes.Child] = {}
-        self._ready: set[str] = set()
-        self._restarts: dict[str, int] = {}
+        self._account = account.Account(plan, paths, self._where, clock=clock, tell=tell)
         # Services that were ended to be started with what is true now.
         self._outdated: set[str] = set()
-        self._crashes: list[state.Crash] = []
-        self._notes: list[str] = []
         self._first_notes = (*plan.warnings, *inherited.notes(environ))
-        self._phase = state.Phase.STARTING
-        self._failure: str | None = None
-        self._started_ns = clock.wall_ns()
         # An earlier run was not ended by `down`.
         self._goes_on = False
         self._start_within_s = START_TIMEOUT_S + START_TIMEOUT_PER_NODE_S * plan.nodes
@@ -83,11 +72,11 @@ class Supervisor:
         """True where the cluster came up and was ended in order. Everything has ended when this returns."""
         self._goes_on = leftovers.are_possible(self._paths)
         for text in self._first_notes:
-            self._note(text)
+            self._account.note(text)
         for directory in (self._paths.data / "nodes", self._paths.run, self._paths.logs):
             directory.mkdir(parents=True, exist_ok=True)
         topology.write_configuration(self._plan, self._where, self._paths, self._environ)
-        self._write()
+        self._account.write()
         stopping = asyncio.ensure_future(stop.wait())
         running = asyncio.ensure_future(self._up_and_watch())
         try:
@@ -99,7 +88,7 @@ class Supervisor:
                 task.cancel()
             await asyncio.gather(stopping, running, return_exceptions=True)
             await self._end_all()
-        return self._failure is None
+        return self._account.failure is None
 
     async def _up_and_watch(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -121,9 +110,7 @@ class Supervisor:
             except TimeoutError:
                 why = f"nothing more was ready for {self._start_within_s:.0f} s: {await self._missing(wanted)}"
                 raise StartFailed(why) from None
-            self._phase = state.Phase.READY
-            self._write()
-            self._say(events.Kind.UP)
+            self._account.up()
 
     async def _keep(self, service: parts.Service, up: Mapping[str, asyncio.Event]) -> None:
         """Never returns while the cluster lives; starts the service, and again after each crash."""
@@ -136,9 +123,7 @@ class Supervisor:
             readiness.forget(current.probe)
             began_s = self._clock.monotonic_s()
             child = await processes.start(current.command)
-            self._children[service.name] = child
-            self._say(events.Kind.STARTED, service.name)
-            self._write()
+            self._account.started(service.name, child)
             waiting = asyncio.ensure_future(readiness.wait(current.probe))
             ended = asyncio.ensure_future(child.process.wait())
             try:
@@ -151,63 +136,45 @@ class Supervisor:
                 ended.cancel()
             if service.name in self._outdated:
                 self._outdated.discard(service.name)
-                self._ready.discard(service.name)
+                self._account.ended(service.name)
                 continue
             self._note_crash(service.name, child, first=not up[service.name].is_set())
             await asyncio.sleep(loop.pause_s(ran_s=self._clock.monotonic_s() - began_s))
-            self._restarts[service.name] = self._restarts.get(service.name, 0) + 1
-            self._say(events.Kind.RESTARTED, service.name)
+            self._account.restarted(service.name)
 
     def _fresh(self, name: str) -> parts.Service:
         found = topology.services(self._plan, self._where, self._paths, self._environ)
         return next(service for service in found if service.name == name)
 
     def _note_ready(self, name: str, up: asyncio.Event) -> None:
-        self._ready.add(name)
         if not up.is_set() and self._start is not None and not self._start.expired():
             self._start.reschedule(asyncio.get_running_loop().time() + self._start_within_s)
         up.set()
         if name.startswith("node/"):
             said = topology.read_ready(self._paths, name.removeprefix("node/"))
             if said.get("fallback"):
-                self._note(f"nodes run without cgroups ({said.get('reason')}): fallback {said['fallback']}")
+                self._account.note(f"nodes run without cgroups ({said.get('reason')}): fallback {said['fallback']}")
             self._renew(f"agent/{name.removeprefix('node/')}")
-        self._say(events.Kind.READY, name)
-        self._write()
+        self._account.ready(name)
 
     def _renew(self, name: str) -> None:
         """Nothing; a service that runs is started anew where it would be started otherwise now.
 
         Without cgroups an agent measures the node's process by its id, which is another after a crash.
         """
-        child = self._children.get(name)
+        child = self._account.children.get(name)
         if child is not None and child.command.argv != self._fresh(name).command.argv:
             self._end_outdated(name)
 
     def _end_outdated(self, name: str) -> None:
-        child = self._children.get(name)
+        child = self._account.children.get(name)
         if child is not None and child.process.returncode is None:
             self._outdated.add(name)
             child.process.terminate()
 
-    def _note(self, text: str) -> None:
-        if text not in self._notes:
-            self._notes.append(text)
-            self._say(events.Kind.NOTE, text=text)
-
     def _note_crash(self, name: str, child: processes.Child, *, first: bool) -> None:
         """Records a service that ended by itself. Raises `StartFailed` where it is not to be started again."""
-        self._ready.discard(name)
-        code = child.process.returncode
-        crash = state.Crash(
-            service=name,
-            at_ns=self._clock.wall_ns(),
-            how=processes.exit_text(0 if code is None else code),
-            last_lines=tuple(processes.last_lines(child.command.log, LAST_LINES)),
-        )
-        self._crashes = [*self._crashes[-49:], crash]
-        self._tell(events.Event(kind=events.Kind.CRASHED, service=name, text=crash.how, crash=crash))
-        self._write()
+        crash = self._account.crashed(name, child)
         if first or not self._restart:
             raise StartFailed(f"{name} ended by itself ({crash.how})", crash)
 
@@ -223,10 +190,10 @@ class Supervisor:
         for node in found.removed_nodes:
             await asyncio.to_thread(shutil.rmtree, self._paths.data / "nodes" / node, ignore_errors=True)
         if text := found.text(self._plan.name):
-            self._note(text)
+            self._account.note(text)
 
     async def _missing(self, wanted: list[parts.Service]) -> str:
-        late = [service for service in wanted if service.name not in self._ready]
+        late = [service for service in wanted if not self._account.is_ready(service.name)]
         if not late:
             return "some nodes are not Ready or have not advertised a capacity"
         reasons = [(service.name, await service.probe.why_not()) for service in late]
@@ -242,61 +209,28 @@ class Supervisor:
         """Never returns. A stream of NATS that could not be written takes nothing more until NATS starts anew."""
         while True:
             await full_disk.over(self._paths.data)
-            self._note("the disk was full: NATS, which keeps nothing more after that, was started anew")
+            self._account.note("the disk was full: NATS, which keeps nothing more after that, was started anew")
             self._end_outdated(topology.NATS)
 
     def _report_end(self, running: "asyncio.Future[None]") -> None:
         """The cluster ended by itself: says why."""
         error = running.exception()
         failed = next(iter(_leaves(error, StartFailed)), None)
-        self._failure = str(failed or error or "ended")
-        self._phase = state.Phase.FAILED
-        self._log.error("cluster failed", why=self._failure)
-        crash = failed.crash if isinstance(failed, StartFailed) else None
-        self._tell(events.Event(kind=events.Kind.FAILED, text=self._failure, crash=crash))
-        self._write()
+        why = str(failed or error or "ended")
+        self._log.error("cluster failed", why=why)
+        self._account.failed(why, failed.crash if isinstance(failed, StartFailed) else None)
         if failed is None and error is not None:
             raise error
 
     async def _end_all(self) -> None:
-        if self._phase is not state.Phase.FAILED:
-            self._phase = state.Phase.STOPPING
-        self._write()
-        for names in topology.stop_groups(list(self._children)):
-            await processes.stop([self._children[name] for name in names], grace_s=STOP_GRACE_S)
+        self._account.stopping()
+        children = self._account.children
+        for names in topology.stop_groups(list(children)):
+            await processes.stop([children[name] for name in names], grace_s=STOP_GRACE_S)
         if self._plan.node_kind is plans.NodeKind.KUBELET:
             await asyncio.to_thread(kubelet_nodes.clear, self._paths, self._environ)
         roots = [self._paths.data / "nodes" / node for node in self._plan.node_names]
         await asyncio.to_thread(sweep.sweep, self._plan.name, state_dirs=roots)
-
-    def _say(self, kind: events.Kind, service: str = "", text: str = "") -> None:
-        after_s = self._clock.monotonic_s() - self._began_s
-        self._tell(events.Event(kind=kind, service=service, text=text, after_s=after_s))
-
-    def _write(self) -> None:
-        # Cut short by a full disk, the cluster goes on: only other shells see less of it.
-        with contextlib.suppress(OSError):
-            state.write(self._paths, self._state())
-
-    def _state(self) -> state.ClusterState:
-        me = processes.identify_self()
-        return state.ClusterState(
-            plan=self._plan, phase=self._phase, supervisor=me, started_ns=self._started_ns,
-            nats_url=self._where.nats_url, api_url=self._where.api_url,
-            services=tuple(self._service_state(name) for name in topology.service_names(self._plan)),
-            crashes=tuple(self._crashes), notes=tuple(self._notes), failure=self._failure,
-            websocket_url=self._where.web.websocket_url, page_url=self._where.web.page_url,
-        )  # fmt: skip
-
-    def _service_state(self, name: str) -> state.ServiceState:
-        child = self._children.get(name)
-        return state.ServiceState(
-            name=name,
-            process=child.id if child is not None and child.process.returncode is None else None,
-            ready=name in self._ready,
-            restarts=self._restarts.get(name, 0),
-            http_port=self._where.ports.get(name),
-        )
 
 
 def _leaves(error: BaseException | None, kind: type[BaseException]) -> list[BaseException]:
