@@ -85,7 +85,7 @@ def local_subspace(
 
 
 def _estimates(spreads: dict[str, base.Spread]) -> dict[str, messages.Estimate]:
-    return {name: messages.Estimate(mean=mean, sd=sd) for name, (mean, sd) in spreads.items()}
+    return {name: messages.Estimate(*spread) for name, spread in spreads.items()}
 
 
 def _classes(estimate: base.CapacityEstimate, pods: int) -> dict[str, messages.ClassCapacity] | None:
