@@ -69,12 +69,11 @@ class Ledger:
         """Those that are gone, oldest first; then those that have ended and are still on the node, likewise.
 
         Of the latter also one that ended long ago, as between two restarts. They come last, as they are kept first: a
-        Pod that stands at the API and that no message covers makes its node suspect.
+        Pod that stands at the API and that no message covers makes its node suspect. None of them runs: a Pod that
+        starts is in neither table.
         """
-        removing, running = self._removing_s, self._running
-        ends = dict.fromkeys([uid for uid in self._ended_s if uid not in removing and uid not in running])
-        ends.update(dict.fromkeys([uid for uid in removing if uid not in running]))
-        return ends.keys()
+        removing = self._removing_s
+        return dict.fromkeys([*[uid for uid in self._ended_s if uid not in removing], *removing]).keys()
 
     def created(self, uid: str, now_s: float) -> None:
         """The runtime makes the Pod's container."""

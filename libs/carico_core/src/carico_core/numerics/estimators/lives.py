@@ -71,7 +71,7 @@ class Lives:
 
     def counts(self) -> collections.Counter[str]:
         """Running Pods by class."""
-        return collections.Counter(name for name, _, _ in self._running.values())
+        return collections.Counter([name for name, _, _ in self._running.values()])
 
     def ages_s(self, name: str, *, since_s: float = 0.0) -> list[float]:
         """Ages of the running Pods of a class by the clock, counted from so long after their starts; oldest first."""
