@@ -186,13 +186,15 @@ class ClassCosts:
 
     def plus(self, name: str, life_s: float, risk_sd: float) -> float:
         """c+: what a Pod of a class takes cautiously, at the end of a life this long; in range."""
-        if not self._is_told(name):
-            mean, variance = self._priors.whole(name)
-            return self.facts.held_to_range(mean + risk_sd * math.sqrt(variance))
-        if not self.grows:
+        if self.grows:
+            told = self._told(name)
+            if told is not None:
+                return max(told.plus(life_s, risk_sd), self.facts.least_cost)
+        elif name in self._held:
             mean, spread = self._single(name)
             return max(mean + risk_sd * spread, self.facts.least_cost)
-        return max(self._growth(name).plus(life_s, risk_sd), self.facts.least_cost)
+        mean, variance = self._priors.whole(name)
+        return self.facts.held_to_range(mean + risk_sd * math.sqrt(variance))
 
     def cost(self, name: str, life_s: float) -> base.Spread:
         """(mean, sd) of what a Pod of a class takes at the end of a life this long."""
@@ -204,9 +206,8 @@ class ClassCosts:
 
     def left_to_grow(self, name: str, now: growth.Parts, pods: float, life_s: float) -> float:
         """What the running Pods of a class, with these parts behind them, will still take, cautiously; not negative."""
-        if not self.grows or not self._is_told(name):
-            return 0.0
-        return self._growth(name).left(now, pods, life_s)
+        told = self._told(name) if self.grows else None
+        return 0.0 if told is None else told.left(now, pods, life_s)
 
     def expected(self, pods: Counted) -> float:
         """sum of c_k n_k where Pods do not grow; a class that is not held counts as peers have it, or as unknown."""
@@ -220,10 +221,8 @@ class ClassCosts:
         """sum of c_kj n_kj; a class that is not held, or not told, counts as its peers have it, or as unknown."""
         total = 0.0
         for name, parts in pods.items():
-            if self._is_told(name):
-                total += self._growth(name).expected(parts)
-            else:
-                total += parts[0] * self._priors.whole(name)[0]
+            told = self._told(name)
+            total += parts[0] * self._priors.whole(name)[0] if told is None else told.expected(parts)
         return total
 
     def evidence(self, name: str, life_s: float) -> base.Evidence | None:
@@ -278,7 +277,7 @@ class ClassCosts:
 
     def _is_told(self, name: str) -> bool:
         """Whether readings or peers have told what a Pod of this class takes."""
-        return name in self._held and (not self.grows or self._growth(name).is_told)
+        return self._told(name) is not None if self.grows else name in self._held
 
     def _rows_of(self, name: str) -> list[int]:
         rows = self._held[name].rows
@@ -288,6 +287,13 @@ class ClassCosts:
         """(mean, sd) of a cost that does not depend on age."""
         row = self._held[name].rows.start
         return self._means[row], math.sqrt(max(0.0, self._filters.covariance.item(_KNOWN, row, row)))
+
+    def _told(self, name: str) -> growth.Growth | None:
+        """A class of which readings or peers have told how it grows, in a dimension in which Pods do; else None."""
+        if name not in self._held:
+            return None
+        found = self._growth(name)
+        return found if found.is_told else None
 
     def _growth(self, name: str) -> growth.Growth:
         """A class that is held, in a dimension in which Pods grow."""

@@ -270,6 +270,9 @@ class Footprint:
         """(mean, sd) of the cost of a Pod of those that show on this node; of a new one where none does."""
         if total <= 0.0:
             return each.cost(messages.NEW_CLASS, lives.UNKNOWN_LIFE_S)
+        if len(shown) == 1:
+            (name,) = shown
+            return each.cost(name, self._pods.lives.longest_s(name))
         parts = [(count / total, each.cost(name, self._pods.lives.longest_s(name))) for name, count in shown.items()]
         return sum(share * cost[0] for share, cost in parts), sum(share * cost[1] for share, cost in parts)
 
