@@ -39,28 +39,26 @@ class Columns:
 
     def __init__(self) -> None:
         self.count = 0
-        self._arrays = {name: _empty(name, _FIRST_SLOTS) for name in _FIELDS}
-
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        return self._arrays[name]
+        # Asked dozens of times at each event of a node: a plain table, without a call of our own before it.
+        self.by_field: dict[str, npt.NDArray[Any]] = {name: _empty(name, _FIRST_SLOTS) for name in _FIELDS}
 
     def add_slot(self) -> int:
         """A new slot, empty."""
-        if self.count == len(self._arrays["present"]):
-            for name, old in self._arrays.items():
-                self._arrays[name] = np.concatenate([old, _empty(name, len(old))])
+        if self.count == len(self.by_field["present"]):
+            for name, old in self.by_field.items():
+                self.by_field[name] = np.concatenate([old, _empty(name, len(old))])
         self.count += 1
         return self.count - 1
 
     def clear(self, slot: int) -> None:
         """Empties a slot."""
         for name in _FIELDS:
-            self._arrays[name][slot] = _FIELDS[name][1]
+            self.by_field[name][slot] = _FIELDS[name][1]
 
     def views(self) -> dict[str, npt.NDArray[Any]]:
         """Read-only views of the slots in use, by field name."""
         views = {}
-        for name, array in self._arrays.items():
+        for name, array in self.by_field.items():
             view = array[: self.count]
             view.flags.writeable = False
             views[name] = view

@@ -125,7 +125,7 @@ class Fleet:
         slot = self._slots.get(advertisement.node)
         if slot is None:
             return
-        c = self._columns
+        c = self._columns.by_field
         c["capacity"][slot] = advertisement.capacity
         c["pods"][slot] = advertisement.pods
         c["limit"][slot] = headroom.UNLIMITED if advertisement.limit is None else advertisement.limit
@@ -156,7 +156,7 @@ class Fleet:
         """Within what the node of a slot is believed; kept as `free` is."""
         kept = self._caps[slot]
         if kept is None:
-            c = self._columns
+            c = self._columns.by_field
             kept = self._caps[slot] = headroom.caps_of(
                 capacity=c["capacity"].item(slot),
                 pods=c["pods"].item(slot),
@@ -200,7 +200,7 @@ class Fleet:
 
     def _is_believed(self, slot: int, now_s: float) -> bool:
         """As the filters of `freshness` and `trust` have it."""
-        c, policy = self._columns, self.policy
+        c, policy = self._columns.by_field, self.policy
         return bool(
             c["sampled_s"].item(slot) >= now_s - policy.ageing_s
             and c["uncovered_since_s"].item(slot) >= now_s - policy.suspect_after_s
@@ -229,7 +229,7 @@ class Fleet:
         return slot
 
     def _write_node(self, slot: int, node: cluster.Node) -> None:
-        c = self._columns
+        c = self._columns.by_field
         c["present"][slot] = True
         c["ready"][slot] = node.ready
         c["schedulable"][slot] = not node.unschedulable and not node.deleting
@@ -240,7 +240,7 @@ class Fleet:
         c["pod_limit"][slot] = node.pod_limit
 
     def _write_load(self, slot: int, load: reservations.Load) -> None:
-        c = self._columns
+        c = self._columns.by_field
         c["placed"][slot] = load.placed
         c["workloads"][slot] = load.workloads
         c["used_cores"][slot] = load.used_cores
@@ -261,7 +261,7 @@ class Fleet:
     def _note_facts(self, slot: int) -> None:
         """The facts of the node on one slot have changed."""
         self._facts_version += 1
-        self._columns["facts_changed"][slot] = self._facts_version
+        self._columns.by_field["facts_changed"][slot] = self._facts_version
         self.facts.touch(slot)
 
 
