@@ -11,14 +11,14 @@ from typing import Protocol, TypeVar
 
 import orjson
 
-from carico_aggregator import fleet, instruments, model, replicas
+from carico_aggregator import fleet, following, instruments, model, replicas
 from carico_aggregator import settings as setting
 from carico_core.domain import errors, messages
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
-from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
+from carico_core.wire import subjects
 
 BROADCAST_EVERY_S = 1.0
 REPEAT_EVERY_S = 5.0
@@ -68,9 +68,9 @@ class Aggregator:
         self.replicas = replicas.Replicas(replica, lease_s=chosen.bus.lease_s)
         self.merger: model.Merger = model.Round() if by_round else model.Sequential()
         self.last: messages.GlobalModel | None = None
-        self._model_max_age_s = freshness.MODEL_LEASES * chosen.bus.lease_s
-        # Of the models of other replicas. Between two replicas there is no order: the one heard last counts.
-        self._models_heard = freshness.SequenceGuard(chosen.bus.lease_s)
+        self.following = following.Following(
+            self.merger, counted, replica=replica, lease_s=chosen.bus.lease_s, clock=clock
+        )
         self._bus = bus
         self._boot = boot
         self._clock = clock
@@ -87,11 +87,11 @@ class Aggregator:
         """Subscribes to the other replicas and asks them for what they have; waits while the bus is away."""
         # Each step by itself: what is asked again as a whole subscribes again each time.
         await until_taken(lambda: self._bus.subscribe(subjects.PARTIAL_ALL, self.on_partial))
-        await until_taken(lambda: self._bus.subscribe(subjects.MODEL, self.on_model))
+        await until_taken(lambda: self._bus.subscribe(subjects.MODEL, self.following.hear))
         await until_taken(lambda: self._tell(complete=False, joining=True, entries=()))
         stored = await until_taken(self._bus.get_model)
         if stored is not None:
-            self._on_stored(stored)
+            self.following.recall(stored)
 
     async def intake_forever(self) -> None:
         """Never returns; takes what the queue gives."""
@@ -162,44 +162,6 @@ class Aggregator:
         self.merger.arrived(adopted, len(self.fleet))
         self._counted.adopted.inc(len(adopted))
 
-    def on_model(self, subject: str, payload: bytes) -> None:
-        """Follows the model of the replica that leads, where only one makes it."""
-        found = self._followable(subject, payload)
-        if found is None or found.replica == self.replica:
-            return
-        refused = self._models_heard.accept(found.replica, found.boot, found.seq, self._clock.monotonic_s())
-        if refused is None:
-            self.merger.follow(found)
-        else:
-            got = f"got {found.seq} of replica {found.replica}, expected a later one"
-            self._counted.dropped("model", subject, errors.MessageError(refused, "seq", got))
-
-    def _on_stored(self, payload: bytes) -> None:
-        """Goes on from the model kept for late joiners, its own too, unless agents would not merge it any more."""
-        found = self._followable(subjects.MODEL, payload)
-        # A model is kept once it has been broadcast: one that was heard while this was read is newer.
-        if found is None or len(self._models_heard):
-            return
-        age_s = (self._clock.wall_ns() - found.ts_ns) / 1e9
-        # The sign is the other clock's fault.
-        if abs(age_s) > self._model_max_age_s:
-            got = f"got a stored model {age_s:.0f} s old, expected at most {self._model_max_age_s:g} s: begun anew"
-            self._counted.dropped("model", subjects.MODEL, errors.MessageError(errors.Drop.TOO_OLD, "ts", got))
-            return
-        self._log.info("going on from the stored model", of=found.replica, age_s=round(age_s, 1))
-        self.merger.follow(found)
-
-    def _followable(self, subject: str, payload: bytes) -> messages.GlobalModel | None:
-        """A model of the same merge, where that goes on from others' models; None for what cannot be followed."""
-        if isinstance(self.merger, model.Round):
-            return None
-        try:
-            found = wire.decode_model(payload, subject=subject)
-        except errors.MessageError as error:
-            self._counted.dropped("model", subject, error)
-            return None
-        return found if found.merge == self.merger.name else None
-
     async def _take(self, batch: list[buses.QueueItem]) -> None:
         begun_s = self._clock.monotonic_s()
         self._counted.batch_messages.observe(len(batch))
@@ -223,7 +185,7 @@ class Aggregator:
         self._counted.take_s.observe(self._clock.monotonic_s() - begun_s)
 
     def _may_broadcast(self, now_s: float) -> bool:
-        return isinstance(self.merger, model.Round) or self.replicas.leader(now_s) == self.replica
+        return not self.merger.is_led or self.replicas.leader(now_s) == self.replica
 
     async def _broadcast(self) -> None:
         started_s = self._clock.monotonic_s()

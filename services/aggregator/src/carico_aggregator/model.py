@@ -31,9 +31,10 @@ class Content:
 
 
 class Merger(Protocol):
-    """One way to make the model."""
+    """One way to make the model. `is_led`: one replica's counts, and the others follow it."""
 
     name: str
+    is_led: bool
 
     def arrived(self, entries: list[messages.Entry], live_nodes: int) -> None:
         """Takes in entries in the order they became known."""
@@ -52,6 +53,7 @@ class Round:
     """A function of the entries alone."""
 
     name = "round"
+    is_led = False
 
     def arrived(self, entries: list[messages.Entry], live_nodes: int) -> None:
         """Nothing: the entries hold all."""
@@ -68,6 +70,7 @@ class Sequential:
     """The paper's: a recursion over arrivals. The leader's counts; the others follow it, to go on when it is gone."""
 
     name = "sequential"
+    is_led = True
 
     def __init__(self) -> None:
         self._rule = merges.Sequential()
