@@ -99,6 +99,24 @@ def test_a_bind_is_answered_by_what_became_of_it() -> None:
     objects.run_fast(main())
 
 
+def test_a_bind_that_the_api_calls_a_conflict_is_recorded_as_one() -> None:
+    async def main() -> None:
+        desk = extender_desk.Desk()
+        desk.node("n1", 4.0)
+        pod = desk.pod("a")
+        for error, outcome in (
+            (errors.Conflict(status=409, reason="Conflict", message="no", request="POST"), "bind_conflict"),
+            (errors.Invalid(status=422, reason="Invalid", message="no", request="POST"), "bind_failed"),
+        ):
+            desk.kube.fail_next(error, path="/binding")
+            assert "not bound to n1" in await desk.bind(pod, "n1")
+            record = desk.log.latest("default", "a")
+            assert record is not None
+            assert (record.outcome.value, record.node) == (outcome, None)
+
+    objects.run_fast(main())
+
+
 def test_while_a_bind_is_in_doubt_nothing_else_is_done_with_the_pod() -> None:
     async def main() -> None:
         desk = extender_desk.Desk()

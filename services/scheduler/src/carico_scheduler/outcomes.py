@@ -64,7 +64,7 @@ class Outcomes:
         if fate is binders.Fate.WITHHELD:
             # Nothing happened, and who leads now decides about the Pod: there is nothing to tell.
             return
-        outcome, message = self._conclude(result, fate, facts)
+        outcome, message = outcome_of(fate, is_conflict=result.is_conflict), self._message(result, fate, facts)
         self._metrics.bind_s.observe(result.took_s)
         self._metrics.decisions.labels(outcome.value).inc()
         if self._traces is not None:
@@ -83,20 +83,32 @@ class Outcomes:
         elif waiting.pod.uid in self._state.queue:
             self._notices.tell(waiting, "bind", facts.message, now_s)
 
-    def _conclude(
-        self, result: binders.Result, fate: binders.Fate, facts: decisions.Facts
-    ) -> tuple[decision.Outcome, str]:
-        """The outcome and its message."""
+    def _message(self, result: binders.Result, fate: binders.Fate, facts: decisions.Facts) -> str:
         match fate:
             case binders.Fate.BOUND:
-                return decision.Outcome.BOUND, facts.message
+                return facts.message
             case binders.Fate.ELSEWHERE:
-                return decision.Outcome.BIND_CONFLICT, f"bound elsewhere meanwhile: {result.detail}"
+                return f"bound elsewhere meanwhile: {result.detail}"
             case binders.Fate.GONE:
-                return decision.Outcome.DROPPED, f"the Pod has gone: {result.detail}"
+                return f"the Pod has gone: {result.detail}"
         self._line.warning("bind failed", uid=result.uid, node=result.node, detail=result.detail)
-        outcome = decision.Outcome.BIND_CONFLICT if result.is_conflict else decision.Outcome.BIND_FAILED
-        return outcome, f"not bound to {result.node}: {result.detail}"
+        return f"not bound to {result.node}: {result.detail}"
+
+
+def outcome_of(fate: binders.Fate, *, is_conflict: bool) -> decision.Outcome:
+    """As what a record names a bind that was sent and came out so; `is_conflict`: the API refused it as one.
+
+    >>> outcome_of(binders.Fate.UNBOUND, is_conflict=False).value
+    'bind_failed'
+    """
+    match fate:
+        case binders.Fate.BOUND:
+            return decision.Outcome.BOUND
+        case binders.Fate.ELSEWHERE:
+            return decision.Outcome.BIND_CONFLICT
+        case binders.Fate.GONE:
+            return decision.Outcome.DROPPED
+    return decision.Outcome.BIND_CONFLICT if is_conflict else decision.Outcome.BIND_FAILED
 
 
 def settle(into: state.State, result: binders.Result, now_s: float) -> binders.Fate:

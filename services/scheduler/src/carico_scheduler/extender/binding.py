@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 from collections.abc import Callable
 
-from carico_core.domain import cluster, decision
+from carico_core.domain import cluster
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
 from carico_core.wire import kubernetes_placement
@@ -13,12 +13,6 @@ from carico_scheduler import decisions, outcomes
 from carico_scheduler import demand as demands
 from carico_scheduler import queue as queues
 from carico_scheduler import state as states
-
-_OUTCOMES = {
-    binders.Fate.BOUND: decision.Outcome.BOUND,
-    binders.Fate.ELSEWHERE: decision.Outcome.BIND_CONFLICT,
-    binders.Fate.GONE: decision.Outcome.DROPPED,
-}
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -74,7 +68,7 @@ class Binds:
         fate = outcomes.settle(self._state, result, self._clock.monotonic_s())
         error = "" if fate is binders.Fate.BOUND else f"not bound to {result.node}: {result.detail or fate.value}"
         if fate is not binders.Fate.WITHHELD:
-            outcome = _OUTCOMES.get(fate, decision.Outcome.BIND_FAILED)
+            outcome = outcomes.outcome_of(fate, is_conflict=result.is_conflict)
             node = result.node if fate is binders.Fate.BOUND else None
             message = error or asked.facts.message
             self._log.record(
