@@ -28,6 +28,6 @@ At work:
   Pod's way.
 - `leadership`: who of several schedulers leads. `extender`: beside or inside kube-scheduler.
 - `queries` and `answers`: what is asked on the bus.
-- `app`: connects all this, by `settings`, and stops it in order; `main` runs it, with a `collector` of garbage that
-  seldom looks.
+- `app`: puts all this together, by `settings`, and stops it in order. `service`: connects it to the API and the bus;
+  `main` runs that, with a `collector` of garbage that seldom looks.
 """

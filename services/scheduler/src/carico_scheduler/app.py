@@ -1,8 +1,6 @@
-"""The scheduler as a service: connects to the bus and the API, runs until it is asked to stop, and stops in order."""
+"""One scheduler over an API and a bus: runs until it is asked to stop, and stops in order."""
 
 import asyncio
-import contextlib
-import dataclasses
 import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
@@ -10,10 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, kube, kube_actions, logs, metrics, metrics_bus, nats_bus, tasks, tracing
-from carico_core.runtime import metrics_kube as kube_series
+from carico_core.runtime import health, kube_actions, logs, metrics, metrics_bus, tasks
 from carico_core.runtime import pace as paces
-from carico_core.wire import roles, subjects
+from carico_core.wire import subjects
 from carico_scheduler import cycle, decisions, engine, events, instruments, queries, silence, traces
 from carico_scheduler import settings as setting
 from carico_scheduler.answers import known
@@ -24,7 +21,6 @@ from carico_scheduler.leadership import office as offices
 if TYPE_CHECKING:
     from carico_scheduler.extender import unit
 
-NAME = "carico-scheduler"
 # The decision loop beats every second; a loop that is silent for this long is stuck, and a restart mends it.
 STUCK_AFTER_S = 30.0
 INSIST_EVERY_S = 0.5
@@ -77,7 +73,9 @@ class Scheduler:
             on_record=counted.count_rejections,
             on_drop=counted.lost_records.inc,
         )
-        recorder = kube_actions.EventRecorder(api, clock=clock, controller=NAME, instance=f"{NAME}-{boot}")
+        recorder = kube_actions.EventRecorder(
+            api, clock=clock, controller=setting.PROGRAM, instance=f"{setting.PROGRAM}-{boot}"
+        )
         self._events = events.Writer(
             recorder,
             pace=paces.Pace(settings.events_per_s, clock=clock),
@@ -227,7 +225,7 @@ class Scheduler:
 
     def _service(self) -> buses.ServiceSpec:
         return buses.ServiceSpec(
-            name=NAME,
+            name=setting.PROGRAM,
             description="Decisions, reservations and capacities of the CARICO scheduler",
             endpoints=self.answers.endpoints(),
             # One that is frozen while it leads is still there for the bus, and would get half of its successor's.
@@ -239,52 +237,6 @@ class Scheduler:
             return None
         silent_s = self._clock.monotonic_s() - self.engine.beat_s
         return f"the decision loop is silent for {silent_s:.0f} s" if silent_s > STUCK_AFTER_S else None
-
-
-async def serve(settings: setting.SchedulerSettings, stop: tasks.Stop, clock: clocks.Clock) -> None:
-    """Runs a scheduler of these settings, with its health server, until `stop`; NATS and the API may come later."""
-    async with contextlib.AsyncExitStack() as stack:
-        series = metrics.Metrics("scheduler")
-        asked = kube_series.KubeMetrics(series).asked
-        api = await kube.connect(settings.kube, clock=clock, user_agent=NAME, observe=asked)
-        stack.push_async_callback(api.close)
-        # A client of its own, as Kubernetes' components have: a renewal must not wait for its turn behind binds.
-        unpaced = dataclasses.replace(settings.kube, rate_per_s=0.0)
-        lease_api = await kube.connect(unpaced, clock=clock, user_agent=f"{NAME}/leader-election", observe=asked)
-        stack.push_async_callback(lease_api.close)
-        tracer = tracing.open_tracer(
-            settings.traces, service=NAME, attributes={}, clock=clock, share=settings.traces_share
-        )
-        if tracer is not None:
-            stack.push_async_callback(asyncio.to_thread, tracer.close)
-        scheduler = Scheduler(settings, api=api, lease_api=lease_api, clock=clock, tracer=tracer, series=series)
-        server = await health.serve(
-            scheduler.health, scheduler.metrics, host=settings.http.host, port=settings.http.port
-        )
-        stack.push_async_callback(server.close)
-        logs.get("scheduler").info("started", http_port=server.port, threshold=settings.threshold)
-        await _run_on_bus(scheduler, settings, stop, clock)
-
-
-async def _run_on_bus(
-    scheduler: Scheduler, settings: setting.SchedulerSettings, stop: tasks.Stop, clock: clocks.Clock
-) -> None:
-    """Connects to the bus, unless `stop` comes first, and runs the scheduler on it."""
-    connecting = asyncio.ensure_future(
-        nats_bus.connect(settings.bus, name=NAME, clock=clock, inbox=roles.inbox(roles.Role.SCHEDULER))
-    )
-    stopping = asyncio.ensure_future(stop.wait())
-    await asyncio.wait([connecting, stopping], return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not connecting.done():
-        connecting.cancel()
-        await asyncio.gather(connecting, return_exceptions=True)
-        return
-    bus = connecting.result()
-    try:
-        await scheduler.run(bus, stop)
-    finally:
-        await bus.close()
 
 
 async def _insist(what: str, attempt: Callable[[], Awaitable[object]]) -> None:

@@ -1,10 +1,8 @@
 """Entry point of the scheduler."""
 
 from carico_core.runtime import clock, entry
-from carico_scheduler import app, collector
+from carico_scheduler import collector, service
 from carico_scheduler import settings as setting
-
-PROGRAM = "carico-scheduler"
 
 
 def main() -> int:
@@ -12,7 +10,7 @@ def main() -> int:
     with collector.relaxed():
         return entry.run(
             setting.SchedulerSettings,
-            lambda chosen, stop: app.serve(chosen, stop, clock.BootClock()),
-            prefix="scheduler",
-            program=PROGRAM,
+            lambda chosen, stop: service.serve(chosen, stop, clock.BootClock()),
+            prefix=setting.PREFIX,
+            program=setting.PROGRAM,
         )

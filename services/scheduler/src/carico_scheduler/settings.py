@@ -9,6 +9,9 @@ from carico_scheduler import policy as policies
 from carico_scheduler.extender import settings as extender_settings
 from carico_scheduler.leadership import settings as leader_settings
 
+PREFIX = "scheduler"
+PROGRAM = "carico-scheduler"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:

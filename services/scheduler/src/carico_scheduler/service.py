@@ -1,0 +1,60 @@
+"""The scheduler as a service: connects to the API and the bus, and leaves both in order."""
+
+import asyncio
+import contextlib
+import dataclasses
+
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import health, kube, logs, metrics, nats_bus, tasks, tracing
+from carico_core.runtime import metrics_kube as kube_series
+from carico_core.wire import roles
+from carico_scheduler import app
+from carico_scheduler import settings as setting
+
+
+async def serve(settings: setting.SchedulerSettings, stop: tasks.Stop, clock: clocks.Clock) -> None:
+    """Runs a scheduler of these settings, with its health server, until `stop`; NATS and the API may come later."""
+    async with contextlib.AsyncExitStack() as stack:
+        series = metrics.Metrics("scheduler")
+        asked = kube_series.KubeMetrics(series).asked
+        api = await kube.connect(settings.kube, clock=clock, user_agent=setting.PROGRAM, observe=asked)
+        stack.push_async_callback(api.close)
+        # A client of its own, as Kubernetes' components have: a renewal must not wait for its turn behind binds.
+        unpaced = dataclasses.replace(settings.kube, rate_per_s=0.0)
+        lease_api = await kube.connect(
+            unpaced, clock=clock, user_agent=f"{setting.PROGRAM}/leader-election", observe=asked
+        )
+        stack.push_async_callback(lease_api.close)
+        tracer = tracing.open_tracer(
+            settings.traces, service=setting.PROGRAM, attributes={}, clock=clock, share=settings.traces_share
+        )
+        if tracer is not None:
+            stack.push_async_callback(asyncio.to_thread, tracer.close)
+        scheduler = app.Scheduler(settings, api=api, lease_api=lease_api, clock=clock, tracer=tracer, series=series)
+        server = await health.serve(
+            scheduler.health, scheduler.metrics, host=settings.http.host, port=settings.http.port
+        )
+        stack.push_async_callback(server.close)
+        logs.get("scheduler").info("started", http_port=server.port, threshold=settings.threshold)
+        await _run_on_bus(scheduler, settings, stop, clock)
+
+
+async def _run_on_bus(
+    scheduler: app.Scheduler, settings: setting.SchedulerSettings, stop: tasks.Stop, clock: clocks.Clock
+) -> None:
+    """Connects to the bus, unless `stop` comes first, and runs the scheduler on it."""
+    connecting = asyncio.ensure_future(
+        nats_bus.connect(settings.bus, name=setting.PROGRAM, clock=clock, inbox=roles.inbox(roles.Role.SCHEDULER))
+    )
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait([connecting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not connecting.done():
+        connecting.cancel()
+        await asyncio.gather(connecting, return_exceptions=True)
+        return
+    bus = connecting.result()
+    try:
+        await scheduler.run(bus, stop)
+    finally:
+        await bus.close()
