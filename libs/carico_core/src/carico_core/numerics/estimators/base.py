@@ -34,6 +34,8 @@ DEFAULT_CAPACITY_CAP = 1000.0
 CENSORED_FROM = 0.97
 # The class of an estimator that does not tell classes apart.
 ALL_PODS = messages.ANY_CLASS
+# A node asleep for longer learns nothing from the gap.
+MAX_INTERVAL_S = 60.0
 # The one dimension of the scalar estimators.
 SIGNAL = "signal"
 
@@ -199,7 +201,3 @@ def approached(dt_s: float, time_constant_s: float) -> float:
 def elapsed(dt_s: float) -> float:
     """`dt_s` where it is a sane interval, else 0: a clock that jumps must not make a filter forget everything."""
     return dt_s if 0.0 < dt_s <= MAX_INTERVAL_S else 0.0
-
-
-# A node asleep for longer learns nothing from the gap.
-MAX_INTERVAL_S = 60.0
