@@ -18,6 +18,8 @@ from carico_local.report import facts
 _PROGRESS_EVERY_S = 2.0
 # A cluster elsewhere, as in containers, cannot say that it was ended; an API server that starts anew is back sooner.
 _AWAY_MOST_S = 60.0
+# Pods of these workloads start and end more often, where all is well.
+_STILL_S = 60.0
 # Pods that are named one by one where they did not succeed.
 _NAMED_MOST = 10
 
@@ -41,7 +43,8 @@ def command(
     restart: bool, wait: bool,
 ) -> int:  # fmt: skip
     """Submits a job to a local cluster; where none of that name runs, to that of NATS_URL and KUBECONFIG."""
-    made_up = f"{workload}-{clocks.SystemClock().wall_ns() // 10**9 % 10**6}"
+    # By hundredths of a second: two jobs are soon submitted within one.
+    made_up = f"{workload}-{clocks.SystemClock().wall_ns() // 10**7 % 10**7}"
     job = jobs.Job(
         name=job_name or made_up, workload=jobs.Workload(workload), pods=pods, seconds=seconds, restarts=restart
     )  # fmt: skip
@@ -99,7 +102,7 @@ async def _wait(live: session.Session, job: jobs.Job, *, why_gone: WhyGone, batc
     tasks = [asyncio.ensure_future(live.observer.follow_pods(live.api))]
     if batch:
         tasks.append(asyncio.ensure_future(_tell_refusals(live, job)))
-    outage = _Outage(live, job)
+    outage, stillness = _Outage(live, job), _Stillness(live, job)
     said = -1
     try:
         while True:
@@ -111,6 +114,8 @@ async def _wait(live: session.Session, job: jobs.Job, *, why_gone: WhyGone, batc
             if done >= job.pods:
                 return _result(job, pods)
             away_s = outage.lasted_s()
+            if away_s is None:
+                stillness.look(pods)
             why = None if away_s is None else why_gone(away_s)
             if why is not None:
                 raise errors.ApiUnavailable(f"job {job.name}: {done} of {job.pods} done, and {why}")
@@ -171,6 +176,35 @@ class _Outage:
             said = "it is back" if away is None else f"{away}; waiting goes on"
             click.echo(f"job {self._job.name}: {said}", err=True)
         return None if self._since_s is None else now_s - self._since_s
+
+
+class _Stillness:
+    """Says once, each time a job comes to a standstill, what its Pods wait for: who waits must not wonder for ever."""
+
+    def __init__(self, live: session.Session, job: jobs.Job) -> None:
+        self._live = live
+        self._job = job
+        self._seen: object = None
+        self._since_s = 0.0
+        self._said = False
+
+    def look(self, pods: Sequence[facts.PodFacts]) -> None:
+        """Nothing; the line is on stderr where nothing has happened to these Pods for long."""
+        seen, now_s = [(pod.name, pod.phase, pod.node) for pod in pods], self._live.clock.monotonic_s()
+        if seen != self._seen:
+            self._seen, self._since_s, self._said = seen, now_s, False
+        pending = [pod for pod in pods if pod.phase == "Pending" and not pod.is_terminal]
+        if self._said or not pending or now_s - self._since_s < _STILL_S:
+            return
+        self._said = True
+        bound = [pod for pod in pending if pod.node]
+        what = [f"{len(pending) - len(bound)} without a node"] if len(bound) < len(pending) else []
+        what += [f"{len(bound)} bound and not started"] if bound else []
+        click.echo(
+            f"job {self._job.name}: nothing new for {_STILL_S:.0f} s: {', '.join(what)}; "
+            f"`carico explain {pending[0].name}` says why, `carico doctor` what is wrong; waiting goes on",
+            err=True,
+        )
 
 
 def unsuccessful(job_name: str, bad: Sequence[facts.PodFacts]) -> list[str]:

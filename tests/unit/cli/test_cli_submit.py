@@ -175,6 +175,21 @@ async def test_an_api_that_is_back_within_the_minute_is_waited_for_again(
 
 
 @pytest.mark.usefixtures("quick")
+async def test_who_waits_hears_once_where_a_job_stands_still(capsys: pytest.CaptureFixture[str]) -> None:
+    live = Live(
+        (0.0, listed("Pending", "Pending")), (200.0, listed("Running", "Pending")),
+        (300.0, listed("Running", "Running")), (500.0, listed("Succeeded", "Succeeded")),
+    )  # fmt: skip
+    assert await submit._wait(live, JOB, why_gone=lambda _: None) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "job j: nothing new for 60 s: 2 without a node; `carico explain j-0` says why, `carico doctor` what is wrong; "
+        "waiting goes on",
+        "job j: nothing new for 60 s: 1 without a node; `carico explain j-1` says why, `carico doctor` what is wrong; "
+        "waiting goes on",
+    ]
+
+
+@pytest.mark.usefixtures("quick")
 async def test_a_watch_that_ends_ends_the_waiting() -> None:
     live = Live(fails=errors.KubeconfigError("the token's file is gone"))
     with pytest.raises(errors.KubeconfigError, match="the token's file is gone"):
