@@ -51,7 +51,8 @@ def test_ages_are_by_the_clock_and_lives_by_what_a_thread_got() -> None:
     assert made.follow({"b": "job"}) == 2
     assert made.counts() == {"job": 1}
     # Half a CPU's share each, as a reading of 1 says.
-    assert [list(each) for each in (made._ended["job"], made._ended_s["job"])] == [[2.5], [5.0]]
+    ended = made._ended["job"]
+    assert (list(ended.shares_s), list(ended.lives_s)) == ([2.5], [5.0])
 
 
 def test_a_pod_whose_class_becomes_known_keeps_its_age() -> None:

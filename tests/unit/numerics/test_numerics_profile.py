@@ -79,8 +79,8 @@ def test_load_stretches_no_life() -> None:
     # Twice as many tasks as cores: half the speed, so that ten seconds are five of work.
     made.tick(1.0, 10.0)
     made.follow({})
-    assert made._ended["job"] == pytest.approx([5.0, 5.0])
-    assert made._ended_s["job"] == pytest.approx([10.0, 10.0])
+    assert list(made._ended["job"].shares_s) == pytest.approx([5.0, 5.0])
+    assert list(made._ended["job"].lives_s) == pytest.approx([10.0, 10.0])
 
 
 def test_a_class_that_becomes_known_late_keeps_the_pods_age() -> None:

@@ -2,6 +2,7 @@
 
 import bisect
 import collections
+import dataclasses
 import itertools
 import operator
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,25 @@ ENOUGH = 3
 UNKNOWN_LIFE_S = 60.0
 
 
+@dataclasses.dataclass(slots=True, eq=False)
+class _Ended:
+    """The last lives of a class: by the clock, and in CPU share."""
+
+    lives_s: collections.deque[float]
+    shares_s: collections.deque[float]
+    # Once enough lives are known: the longest, and those in CPU share, shortest first.
+    longest_s: float = UNKNOWN_LIFE_S
+    in_order: list[float] | None = None
+
+    def add(self, life_s: float, share_s: float) -> None:
+        """One more Pod has ended."""
+        self.lives_s.append(life_s)
+        self.shares_s.append(share_s)
+        if len(self.lives_s) >= ENOUGH:
+            self.longest_s = max(self.lives_s)
+            self.in_order = sorted(self.shares_s)
+
+
 class Lives:
     """Ages of the running Pods and the last lives of each class.
 
@@ -22,7 +42,7 @@ class Lives:
     a CPU reading y above .5 says that y / .5 tasks share each core.
     """
 
-    __slots__ = ("_ended", "_ended_s", "_in_order", "_longest_s", "_running", "_share_s", "_wall_s")
+    __slots__ = ("_ended", "_running", "_share_s", "_wall_s")
 
     def __init__(self) -> None:
         # Integrals since the beginning; a Pod's age is the difference to those at its start.
@@ -30,11 +50,7 @@ class Lives:
         self._wall_s = 0.0
         # uid -> (class, both integrals at its start)
         self._running: dict[str, tuple[str, float, float]] = {}
-        self._ended: dict[str, collections.deque[float]] = {}
-        self._ended_s: dict[str, collections.deque[float]] = {}
-        # Of the classes of which enough lives are known: the longest of them, and those in CPU share, shortest first.
-        self._longest_s: dict[str, float] = {}
-        self._in_order: dict[str, list[float]] = {}
+        self._ended: dict[str, _Ended] = {}
 
     def tick(self, cpu: float, dt_s: float) -> None:
         """Move on by one sample with this CPU reading."""
@@ -46,13 +62,10 @@ class Lives:
         gone = [uid for uid in self._running if uid not in running]
         for uid in gone:
             name, share_s, wall_s = self._running.pop(uid)
-            shares_s = self._ended.setdefault(name, collections.deque(maxlen=KEPT))
-            shares_s.append(self._share_s - share_s)
-            lives_s = self._ended_s.setdefault(name, collections.deque(maxlen=KEPT))
-            lives_s.append(self._wall_s - wall_s)
-            if len(lives_s) >= ENOUGH:
-                self._longest_s[name] = max(lives_s)
-                self._in_order[name] = sorted(shares_s)
+            ended = self._ended.get(name)
+            if ended is None:
+                ended = self._ended[name] = _Ended(collections.deque(maxlen=KEPT), collections.deque(maxlen=KEPT))
+            ended.add(self._wall_s - wall_s, self._share_s - share_s)
         for uid, name in running.items():
             held = self._running.get(uid)
             if held is None:
@@ -65,9 +78,6 @@ class Lives:
     def forget(self, name: str) -> None:
         """Drop the lives of a class."""
         self._ended.pop(name, None)
-        self._ended_s.pop(name, None)
-        self._longest_s.pop(name, None)
-        self._in_order.pop(name, None)
 
     def counts(self) -> collections.Counter[str]:
         """Running Pods by class."""
@@ -80,11 +90,13 @@ class Lives:
 
     def is_known(self, name: str) -> bool:
         """Whether enough lives of a class have ended to make a distribution."""
-        return name in self._longest_s
+        ended = self._ended.get(name)
+        return ended is not None and ended.in_order is not None
 
     def longest_s(self, name: str) -> float:
         """The longest of the last lives of a class by the clock; UNKNOWN_LIFE_S until enough are known."""
-        return self._longest_s.get(name, UNKNOWN_LIFE_S)
+        ended = self._ended.get(name)
+        return UNKNOWN_LIFE_S if ended is None else ended.longest_s
 
     def ending_within(self, name: str, span_s: float) -> float:
         """Pods of a class expected to end within `span_s` of CPU share; 0 until enough lives are known.
@@ -92,11 +104,11 @@ class Lives:
         By the Kaplan-Meier estimate, in which running Pods count as lives that last at least so long: without them
         the short lives of a job's beginning would stand for all.
         """
-        ended = self._in_order.get(name)
-        if ended is None or span_s <= 0.0:
+        ended = self._ended.get(name)
+        if ended is None or ended.in_order is None or span_s <= 0.0:
             return 0.0
         ages = [self._share_s - share_s for held, share_s, _ in self._running.values() if held == name]
-        chances = _chances(ended, ages, span_s)
+        chances = _chances(ended.in_order, ages, span_s)
         return sum(chances, 0.0) if len(chances) < _PAIRWISE_FROM else float(np.array(chances).sum())
 
 
