@@ -6,7 +6,6 @@ at the rate at which they are asked for, and of the viewer's own process. `pytho
 
 import asyncio
 import contextlib
-import dataclasses
 import pathlib
 import random
 import statistics
@@ -59,7 +58,7 @@ def run(quick: bool = False) -> list[Row]:
 
 def _payload(index: int, *, seq: int) -> tuple[str, bytes]:
     said = fleet_bench._advertisement(f"node-{index}", seq, random.Random(index), PODS_A_NODE)
-    said = dataclasses.replace(said, ts_ns=time.time_ns(), sampled_at_ns=time.time_ns())
+    said = said._replace(ts_ns=time.time_ns(), sampled_at_ns=time.time_ns())
     return subjects.capacity(said.node), wire.encode_advertisement(said)
 
 

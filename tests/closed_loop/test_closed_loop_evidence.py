@@ -56,7 +56,7 @@ def seen(monkeypatch: pytest.MonkeyPatch, *, lying: bool) -> Seen:
     newest = watched.said(NEWCOMER)
     assert newest.classes is not None
     (pi,) = newest.classes.keys() - {messages.NEW_CLASS}
-    room = clusters.free_pods(dataclasses.replace(newest, limit=None), pi, ())
+    room = clusters.free_pods(newest._replace(limit=None), pi, ())
     watched.world.run_until(ENDS_S)
     assert watched.done()
     return Seen(

@@ -38,7 +38,7 @@ def advertisement(node: str = "node-1", *, at_ns: int, seq: int = 1, **changed: 
         headroom={"cpu": 2.75, "memory": 9.0e8}, limit=8,
         classes={"*": messages.ClassCapacity(cost_plus={"cpu": 1.31, "memory": 1.13e7}, pods=3)},
     )  # fmt: skip
-    return dataclasses.replace(found, **changed)
+    return found._replace(**changed)
 
 
 def placed(pod: str = "hello-0", *, seq: int = 1, **changed: Any) -> decision.Decision:

@@ -1,7 +1,6 @@
 """The live view, the words and the page, drawn from facts; and what Ctrl-C does to a command's end."""
 
 import asyncio
-import dataclasses
 import io
 import pathlib
 import re
@@ -78,7 +77,7 @@ def test_the_view_shows_nodes_and_where_the_jobs_pods_are(live: Live) -> None:
 @pytest.mark.parametrize("width", [60, 79, 80, 200])
 def test_no_figure_is_cut_off_on_a_narrow_terminal(live: Live, width: int) -> None:
     said = advertisement("node-1")
-    said = dataclasses.replace(said, capacity=12.25, capacity_sd=10.1, mode=messages.Mode.SATURATED, pods=110)
+    said = said._replace(capacity=12.25, capacity_sd=10.1, mode=messages.Mode.SATURATED, pods=110)
     live.observer.newest["node-1"] = observer.Heard(advertisement=said, at_s=0.0)
     lines = drawn(view.Screen(live, PLAN, JOB, submitted_s=80.0), width).splitlines()
     assert max(map(len, lines)) <= width - len("^C"), "Ctrl-C begins no other line"

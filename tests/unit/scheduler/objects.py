@@ -1,7 +1,6 @@
 """What the scheduler's tests are made of: Pods, Nodes, advertisements, and a loop whose time costs nothing."""
 
 import asyncio
-import dataclasses
 import math
 import random
 from collections.abc import Coroutine
@@ -51,7 +50,7 @@ def with_headroom(
 ) -> messages.Advertisement:
     """The advertisement with the headroom and the one class of our own modes."""
     classes = {messages.ANY_CLASS: messages.ClassCapacity(cost_plus=cost, pods=advertisement.pods)}
-    return dataclasses.replace(advertisement, headroom=headroom, classes=classes, limit=limit)
+    return advertisement._replace(headroom=headroom, classes=classes, limit=limit)
 
 
 def make_waiting(pod: cluster.Pod, since_s: float = 0.0) -> queue.Waiting:

@@ -1,6 +1,5 @@
 """Whatever one node advertises, the others stand as they did, and it gets no more than its caps allow."""
 
-import dataclasses
 import math
 import random
 
@@ -37,8 +36,8 @@ def lies(draw: st.DrawFn) -> messages.Advertisement:
         st.sampled_from((*CLASSES, messages.ANY_CLASS)),
         st.builds(messages.ClassCapacity, cost_plus=costs, pods=st.integers(0, 10**6)),
     )
-    return dataclasses.replace(
-        objects.make_advertisement("liar", draw(many), seq=draw(strategies.COUNTS), ts_ns=draw(strategies.COUNTS)),
+    said = objects.make_advertisement("liar", draw(many), seq=draw(strategies.COUNTS), ts_ns=draw(strategies.COUNTS))
+    return said._replace(
         pods=draw(st.sampled_from((0, 1, 10**6))), limit=draw(st.none() | st.sampled_from((0, 10**6))),
         headroom=draw(st.none() | st.fixed_dictionaries({"cpu": amounts, "memory": amounts})),
         classes=draw(st.none() | classes),
@@ -58,7 +57,7 @@ def test_one_node_advertises_anything(lie: messages.Advertisement) -> None:
     before = known.fleet.snapshot(0.0).row(slot)
     # It claims to account for everybody's Pods.
     covers = frozenset((*others, *own))
-    known.put_advertisement(state.Heard(advertisement=dataclasses.replace(lie, covers=covers), sampled_s=0.0), 0.0)
+    known.put_advertisement(state.Heard(advertisement=lie._replace(covers=covers), sampled_s=0.0), 0.0)
     view = known.fleet.snapshot(0.0)
     assert view.row(slot) == before
     assert all(known.ledger.is_reserved(uid) for uid in others)

@@ -1,7 +1,5 @@
 """What an agent that lies would advertise."""
 
-import dataclasses
-
 from carico_core.domain import messages
 
 BOAST_PODS = 1000.0
@@ -13,6 +11,6 @@ def boast(said: messages.Advertisement, *, covers: bool) -> messages.Advertiseme
     if said.headroom is not None and said.classes is not None:
         dearest = {dim: max(each.cost_plus.get(dim, 0.0) for each in said.classes.values()) for dim in said.headroom}
         headroom = {dim: BOAST_PODS * cost for dim, cost in dearest.items()}
-    return dataclasses.replace(
-        said, capacity=BOAST_PODS, headroom=headroom, limit=None, covers=said.covers if covers else frozenset()
+    return said._replace(
+        capacity=BOAST_PODS, headroom=headroom, limit=None, covers=said.covers if covers else frozenset()
     )
