@@ -1,7 +1,11 @@
 """What is written about a cluster, and what a reader makes of it."""
 
+import asyncio
 import fcntl
+import os
 import pathlib
+import signal
+import time
 from typing import IO
 
 import pytest
@@ -66,6 +70,88 @@ def test_a_cluster_runs_while_its_lock_is_held(tmp_path: pathlib.Path, monkeypat
     assert not state.is_running(paths)
     monkeypatch.setattr(fcntl, "flock", twice)
     assert not state.is_running(paths)
+
+
+def test_who_only_looks_at_a_lock_keeps_no_supervisor_from_it(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = state.Paths(tmp_path)
+    paths.lock.touch()
+    with paths.lock.open("rb") as looker:
+        fcntl.flock(looker, fcntl.LOCK_SH)
+        monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(looker, fcntl.LOCK_UN))
+        with state.locked(paths):
+            assert state.is_running(paths)
+
+
+def test_a_lock_that_was_removed_meanwhile_is_taken_anew(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths, flock, removed = state.Paths(tmp_path), fcntl.flock, list[pathlib.Path]()
+
+    def removing(file: IO[bytes], operation: int) -> None:
+        """`carico down` was just about to remove it."""
+        if not removed:
+            paths.lock.unlink()
+            removed.append(paths.lock)
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removing)
+    with state.locked(paths):
+        assert state.is_running(paths)
+
+
+async def test_of_two_that_start_a_cluster_at_once_one_is_told_so_and_touches_nothing(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleared, go_on = [], asyncio.Event()
+    locks: list[int] = []
+
+    async def clear(paths: state.Paths) -> None:
+        cleared.append(paths)
+        await go_on.wait()
+
+    def start(_paths: object, _flags: object, _environ: object, lock: IO[bytes], *, lifeline: bool) -> object:
+        locks.append(os.dup(lock.fileno()))
+        return lifeline
+
+    monkeypatch.setattr(client, "clear", clear)
+    monkeypatch.setattr(client, "_start", start)
+    wish = plan.Wish(name="x", nodes=1)
+    first = asyncio.ensure_future(
+        client.launch(wish, home=tmp_path, environ={}, restart=True, lifeline=False, fresh=False)
+    )
+    await asyncio.sleep(0)
+    with pytest.raises(errors.SettingsError, match=r"'x' runs already: .*, or choose another --name"):
+        await client.launch(wish, home=tmp_path, environ={}, restart=True, lifeline=False, fresh=False)
+    go_on.set()
+    paths = (await first).paths
+    assert cleared == [paths]
+    # It is the supervisor's now.
+    assert state.is_running(paths)
+    os.close(locks.pop())
+    assert not state.is_running(paths)
+
+
+async def test_a_cluster_that_has_not_written_yet_who_runs_it_is_ended_as_soon_as_it_has(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = state.Paths(tmp_path / "x")
+    paths.root.mkdir()
+    lock, told = state.acquire(paths), []
+
+    def kill(process: processes.ProcessId, number: signal.Signals) -> None:
+        told.append((process, number))
+        lock.close()
+
+    monkeypatch.setattr(processes, "kill", kill)
+    ending = asyncio.ensure_future(client.down(paths, keep_logs=False))
+    await asyncio.sleep(0)
+    assert not told
+    state.write(paths, some_state())
+    await ending
+    assert told == [(some_state().supervisor, signal.SIGTERM)]
+    assert not paths.root.exists()
 
 
 def test_an_unknown_name_is_answered_with_the_names_there_are(tmp_path: pathlib.Path) -> None:

@@ -1,4 +1,7 @@
-"""`python -m carico_local.cluster --root DIR [--restart] [--lifeline]`: the supervisor; its events go to stdout."""
+"""`python -m carico_local.cluster --root DIR [--lock N] [--restart] [--lifeline]`: the supervisor.
+
+Its events go to stdout.
+"""
 
 import argparse
 import asyncio
@@ -18,6 +21,7 @@ def main() -> int:
     """Exit code: 0 ended in order, 1 the cluster failed, 2 a user's mistake."""
     parser = argparse.ArgumentParser(prog="python -m carico_local.cluster")
     parser.add_argument("--root", type=pathlib.Path, required=True)
+    parser.add_argument("--lock", type=int, help="descriptor of the cluster's lock, which is held already")
     parser.add_argument("--restart", action="store_true", help="start crashed services again")
     parser.add_argument("--lifeline", action="store_true", help="end when standard input ends")
     arguments = parser.parse_args()
@@ -29,7 +33,7 @@ def main() -> int:
         plan = plans.from_json(orjson.loads(paths.plan.read_bytes()))
         if arguments.lifeline:
             await _end_with_stdin(stop)
-        with state.locked(paths):
+        with state.acquire(paths) if arguments.lock is None else state.inherited(arguments.lock):
             found = supervisor.Supervisor(
                 plan, paths, settings.environment(), clock=clocks.SystemClock(), tell=_tell,
                 restart=arguments.restart,

@@ -9,7 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import IO
 
 import orjson
 
@@ -88,25 +89,42 @@ async def launch(
     """
     plan = plans.make_plan(wish, machine.read_machine(), binaries)
     paths = state.Paths(home / plan.name)
-    if state.is_running(paths):
-        raise errors.SettingsError(
-            f"cluster {plan.name!r} runs already: `carico down --name {plan.name}`, or choose another --name"
-        )
-    await clear(paths)
-    if fresh:
-        state.remove(paths, keep_logs=False)
-    _write_plan(paths, plan)
-    flags = (["--restart"] if restart else []) + (["--lifeline"] if lifeline else [])
-    return Launched(_start(paths, flags, environ, lifeline=lifeline), paths)
+    # Held from here on, and passed to the supervisor: of two commands that start it at once, one is told so before it
+    # could clear away, or give up, what the other has started.
+    with _taken(paths) as lock:
+        await clear(paths)
+        # Of whom a killed supervisor has written is no longer true, and would be taken for the new one's word.
+        paths.state.unlink(missing_ok=True)
+        if fresh:
+            state.empty(paths)
+        _write_plan(paths, plan)
+        flags = (["--restart"] if restart else []) + (["--lifeline"] if lifeline else [])
+        return Launched(_start(paths, flags, environ, lock, lifeline=lifeline), paths)
+
+
+def _taken(paths: state.Paths) -> IO[bytes]:
+    with _unfit(paths):
+        paths.root.mkdir(parents=True, exist_ok=True)
+        try:
+            return state.acquire(paths)
+        except errors.SettingsError as error:
+            raise errors.SettingsError(f"{error}, or choose another --name") from None
 
 
 def _write_plan(paths: state.Paths, plan: plans.Plan) -> None:
-    try:
+    with _unfit(paths):
         paths.logs.mkdir(parents=True, exist_ok=True)
         # Services on a full disk end without a word: their logs are on it.
         if shutil.disk_usage(paths.root).free < LEAST_FREE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         paths.plan.write_bytes(orjson.dumps(plans.to_json(plan)))
+
+
+@contextlib.contextmanager
+def _unfit(paths: state.Paths) -> Iterator[None]:
+    """Puts what the file system refuses into words."""
+    try:
+        yield
     except OSError as error:
         raise errors.EnvironmentUnfit(
             f"what a cluster keeps cannot be written to {paths.root} ({error.strerror}): "
@@ -115,11 +133,21 @@ def _write_plan(paths: state.Paths, plan: plans.Plan) -> None:
 
 
 def _start(
-    paths: state.Paths, flags: list[str], environ: Mapping[str, str], *, lifeline: bool
+    paths: state.Paths, flags: list[str], environ: Mapping[str, str], lock: IO[bytes], *, lifeline: bool
 ) -> "subprocess.Popen[bytes]":
     with paths.log("supervisor").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "carico_local.cluster", "--root", str(paths.root), *flags],
+            [
+                sys.executable,
+                "-m",
+                "carico_local.cluster",
+                "--root",
+                str(paths.root),
+                "--lock",
+                str(lock.fileno()),
+                *flags,
+            ],
+            pass_fds=(lock.fileno(),),
             stdin=subprocess.PIPE if lifeline else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -131,17 +159,25 @@ def _start(
 
 async def down(paths: state.Paths, *, keep_logs: bool) -> None:
     """Ends a cluster, running or left behind, and removes what it wrote. Raises `EnvironmentUnfit` where it can't."""
-    written = _read(paths)
-    if state.is_running(paths) and written is not None:
-        processes.kill(written.supervisor, signal.SIGTERM)
-        for _ in range(int(DOWN_TIMEOUT_S / _LOOK_EVERY_S)):
-            if not state.is_running(paths):
-                break
-            await asyncio.sleep(_LOOK_EVERY_S)
-        else:
-            processes.kill(written.supervisor, signal.SIGKILL)
-    await clear(paths)
-    state.remove(paths, keep_logs=keep_logs)
+    told: set[processes.ProcessId] = set()
+    for _ in range(int(DOWN_TIMEOUT_S / _LOOK_EVERY_S)):
+        if not state.is_running(paths):
+            break
+        # Read anew each time: one that just starts has not written yet who it is.
+        written = _read(paths)
+        if written is not None and written.supervisor not in told:
+            processes.kill(written.supervisor, signal.SIGTERM)
+            told.add(written.supervisor)
+        await asyncio.sleep(_LOOK_EVERY_S)
+    else:
+        for supervisor in told:
+            processes.kill(supervisor, signal.SIGKILL)
+    with contextlib.ExitStack() as held:
+        # Nobody starts it meanwhile. A supervisor that does not end even so holds it, and nothing is left out for that.
+        with contextlib.suppress(errors.SettingsError, OSError):
+            held.enter_context(state.acquire(paths))
+        await clear(paths)
+        state.remove(paths, keep_logs=keep_logs)
 
 
 async def clear(paths: state.Paths) -> None:

@@ -7,8 +7,9 @@ import fcntl
 import os
 import pathlib
 import shutil
+import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import IO, Any
 
 import orjson
 
@@ -17,6 +18,8 @@ from carico_local.cluster import plan as plans
 from carico_local.cluster import processes
 
 VERSION = 2
+# A look at the lock takes microseconds, where nothing else keeps the CPU; a supervisor has it for good.
+_LOOKERS_WITHIN, _LOOK_S = 20, 0.01
 
 
 class Phase(enum.StrEnum):
@@ -178,16 +181,40 @@ def running(home_path: pathlib.Path, name: str) -> tuple[Paths, ClusterState]:
     return paths, found
 
 
+def acquire(paths: Paths) -> IO[bytes]:
+    """The cluster's lock, held until the file is closed here and wherever it was passed on to.
+
+    Raises `SettingsError` where another has it: a supervisor, or a command that starts or removes one.
+    """
+    for _ in range(_LOOKERS_WITHIN):
+        file = paths.lock.open("wb")
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(file, paths.lock):
+                return file
+        file.close()
+        # Who only looks, as `carico status` does, has it for an instant; who removed the cluster, a file that is gone.
+        time.sleep(_LOOK_S)
+    raise errors.SettingsError(f"cluster {paths.name!r} runs already: `carico down --name {paths.name}`")
+
+
+def inherited(descriptor: int) -> IO[bytes]:
+    """The lock as the command that started this supervisor has passed it on. No service gets it, too."""
+    os.set_inheritable(descriptor, False)
+    return os.fdopen(descriptor, "wb")
+
+
+def _is_at(file: IO[bytes], path: pathlib.Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
 @contextlib.contextmanager
 def locked(paths: Paths) -> Iterator[None]:
-    """Holds the cluster's lock. Raises `SettingsError` where another supervisor has it."""
-    with paths.lock.open("wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise errors.SettingsError(
-                f"cluster {paths.name!r} runs already: `carico down --name {paths.name}`"
-            ) from None
+    """Holds the cluster's lock. Raises `SettingsError` as `acquire` does."""
+    with acquire(paths):
         yield
 
 
@@ -239,6 +266,15 @@ def from_json(fields: Mapping[str, Any]) -> ClusterState:
 def _service(fields: Mapping[str, Any]) -> ServiceState:
     process = fields["process"]
     return ServiceState(**{**fields, "process": None if process is None else processes.ProcessId(**process)})
+
+
+def empty(paths: Paths) -> None:
+    """Deletes what was written about a cluster but its lock, which its holder goes on with."""
+    for entry in paths.root.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        elif entry != paths.lock:
+            entry.unlink(missing_ok=True)
 
 
 def remove(paths: Paths, *, keep_logs: bool) -> None:
