@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 import click
 
 from carico_cli import options, refusals, session, settings
-from carico_cli.explain import words
 from carico_cli.live import where
-from carico_core.domain import errors
+from carico_core.domain import amounts, errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube
 from carico_local import job as jobs
@@ -91,10 +90,11 @@ async def _submit(address: where.Address, job: jobs.Job, *, wait: bool, why_gone
 
 
 def _created(job: jobs.Job, count: int, *, batch: bool) -> str:
-    """What is there now: `count` Pods, or Jobs, whose Pods come one after another."""
+    """What is there now: the Pods, or so many Jobs, whose Pods come one after another."""
+    pods = amounts.plural(job.pods, "Pod")
     if not batch:
-        return f"{words.plural(count, 'Pod')} created"
-    return f"{words.plural(count, 'Job')} created, of which the Job controller makes {words.plural(job.pods, 'Pod')}"
+        return f"{pods} created"
+    return f"{amounts.plural(count, 'Job')} created, of which the Job controller makes {pods}"
 
 
 async def _wait(live: session.Session, job: jobs.Job, *, why_gone: WhyGone, batch: bool = False) -> int:

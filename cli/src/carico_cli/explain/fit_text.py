@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_cli.explain import behind, words
+from carico_core.domain import amounts
 
 Row = Mapping[str, Any]
 SHOWN = 30
@@ -31,7 +32,7 @@ def text(answer: Row) -> str:
             lines += _with_reason(line, each, len(head))
     left = answer["nodes"] - min(len(rows), SHOWN)
     if left:
-        lines.append(f"... and {words.plural(left, 'node')} more (--json names up to 1000)")
+        lines.append(f"... and {amounts.plural(left, 'node')} more (--json names up to 1000)")
     return "\n".join(lines + _kinds(answer.get("kinds") or []) + behind.lines(answer))
 
 
@@ -51,7 +52,7 @@ def _kinds(kinds: Sequence[Row]) -> list[str]:
 
 def _of(room: int, answer: Row) -> str:
     at_least = "at least " if answer["left_off"] and room == len(answer["per_node"]) else ""
-    return f"{at_least}{room} of {words.plural(answer['nodes'], 'node')}"
+    return f"{at_least}{room} of {amounts.plural(answer['nodes'], 'node')}"
 
 
 def _row(each: Row) -> tuple[str, str, str]:

@@ -49,7 +49,7 @@ def _of_advertisement(answer: Row) -> list[str]:
     return words.paragraph(
         f"advertised {answer['age_s']:.1f} s ago ({answer['freshness']}): capacity "
         f"{amounts.pods_with_sd(said['capacity'], said['capacity_sd'])}, {said['mode']}; "
-        f"it counts {words.plural(said['pods'], 'Pod')}{most}"
+        f"it counts {amounts.plural(said['pods'], 'Pod')}{most}"
     )
 
 
@@ -58,7 +58,7 @@ def _of_trust(answer: Row) -> list[str]:
     names = ", ".join(f"{each['pod']} ({each['age_s']:.1f} s)" for each in held[:SHOWN])
     more = answer["reserved"] - min(len(held), SHOWN)
     names += f" and {more} more" if more > 0 else ""
-    lines = words.paragraph(f"reserved: {words.plural(answer['reserved'], 'Pod')}" + (f": {names}" if held else ""))
+    lines = words.paragraph(f"reserved: {amounts.plural(answer['reserved'], 'Pod')}" + (f": {names}" if held else ""))
     trust = answer["trust"]
     if trust["is_suspect"]:
         lines += words.paragraph(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_cli.explain import advice, behind, containers, words
-from carico_core.domain import decision
+from carico_core.domain import amounts, decision
 
 Row = Mapping[str, Any]
 # Nodes named one by one in a text; --json has more.
@@ -85,7 +85,7 @@ def _of_record(answer: Row, now_ns: int) -> list[str]:
 def _of_wait(answer: Row) -> list[str]:
     if answer["state"] != "waiting" or answer.get("waited_s") is None:
         return []
-    tried = words.plural(answer["attempts"], "bind") + " tried"
+    tried = amounts.plural(answer["attempts"], "bind") + " tried"
     due_s = answer["next_try_s"]
     then = "next try as soon as something changes that could help" if due_s is None else f"next try in {due_s:.1f} s"
     return words.paragraph(f"for {words.ago(answer['waited_s'])}, {tried}; {then}")
@@ -94,12 +94,12 @@ def _of_wait(answer: Row) -> list[str]:
 def _of_nodes(answer: Row) -> list[str]:
     """All nodes as they stand now."""
     of = "it" if answer["state"] == "waiting" else "one more Pod like it"
-    said = f"Now, for {of}: {answer['feasible']} of {words.plural(answer['nodes'], 'node')} would do"
+    said = f"Now, for {of}: {answer['feasible']} of {amounts.plural(answer['nodes'], 'node')} would do"
     refused = _counts(answer["refused"])
     lines = ["", *words.paragraph(said + (f"; refused: {refused}" if refused else ""), "")]
     lines += _table(answer["candidates"][:SHOWN])
     left = answer["nodes"] - min(len(answer["candidates"]), SHOWN)
-    lines += [f"... and {words.plural(left, 'node')} more (--json names up to 1000)"] if left else []
+    lines += [f"... and {amounts.plural(left, 'node')} more (--json names up to 1000)"] if left else []
     return lines + _of_help(answer)
 
 

@@ -37,15 +37,6 @@ def ago(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
 
 
-def plural(count: int, what: str) -> str:
-    """A count and its noun.
-
-    >>> plural(1, "Pod"), plural(2, "Pod")
-    ('1 Pod', '2 Pods')
-    """
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 def paragraph(text: str, indent: str = "  ") -> list[str]:
     """The text in lines of at most 80 columns."""
     return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ") or [indent]

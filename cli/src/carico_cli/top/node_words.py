@@ -51,10 +51,6 @@ def lines(known: Known, *, width: int) -> list[spans.Line]:
     return [spans.cut(line, width) for line in found]
 
 
-def _pods(count: int) -> str:
-    return "1 Pod" if count == 1 else f"{count} Pods"
-
-
 def _count(value: float) -> str:
     """So many Pods, of which parts count."""
     return amounts.number(value, 0 if value.is_integer() or value >= 100.0 else 1)
@@ -77,7 +73,7 @@ def _state(node: pictures.Node) -> spans.Line:
     if said is None:
         return (*found, ("  nothing heard of it: does its agent run?", "red"))
     found.append((f", {node.age_s:.1f} s old" if node.age_s is not None else "", ""))
-    found.append((f"  {_pods(said.pods)}  capacity {columns.capacity_text(node)}", "bold"))
+    found.append((f"  {amounts.plural(said.pods, 'Pod')}  capacity {columns.capacity_text(node)}", "bold"))
     reserved = columns.NOTHING if node.reserved is None else str(node.reserved)
     free = columns.NOTHING if node.free is None else amounts.number(node.free, 1)
     found.append((f"  reserved {reserved}  free {free}", ""))
@@ -162,11 +158,11 @@ def _why(said: messages.Advertisement) -> list[spans.Line]:
         words = "no dimension stops it: a cap on what is believed of a node does"
     found.append(((words, ""),))
     if said.limit is not None and dim is not None:
-        found.append(((f"limit: at most {_pods(said.limit)} for now", ""),))
+        found.append(((f"limit: at most {amounts.plural(said.limit, 'Pod')} for now", ""),))
     found.append(((f"{said.mode.value}: {_MODES[said.mode]}", ""),))
     for name, each in sorted((said.classes or {}).items(), key=lambda item: -item[1].pods)[:4]:
         costs = ", ".join(f"{dim} {amounts.text(dim, value)}" for dim, value in each.cost_plus.items())
-        found.append(((f"class {_class(name)}: {_pods(each.pods)}; one more costs {costs}", "dim"),))
+        found.append(((f"class {_class(name)}: {amounts.plural(each.pods, 'Pod')}; one more costs {costs}", "dim"),))
     return found
 
 

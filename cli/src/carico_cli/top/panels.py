@@ -133,8 +133,7 @@ def _service(each: pictures.Service, decided: Sequence[decision.Decision]) -> sp
     instance = spans.clean(each.instance)[:INSTANCE_CELLS]
     found: list[spans.Span] = [(spans.fitted(name, 11), "bold"), (instance.ljust(INSTANCE_CELLS), "dim"), (words, "")]
     if each.errors:
-        errors = "1 error" if each.errors == 1 else f"{each.errors} errors"
-        found.append((f"; {errors}, last: {spans.clean(each.last_error)}", "red"))
+        found.append((f"; {amounts.plural(each.errors, 'error')}, last: {spans.clean(each.last_error)}", "red"))
     return tuple(found)
 
 
@@ -155,5 +154,5 @@ def _model(model: pictures.Model | None) -> spans.Line:
     if model is None:
         return ((spans.fitted("model", 11), "bold"), ("none heard yet", "yellow"))
     use = ", ".join(f"{spans.clean(dim)} {share:.0%}" for dim, share in model.magnitude.items())
-    nodes = "1 node" if model.contributors == 1 else f"{model.contributors} nodes"
+    nodes = amounts.plural(model.contributors, "node")
     return ((spans.fitted("model", 11), "bold"), (f"of {nodes}, said {model.age_s:.1f} s ago; typical use {use}", ""))

@@ -5,7 +5,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
-from carico_core.domain import errors
+from carico_core.domain import amounts, errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import health, kube_actions, logs, metrics, metrics_bus, tasks
@@ -252,4 +252,4 @@ async def _insist(what: str, attempt: Callable[[], Awaitable[object]]) -> None:
 
 
 def _doubt(count: int) -> str | None:
-    return f"{count} bind{'s' if count > 1 else ''} without an answer from the API" if count else None
+    return f"{amounts.plural(count, 'bind')} without an answer from the API" if count else None

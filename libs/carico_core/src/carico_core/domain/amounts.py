@@ -53,6 +53,15 @@ def pods_with_sd(mean: float, sd: float, *, sign: str = "± ") -> str:
     return f"{number(mean, digits)} {sign}{number(sd, digits)}"
 
 
+def plural(count: int, what: str) -> str:
+    """A count and its noun.
+
+    >>> plural(1, "Pod"), plural(2, "Pod")
+    ('1 Pod', '2 Pods')
+    """
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def number(value: float, digits: int) -> str:
     """A number to so many digits behind the point; what is shown as zero has no minus.
 

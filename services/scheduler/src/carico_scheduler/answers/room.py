@@ -16,6 +16,7 @@ CAPACITY, LIMIT, POD_LIMIT, PODS_PER_CORE = "capacity", "limit", "pod_limit", "p
 
 # Resources of Kubernetes that are counted in bytes: https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
 _REQUESTED_BYTES = ("memory", "ephemeral-storage", "hugepages-")
+_pods = functools.partial(amounts.plural, what="Pod")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,15 +152,6 @@ def _requests(row: snapshot.NodeRow, demand: demands.Demand) -> list[Bound]:
         for name, amount, left in asked
         if amount > 0.0
     ]  # fmt: skip
-
-
-def _pods(count: int) -> str:
-    """A count and its noun.
-
-    >>> _pods(1), _pods(2)
-    ('1 Pod', '2 Pods')
-    """
-    return f"{count} Pod{'' if count == 1 else 's'}"
 
 
 def _say_request(name: str, left: float, amount: float) -> str:
