@@ -3,7 +3,6 @@
 `python -m bench scheduler`
 """
 
-import dataclasses
 import random
 import statistics
 import time
@@ -66,7 +65,7 @@ def _spread_us(cycles: cycle.Cycle, nodes: fleet.Fleet, repetitions: int) -> flo
     source = queue.Queue(random.Random(3))
     rounds = max(repetitions // 5, 1)
     for index in range(BATCH * (rounds + 1)):
-        pod = dataclasses.replace(_pod(10**6 + index), labels={"app": "web"}, node_selector={}, constraints=limits)
+        pod = _pod(10**6 + index)._replace(labels={"app": "web"}, node_selector={}, constraints=limits)
         source.offer(pod, NOW_S)
 
     def decide() -> None:

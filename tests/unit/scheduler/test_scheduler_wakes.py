@@ -1,6 +1,5 @@
 """Whatever happens, no Pod that would fit waits on: what opens the queue to some leaves out nobody it could help."""
 
-import dataclasses
 import random
 
 import hypothesis
@@ -76,8 +75,8 @@ class Desk:
             at, rng = self.rng.randrange(len(self.pods)), self.rng
             claim = self.state.ledger.find(self.pods[at].uid)
             if claim is not None:
-                self.pods[at] = dataclasses.replace(
-                    self.pods[at], node_name=claim.node if rng.random() < 0.7 else rng.choice(NODES),
+                self.pods[at] = self.pods[at]._replace(
+                    node_name=claim.node if rng.random() < 0.7 else rng.choice(NODES),
                     phase=rng.choice(["Pending", "Running"]), request_cores=rng.choice([0.0, 1.0, 3.0]),
                     labels=rng.choice([{}, {"app": "web"}]), is_baseline=rng.random() < 0.1,
                 )  # fmt: skip

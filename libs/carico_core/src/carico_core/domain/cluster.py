@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from carico_core.domain import constraints as limits
 
@@ -39,9 +40,11 @@ class Taint:
     effect: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
-    """A Pod, reduced. Times are Unix seconds; requests are summed by the rules of the scheduler (cores, bytes)."""
+class Pod(NamedTuple):
+    """A Pod, reduced. Times are Unix seconds; requests are summed by the rules of the scheduler (cores, bytes).
+
+    A NamedTuple: each event of a Pod makes one, and a frozen dataclass of so many fields takes three times as long.
+    """
 
     namespace: str
     name: str

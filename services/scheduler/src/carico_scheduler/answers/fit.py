@@ -187,9 +187,7 @@ class _Endless:
         if self._is_done:
             return None
         self._made += 1
-        pod = dataclasses.replace(
-            self._kind.pod, uid=f"{kinds.WHAT_IF}-{self._made}", name=f"{kinds.WHAT_IF}-{self._made}"
-        )
+        pod = self._kind.pod._replace(uid=f"{kinds.WHAT_IF}-{self._made}", name=f"{kinds.WHAT_IF}-{self._made}")
         return queues.Waiting(pod=pod, demand=self._kind.demand, since_s=now_s)
 
     def park(self, waiting: queues.Waiting) -> None:

@@ -1,6 +1,5 @@
 """Why a Pod is where it is, or why it waits."""
 
-import dataclasses
 import enum
 from collections.abc import Mapping
 from typing import Any
@@ -42,7 +41,7 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
         # Of an earlier Pod of this name.
         record = None
     found, waiting = _standing(known, pod), known.state.queue.find(pod.uid) or known.state.binding(pod.uid)
-    board = known.cycle.explain(known.view(now_s), known.state.demand_of(dataclasses.replace(pod, node_name=None)))
+    board = known.cycle.explain(known.view(now_s), known.state.demand_of(pod._replace(node_name=None)))
     return {
         **_of_pod(known, pod, found),
         "why": _why(known, pod, found, record, board, waiting),
