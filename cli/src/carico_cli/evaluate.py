@@ -48,7 +48,10 @@ _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
 @click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="Processes at a time.")
 @click.pass_obj
 def command(context: settings.Context, /, **given: Any) -> int:
-    """Compares schedulers in a simulated cluster, and writes one page and one JSON file."""
+    """Compares schedulers in a simulated cluster, and writes one page and one JSON file.
+
+    Without flags it takes about an hour. docs/evaluation.md says what is compared, and shows a scenario's file.
+    """
     wish = _wish(given)
     tasks = study.tasks(wish)
     if not tasks:

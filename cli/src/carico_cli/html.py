@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from carico_local.report import figures
+
 Report = Mapping[str, Any]
 
 _STYLE = """
@@ -29,9 +31,10 @@ def page(report: Report) -> str:
     """The whole page."""
     setting = report["setting"]
     title = f"CARICO: {report['pods']} {setting['workload']} Pods on {report['nodes']} nodes"
-    figures = "\n".join(figure(caption, draw, report) for caption, draw in _PICTURES)
-    notes = "".join(f"<p>Note: {html.escape(note)}</p>" for note in setting["notes"])
-    return document(title, f"<p>{html.escape(_sentence(report))}</p>{notes}\n{_table(report)}\n{figures}")
+    pictures = "\n".join(figure(caption, draw, report) for caption, draw in _PICTURES)
+    said = [*setting["notes"], *([why] if (why := figures.short_job(report)) is not None else [])]
+    notes = "".join(f"<p>Note: {html.escape(note)}</p>" for note in said)
+    return document(title, f"<p>{html.escape(_sentence(report))}</p>{notes}\n{_table(report)}\n{pictures}")
 
 
 def document(title: str, body: str) -> str:

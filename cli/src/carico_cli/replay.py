@@ -41,7 +41,10 @@ _DEFAULT = next(field.default for field in dataclasses.fields(agent.AgentSetting
 @click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
 @click.option("--plot", type=click.Path(path_type=pathlib.Path), help="Draw it: a .png or .svg file.")
 def command(file: pathlib.Path, partial: bool, as_json: bool, plot: pathlib.Path | None, **chosen: Any) -> None:
-    """Runs FILE, a recording or a log of the author's agent, through an estimator and prints how well it fitted."""
+    """Runs FILE, a recording or a log of the author's agent, through an estimator and prints how well it fitted.
+
+    The author is the dissertation's. docs/recordings.md says what each figure means.
+    """
     if plot is not None:
         replay_picture.check(plot)
     trace = reading.read(file, partial=partial)

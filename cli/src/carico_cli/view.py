@@ -14,6 +14,7 @@ from carico_core.domain import amounts
 from carico_core.wire import freshness
 from carico_local import job as jobs
 from carico_local.cluster import plan as plans
+from carico_local.report import figures
 
 BAR_CELLS = 5
 # A terminal shows Ctrl-C as "^C": at the end of a full line it would begin another, and the next picture lie lower.
@@ -184,6 +185,8 @@ def summary(report: Mapping[str, Any]) -> str:
             f"p95 {times['p95']:.2f}, max {times['max']:.2f}",
             f"  mean / alone: {_verdict(targets['pod_ratio'])}",
         ]
+    if (why := figures.short_job(report)) is not None:
+        lines.append(f"  ({why})")
     lines.append(
         f"most Pods on a node {report['max_running_per_node']}, placements without room {report['capacity_overrun']}, "
         f"overload {report['overload_node_s']:.1f} node-seconds"

@@ -148,3 +148,19 @@ def test_a_job_that_lost_a_pod_has_met_nothing() -> None:
     found = figures.report(run([pod(0, end_s=1.0), pod(1, end_s=1.0)], setting=short))
     assert found["targets"]["job_ratio"]["verdict"] == "unknown"
     assert found["targets"]["pod_ratio"]["verdict"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("mean_work_s", "end_s", "said"),
+    [
+        (5.0, 6.0, None),
+        (5.0, 30.0, "the targets are for a job of a minute at best, and this one's best is 8 s"),
+        (60.0, 300.0, None),
+    ],
+)
+def test_a_job_too_short_for_the_targets_says_so_where_it_misses_one(
+    mean_work_s: float, end_s: float, said: str | None
+) -> None:
+    setting = facts.Setting(**{**_fields(SETTING), "pods": 1, "mean_work_s": mean_work_s})
+    found = figures.short_job(figures.report(run([pod(0, end_s=end_s)], setting=setting)))
+    assert (found or "").startswith(said or "") and (found is None) is (said is None)
