@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+import signal
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -152,6 +153,8 @@ def _told(runs_in_all: int, effort_in_all: float, *, plain: bool) -> Iterator[_P
     if plain:
         yield _Plain(runs_in_all, effort_in_all)
         return
+    # As Ctrl-C does: ended otherwise, the terminal would be left without its cursor.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     columns = (
         progress.BarColumn(), progress.TaskProgressColumn(), progress.TimeElapsedColumn(),
         progress.TimeRemainingColumn(), progress.TextColumn("{task.description}"),

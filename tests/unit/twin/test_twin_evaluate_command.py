@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from carico_cli import evaluate_text
+from carico_cli import evaluate, evaluate_text
 from tests.tools import carico_cli, waiting
 
 Carico = Callable[..., int]
@@ -132,6 +132,15 @@ def test_ctrl_c_ends_it_at_once_with_one_line_and_nothing_left(tmp_path: pathlib
     assert err.strip().splitlines()[-1] == "carico: interrupted"
     assert "Traceback" not in err
     assert not any(pathlib.Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+def test_a_kill_ends_the_bar_in_order_so_that_the_terminal_has_its_cursor_again() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(KeyboardInterrupt), evaluate._told(1, 1.0, plain=False):
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _until_two_workers(pid: int) -> list[str]:
