@@ -37,7 +37,7 @@ async def _up(context: settings.Context, wish: plans.Wish, binaries: Mapping[str
         # Whatever cut the start short, Ctrl-C too: nothing of it stays, but the logs where it failed by itself.
         failed = not isinstance(error, asyncio.CancelledError)
         await interrupts.finished(_give_up(launched, keep_logs=failed), hurry=launched.kill)
-        if failed:
+        if failed and launched.paths.logs.exists():
             click.echo(f"the services' logs are kept in {launched.paths.logs}", err=True)
         raise
     of = "" if name == options.DEFAULT_NAME else f" --name {name}"

@@ -5,6 +5,7 @@ import fcntl
 import os
 import pathlib
 import signal
+import subprocess
 import time
 from typing import IO
 
@@ -152,6 +153,23 @@ async def test_a_cluster_that_has_not_written_yet_who_runs_it_is_ended_as_soon_a
     await ending
     assert told == [(some_state().supervisor, signal.SIGTERM)]
     assert not paths.root.exists()
+
+
+@pytest.fixture
+def ended() -> "subprocess.Popen[bytes]":
+    """A supervisor that was ended before it said anything."""
+    return subprocess.Popen(["true"], stdout=subprocess.PIPE)
+
+
+async def test_who_starts_a_cluster_hears_that_another_has_ended_it(
+    tmp_path: pathlib.Path, ended: "subprocess.Popen[bytes]"
+) -> None:
+    """`carico down` beside `carico up`: it removes what was written, the logs too."""
+    launched = client.Launched(ended, state.Paths(tmp_path / "x"))
+    with pytest.raises(errors.EnvironmentUnfit, match="x was ended by another command while it started"):
+        async for _ in launched.until_up():
+            pass
+    await client.down(launched.paths, keep_logs=True)
 
 
 def test_an_unknown_name_is_answered_with_the_names_there_are(tmp_path: pathlib.Path) -> None:

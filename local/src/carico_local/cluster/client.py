@@ -61,6 +61,8 @@ class Launched:
             if event.kind is events.Kind.FAILED:
                 raise errors.EnvironmentUnfit(f"cluster {self.paths.name} did not start: {event.text}")
         await self._ended()
+        if not self.paths.plan.exists():
+            raise errors.EnvironmentUnfit(f"cluster {self.paths.name} was ended by another command while it started")
         last = "; ".join(processes.last_lines(self.paths.log("supervisor"), 3))
         raise errors.EnvironmentUnfit(f"the supervisor of {self.paths.name} ended at once: {last}")
 

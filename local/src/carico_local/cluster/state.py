@@ -280,7 +280,8 @@ def empty(paths: Paths) -> None:
 def remove(paths: Paths, *, keep_logs: bool) -> None:
     """Deletes what was written about a cluster."""
     if keep_logs:
-        for entry in paths.root.iterdir():
+        # Gone where another command has removed it meanwhile.
+        for entry in paths.root.iterdir() if paths.root.exists() else ():
             if entry != paths.logs:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink(missing_ok=True)
         return
