@@ -20,8 +20,7 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import settings
 from carico_core.wire import kubernetes
 from carico_local.control_plane import commands, standalone
-from carico_scheduler import collections as mirrored
-from carico_scheduler import cycle, policy, state
+from carico_scheduler import api_collections, cycle, policy, state
 from tests.integration import feasibility_cases as cases
 from tests.integration import feasibility_oracle as oracles
 from tests.tools import kubernetes as programs
@@ -57,7 +56,7 @@ class Ours:
         rules = policy.Policy(fallback=policy.Fallback.REQUESTS)
         self.state = state.State(rules, random.Random(0))
         self.cycle = cycle.Cycle(rules)
-        for each in mirrored.all_of(self.state, clocks.SystemClock()):
+        for each in api_collections.all_of(self.state, clocks.SystemClock()):
             each.put_all(map(each.parse, oracle.objects(each.path)))
             if each.lacks is not None:
                 each.lacks(None)

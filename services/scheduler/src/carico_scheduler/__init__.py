@@ -2,7 +2,7 @@
 
 What is known, kept in step by events; pure:
 
-- `state`: all of it. `collections` says what of the API goes where in it.
+- `state`: all of it. `api_collections` says what of the API goes where in it.
 - `fleet`: the nodes, the one writer of their `columns`; `lately` keeps answers over them, `headroom` says how many Pods
   fit by what a node advertises.
 - `reservations`: which Pods count on which node, as the claims of a ledger (no PersistentVolumeClaims).

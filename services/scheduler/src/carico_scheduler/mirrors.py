@@ -10,7 +10,7 @@ from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube as kubes
 from carico_core.runtime import logs
-from carico_scheduler import collections, instruments, state
+from carico_scheduler import api_collections, instruments, state
 
 # An API that does not serve a collection is asked again this seldom: it may learn to.
 ASK_AGAIN_S = 60.0
@@ -44,7 +44,7 @@ class Mirrors:
         self._wake = wake
         self._line = logs.get("scheduler")
         self._odd_line = logs.RateLimited(self._line, clock=clock)
-        self._collections = collections.all_of(into, clock)
+        self._collections = api_collections.all_of(into, clock)
         # When one of them last brought something.
         self.heard_s = clock.monotonic_s()
         # What each mirror lacks without which nothing can be decided; empty: decisions may be made.
@@ -56,7 +56,7 @@ class Mirrors:
         """One work without end per collection, by the collection's name."""
         return {each.path.rpartition("/")[2]: self._follow(each) for each in self._collections}
 
-    async def _follow(self, collection: collections.Collection) -> None:
+    async def _follow(self, collection: api_collections.Collection) -> None:
         """Never; keeps the state in step with one collection."""
         while True:
             read = functools.partial(self._parsed, collection)
@@ -67,7 +67,7 @@ class Mirrors:
                         break
             await asyncio.sleep(ASK_AGAIN_S)
 
-    def _take(self, collection: collections.Collection, event: kubes.MirrorEvent) -> None:
+    def _take(self, collection: api_collections.Collection, event: kubes.MirrorEvent) -> None:
         if not isinstance(event, kubes.Away):
             self.heard_s = self._clock.monotonic_s()
         match event:
@@ -84,7 +84,7 @@ class Mirrors:
                 self._note_away(collection, event.error)
         self._wake()
 
-    def _parsed(self, collection: collections.Collection, obj: collections.Object) -> Any:
+    def _parsed(self, collection: api_collections.Collection, obj: api_collections.Object) -> Any:
         """The object as a record; None where it cannot be read: one odd object must not stop the scheduler."""
         try:
             return collection.parse(obj)
@@ -94,13 +94,13 @@ class Mirrors:
             self._odd_line.warning((kind, str(error)), "object cannot be read", kind=kind, error=str(error))
             return None
 
-    def _note_listed(self, collection: collections.Collection, count: int) -> None:
+    def _note_listed(self, collection: api_collections.Collection, count: int) -> None:
         if collection.lacks is not None:
             collection.lacks(None)
         elif self.away.pop(collection.path, None) is not None:
             self._line.info("listed", path=collection.path, objects=count)
 
-    def _note_away(self, collection: collections.Collection, error: errors.CaricoError) -> None:
+    def _note_away(self, collection: api_collections.Collection, error: errors.CaricoError) -> None:
         """Notes that a mirror cannot be relied on, or that there is nothing to mirror."""
         if collection.lacks is not None and isinstance(error, errors.NotFound):
             self._line.info("not served by this API", path=collection.path)
@@ -111,7 +111,7 @@ class Mirrors:
         if collection.lacks is None or isinstance(error, errors.Forbidden):
             self._note_lack(collection, f"the API does not answer: {error}")
 
-    def _note_lack(self, collection: collections.Collection, why: str) -> None:
+    def _note_lack(self, collection: api_collections.Collection, why: str) -> None:
         if collection.lacks is not None:
             collection.lacks(why)
         else:
