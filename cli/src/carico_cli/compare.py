@@ -11,7 +11,7 @@ from typing import Any
 import click
 import orjson
 
-from carico_cli import compare_page, interrupts, options, report_folder, session, settings, starting
+from carico_cli import compare_page, interrupts, options, other_work, report_folder, session, settings, starting
 from carico_core.domain import errors
 from carico_local import job as jobs
 from carico_local.cluster import client, machine, state
@@ -88,11 +88,15 @@ async def _compare(
     """The comparison, on a cluster that is up meanwhile."""
     binaries = starting.obtain(wish, context)
     interrupts.cancel_on_signals()
+    # Before the cluster's own work counts.
+    busy = other_work.of_now()
+    if busy is not None:
+        starting.note(busy, context)
     launched = await client.launch(
         wish, home=context.home, environ=context.environ, restart=False, lifeline=True, fresh=True, binaries=binaries
     )  # fmt: skip
     try:
-        notes = await starting.show(launched, context)
+        notes = [*([] if busy is None else [busy]), *await starting.show(launched, context)]
         found = state.read(launched.paths)
         assert found is not None, "a cluster that is up has written its state"
         plan = found.plan

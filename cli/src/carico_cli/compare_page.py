@@ -25,7 +25,7 @@ def text(report: Report) -> str:
 def page(report: Report) -> str:
     """The whole page."""
     setting = report["setting"]
-    head = "".join(f"<th>{cell}</th>" for cell in _HEAD)
+    head = "".join(f"<th{' class=n' if place else ''}>{cell}</th>" for place, cell in enumerate(_HEAD))
     body = "".join(
         f"<tr><td>{text_html.escape(row[0])}</td>" + "".join(f'<td class="n">{cell}</td>' for cell in row[1:]) + "</tr>"
         for row in _rows(report)
@@ -45,10 +45,11 @@ def page(report: Report) -> str:
 
 def _sentence(report: Report) -> str:
     setting = report["setting"]
+    most = max((row["runs"] for row in report["contenders"].values()), default=0)
     return (
         f"{setting['pods']} Pods of {setting['pod_alone_s']:g} s on {setting['nodes']} nodes of {setting['cores']} "
-        f"emulated cores at scale {setting['scale']:g}; bound {setting['bound_s']:.1f} s. Medians of "
-        f"{max((row['runs'] for row in report['contenders'].values()), default=0)} runs in turns.{_beside(report)}"
+        f"emulated cores at scale {setting['scale']:g}; bound {setting['bound_s']:.1f} s. "
+        f"{'One run of each' if most == 1 else f'Medians of {most} runs in turns'}.{_beside(report)}"
     )
 
 

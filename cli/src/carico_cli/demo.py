@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import pathlib
 import platform
-import re
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import click
 import orjson
 
-from carico_cli import html, interrupts, options, report_folder, session, settings, starting, view
+from carico_cli import html, interrupts, options, other_work, report_folder, session, settings, starting, view
 from carico_core.domain import errors
 from carico_core.numerics.estimators import base, registry
 from carico_local import job as jobs
@@ -23,9 +22,6 @@ from carico_local.report import facts, figures
 VIEW_EVERY_S = 0.5
 PLAIN_LINE_EVERY_S = 5.0
 JOB_NAME = "demo"
-# https://docs.kernel.org/accounting/psi.html; a desktop at rest is well below that.
-PRESSURE = pathlib.Path("/proc/pressure/cpu")
-BUSY_PERCENT = 25.0
 
 
 @click.command("demo")
@@ -82,7 +78,7 @@ class _Demo:
             report_folder.check(self._snapshot.parent, flag="--snapshot")
         keep = bool(self._given["keep"])
         # Before the cluster's own work counts.
-        busy = others_work(_read(PRESSURE))
+        busy = other_work.of_now()
         if busy is not None:
             starting.note(busy, self._context)
         launched = await client.launch(
@@ -198,30 +194,6 @@ class _Demo:
             capacities=list(live.observer.capacities),
             crashes=list(self._crashes),
         )
-
-
-def others_work(pressure: str) -> str | None:
-    """What a machine that is busy with other work does to the demo, by its PSI of the CPU; None where it is at rest.
-
-    >>> others_work("some avg10=3.10 avg60=20.00 avg300=9.00 total=1\\n")
-    >>> others_work("some avg10=62.50 avg60=20.00 avg300=9.00 total=1\\n")[:72]
-    'other work keeps this machine busy (something waits for a CPU 62 % of th'
-    """
-    found = re.match(r"some avg10=([\d.]+)", pressure)
-    if found is None or float(found[1]) < BUSY_PERCENT:
-        return None
-    return (
-        f"other work keeps this machine busy (something waits for a CPU {float(found[1]):.0f} % of the time): Pods "
-        "wait for it too, so they look dear, fewer fit, and the job takes longer"
-    )
-
-
-def _read(path: pathlib.Path) -> str:
-    try:
-        return path.read_text(encoding="ascii")
-    except OSError:
-        # No PSI, or switched off: nothing is said then.
-        return ""
 
 
 def _versions() -> dict[str, str]:

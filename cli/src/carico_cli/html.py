@@ -19,7 +19,7 @@ body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
   max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line) }
-td.n { text-align: right; font-variant-numeric: tabular-nums }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
 .met { color: var(--good) } .missed { color: var(--bad); font-weight: 600 }
 figure { margin: 2rem 0; background: #fff; border-radius: 8px; padding: .5rem } figure svg { width: 100%; height: auto }
 figcaption { color: #46507a; padding: 0 .5rem .3rem }
