@@ -156,8 +156,7 @@ class Registration:
             self._learn(await self._api.request("POST", "/api/v1/nodes", body=node_object(self._chosen)))
         except errors.Conflict:
             patch = {"metadata": {"labels": labels(self._chosen), "annotations": annotations(self._chosen)}}
-            path = f"/api/v1/nodes/{self._chosen.name}"
-            self._learn(await self._api.request("PATCH", path, body=patch, content_type=kube_actions.MERGE_PATCH))
+            self._learn(await kube_actions.patch_node(self._api, node=self._chosen.name, patch=patch))
             if DRAINING_ANNOTATION in (self._seen["metadata"].get("annotations") or {}):
                 await self._cordon(None)
 
@@ -168,8 +167,7 @@ class Registration:
     async def _cordon(self, value: bool | None) -> None:
         mark = None if value is None else "true"
         patch = {"metadata": {"annotations": {DRAINING_ANNOTATION: mark}}, "spec": {"unschedulable": value}}
-        path = f"/api/v1/nodes/{self._chosen.name}"
-        self._learn(await self._api.request("PATCH", path, body=patch, content_type=kube_actions.MERGE_PATCH))
+        self._learn(await kube_actions.patch_node(self._api, node=self._chosen.name, patch=patch))
 
     async def remove(self) -> None:
         """Nothing; Node and Lease are gone. Raises what the client raises."""
@@ -214,10 +212,7 @@ class Registration:
             now_ns=self._clock.wall_ns(),
             boot_id=self._boot_id,
         )
-        path = f"/api/v1/nodes/{self._chosen.name}/status"
-        self._learn(
-            await self._api.request("PATCH", path, body={"status": found}, content_type=kube_actions.STRATEGIC_PATCH)
-        )
+        self._learn(await kube_actions.patch_node_status(self._api, node=self._chosen.name, status=found))
 
     async def _renew(self) -> None:
         now_ns = self._clock.wall_ns()

@@ -88,14 +88,15 @@ async def patch_pod_status(api: Api, *, namespace: str, name: str, uid: str, sta
         ) from error
 
 
-async def patch_node_status(api: Api, *, node: str, status: Mapping[str, Any]) -> None:
-    """Nothing; `status` is merged into the Node's (conditions by type)."""
-    await api.request("PATCH", f"/api/v1/nodes/{node}/status", body={"status": status}, content_type=STRATEGIC_PATCH)
+async def patch_node_status(api: Api, *, node: str, status: Mapping[str, Any]) -> Any:
+    """The Node, with `status` merged into its own (conditions by type)."""
+    path, body = f"/api/v1/nodes/{node}/status", {"status": status}
+    return await api.request("PATCH", path, body=body, content_type=STRATEGIC_PATCH)
 
 
-async def patch_node(api: Api, *, node: str, patch: Mapping[str, Any]) -> None:
-    """Nothing; `patch` (a JSON merge patch) is merged into the Node."""
-    await api.request("PATCH", f"/api/v1/nodes/{node}", body=patch, content_type=MERGE_PATCH)
+async def patch_node(api: Api, *, node: str, patch: Mapping[str, Any]) -> Any:
+    """The Node, with `patch` (a JSON merge patch) in it."""
+    return await api.request("PATCH", f"/api/v1/nodes/{node}", body=patch, content_type=MERGE_PATCH)
 
 
 async def get_lease(api: Api, *, namespace: str, name: str, timeout_s: float = 10.0) -> kubernetes_lease.Lease | None:
