@@ -97,7 +97,6 @@ async def drained(writer: events.Writer) -> None:
     task = asyncio.create_task(writer.write_forever())
     for _ in range(3 * events.WAITING_MAX):
         await asyncio.sleep(0)
-    assert writer.waiting_count == 0
     task.cancel()
 
 
@@ -117,9 +116,10 @@ async def test_events_are_written_in_order_and_the_line_is_bounded() -> None:
     assert drops == {"queue_full": 2}
     recorder.may.set()
     await drained(writer)
-    assert recorder.notes[:2] == [
+    assert recorder.notes == [
         "Normal Scheduled Binding assigned",
         "Warning FailedScheduling Scheduling 0/1 nodes fit",
+        *["Warning FailedScheduling Scheduling more"] * (events.WAITING_MAX - 2),
     ]
 
 

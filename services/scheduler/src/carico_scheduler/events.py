@@ -40,11 +40,6 @@ class Writer:
         self._on_drop = on_drop
         self._notes: asyncio.Queue[Note] = asyncio.Queue(WAITING_MAX)
 
-    @property
-    def waiting_count(self) -> int:
-        """Events that wait to be written."""
-        return self._notes.qsize()
-
     def scheduled(self, pod: cluster.Pod, text: str) -> None:
         """Says where a Pod was put."""
         self._put(Note(pod=pod, reason=SCHEDULED, text=text, is_warning=False))
