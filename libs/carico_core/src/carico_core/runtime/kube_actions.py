@@ -115,7 +115,7 @@ async def create_lease(api: Api, lease: kubernetes_lease.Lease, *, timeout_s: fl
     return _lease(await api.request("POST", path, body=body, timeout_s=timeout_s))
 
 
-async def update_lease(api: Api, lease: kubernetes_lease.Lease, *, timeout_s: float = 5.0) -> kubernetes_lease.Lease:
+async def update_lease(api: Api, lease: kubernetes_lease.Lease, *, timeout_s: float = 10.0) -> kubernetes_lease.Lease:
     """The Lease as updated. Raises `Conflict` where it is no longer of `lease.resource_version`."""
     path = f"{LEASES_PATH.format(namespace=lease.namespace)}/{lease.name}"
     return _lease(await api.request("PUT", path, body=kubernetes_lease.lease_body(lease), timeout_s=timeout_s))
