@@ -96,8 +96,6 @@ class Scheduler:
         )  # fmt: skip
         self.engine = engine.Engine(parts)
         self.extender = self._make_extender(parts) if settings.extender.enabled else None
-        if self.extender is not None:
-            self.engine.held = self.extender.extender.held
         self.answers = self._make_answers(settings)
 
     @property
@@ -174,10 +172,11 @@ class Scheduler:
         return left
 
     def _make_extender(self, parts: engine.Parts) -> "unit.Unit":
+        """What answers kube-scheduler; our own decisions leave alone what it holds."""
         # Its server is aiohttp's: 2.3 MB, which a scheduler that serves no kube-scheduler does without.
         from carico_scheduler.extender import unit
 
-        return unit.Unit(
+        made = unit.Unit(
             self._settings.extender,
             service.Parts(
                 state=self.engine.state, kube=parts.kube, clock=parts.clock, rng=parts.rng,
@@ -185,6 +184,8 @@ class Scheduler:
                 leads=lambda: self.office.leads() and not self.engine.away, wake=self.engine.wake,
             ),
         )  # fmt: skip
+        self.engine.held = made.extender.held
+        return made
 
     def _make_answers(self, settings: setting.SchedulerSettings) -> queries.Answers:
         return queries.Answers(
