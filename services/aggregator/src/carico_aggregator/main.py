@@ -2,14 +2,15 @@
 
 from carico_aggregator import service
 from carico_aggregator import settings as setting
-from carico_core.runtime import clock, entry
+from carico_core.runtime import clock, entry, garbage
 
 
 def main() -> int:
     """The exit code: 0 stopped, 1 failed, 2 a setting or the surroundings have to be mended."""
-    return entry.run(
-        setting.AggregatorSettings,
-        lambda chosen, stop: service.serve(chosen, stop, clock=clock.SystemClock()),
-        prefix=setting.PREFIX,
-        program=setting.PROGRAM,
-    )
+    with garbage.seldom_looked_for():
+        return entry.run(
+            setting.AggregatorSettings,
+            lambda chosen, stop: service.serve(chosen, stop, clock=clock.SystemClock()),
+            prefix=setting.PREFIX,
+            program=setting.PROGRAM,
+        )

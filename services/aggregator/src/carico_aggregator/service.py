@@ -1,7 +1,6 @@
 """The aggregator as a service: connects, runs the replica, answers questions, stops in order."""
 
 import asyncio
-import gc
 from collections.abc import Callable
 
 from carico_aggregator import app, instruments
@@ -12,14 +11,9 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import health, logs, metrics, metrics_bus, nats_bus, tasks
 from carico_core.wire import roles
 
-# Python looks for cycles after every 700 new objects by default; taking in reports makes tens of objects each and no
-# cycles, and the looking took 10 to 20 % of the time of a replica that takes in all it can.
-COLLECT_AFTER_OBJECTS = (50_000, 20, 50)
-
 
 async def serve(chosen: setting.AggregatorSettings, stop: tasks.Stop, *, clock: clocks.Clock) -> None:
     """Runs a replica of these settings until `stop`. Raises `BusUnavailable` once the bus is closed for good."""
-    collect_rarely()
     boot = clocks.boot_id(clock)
     replica = chosen.replica or f"aggregator-{boot}"
     series = metrics.Metrics("aggregator")
@@ -37,11 +31,6 @@ async def serve(chosen: setting.AggregatorSettings, stop: tasks.Stop, *, clock: 
         await tasks.until(stop, replica=_run(chosen, series, watch, replica=replica, boot=boot, clock=clock))
     finally:
         await server.close()
-
-
-def collect_rarely() -> None:
-    """Nothing; the cycle collector of this process runs as seldom as taking in reports allows."""
-    gc.set_threshold(*COLLECT_AFTER_OBJECTS)
 
 
 async def _run(

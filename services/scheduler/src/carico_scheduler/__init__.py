@@ -29,5 +29,5 @@ At work:
 - `leadership`: who of several schedulers leads. `extender`: beside or inside kube-scheduler.
 - `queries` and `answers`: what is asked on the bus.
 - `app`: puts all this together, by `settings`, and stops it in order. `service`: connects it to the API and the bus;
-  `main` runs that, with a `collector` of garbage that seldom looks.
+  `main` runs that.
 """
