@@ -5,17 +5,27 @@ import random
 import hypothesis
 from hypothesis import strategies as st
 
-from carico_core.domain import cluster, constraints, messages
+from carico_core.domain import cluster, constraints, messages, selectors
 from carico_scheduler import cycle, policy, snapshot, state
 from tests.unit.scheduler import objects
 
 NODES = tuple(f"node-{index}" for index in range(3))
 PORT = constraints.Constraints(host_ports=(constraints.HostPort(address="0.0.0.0", protocol="TCP", port=80),))
+WEB = (selectors.Requirement(key="app", operator=selectors.IN, values=("web",)),)
+NEAR_WEB = constraints.PodTerm(topology_key="zone", selector=WEB, namespaces=("default",))
+SPREAD = constraints.Constraints(
+    spreads=(constraints.Spread(namespace="default", topology_key="zone", selector=WEB, max_skew=1),)
+)
+TOGETHER = constraints.Constraints(affinity=(NEAR_WEB,), is_own_peer=True, namespace="default")
+APART = constraints.Constraints(anti_affinity=(NEAR_WEB,))
 KINDS: tuple[dict[str, object], ...] = (
     {},
     {"request_cores": 3.0},
     {"node_selector": {"disk": "ssd"}},
     {"constraints": PORT},
+    {"constraints": SPREAD, "labels": {"app": "web"}},
+    {"constraints": TOGETHER, "labels": {"app": "web"}},
+    {"constraints": APART, "labels": {"app": "web"}},
 )
 
 
@@ -35,6 +45,7 @@ class Desk:
 
     def node(self, name: str) -> None:
         labels = {"disk": "ssd"} if self.rng.random() < 0.5 else {}
+        labels |= {"zone": self.rng.choice("ab")} if self.rng.random() < 0.8 else {}
         made = objects.make_node(
             name, labels=labels, unschedulable=self.rng.random() < 0.2, pod_limit=self.rng.choice([3, 110])
         )
@@ -109,7 +120,9 @@ class Desk:
             assert self.cycle.explain(view, waiting.demand).best("") == snapshot.NO_NODE, waiting.demand
 
 
-EVENTS = ("node", "hear", "hear", "hear", "create", "create", "end", "end", "change", "change", "wait", "come_out")
+EVENTS = (
+    "node", "leave", "hear", "hear", "hear", "create", "create", "end", "end", "change", "change", "wait", "come_out",
+)  # fmt: skip
 
 
 @hypothesis.settings(max_examples=100, deadline=None)
@@ -124,6 +137,8 @@ def test_no_pod_that_fits_is_left_waiting(seed: int, fallback: policy.Fallback, 
         match rng.choice(EVENTS):
             case "node":
                 desk.node(rng.choice(NODES))
+            case "leave":
+                desk.state.remove_node(rng.choice(NODES))
             case "hear":
                 desk.hear(rng.choice(NODES))
             case "create":

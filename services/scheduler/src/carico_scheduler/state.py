@@ -119,7 +119,7 @@ class State:
         heard = self.heard.get(node.name)
         if is_new and heard is not None:
             self.fleet.put_advertisement(heard.advertisement, heard.sampled_s)
-        self.queue.unpark()
+        self.queue.unpark_if(self._helped_by(node.name))
 
     def remove_node(self, name: str) -> None:
         """Forgets a Node and what it advertised; Pods that the API still shows on it keep their claims."""
@@ -127,6 +127,7 @@ class State:
         self.heard.pop(name, None)
         self._strangers.pop(name, None)
         self.ledger.forget_node(name)
+        self.queue.unpark_if(self._helped_by(name))
 
     def put_advertisement(self, heard: Heard, now_s: float) -> None:
         """Takes in a newer advertisement of a node, and releases the reservations that it covers."""
@@ -230,22 +231,25 @@ class State:
             return
         is_released = was_reserved and not self.ledger.is_reserved(claim.uid)
         if is_released or reservations.is_lighter(claim, old):
-            self.queue.unpark_if(self._room_on(old.node))
+            self.queue.unpark_if(self._helped_by(old.node))
 
     def _release(self, uid: str) -> None:
         self.fleet.census.remove(uid)
         claim = self.ledger.remove(uid)
         if claim is not None:
             self.fleet.put_load(claim.node, self.ledger.load(claim.node))
-            self.queue.unpark_if(self._room_on(claim.node))
+            self.queue.unpark_if(self._helped_by(claim.node))
 
-    def _room_on(self, node: str) -> Callable[[demands.Demand], bool]:
-        """Which demands could be helped by room that has come free on `node`.
+    def _helped_by(self, node: str) -> Callable[[demands.Demand], bool]:
+        """Which demands could be helped by `node`, on which room has come free, or which has changed or gone.
 
         Those with room there by what it advertises: on a full cluster most Pods end before their node advertises that,
-        and a look at every node for every demand would be for nothing. Pods that look at others may be helped anywhere;
-        where requests may have to do, they decide.
+        and a look at every node for every demand would be for nothing. Pods that look at others may be helped anywhere,
+        also by a node that goes: the emptiest domain, say, which no other could be ahead of. Where requests may have to
+        do, they decide.
         """
+        if not self.queue.parked_classes():
+            return lambda _: False
         slot, policy = self.fleet.slot_of(node), self.fleet.policy
         if policy.fallback is not policies.Fallback.WAIT:
             return lambda _: True
