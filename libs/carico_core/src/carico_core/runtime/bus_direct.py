@@ -71,10 +71,10 @@ async def last(client: Client, stream: str, subject: str) -> Stored | None:
 
 async def newest_of_each(client: Client, stream: str, subject: str, *, limit: int) -> list[Stored]:
     """The last message of each subject, of the `limit` subjects written last, oldest first. Raises nats-py's errors."""
-    last = (await _ask(client, stream, {"last_by_subj": subject})).messages
+    newest = (await _ask(client, stream, {"last_by_subj": subject})).messages
     window = _WINDOW
-    while last:
-        first_seq = max(1, last[0].seq - window + 1)
+    while newest:
+        first_seq = max(1, newest[0].seq - window + 1)
         found: dict[str, Stored] = {}
         async for message in read(client, stream, subject, first_seq=first_seq):
             found.pop(message.subject, None)  # so that the order is that of the last messages

@@ -17,8 +17,8 @@ from carico_core.runtime import clock as clocks
 with optional_imports.hidden_from_nats():
     from nats.errors import Error as NatsError
 
-# Callbacks of the lasting connection, and whatever would make the trial wait for a better moment.
-_NOT_OF_A_TRIAL = ("disconnected_cb", "reconnected_cb", "closed_cb", "reconnect_time_wait", "max_reconnect_attempts")
+# Callbacks of the lasting connection.
+_NOT_OF_A_TRIAL = ("disconnected_cb", "reconnected_cb", "closed_cb")
 TRIAL_TIMEOUT_S = 10.0
 AGAIN_FIRST_S, AGAIN_MOST_S = 0.5, 5.0
 
@@ -74,6 +74,7 @@ class Renewal:
         async def on_error(error: Exception) -> None:
             said.append(error)
 
+        # Nothing that would make it wait for a better moment.
         options = {
             **self._options, "error_cb": on_error, "allow_reconnect": False, "max_reconnect_attempts": 1,
             "reconnect_time_wait": bus_connection.RECONNECT_FIRST_S,

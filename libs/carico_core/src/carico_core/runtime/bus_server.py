@@ -13,7 +13,7 @@ with optional_imports.hidden_from_nats():
     from nats.errors import Error as NatsError
     from nats.js.errors import Error as JetStreamError
 
-# 2.12 brought atomic batches of direct gets and per-subject schedules; what is tested here starts there.
+# Direct gets in pages (`bus_direct`) came with 2.11; what is tested here starts at 2.12.
 MINIMUM_VERSION = (2, 12)
 
 

@@ -15,7 +15,6 @@ async def ask_all(client: Client, subject: str, *, within_s: float) -> list[tupl
     loop = asyncio.get_running_loop()
     found: list[tuple[float, bytes]] = []
     nobody = asyncio.Event()
-    asked_s = loop.time()
 
     async def on_answer(message: Msg) -> None:
         if not message.data and (message.headers or {}).get("Status") == _NOBODY:
@@ -25,8 +24,8 @@ async def ask_all(client: Client, subject: str, *, within_s: float) -> list[tupl
 
     inbox = client.new_inbox()
     listening = await client.subscribe(inbox, cb=on_answer)
+    asked_s = loop.time()
     try:
-        asked_s = loop.time()
         await client.publish(subject, b"", reply=inbox)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):

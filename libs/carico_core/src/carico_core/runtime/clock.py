@@ -1,4 +1,4 @@
-"""Time, as an argument: the only place (besides `settings`) that touches the machine's clocks."""
+"""Time, as an argument: the only place that reads the machine's clocks."""
 
 import secrets
 import time

@@ -9,7 +9,7 @@ import orjson
 from carico_core.domain import errors
 from carico_core.runtime import kube_http_answer
 
-_ERROR_OF_STATUS: dict[int, type[errors.ApiError]] = {
+ERROR_OF_STATUS: dict[int, type[errors.ApiError]] = {
     400: errors.Invalid,
     401: errors.Forbidden,
     403: errors.Forbidden,
@@ -30,7 +30,7 @@ def to_error(status: int, payload: bytes, request: str) -> errors.ApiError | err
     message = message or payload[:200].decode(errors="replace").strip()
     if status in (408, 429) or status >= 500:
         return errors.ApiUnavailable(f"{request}: {status} {reason}: {message}")
-    known = _ERROR_OF_STATUS.get(status, errors.ApiError)
+    known = ERROR_OF_STATUS.get(status, errors.ApiError)
     return known(status=status, reason=reason, message=message, request=request)
 
 

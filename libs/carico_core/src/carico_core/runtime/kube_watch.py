@@ -214,7 +214,7 @@ async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 
 
 def decode_event(line: bytes, path: str) -> Object:
-    """The watch event of one line; an ERROR event is raised as `Gone`, `ApiError` or `ApiUnavailable`."""
+    """The watch event of one line; an ERROR event is raised as `Gone` or `ApiUnavailable`."""
     try:
         event = orjson.loads(line)
         kind, subject = event["type"], event["object"]

@@ -15,7 +15,7 @@ import orjson
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_list, kube_watch, memory_objects
+from carico_core.runtime import kube_actions, kube_list, kube_watch, memory_objects
 
 Object = dict[str, Any]
 # Mirrors of tests come back quickly.
@@ -97,7 +97,7 @@ class MemoryKube:
             case "PUT":
                 return self._update(target, sent, name)
             case "PATCH":
-                by_type = content_type == "application/strategic-merge-patch+json"
+                by_type = content_type == kube_actions.STRATEGIC_PATCH
                 merged = memory_objects.merge(self.objects.get(target.plural, key, name), sent, by_type=by_type)
                 return self._update(target, merged, name)
             case "DELETE":

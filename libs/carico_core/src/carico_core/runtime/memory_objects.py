@@ -9,6 +9,7 @@ from typing import Any
 
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
+from carico_core.runtime import kube_errors
 from carico_core.wire import kubernetes
 
 Object = dict[str, Any]
@@ -159,18 +160,10 @@ def event_of(change: Change, selector: Selector) -> tuple[str, Object] | None:
     return None
 
 
-_CLASSES: dict[int, type[errors.ApiError]] = {
-    404: errors.NotFound,
-    409: errors.Conflict,
-    410: errors.Gone,
-    422: errors.Invalid,
-    400: errors.Invalid,
-}
-
-
 def refusal(status: int, reason: str, message: str, request: str) -> errors.ApiError:
     """The error that a client raises for this answer."""
-    return _CLASSES.get(status, errors.ApiError)(status=status, reason=reason, message=message, request=request)
+    known = kube_errors.ERROR_OF_STATUS.get(status, errors.ApiError)
+    return known(status=status, reason=reason, message=message, request=request)
 
 
 def _field(obj: Object, path: tuple[str, ...]) -> str:

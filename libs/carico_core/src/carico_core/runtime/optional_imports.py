@@ -12,8 +12,7 @@ def hidden(*modules: str) -> Iterator[None]:
     """Nothing; within the block `modules` look as if they were not installed.
 
     structlog loads rich (5.5 MB) and greenlet (.2 MB), nats-py loads aiohttp (9 MB), when they can be found, without a
-    way to say no.
-    A module that is loaded already stays visible.
+    way to say no. A module that is loaded already stays visible.
     """
     absent = [module for module in modules if module not in sys.modules]
     # None in sys.modules makes an import raise ModuleNotFoundError: https://docs.python.org/3/reference/import.html
