@@ -21,7 +21,7 @@ LOOK_EVERY_S = 0.003
 
 
 class StandsBy(errors.CaricoError):
-    """Another scheduler leads: ask that one."""
+    """Another scheduler leads, or this one lacks the API's lists."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,4 +200,4 @@ class Extender:
 
     def _check_leads(self) -> None:
         if not self._leads():
-            raise StandsBy("this scheduler stands by: ask the one that leads")
+            raise StandsBy("this scheduler stands by, or the API does not answer it: ask the one that leads, or again")
