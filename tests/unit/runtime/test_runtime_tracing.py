@@ -20,8 +20,10 @@ UID = "0e7f3c1a-0000-4000-8000-000000000001"
 class Rig:
     """A tracer whose spans stay in memory."""
 
-    def __init__(self, *, share: float = 1.0, service: str = "carico-test") -> None:
-        self.clock = clocks.FakeClock(monotonic_s=100.0)
+    def __init__(
+        self, *, share: float = 1.0, service: str = "carico-test", clock: clocks.FakeClock | None = None
+    ) -> None:
+        self.clock = clock if clock is not None else clocks.FakeClock(monotonic_s=100.0)
         self.exporter = in_memory.InMemorySpanExporter()
         processor = export.SimpleSpanProcessor(self.exporter)
         self.tracer = tracing.Tracer(processor, service=service, attributes={}, clock=self.clock, share=share)
@@ -67,6 +69,36 @@ def test_times_are_those_of_the_wall_at_the_time() -> None:
     (found,) = rig.exporter.get_finished_spans()
     assert found.start_time == rig.clock.wall_ns() - 1_000_000_000
     assert found.end_time == rig.clock.wall_ns() - 500_000_000
+
+
+class PassedOver(clocks.FakeClock):
+    """The clocks as a process reads them that stands still for a while after it has read the wall's."""
+
+    pause_s = 0.0
+
+    def wall_ns(self) -> int:
+        found = super().wall_ns()
+        self.advance(self.pause_s)
+        return found
+
+
+def test_a_process_that_is_passed_over_between_two_clocks_tells_no_other_time() -> None:
+    clock = PassedOver(monotonic_s=100.0)
+    rig = Rig(clock=clock)
+    for clock.pause_s in (0.0, 0.007, 0.0):
+        rig.tracer.add(step())
+    assert len({found.start_time for found in rig.exporter.get_finished_spans()}) == 1
+
+
+@pytest.mark.parametrize("by_s", [-30.0, 0.004, 30.0])
+def test_a_clock_that_is_set_is_followed_at_once(by_s: float) -> None:
+    rig = Rig()
+    rig.tracer.add(step())
+    rig.clock.step_wall(by_s)
+    rig.tracer.add(step("cover"))
+    before, after = rig.exporter.get_finished_spans()
+    assert before.start_time is not None
+    assert after.start_time == before.start_time + round(by_s * 1e9)
 
 
 def test_what_came_to_nothing_says_why() -> None:

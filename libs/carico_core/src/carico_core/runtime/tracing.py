@@ -58,6 +58,8 @@ class Tracer:
         self._share = share
         self._resource = Resource.create({"service.name": service, "service.namespace": "carico", **attributes})
         self._scope = InstrumentationScope("carico")
+        # The wall's clock less the monotonic one.
+        self._offset_ns = clock.wall_ns() - _ns(clock.monotonic_s())
 
     def follows(self, uid: str) -> bool:
         """True for the Pods that are traced: the same ones in every service of the same share."""
@@ -94,7 +96,17 @@ class Tracer:
         )
 
     def _wall_ns(self, at_s: float) -> int:
-        return self._clock.wall_ns() - round((self._clock.monotonic_s() - at_s) * 1e9)
+        # A process that is passed over between the two clocks would say milliseconds too little, and a step would seem
+        # to begin before the one that it follows. So what is kept moves only as far as a reading proves it has to.
+        before_ns = _ns(self._clock.monotonic_s())
+        wall_ns = self._clock.wall_ns()
+        after_ns = _ns(self._clock.monotonic_s())
+        self._offset_ns = min(max(self._offset_ns, wall_ns - after_ns), wall_ns - before_ns)
+        return self._offset_ns + _ns(at_s)
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
 
 
 def check(url: str) -> None:
