@@ -304,7 +304,7 @@ def test_a_kubeconfig_that_is_not_there_is_one_line_which_names_the_clusters_tha
     paths = state.Paths(tmp_path / "carico" / "shop")
     paths.root.mkdir(parents=True)
     paths.plan.write_text("{}")
-    with state.locked(paths):
+    with state.acquire(paths):
         assert carico_cli.run(monkeypatch, "doctor") == 2
         assert capsys.readouterr().err.endswith("`carico doctor --name shop`\n")
         assert carico_cli.run(monkeypatch, "doctor", "--kubeconfig", "/nowhere/config") == 2

@@ -62,7 +62,7 @@ def test_who_follows_a_log_is_told_that_nobody_writes_to_it_any_more(
     def sleep(seconds: float) -> None:
         looks.append(seconds)
         if len(looks) == 10:
-            runs.enter_context(state.locked(paths))
+            runs.enter_context(state.acquire(paths))
         elif len(looks) == 100:
             log.write_text("[1] started\n[2] ended\n")
             runs.close()

@@ -220,6 +220,6 @@ def test_env_prints_two_export_lines_that_a_shell_can_read(tmp_path: pathlib.Pat
     runner = click.testing.CliRunner(env={"XDG_STATE_HOME": str(tmp_path)})
     refused = runner.invoke(application.cli, ["env", "--name", "a-b"])
     assert "does not run" in str(refused.exception)
-    with state.locked(paths):
+    with state.acquire(paths):
         given = runner.invoke(application.cli, ["env", "--name", "a-b"])
     assert given.output == f"export NATS_URL=nats://127.0.0.1:1\nexport KUBECONFIG={paths.kubeconfig}\n"

@@ -110,7 +110,7 @@ def test_a_cluster_is_there_as_long_as_its_supervisor_is_and_does_not_end(tmp_pa
     written(tmp_path)
     # Its supervisor is gone: what it wrote last is no longer true.
     assert web.run_now(tmp_path, "x") is None
-    with state.locked(state.Paths(tmp_path / "x")):
+    with state.acquire(state.Paths(tmp_path / "x")):
         assert web.run_now(tmp_path, "x") == run(8)
         written(tmp_path, phase=state.Phase.STOPPING)
         assert web.run_now(tmp_path, "x") is None

@@ -37,7 +37,7 @@ def shop(tmp_path: pathlib.Path) -> state.Paths:
 
 def test_an_address_of_the_environment_that_is_a_local_cluster_is_meant_by_its_name(shop: state.Paths) -> None:
     home = shop.root.parent
-    with state.locked(shop):
+    with state.acquire(shop):
         found = where.chosen(home, {"NATS_URL": URL}, name=None, nats_url=None, wanted=ANY)()
         assert (found.name, found.is_local, found.kube.kubeconfig) == ("shop", True, str(shop.kubeconfig))
         assert "carico status --name shop" in found.look
@@ -50,7 +50,7 @@ def test_an_address_of_the_environment_that_is_a_local_cluster_is_meant_by_its_n
 def test_a_cluster_that_is_being_ended_is_there_no_more(shop: state.Paths) -> None:
     found = state.read(shop)
     assert found is not None
-    with state.locked(shop):
+    with state.acquire(shop):
         assert state.running(shop.root.parent, "shop") == (shop, found)
         state.write(shop, dataclasses.replace(found, phase=state.Phase.STOPPING))
         with pytest.raises(errors.SettingsError, match="'shop' does not run: `carico up --name shop`"):
@@ -78,7 +78,7 @@ async def test_a_bus_that_lets_nobody_in_is_one_line_with_what_to_do(
 def test_a_flag_goes_before_the_environment(shop: state.Paths) -> None:
     home = shop.root.parent
     elsewhere = {"NATS_URL": "nats://elsewhere:4222"}
-    with state.locked(shop):
+    with state.acquire(shop):
         assert where.chosen(home, elsewhere, name="shop", nats_url=None, wanted=ANY)().name == "shop"
     assert where.chosen(home, elsewhere, name=None, nats_url="x:1", wanted=ANY)().bus.url == "x:1"
     assert where.chosen(home, elsewhere, name=None, nats_url=None, wanted=ANY)().bus.url == "nats://elsewhere:4222"

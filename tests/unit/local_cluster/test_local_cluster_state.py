@@ -64,9 +64,9 @@ def test_a_cluster_runs_while_its_lock_is_held(tmp_path: pathlib.Path, monkeypat
             flock(file, operation)
 
     assert not state.is_running(paths)
-    with state.locked(paths):
+    with state.acquire(paths):
         assert state.is_running(paths)
-        with pytest.raises(errors.SettingsError, match="runs already"), state.locked(paths):
+        with pytest.raises(errors.SettingsError, match="runs already"), state.acquire(paths):
             pass
     assert not state.is_running(paths)
     monkeypatch.setattr(fcntl, "flock", twice)
@@ -81,7 +81,7 @@ def test_who_only_looks_at_a_lock_keeps_no_supervisor_from_it(
     with paths.lock.open("rb") as looker:
         fcntl.flock(looker, fcntl.LOCK_SH)
         monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(looker, fcntl.LOCK_UN))
-        with state.locked(paths):
+        with state.acquire(paths):
             assert state.is_running(paths)
 
 
@@ -98,7 +98,7 @@ def test_a_lock_that_was_removed_meanwhile_is_taken_anew(
         flock(file, operation)
 
     monkeypatch.setattr(fcntl, "flock", removing)
-    with state.locked(paths):
+    with state.acquire(paths):
         assert state.is_running(paths)
 
 

@@ -8,7 +8,7 @@ import os
 import pathlib
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import IO, Any
 
 import orjson
@@ -209,13 +209,6 @@ def _is_at(file: IO[bytes], path: pathlib.Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
         return False
-
-
-@contextlib.contextmanager
-def locked(paths: Paths) -> Iterator[None]:
-    """Holds the cluster's lock. Raises `SettingsError` as `acquire` does."""
-    with acquire(paths):
-        yield
 
 
 def write(paths: Paths, state: ClusterState) -> None:

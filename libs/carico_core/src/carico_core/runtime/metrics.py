@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from carico_core.runtime import optional_imports
 
 # Its own servers, and its client of a push gateway: 1.2 MB that `health` does without.
-with optional_imports.left_out(
-    "gzip", "http.server", "urllib.error", "urllib.request", "wsgiref.simple_server",
-):  # fmt: skip
+with optional_imports.left_out("gzip", "http.server", "urllib.error", "urllib.request", "wsgiref.simple_server"):
     import prometheus_client
     from prometheus_client import exposition, metrics_core, process_collector, registry
 

@@ -271,6 +271,7 @@ class Footprint:
         if total <= 0.0:
             return each.cost(messages.NEW_CLASS, lives.UNKNOWN_LIFE_S)
         if len(shown) == 1:
+            # As it mostly is, at each estimate: no sums of one.
             (name,) = shown
             return each.cost(name, self._pods.lives.longest_s(name))
         parts = [(count / total, each.cost(name, self._pods.lives.longest_s(name))) for name, count in shown.items()]
