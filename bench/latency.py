@@ -23,7 +23,9 @@ from carico_core.wire import subjects
 from carico_local import nats_server
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
-from carico_scheduler import intake, policy, state
+from carico_scheduler import state
+from carico_scheduler.intake import advertisements
+from carico_scheduler.rules import policy
 
 Row = tuple[str, float, str, str]
 NODE = "bench"
@@ -33,7 +35,7 @@ class Snapshot:
     """A scheduler's intake and state, drained as soon as something arrives."""
 
     def __init__(self) -> None:
-        self._intake = intake.Intake(lease_s=10.0, on_drop=lambda *_: None)
+        self._intake = advertisements.Advertisements(lease_s=10.0, on_drop=lambda *_: None)
         self._state = state.State(policy.Policy(), random.Random(0))
         self._state.put_node(
             cluster.Node(

@@ -17,8 +17,10 @@ from carico_core.domain import cluster
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import health, metrics_bus, metrics_kube
 from carico_core.runtime import metrics as metric
-from carico_scheduler import fleet, policy, reservations
-from carico_scheduler import instruments as scheduler
+from carico_scheduler.nodes import fleet
+from carico_scheduler.pods import reservations
+from carico_scheduler.report import instruments as scheduler
+from carico_scheduler.rules import policy
 
 # (what, value, unit, target in words or empty): see bench/__main__.py.
 Row = tuple[str, float, str, str]

@@ -12,7 +12,12 @@ from carico_core.domain import cluster, constraints, messages, selectors
 from carico_core.runtime import garbage
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import cycle, fleet, intake, policy, queue, reservations, state
+from carico_scheduler import state
+from carico_scheduler.decide import cycle
+from carico_scheduler.intake import advertisements
+from carico_scheduler.nodes import fleet
+from carico_scheduler.pods import queue, reservations
+from carico_scheduler.rules import policy
 
 # (what, value, unit, target in words or empty): see bench/__main__.py.
 Row = tuple[str, float, str, str]
@@ -84,7 +89,7 @@ def _intake(rounds: int) -> list[Row]:
     for index in range(NODES):
         for number in range(10):
             known.put_pod(_pod(index * 10 + number, node_name=f"node-{index}", phase="Running"), NOW_S)
-    taken = intake.Intake(lease_s=1e6, on_drop=_fail)
+    taken = advertisements.Advertisements(lease_s=1e6, on_drop=_fail)
     rates = []
     for turn in range(1, rounds + 1):
         arrivals = [_message(index, turn, rng) for index in range(NODES)]

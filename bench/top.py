@@ -26,8 +26,11 @@ from carico_core.runtime import kube, nats_bus
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local import nats_server
-from carico_scheduler import cycle, decisions, policy, queries, state
-from carico_scheduler.answers import known
+from carico_scheduler import state
+from carico_scheduler.answers import known, queries
+from carico_scheduler.decide import cycle
+from carico_scheduler.report import decisions
+from carico_scheduler.rules import policy
 
 Row = tuple[str, float, str, str]
 NODES = 1000

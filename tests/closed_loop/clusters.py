@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from carico_core.domain import messages
 from carico_core.numerics.estimators import base
-from carico_scheduler import policy as policies
+from carico_scheduler.rules import policy as policies
 from carico_twin import agents, api_objects, bus, machine, records, scenario, work, world
 from carico_twin.schedulers import carico
 

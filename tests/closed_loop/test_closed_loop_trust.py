@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from carico_scheduler import policy as policies
+from carico_scheduler.rules import policy as policies
 from carico_twin import bus, scenario, work, world
 from tests.closed_loop import clusters
 

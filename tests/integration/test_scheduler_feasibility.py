@@ -20,7 +20,10 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import settings
 from carico_core.wire import kubernetes
 from carico_local.control_plane import commands, standalone
-from carico_scheduler import api_collections, cycle, policy, state
+from carico_scheduler import state
+from carico_scheduler.decide import cycle
+from carico_scheduler.intake import api_collections
+from carico_scheduler.rules import policy
 from tests.integration import feasibility_cases as cases
 from tests.integration import feasibility_oracle as oracles
 from tests.tools import kubernetes as programs

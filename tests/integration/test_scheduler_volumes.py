@@ -14,7 +14,9 @@ from carico_core.runtime import kube, kube_actions, metrics
 from carico_core.runtime import pace as paces
 from carico_core.wire import kubernetes
 from carico_local.control_plane import standalone
-from carico_scheduler import decisions, engine, events, instruments, policy
+from carico_scheduler import engine
+from carico_scheduler.report import decisions, events, instruments
+from carico_scheduler.rules import policy
 from tests.tools import waiting
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"

@@ -17,7 +17,8 @@ from carico_core.runtime import kube
 from carico_core.wire import kubernetes
 from carico_scheduler.answers import questions
 from tests.tools import carico_cli
-from tests.unit.scheduler import answering, objects
+from tests.unit.scheduler import objects
+from tests.unit.scheduler.answers import answering
 
 NOW_S = answering.NOW_S
 

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from carico_core.domain import cluster, messages
-from carico_scheduler import queue
+from carico_scheduler.pods import queue
 
 T = TypeVar("T")
 BOOT = "17979cfe362a0001"

@@ -12,8 +12,9 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import memory_bus, memory_kube, settings, tasks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import app, policy
+from carico_scheduler import app
 from carico_scheduler import settings as setting
+from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
 

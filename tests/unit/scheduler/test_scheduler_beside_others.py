@@ -4,7 +4,9 @@ import random
 
 import pytest
 
-from carico_scheduler import cycle, policy, state
+from carico_scheduler import state
+from carico_scheduler.decide import cycle
+from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
 NOW_S = 1000.0

@@ -5,7 +5,9 @@ import random
 import pytest
 
 from carico_core.domain import cluster, constraints, messages
-from carico_scheduler import policy, queue, state
+from carico_scheduler import state
+from carico_scheduler.pods import queue
+from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
 NOW_S = 1000.0

@@ -6,7 +6,10 @@ import hypothesis
 from hypothesis import strategies as st
 
 from carico_core.domain import cluster, constraints, messages, selectors
-from carico_scheduler import cycle, policy, snapshot, state
+from carico_scheduler import state
+from carico_scheduler.decide import cycle
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
 NODES = tuple(f"node-{index}" for index in range(3))

@@ -12,7 +12,9 @@ from carico_core.runtime import kube_actions, memory_kube, memory_objects, metri
 from carico_core.runtime import pace as paces
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_scheduler import decisions, engine, events, instruments, policy
+from carico_scheduler import engine
+from carico_scheduler.report import decisions, events, instruments
+from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
 NO_RIGHTS = errors.Forbidden(status=403, reason="Forbidden", message="no rights", request="POST binding")

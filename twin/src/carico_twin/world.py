@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from carico_core.domain import messages
-from carico_scheduler import policy as policies
+from carico_scheduler.rules import policy as policies
 from carico_twin import agents, aggregator, api_objects, bus, events, kubelet, lies, machine, records, scenario
 from carico_twin.schedulers import carico, load_aware, oracle, port, slots
 

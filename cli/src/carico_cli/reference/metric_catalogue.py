@@ -8,7 +8,7 @@ from carico_auth import instruments as auth
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import health, metrics_bus, metrics_kube
 from carico_core.runtime import metrics as metric
-from carico_scheduler import instruments as scheduler
+from carico_scheduler.report import instruments as scheduler
 from carico_web import instruments as web
 
 SHARED = "carico_"

@@ -11,12 +11,14 @@ from carico_core.runtime import clock as clocks
 from carico_core.runtime import health, kube_actions, logs, metrics, metrics_bus, tasks
 from carico_core.runtime import pace as paces
 from carico_core.wire import subjects
-from carico_scheduler import cycle, decisions, engine, events, instruments, queries, silence, traces
+from carico_scheduler import engine
 from carico_scheduler import settings as setting
-from carico_scheduler.answers import known
+from carico_scheduler.answers import known, queries
+from carico_scheduler.decide import cycle
 from carico_scheduler.extender import service
-from carico_scheduler.leadership import elector, handover
-from carico_scheduler.leadership import office as offices
+from carico_scheduler.intake import api_probe
+from carico_scheduler.leadership import elector, handover, status
+from carico_scheduler.report import decisions, events, instruments, traces
 
 if TYPE_CHECKING:
     from carico_scheduler.extender import unit
@@ -86,7 +88,7 @@ class Scheduler:
         self._lease_api = lease_api or api
         self._counted = counted
         duties = elector.Duties(is_fit=lambda: not self.engine.away, prepare=self._catch_up, on_change=self._on_change)
-        self.office = offices.Office(settings.leader, boot=boot, api=self._lease_api, clock=clock, duties=duties)
+        self.office = status.Leadership(settings.leader, boot=boot, api=self._lease_api, clock=clock, duties=duties)
         parts = engine.Parts(
             policy=settings.rules(), kube=api, clock=clock, rng=random.Random(seed), log=self._log,
             events=self._events, metrics=counted, binds_in_flight=settings.binds_in_flight,
@@ -194,7 +196,7 @@ class Scheduler:
                 lease_s=settings.bus.lease_s,
             ),
             clock=self._clock,
-            silent_s=silence.Silence(
+            silent_s=api_probe.ApiProbe(
                 api=self._lease_api, heard_s=lambda: max(self.engine.mirrors.heard_s, self.office.heard_s),
                 clock=self._clock,
             ).seconds,

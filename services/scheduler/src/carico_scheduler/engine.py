@@ -14,25 +14,16 @@ from typing import Protocol
 
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube_actions, kube_list, logs
-from carico_scheduler import binder as binders
-from carico_scheduler import (
-    claims,
-    decisions,
-    events,
-    explain,
-    instruments,
-    intake,
-    mirrors,
-    notices,
-    outcomes,
-    reporter,
-    snapshot,
-    state,
-)
-from carico_scheduler import cycle as cycles
-from carico_scheduler import demand as demands
-from carico_scheduler import policy as policies
-from carico_scheduler import traces as pod_traces
+from carico_scheduler import state
+from carico_scheduler.bind import binder as binders
+from carico_scheduler.bind import outcomes, volume_binding
+from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.intake import advertisements, informers
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.report import decisions, events, explain, instruments, notices, reporter
+from carico_scheduler.report import traces as pod_traces
+from carico_scheduler.rules import policy as policies
 
 REPORT_EVERY_S = 0.5
 # The decision loop turns at least this often, idle or not, so that its heartbeat shows that it lives.
@@ -45,7 +36,7 @@ DECODED_AT_ONCE = 32
 DECODED_WITHIN_S = 3.0
 
 
-class Kube(kube_actions.BindApi, mirrors.Kube, kube_list.Api, Protocol):
+class Kube(kube_actions.BindApi, informers.Kube, kube_list.Api, Protocol):
     """What is needed of the Kubernetes API."""
 
 
@@ -79,7 +70,7 @@ class Engine:
         self._line = logs.get("scheduler")
         self._drop_line = logs.RateLimited(self._line, clock=parts.clock)
         self.state = state.State(parts.policy, parts.rng)
-        self.intake = intake.Intake(lease_s=parts.policy.lease_s, on_drop=self._on_drop)
+        self.intake = advertisements.Advertisements(lease_s=parts.policy.lease_s, on_drop=self._on_drop)
         told = notices.Notices(parts.events, after_s=parts.event_after_s)
         self.outcomes = outcomes.Outcomes(
             self.state, clock=parts.clock, log=parts.log, events=parts.events, metrics=parts.metrics,
@@ -98,10 +89,10 @@ class Engine:
         self._cycle = cycles.Cycle(parts.policy)
         self._reporter = reporter.Reporter(cycle=self._cycle, log=parts.log, notices=told)
         self.state.ledger.on_covered = self._on_covered
-        self._claims = claims.Claims(parts.kube, self.state.fleet, may_write=parts.leads)
+        self._claims = volume_binding.VolumeBinding(parts.kube, self.state.fleet, may_write=parts.leads)
         self.state.on_volumes = self._claims.notify
         self._wake = asyncio.Event()
-        self.mirrors = mirrors.Mirrors(
+        self.mirrors = informers.Informers(
             parts.kube, into=self.state, clock=parts.clock, metrics=parts.metrics, wake=self._wake.set
         )
         self.beat_s = self._heard_s = parts.clock.monotonic_s()

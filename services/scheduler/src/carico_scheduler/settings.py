@@ -5,9 +5,9 @@ import dataclasses
 from carico_core.runtime import bus as buses
 from carico_core.runtime import kube as kubes
 from carico_core.runtime import service_settings, settings, tracing
-from carico_scheduler import policy as policies
 from carico_scheduler.extender import settings as extender_settings
 from carico_scheduler.leadership import settings as leader_settings
+from carico_scheduler.rules import policy as policies
 
 PREFIX = "scheduler"
 PROGRAM = "carico-scheduler"

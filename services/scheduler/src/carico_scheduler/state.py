@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from carico_core.domain import cluster, constraints, messages
 from carico_core.wire import kubernetes_placement
-from carico_scheduler import demand as demands
-from carico_scheduler import fleet as fleets
-from carico_scheduler import policy as policies
-from carico_scheduler import queue as queues
-from carico_scheduler import repellers, reservations
+from carico_scheduler.nodes import fleet as fleets
+from carico_scheduler.pods import anti_affinity_index, reservations
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import queue as queues
+from carico_scheduler.rules import policy as policies
 
 # Advertisements kept of nodes that the API has not shown yet: the lists may come in any order.
 _STRANGERS_MAX = 4096
@@ -34,7 +34,7 @@ class State:
     def __init__(self, policy: policies.Policy, rng: random.Random) -> None:
         self.fleet = fleets.Fleet(policy)
         self.ledger = reservations.Ledger(policy.release)
-        self._repellers = repellers.Repellers(self.fleet.census)
+        self._repellers = anti_affinity_index.AntiAffinityIndex(self.fleet.census)
         self.queue = queues.Queue(rng, self.demand_of)
         self.heard: dict[str, Heard] = {}
         # Called when something about claims or volumes has changed.

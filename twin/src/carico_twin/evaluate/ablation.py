@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from carico_core.numerics.estimators import class_costs, footprint
-from carico_scheduler import policy
+from carico_scheduler.rules import policy
 from carico_twin import agents, bus, catalogue, scenario, world
 from carico_twin.evaluate import contenders, runs, tables
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from carico_core.domain import errors
 from carico_core.numerics.estimators import base, dual, scalar
-from carico_scheduler import policy
+from carico_scheduler.rules import policy
 from carico_twin import agents, world
 from carico_twin.schedulers import load_aware, slots
 

@@ -3,7 +3,10 @@
 import random
 
 from carico_core.domain import messages
-from carico_scheduler import cycle, intake, policy, state
+from carico_scheduler import state
+from carico_scheduler.decide import cycle
+from carico_scheduler.intake import advertisements
+from carico_scheduler.rules import policy
 from carico_twin import api_objects, records
 from carico_twin.schedulers import port
 
@@ -17,7 +20,7 @@ class Carico:
         self._cluster = cluster
         self._rules = rules
         self.state = state.State(rules, random.Random(seed))
-        self.intake = intake.Newest[messages.Advertisement](
+        self.intake = advertisements.Newest[messages.Advertisement](
             lease_s=rules.lease_s, on_drop=self._dropped, parse=lambda _, said: said
         )
         self.dropped: dict[str, int] = {}

@@ -16,13 +16,13 @@ import numpy as np
 from carico_core.domain import decision, messages
 from carico_core.runtime import clock as clocks
 from carico_core.wire import freshness
-from carico_scheduler import board as boarding
-from carico_scheduler import cycle as cycles
-from carico_scheduler import demand as demands
-from carico_scheduler import queue as queues
-from carico_scheduler import snapshot
 from carico_scheduler.answers import kinds, questions, room
 from carico_scheduler.answers import known as knowns
+from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.decide import scores as scoring
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import queue as queues
 
 # Nodes looked at before binds and decisions have their turn again: some milliseconds.
 _NODES_AT_ONCE = 100
@@ -78,7 +78,7 @@ def overview(known: knowns.Known, now_s: float) -> list[dict[str, Any]]:
     found = []
     for name in [*(name for name, _ in running.most_common(_KINDS_MOST)), messages.ANY_CLASS]:
         board = known.cycle.explain(known.view(now_s), kinds.kind(known, kinds.typical(name), name, name).demand)
-        free = board.view.free(board.demand.pod_class)[board.scores > boarding.REFUSED]
+        free = board.view.free(board.demand.pod_class)[board.scores > scoring.REFUSED]
         total = int(np.maximum(np.floor(free - board.view.policy.threshold + room.SLACK) + 1, 1).sum())
         shown = name if known.is_named(name) else messages.NEW_CLASS
         stops = _stops_of_some(known, board)
@@ -152,7 +152,7 @@ def _count_of_class(known: knowns.Known, board: cycles.Board, row: snapshot.Node
 
 def _rejection(board: cycles.Board, row: snapshot.NodeRow) -> decision.Rejection | None:
     """Why the node is refused; its score says whether it is, and quicker."""
-    return None if board.scores[row.slot] > boarding.REFUSED else board.rejection(row)
+    return None if board.scores[row.slot] > scoring.REFUSED else board.rejection(row)
 
 
 def _tightest(bounds: list[room.Bound], threshold: float) -> room.Bound:

@@ -6,9 +6,9 @@ from typing import Any
 
 from carico_core.domain import cluster, messages, pod_class
 from carico_core.wire import kubernetes
-from carico_scheduler import demand as demands
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions
+from carico_scheduler.pods import demand as demands
 
 WHAT_IF = "what-if"
 

@@ -4,8 +4,10 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from carico_core.domain import messages
-from carico_scheduler import cycle as cycles
-from carico_scheduler import decisions, snapshot, state
+from carico_scheduler import state
+from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.report import decisions
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

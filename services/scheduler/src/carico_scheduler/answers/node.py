@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import decision, messages, pod_class
-from carico_scheduler import cycle as cycles
-from carico_scheduler import demand as demands
-from carico_scheduler import headroom, snapshot
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions, room, standing
+from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.nodes import headroom, snapshot
+from carico_scheduler.pods import demand as demands
 
 # Asked about for all but what is free: constraints and requests it has none.
 _TYPICAL = demands.Demand(pod_class=messages.ANY_CLASS)

@@ -8,11 +8,12 @@ import orjson
 
 from carico_core.domain import cluster, decision, pod_class
 from carico_core.wire import messages as wire
-from carico_scheduler import cycle as cycles
-from carico_scheduler import explain, snapshot
-from carico_scheduler import queue as queues
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions, standing
+from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.pods import queue as queues
+from carico_scheduler.report import explain
 
 _UNRECORDED = "bound, and no record of it is kept here: it is older than those, or was not placed by CARICO"
 

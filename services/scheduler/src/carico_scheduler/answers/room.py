@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 
 from carico_core.domain import amounts, messages
-from carico_scheduler import demand as demands
-from carico_scheduler import headroom, snapshot
+from carico_scheduler.nodes import headroom, snapshot
+from carico_scheduler.pods import demand as demands
 
 # Sums of floats: a node with room for exactly one more must not be found to have room for none.
 SLACK = 1e-9

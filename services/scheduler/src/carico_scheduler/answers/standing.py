@@ -6,11 +6,12 @@ import numpy as np
 
 from carico_core.domain import decision
 from carico_core.wire import freshness
-from carico_scheduler import board as boarding
-from carico_scheduler import cycle as cycles
-from carico_scheduler import explain, snapshot
 from carico_scheduler.answers import questions
-from carico_scheduler.stages import wishes
+from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.decide import scores as scoring
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.report import explain
+from carico_scheduler.rules import preferences
 
 
 def best_first(board: cycles.Board) -> list[int]:
@@ -26,14 +27,14 @@ def best_first(board: cycles.Board) -> list[int]:
 
 def feasible(board: cycles.Board) -> int:
     """How many nodes have room."""
-    return int(np.count_nonzero(board.scores > boarding.REFUSED))
+    return int(np.count_nonzero(board.scores > scoring.REFUSED))
 
 
 def candidates(board: cycles.Board, limit: int, lease_s: float) -> list[dict[str, object]]:
     """The best `limit` nodes as JSON."""
     scores = board.scores
-    wished = wishes.wishes_of(board.view, board.demand)
-    met = {} if wished is None else wished.parts(scores > boarding.REFUSED)
+    wished = preferences.preferences_of(board.view, board.demand)
+    met = {} if wished is None else wished.parts(scores > scoring.REFUSED)
     found = []
     for slot in best_first(board)[:limit]:
         row, score = board.view.row(slot), float(scores[slot])

@@ -8,11 +8,12 @@ from carico_core.domain import cluster
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import logs
 from carico_core.wire import kubernetes_placement
-from carico_scheduler import binder as binders
-from carico_scheduler import decisions, outcomes
-from carico_scheduler import demand as demands
-from carico_scheduler import queue as queues
 from carico_scheduler import state as states
+from carico_scheduler.bind import binder as binders
+from carico_scheduler.bind import outcomes
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import queue as queues
+from carico_scheduler.report import decisions
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 
 from carico_core.domain import cluster
-from carico_scheduler import demand as demands
+from carico_scheduler.pods import demand as demands
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

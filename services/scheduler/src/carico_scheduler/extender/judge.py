@@ -10,13 +10,15 @@ import math
 from collections.abc import Mapping, Sequence
 
 from carico_core.domain import decision
-from carico_scheduler import board as boarding
-from carico_scheduler import demand as demands
-from carico_scheduler import explain, snapshot
-from carico_scheduler import fleet as fleets
+from carico_scheduler.decide import scores as scoring
 from carico_scheduler.extender import holds as holding
 from carico_scheduler.extender import messages
-from carico_scheduler.stages import capacity, registry
+from carico_scheduler.nodes import fleet as fleets
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.report import explain
+from carico_scheduler.rules import registry
+from carico_scheduler.rules.filters import capacity
 
 # kube-scheduler counts nodes by reason, and writes an Event and the Pod's condition anew whenever the words differ: no
 # numbers in them, and who says so.
@@ -64,7 +66,7 @@ class Judge:
             elif mask[slot] and not held:
                 passed.append(name)
             else:
-                found = boarding.rejection_by(self._filters, _with(view.row(slot), held), demand, view)
+                found = scoring.rejection_by(self._filters, _with(view.row(slot), held), demand, view)
                 if found is None:
                     passed.append(name)
                     continue

@@ -9,12 +9,12 @@ from carico_core.domain import cluster, decision, errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube_actions
 from carico_core.wire import kubernetes
-from carico_scheduler import decisions, explain, instruments
-from carico_scheduler import demand as demands
 from carico_scheduler import state as states
 from carico_scheduler.extender import binding, judge, messages
 from carico_scheduler.extender import holds as holding
 from carico_scheduler.extender import settings as setting
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.report import decisions, explain, instruments
 
 # Between two looks at whether the binds of earlier Pods have come.
 LOOK_EVERY_S = 0.003

@@ -1,0 +1,98 @@
+"""Has a Pod's unbound claims bound for the node that was chosen, before the Pod is.
+
+As kube-scheduler does: a volume that is there is kept for the claim, a volume that is to be made is asked for by the
+annotation selected-node, and the controllers do the rest. The Pod's reservation stands meanwhile.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from carico_core.domain import cluster, constraints, errors
+from carico_core.domain import storage as objects
+from carico_core.runtime import kube_actions
+from carico_core.wire import kubernetes_storage
+from carico_scheduler.nodes import fleet as fleets
+from carico_scheduler.nodes import snapshot, storage, volumes
+
+# kube-scheduler's bindTimeoutSeconds: https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1/
+TIMEOUT_S = 600.0
+
+
+class NotBound(errors.CaricoError):
+    """A Pod's claims that could not be bound for the node chosen: the Pod is decided on again."""
+
+
+class VolumeBinding:
+    """Binds claims through the API; the mirror is in `fleet`, and `notify` is called when it has changed."""
+
+    def __init__(self, api: kube_actions.Api, fleet: fleets.Fleet, *, may_write: Callable[[], bool]) -> None:
+        self._api = api
+        self._fleet = fleet
+        self._known = fleet.storage
+        self._may_write = may_write
+        self._changed = asyncio.Event()
+
+    def notify(self) -> None:
+        """Something about claims or volumes has changed."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def preparation(self, pod: cluster.Pod, row: snapshot.NodeRow) -> Callable[[], Awaitable[None]] | None:
+        """What has to happen before the Pod is bound to the node of `row`; None: nothing.
+
+        What is planned for it is promised from now on, so that no other Pod is.
+        """
+        if pod.constraints is None or self._known.are_bound(pod.constraints.claims):
+            return None
+        plan = volumes.plan(self._fleet.snapshot(0.0), pod.constraints.claims, row.slot)
+        if plan is not None:
+            self._known.promise(plan, row.node.name)
+        return lambda: self.bind(pod, row.node.name, plan)
+
+    async def bind(self, pod: cluster.Pod, node: str, plan: storage.Plan | None) -> None:
+        """Nothing, once every claim of the Pod is bound by this plan. Raises `NotBound`."""
+        if plan is None:
+            raise NotBound(f"the claims can no longer be bound on {node}")
+        uses = (pod.constraints or constraints.NONE).claims
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await self._ask(plan, node)
+                await self._until_bound(uses, plan, node)
+        except TimeoutError as error:
+            raise NotBound(f"claims not bound within {TIMEOUT_S:g} s") from error
+        except (errors.ApiError, errors.ApiUnavailable) as error:
+            raise NotBound(str(error)) from error
+        finally:
+            self._known.release(plan)
+
+    async def _ask(self, plan: storage.Plan, node: str) -> None:
+        for volume, claim in plan.keep:
+            if volume.claim is None or volume.claim.uid != claim.uid:
+                await self._patch(
+                    f"/api/v1/persistentvolumes/{volume.name}", kubernetes_storage.prebind_body(volume, claim)
+                )
+        for claim in plan.make:
+            if claim.selected_node != node:
+                path = f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"
+                body = kubernetes_storage.selected_node_body(node=node, resource_version=claim.resource_version)
+                await self._patch(path, body)
+
+    async def _patch(self, path: str, body: dict[str, object]) -> None:
+        if not self._may_write():
+            raise NotBound("not asked for: another scheduler may lead by now")
+        await self._api.request("PATCH", path, body=body, content_type=kube_actions.MERGE_PATCH)
+
+    async def _until_bound(self, uses: tuple[constraints.ClaimUse, ...], plan: storage.Plan, node: str) -> None:
+        asked = {claim.uid for claim in plan.make if claim.selected_node == node}
+        while not self._known.are_bound(uses):
+            for claim in plan.make:
+                if self._is_asked(claim, node):
+                    asked.add(claim.uid)
+                elif claim.uid in asked:
+                    # So a provisioner says that it cannot make the volume there.
+                    raise NotBound(f"PersistentVolumeClaim {claim.name} is no longer to be made on {node}")
+            await self._changed.wait()
+
+    def _is_asked(self, claim: objects.Claim, node: str) -> bool:
+        now = self._known.claims.find(claim.name, claim.namespace)
+        return now is not None and now.uid == claim.uid and now.selected_node == node

@@ -1,0 +1,115 @@
+"""The collections of the API that are mirrored, and where their objects go in the state."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from carico_core.runtime import clock as clocks
+from carico_core.wire import kubernetes
+from carico_core.wire import kubernetes_storage as parse
+from carico_scheduler import state as states
+from carico_scheduler.nodes import storage
+
+PODS = "/api/v1/pods"
+NODES = "/api/v1/nodes"
+NAMESPACES = "/api/v1/namespaces"
+
+Object = Mapping[str, Any]
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Collection:
+    """One collection of the API, and where its objects go. `kind` names it in logs and metrics."""
+
+    path: str
+    kind: str
+    parse: Callable[[Object], Any]
+    put_all: Callable[[Iterable[Any]], None]
+    put: Callable[[Any], None]
+    # Takes the metadata of an object that has gone.
+    remove: Callable[[Object], None]
+    # None: no decision is made while it is not known. Else it is told why it is not known, or None once it is, and
+    # only Pods that need it wait; an API that does not serve the collection has none of its objects.
+    lacks: Callable[[str | None], None] | None = None
+
+
+def all_of(state: states.State, clock: clocks.Clock) -> list[Collection]:
+    """Every collection that a scheduler follows."""
+    return [_pods(state, clock), _nodes(state), _namespaces(state, clock), *_storage(state)]
+
+
+def _pods(state: states.State, clock: clocks.Clock) -> Collection:
+    return Collection(
+        path=PODS,
+        kind="pod",
+        parse=kubernetes.parse_pod,
+        put_all=lambda pods: state.put_pods(pods, clock.monotonic_s()),
+        put=lambda pod: state.put_pod(pod, clock.monotonic_s()),
+        remove=lambda metadata: state.remove_pod(str(metadata.get("uid", ""))),
+    )
+
+
+def _nodes(state: states.State) -> Collection:
+    return Collection(
+        path=NODES,
+        kind="node",
+        parse=kubernetes.parse_node,
+        put_all=state.put_nodes,
+        put=state.put_node,
+        remove=lambda metadata: state.remove_node(str(metadata.get("name", ""))),
+    )
+
+
+def _namespaces(state: states.State, clock: clocks.Clock) -> Collection:
+    return Collection(
+        path=NAMESPACES,
+        kind="namespace",
+        parse=parse.parse_namespace,
+        put_all=lambda found: state.put_namespaces({each.name: each.labels for each in found}, clock.monotonic_s()),
+        put=lambda found: state.put_namespace(found.name, found.labels, clock.monotonic_s()),
+        remove=lambda metadata: state.remove_namespace(str(metadata.get("name", "")), clock.monotonic_s()),
+        lacks=lambda why: state.note_namespaces(why, clock.monotonic_s()),
+    )
+
+
+def _storage(state: states.State) -> list[Collection]:
+    known, group = state.fleet.storage, "/apis/storage.k8s.io/v1/"
+    return [
+        _table(state, "/api/v1/persistentvolumeclaims", "claim", parse.parse_claim, known.claims),
+        _table(state, "/api/v1/persistentvolumes", "volume", parse.parse_volume, known.volumes),
+        _table(state, f"{group}storageclasses", "storage class", parse.parse_class, known.classes),
+        _table(state, f"{group}csinodes", "CSI node", parse.parse_csi_node, known.csi_nodes),
+        _table(state, f"{group}csidrivers", "CSI driver", parse.parse_driver, known.drivers),
+        _table(state, f"{group}csistoragecapacities", "storage capacity", parse.parse_capacity, known.capacities),
+        _table(state, f"{group}volumeattachments", "volume attachment", parse.parse_attachment, known.attachments),
+    ]
+
+
+def _table(
+    state: states.State, path: str, kind: str, parse_one: Callable[[Object], T], table: storage.Table[T]
+) -> Collection:
+    """A collection whose objects are looked up by namespace and name."""
+    name = path.rpartition("/")[2]
+
+    def put_all(objects: Iterable[Any]) -> None:
+        table.put_all({_key(each): each for each in objects})
+        state.volumes_changed()
+
+    def put(found: Any) -> None:
+        table.put(_key(found), found)
+        state.volumes_changed()
+
+    def remove(metadata: Object) -> None:
+        table.remove((str(metadata.get("namespace", "")), str(metadata.get("name", ""))))
+        state.volumes_changed()
+
+    def lacks(why: str | None) -> None:
+        state.fleet.storage.note_lacking(name, why)
+        state.volumes_changed()
+
+    return Collection(path=path, kind=kind, parse=parse_one, put_all=put_all, put=put, remove=remove, lacks=lacks)
+
+
+def _key(found: Any) -> storage.Key:
+    return getattr(found, "namespace", ""), found.name

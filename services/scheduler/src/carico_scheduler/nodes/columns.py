@@ -1,0 +1,70 @@
+"""The columns that a fleet of nodes is kept in: one numpy array per field, one slot per node."""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from carico_scheduler.nodes import headroom
+
+# name -> (dtype, value of an empty slot)
+_FIELDS: dict[str, tuple[npt.DTypeLike, float]] = {
+    "present": (np.bool_, False),
+    "ready": (np.bool_, False),
+    "schedulable": (np.bool_, False),
+    "tainted": (np.bool_, False),
+    "disliking": (np.bool_, False),
+    "allocatable_cores": (np.float64, 0.0),
+    "allocatable_bytes": (np.float64, 0.0),
+    "pod_limit": (np.int64, 0),
+    "placed": (np.int64, 0),
+    "workloads": (np.int64, 0),
+    "used_cores": (np.float64, 0.0),
+    "used_bytes": (np.float64, 0.0),
+    "capacity": (np.float64, math.nan),
+    "pods": (np.int64, 0),
+    "limit": (np.float64, headroom.UNLIMITED),
+    "seq": (np.int64, 0),
+    "sampled_s": (np.float64, -math.inf),
+    "reserved": (np.int64, 0),
+    "uncovered_since_s": (np.float64, math.inf),
+    "facts_changed": (np.int64, 0),
+}
+_FIRST_SLOTS = 64
+
+
+class Columns:
+    """Arrays by field name, grown by doubling; `count` slots are in use or were."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        # Asked dozens of times at each event of a node: a plain table, without a call of our own before it.
+        self.by_field: dict[str, npt.NDArray[Any]] = {name: _empty(name, _FIRST_SLOTS) for name in _FIELDS}
+
+    def add_slot(self) -> int:
+        """A new slot, empty."""
+        if self.count == len(self.by_field["present"]):
+            for name, old in self.by_field.items():
+                self.by_field[name] = np.concatenate([old, _empty(name, len(old))])
+        self.count += 1
+        return self.count - 1
+
+    def clear(self, slot: int) -> None:
+        """Empties a slot."""
+        for name in _FIELDS:
+            self.by_field[name][slot] = _FIELDS[name][1]
+
+    def views(self) -> dict[str, npt.NDArray[Any]]:
+        """Read-only views of the slots in use, by field name."""
+        views = {}
+        for name, array in self.by_field.items():
+            view = array[: self.count]
+            view.flags.writeable = False
+            views[name] = view
+        return views
+
+
+def _empty(name: str, slots: int) -> npt.NDArray[Any]:
+    dtype, value = _FIELDS[name]
+    return np.full(slots, value, dtype=dtype)

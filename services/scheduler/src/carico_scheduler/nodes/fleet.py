@@ -1,0 +1,271 @@
+"""All nodes in columns: what the API says of them, what they advertise, and what is reserved on them.
+
+The only writer of the columns. Everything that a decision needs of a node is settled here when it changes (what is free
+above all), so that a decision at 10,000 nodes is a few operations on whole columns.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Collection, Mapping, Set
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from carico_core.domain import cluster, messages, taints
+from carico_scheduler.nodes import columns, headroom, lru, node_labels, storage
+from carico_scheduler.nodes import snapshot as snapshots
+from carico_scheduler.pods import pod_counts, reservations
+from carico_scheduler.rules import policy as policies
+
+_NONE: frozenset[str] = frozenset()
+
+
+class Fleet:
+    """The nodes of the cluster by slot."""
+
+    def __init__(self, policy: policies.Policy) -> None:
+        self.policy = policy
+        self._columns = columns.Columns()
+        self._nodes: list[cluster.Node | None] = []
+        self._offers: list[headroom.Offer | None] = []
+        # Reserved Pods by class, and what they will take of the offer.
+        self._classes: list[Mapping[str, int]] = []
+        self._taken: list[headroom.Vector] = []
+        # None: not worked out since something about the node has changed.
+        self._caps: list[headroom.Caps | None] = []
+        # What is requested of resources beside cores and memory, and per such resource: what is left by slot.
+        self._used_others: list[Mapping[str, float]] = []
+        self._left: lru.BySlot[str] = lru.BySlot()
+        self.facts = node_labels.NodeLabels(self._nodes)
+        self.census = pod_counts.PodCounts(self.slot_of)
+        self.storage = storage.Storage()
+        # Per class that Pods were looked at for: free Pods by slot.
+        self._free: lru.BySlot[str] = lru.BySlot()
+        self._slots: dict[str, int] = {}
+        self._vacant: list[int] = []
+        self._facts_version = 0
+        self._views: dict[str, npt.NDArray[Any]] | None = None
+        # Kept to read single rows by, which it shows as they are: all it holds are views.
+        self._live: snapshots.Snapshot | None = None
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def names(self) -> list[str]:
+        """Names of the nodes present."""
+        return list(self._slots)
+
+    def slot_of(self, name: str) -> int | None:
+        """The slot of a node, or None where the API has shown no such node."""
+        return self._slots.get(name)
+
+    def snapshot(self, now_s: float) -> snapshots.Snapshot:
+        """The fleet as it is; valid until its next change."""
+        if self._views is None:
+            self._views = self._columns.views()
+        return snapshots.Snapshot(
+            now_s=now_s,
+            policy=self.policy,
+            facts_version=self._facts_version,
+            nodes=self._nodes,
+            offers=self._offers,
+            taken=self._taken,
+            caps=self.caps,
+            free=self.free,
+            left=self.left,
+            used_others=self._used_others,
+            facts=self.facts,
+            census=self.census,
+            storage=self.storage,
+            **self._views,
+        )
+
+    def put_node(self, node: cluster.Node, load: reservations.Load) -> bool:
+        """True where the node is new or a fact that placement depends on has changed."""
+        slot = self._slots.get(node.name)
+        old = None if slot is None else self._nodes[slot]
+        if slot is None:
+            slot = self._occupy(node.name)
+            self.census.recount(node.name, slot)
+        self._nodes[slot] = node
+        if old is not None and _facts(old) == _facts(node):
+            return False
+        self._write_node(slot, node)
+        self._write_load(slot, load)
+        self._settle(slot)
+        self._note_facts(slot)
+        return True
+
+    def remove_node(self, name: str) -> bool:
+        """True where there was such a node; its slot becomes vacant."""
+        slot = self._slots.pop(name, None)
+        if slot is None:
+            return False
+        self._nodes[slot] = None
+        self._offers[slot] = None
+        self._classes[slot] = {}
+        self._used_others[slot] = {}
+        self._columns.clear(slot)
+        self._settle(slot)
+        self._vacant.append(slot)
+        self._note_facts(slot)
+        self.census.recount(name, slot)
+        return True
+
+    def put_load(self, name: str, load: reservations.Load) -> None:
+        """Takes in what the Pods placed on a node add up to."""
+        slot = self._slots.get(name)
+        if slot is not None:
+            self._write_load(slot, load)
+            self._settle(slot)
+
+    def put_advertisement(self, advertisement: messages.Advertisement, sampled_s: float) -> None:
+        """Takes in what a node says it can take; `sampled_s` is when, on our monotonic clock."""
+        slot = self._slots.get(advertisement.node)
+        if slot is None:
+            return
+        c = self._columns.by_field
+        c["capacity"][slot] = advertisement.capacity
+        c["pods"][slot] = advertisement.pods
+        c["limit"][slot] = headroom.UNLIMITED if advertisement.limit is None else advertisement.limit
+        c["seq"][slot] = advertisement.seq
+        c["sampled_s"][slot] = sampled_s
+        self._offers[slot] = headroom.offer_of(advertisement)
+        self._settle(slot)
+
+    def free(self, pod_class: str) -> npt.NDArray[np.float64]:
+        """Pods of a class that each slot is believed to take, reservations subtracted; -inf where nothing is known.
+
+        Kept between calls: only slots that have changed since are worked out.
+        """
+        fill = functools.partial(self._fill_free, pod_class)
+        return self._free.answer(pod_class, self._columns.count, nothing=-math.inf, fill=fill)
+
+    def _fill_free(self, pod_class: str, values: npt.NDArray[np.float64], slots: Collection[int]) -> None:
+        """As `NodeRow.free_for`, from the columns alone: a row of each node that advertises every second is dear."""
+        for slot in slots:
+            offer = self._offers[slot]
+            if offer is None:
+                values[slot] = -math.inf
+                continue
+            left = headroom.pods_left(offer.headroom, self._taken[slot], offer.cost(pod_class))
+            values[slot] = headroom.believed(left, self.caps(slot))
+
+    def caps(self, slot: int) -> headroom.Caps:
+        """Within what the node of a slot is believed; kept as `free` is."""
+        kept = self._caps[slot]
+        if kept is None:
+            c = self._columns.by_field
+            kept = self._caps[slot] = headroom.caps_of(
+                capacity=c["capacity"].item(slot),
+                pods=c["pods"].item(slot),
+                reserved=c["reserved"].item(slot),
+                pod_slots=c["pod_limit"].item(slot) - c["placed"].item(slot),
+                core_slots=self.policy.max_pods_per_core * c["allocatable_cores"].item(slot)
+                - c["workloads"].item(slot),
+                limit=c["limit"].item(slot),
+            )
+        return kept
+
+    def left(self, resource: str) -> npt.NDArray[np.float64]:
+        """What each slot has left of a resource other than cores and memory; kept as `free` is."""
+        fill = functools.partial(self._fill_left, resource)
+        return self._left.answer(resource, self._columns.count, nothing=0.0, fill=fill)
+
+    def _fill_left(self, resource: str, values: npt.NDArray[np.float64], slots: Collection[int]) -> None:
+        for slot in slots:
+            node = self._nodes[slot]
+            all_of_it = 0.0 if node is None else node.allocatable_others.get(resource, 0.0)
+            values[slot] = all_of_it - self._used_others[slot].get(resource, 0.0)
+
+    def admits(self, name: str, pod_classes: Set[str], now_s: float) -> Set[str]:
+        """Those of the classes of which the node can take a Pod now, by its advertisement and reservations."""
+        slot = self._slots.get(name)
+        offer = None if slot is None else self._offers[slot]
+        if not pod_classes or slot is None or offer is None or not self._is_believed(slot, now_s):
+            return _NONE
+        # As `NodeRow` has it, without a row: it is asked twice for each advertisement while Pods wait.
+        taken, caps, threshold = self._taken[slot], self.caps(slot), self.policy.threshold
+
+        def takes(cost: headroom.Vector) -> bool:
+            return headroom.believed(headroom.pods_left(offer.headroom, taken, cost), caps) >= threshold
+
+        named = pod_classes & offer.costs.keys()
+        found = {pod_class for pod_class in named if takes(offer.costs[pod_class])}
+        # Classes that the node does not name have one cost, and one answer: however many wait, few are worked out.
+        if len(named) < len(pod_classes) and takes(offer.other):
+            found |= pod_classes - named
+        return found
+
+    def _is_believed(self, slot: int, now_s: float) -> bool:
+        """As the filters of `freshness` and `trust` have it."""
+        c, policy = self._columns.by_field, self.policy
+        return bool(
+            c["sampled_s"].item(slot) >= now_s - policy.ageing_s
+            and c["uncovered_since_s"].item(slot) >= now_s - policy.suspect_after_s
+        )
+
+    def row(self, slot: int) -> snapshots.NodeRow:
+        """One node as it is now."""
+        if self._live is None:
+            self._live = self.snapshot(0.0)
+        return self._live.row(slot)
+
+    def _occupy(self, name: str) -> int:
+        """A slot for a node that had none."""
+        if self._vacant:
+            slot = self._vacant.pop()
+        else:
+            slot = self._columns.add_slot()
+            self._nodes.append(None)
+            self._offers.append(None)
+            self._classes.append({})
+            self._taken.append(())
+            self._caps.append(None)
+            self._used_others.append({})
+            self._views = self._live = None
+        self._slots[name] = slot
+        return slot
+
+    def _write_node(self, slot: int, node: cluster.Node) -> None:
+        c = self._columns.by_field
+        c["present"][slot] = True
+        c["ready"][slot] = node.ready
+        c["schedulable"][slot] = not node.unschedulable and not node.deleting
+        c["tainted"][slot] = bool(node.taints)
+        c["disliking"][slot] = taints.is_disliking(node)
+        c["allocatable_cores"][slot] = node.allocatable_cores
+        c["allocatable_bytes"][slot] = node.allocatable_bytes
+        c["pod_limit"][slot] = node.pod_limit
+
+    def _write_load(self, slot: int, load: reservations.Load) -> None:
+        c = self._columns.by_field
+        c["placed"][slot] = load.placed
+        c["workloads"][slot] = load.workloads
+        c["used_cores"][slot] = load.used_cores
+        c["used_bytes"][slot] = load.used_bytes
+        c["reserved"][slot] = load.reserved
+        c["uncovered_since_s"][slot] = load.uncovered_since_s
+        self._classes[slot] = load.classes
+        self._used_others[slot] = load.used_others
+
+    def _settle(self, slot: int) -> None:
+        """What is free on one slot has changed."""
+        offer = self._offers[slot]
+        self._taken[slot] = () if offer is None else offer.reserved(self._classes[slot])
+        self._caps[slot] = None
+        self._free.touch(slot)
+        self._left.touch(slot)
+
+    def _note_facts(self, slot: int) -> None:
+        """The facts of the node on one slot have changed."""
+        self._facts_version += 1
+        self._columns.by_field["facts_changed"][slot] = self._facts_version
+        self.facts.touch(slot)
+
+
+def _facts(node: cluster.Node) -> cluster.Node:
+    """The node without what changes at every heartbeat."""
+    return dataclasses.replace(node, resource_version="")

@@ -1,0 +1,96 @@
+"""What was worked out lately, by key: bounded, and the answer that was used longest ago gives way."""
+
+import collections
+from collections.abc import Callable, Collection, Iterator, ValuesView
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+# Answers kept however large each is, however small, and the slots of nodes that all of them may hold together: 32 MB
+# of floats. A class or demand is one template of Pods, or one Job where somebody creates those one by one.
+KEPT_LEAST = 256
+KEPT_MOST = 1024
+SLOTS_MOST = 4_000_000
+
+
+def room_for(slots: int) -> int:
+    """How many answers of one value per slot are kept.
+
+    >>> room_for(20), room_for(10_000), room_for(100_000)
+    (1024, 400, 256)
+    """
+    return max(KEPT_LEAST, min(KEPT_MOST, SLOTS_MOST // max(slots, 1)))
+
+
+class Lru(Generic[K, V]):
+    """Answers by key. Past the bound one gives way, not all: those in use would have to be worked out again."""
+
+    def __init__(self) -> None:
+        self._kept: collections.OrderedDict[K, V] = collections.OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._kept
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._kept)
+
+    def values(self) -> ValuesView[V]:
+        """All answers kept; looking at them so is no use of them."""
+        return self._kept.values()
+
+    def peek(self, key: K) -> V:
+        """The answer kept of a key that is there; this is no use of it."""
+        return self._kept[key]
+
+    def get(self, key: K) -> V | None:
+        """The answer kept, which counts as used; None where there is none."""
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
+    def put(self, key: K, answer: V, *, most: int) -> V:
+        """`answer`, kept; of more than `most`, those used longest ago give way."""
+        self._kept[key] = answer
+        self._kept.move_to_end(key)
+        while len(self._kept) > most:
+            self._kept.popitem(last=False)
+        return answer
+
+    def drop(self, key: K) -> None:
+        """There is no answer of this key any more."""
+        self._kept.pop(key, None)
+
+
+Fill: TypeAlias = Callable[[npt.NDArray[Any], Collection[int]], None]
+
+
+class BySlot(Lru[K, tuple[npt.NDArray[Any], set[int]]]):
+    """Answers of one value per slot of nodes, each with the slots whose value is out of date."""
+
+    def touch(self, slot: int) -> None:
+        """Notes that something about the node of a slot has changed: every answer about it is out of date."""
+        for _, stale in self.values():
+            stale.add(slot)
+
+    def answer(self, key: K, slots: int, *, nothing: float, fill: Fill) -> npt.NDArray[Any]:
+        """The values of all slots, not to be written to: `fill` has set those that are new or were out of date.
+
+        `nothing`: what it finds there of a new slot.
+        """
+        values, stale = self.get(key) or (np.full(0, nothing), set())
+        if len(values) < slots:
+            stale.update(range(len(values), slots))
+            values = np.concatenate([values, np.full(slots - len(values), nothing)])
+            self.put(key, (values, stale), most=room_for(slots))
+        if stale:
+            fill(values, stale)
+            stale.clear()
+        return values

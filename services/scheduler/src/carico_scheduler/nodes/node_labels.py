@@ -1,0 +1,129 @@
+"""Answers over all nodes that rest on their names, labels and taints alone: kept, and mended slot by slot."""
+
+import dataclasses
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from carico_core.domain import cluster, constraints, selectors, taints
+from carico_scheduler.nodes import lru
+
+NO_DOMAIN = -1
+# In place of the number of a value that no node has.
+_NOWHERE = -2
+# Values of a label for each slot, above which they are numbered anew: most are of nodes that have gone, as where nodes
+# that are named by it come and go.
+_VALUES_A_SLOT = 2
+_VALUES_LEAST = 64
+
+
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
+class Domains:
+    """The values of one label: per slot the number of its value, or NO_DOMAIN; `count` numbers are in use."""
+
+    of: npt.NDArray[np.int64]
+    numbers: dict[str, int]
+
+    @property
+    def count(self) -> int:
+        """The number of values seen so far."""
+        return len(self.numbers)
+
+    @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """True for the slots whose node has the label."""
+        return self.of >= 0
+
+    def having(self, values: Iterable[str]) -> npt.NDArray[np.bool_]:
+        """True for the slots whose node has the label with one of these values."""
+        mask: npt.NDArray[np.bool_] = np.zeros(len(self.of), dtype=np.bool_)
+        for value in values:
+            mask |= self.of == self.numbers.get(value, _NOWHERE)
+        return mask
+
+    def sums(self, per_slot: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Per domain the sum over its nodes; one entry more, for nodes without one, is 0."""
+        known = self.known
+        return np.bincount(self.of[known], weights=per_slot[known], minlength=self.count + 1).astype(np.float64)
+
+
+class NodeLabels:
+    """Answers over the nodes of one fleet; `nodes` is the fleet's own list, by slot."""
+
+    def __init__(self, nodes: Sequence[cluster.Node | None]) -> None:
+        self._nodes = nodes
+        self._kept: lru.BySlot[Hashable] = lru.BySlot()
+        self._numbers: dict[str, dict[str, int]] = {}
+
+    def touch(self, slot: int) -> None:
+        """Notes that the node of a slot has changed, come or gone."""
+        self._kept.touch(slot)
+
+    def matching(self, terms: selectors.NodeTerms) -> npt.NDArray[np.bool_]:
+        """True for the nodes that meet one of the terms."""
+        return self._answer(
+            ("matching", terms),
+            False,
+            lambda node: selectors.any_matches(terms, node.name, node.labels),
+        )
+
+    def where(self, terms: selectors.NodeTerms) -> npt.NDArray[np.bool_]:
+        """As `matching`, for terms that few ask for: not kept, and quick where a term names values of a label."""
+        mask = np.zeros(len(self._nodes), dtype=np.bool_)
+        for term in terms:
+            for slot in self._worth_a_look(term):
+                node = self._nodes[slot]
+                mask[slot] = mask[slot] or (node is not None and term.matches(node.name, node.labels))
+        return mask
+
+    def _worth_a_look(self, term: selectors.NodeTerm) -> Sequence[int]:
+        """The slots that may match the term."""
+        named = next((each for each in term.labels if each.operator == selectors.IN), None)
+        if named is None:
+            return range(len(self._nodes))
+        found: list[int] = self.domains(named.key).having(named.values).nonzero()[0].tolist()
+        return found
+
+    def tolerated(self, tolerations: tuple[cluster.Toleration, ...]) -> npt.NDArray[np.bool_]:
+        """True for the nodes whose taints keep no Pod of these tolerations away."""
+        return self._answer(("tolerated", tolerations), False, lambda node: taints.refusing(node, tolerations) is None)
+
+    def disliked(self, tolerations: tuple[cluster.Toleration, ...]) -> npt.NDArray[np.float64]:
+        """Per node how many PreferNoSchedule taints are not tolerated."""
+        return self._answer(("disliked", tolerations), 0.0, lambda node: float(taints.disliked(node, tolerations)))
+
+    def wished(self, wishes: tuple[constraints.NodeWish, ...]) -> npt.NDArray[np.float64]:
+        """Per node the weights of the preferred terms that it meets."""
+        return self._answer(
+            ("wished", wishes),
+            0.0,
+            lambda node: float(sum(wish.weight for wish in wishes if wish.term.matches(node.name, node.labels))),
+        )
+
+    def domains(self, key: str) -> Domains:
+        """The values of a label over all nodes."""
+        if ("domains", key) not in self._kept:
+            # Numbers are of use for as long as the answer in which they stand.
+            self._numbers = {each: of for each, of in self._numbers.items() if ("domains", each) in self._kept}
+        elif len(self._numbers[key]) > max(_VALUES_A_SLOT * len(self._nodes), _VALUES_LEAST):
+            self._kept.drop(("domains", key))
+            del self._numbers[key]
+        numbers = self._numbers.setdefault(key, {})
+
+        def number(node: cluster.Node) -> int:
+            value = node.labels.get(key)
+            return NO_DOMAIN if value is None else numbers.setdefault(value, len(numbers))
+
+        return Domains(of=self._answer(("domains", key), NO_DOMAIN, number), numbers=numbers)
+
+    def _answer(self, key: Hashable, nothing: float, of: Callable[[cluster.Node], Any]) -> npt.NDArray[Any]:
+        """The values of all slots; `nothing` for a vacant one."""
+
+        def fill(values: npt.NDArray[Any], slots: Collection[int]) -> None:
+            for slot in slots:
+                node = self._nodes[slot]
+                values[slot] = nothing if node is None else of(node)
+
+        return self._kept.answer(key, len(self._nodes), nothing=nothing, fill=fill)

@@ -1,0 +1,243 @@
+"""Which Pods count on which node, and which of them no advertisement covers yet.
+
+A Pod counts from the decision that chose its node (or from the moment the API shows it bound, whoever bound it)
+until it has ended. While the node's newest advertisement does not cover it, it is reserved: the node does not know
+it yet. An advertisement of a new boot decides again. Pods of the baseline (DaemonSets, static Pods) take room under
+the Pod limit and requests, but are never reserved.
+"""
+
+import math
+import types
+from collections.abc import Callable, Iterable, Mapping, Set
+from typing import Any, NamedTuple, TypeVar
+
+from carico_core.domain import cluster, pod_class
+from carico_scheduler.rules import policy as policies
+
+_V = TypeVar("_V")
+_NOTHING: frozenset[str] = frozenset()
+_EMPTY: Mapping[str, Any] = types.MappingProxyType({})
+
+
+class Claim(NamedTuple):
+    """A Pod's hold on a node. Monotonic seconds: `since_s` when it was placed; `left_pending_s` when the API first
+    showed that its containers were made, +inf before: a Pod that waits for its image says nothing about the node.
+
+    Named tuples, this and `Load`, as each event of a Pod makes some: a frozen dataclass takes twice as long.
+    """
+
+    uid: str
+    key: str
+    node: str
+    cores: float
+    size_bytes: float
+    others: tuple[tuple[str, float], ...]
+    is_baseline: bool
+    pod_class: str
+    # True until the API has shown the Pod as bound.
+    is_assumed: bool
+    is_pending: bool
+    since_s: float
+    left_pending_s: float = math.inf
+
+
+class Load(NamedTuple):
+    """What the claims on one node add up to."""
+
+    placed: int = 0
+    workloads: int = 0
+    used_cores: float = 0.0
+    used_bytes: float = 0.0
+    used_others: Mapping[str, float] = _EMPTY
+    reserved: int = 0
+    # The reserved Pods by class.
+    classes: Mapping[str, int] = _EMPTY
+    # Since when a Pod whose containers were made is in no advertisement.
+    uncovered_since_s: float = math.inf
+
+
+def claim_of(pod: cluster.Pod, *, node: str, now_s: float, is_assumed: bool) -> Claim:
+    """The claim of `pod` on `node`."""
+    return Claim(
+        uid=pod.uid,
+        key=pod.key,
+        node=node,
+        cores=pod.request_cores,
+        size_bytes=pod.request_bytes,
+        others=pod.request_others,
+        is_baseline=pod.is_baseline,
+        pod_class=pod_class.class_of(pod),
+        is_assumed=is_assumed,
+        is_pending=pod.phase == "Pending",
+        since_s=now_s,
+        left_pending_s=math.inf if pod.phase == "Pending" else now_s,
+    )
+
+
+class Ledger:
+    """The claims of all Pods that have not ended, by UID and by node."""
+
+    def __init__(self, release: policies.Release) -> None:
+        self._release = release
+        self._claims: dict[str, Claim] = {}
+        self._by_node: dict[str, dict[str, Claim]] = {}
+        self._covers: dict[str, Set[str]] = {}
+        self._reserved: dict[str, dict[str, float]] = {}
+        # Kept, as every cycle's line says it.
+        self._reserved_count = 0
+        # Told of each Pod that its node has come to account for, and since when it was reserved.
+        self.on_covered: Callable[[str, float], None] = lambda uid, since_s: None
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    @property
+    def reserved_count(self) -> int:
+        """Reservations in all."""
+        return self._reserved_count
+
+    def find(self, uid: str) -> Claim | None:
+        """The claim of a Pod, or None."""
+        return self._claims.get(uid)
+
+    def is_reserved(self, uid: str) -> bool:
+        """True where the Pod is placed and its node does not account for it yet."""
+        claim = self._claims.get(uid)
+        return claim is not None and uid in self._reserved.get(claim.node, {})
+
+    def reservations(self) -> list[tuple[Claim, float]]:
+        """Every reserved claim and since when it is uncovered."""
+        return [(self._claims[uid], since_s) for each in self._reserved.values() for uid, since_s in each.items()]
+
+    def oldest_pending_s(self) -> float:
+        """Since when the Pod is reserved that waits longest to be started; +inf where none does.
+
+        One that runs where nobody advertises stays reserved, and waits for nothing.
+        """
+        waiting = (since_s for claim, since_s in self.reservations() if claim.is_pending)
+        return min(waiting, default=math.inf)
+
+    def place(self, claim: Claim) -> tuple[str, ...]:
+        """The nodes whose load changed by this claim; one of the same UID is replaced and keeps its time."""
+        old = self._claims.get(claim.uid)
+        if old is not None and old.node == claim.node:
+            claim = claim._replace(since_s=old.since_s, left_pending_s=min(old.left_pending_s, claim.left_pending_s))
+            if claim == old:
+                return ()
+        elif old is not None:
+            self.remove(claim.uid)
+        self._claims[claim.uid] = claim
+        self._by_node.setdefault(claim.node, {})[claim.uid] = claim
+        self._mark(claim)
+        return (claim.node,) if old is None or old.node == claim.node else (old.node, claim.node)
+
+    def remove(self, uid: str) -> Claim | None:
+        """The claim that ended, or None where there was none."""
+        claim = self._claims.pop(uid, None)
+        if claim is None:
+            return None
+        _discard(self._by_node, claim.node, uid)
+        self._reserved_count -= _discard(self._reserved, claim.node, uid)
+        return claim
+
+    def cover(self, node: str, covers: Set[str], now_s: float) -> bool:
+        """True where the newest advertisement of `node`, covering these UIDs, changed what is reserved there."""
+        self._covers[node] = covers
+        claims = self._by_node.get(node)
+        if not claims or self._release is policies.Release.PAPER:
+            return False
+        before = self._reserved.get(node)
+        uncovered = [uid for uid in claims if uid not in covers and not claims[uid].is_baseline]
+        if not uncovered and not before:
+            return False
+        # A Pod that was covered and no longer is (a new boot of the agent) is reserved as from now.
+        after = {uid: before[uid] if before and uid in before else now_s for uid in uncovered}
+        if after == before:
+            return False
+        if after:
+            self._reserved[node] = after
+        else:
+            self._reserved.pop(node, None)
+        self._reserved_count += len(after) - len(before or ())
+        for uid, since_s in (before or {}).items():
+            if uid not in after:
+                self.on_covered(uid, since_s)
+        return True
+
+    def forget_node(self, node: str) -> None:
+        """Drops what `node` advertised; the claims on it stay until their Pods end."""
+        self._covers.pop(node, None)
+        for claim in self._by_node.get(node, {}).values():
+            self._mark(claim)
+
+    def load(self, node: str) -> Load:
+        """What the claims on `node` add up to."""
+        claims = self._by_node.get(node)
+        if not claims:
+            return Load()
+        # One loop over each, as this is worked out at every event of a Pod on the node.
+        workloads, cores, size_bytes = 0, 0.0, 0.0
+        others: dict[str, float] = {}
+        for claim in claims.values():
+            workloads += not claim.is_baseline
+            cores += claim.cores
+            size_bytes += claim.size_bytes
+            for name, amount in claim.others:
+                others[name] = others.get(name, 0.0) + amount
+        reserved = self._reserved.get(node, _EMPTY)
+        classes: dict[str, int] = {}
+        uncovered_since_s = math.inf
+        for uid, since_s in reserved.items():
+            claim = claims[uid]
+            classes[claim.pod_class] = classes.get(claim.pod_class, 0) + 1
+            uncovered_since_s = min(uncovered_since_s, max(since_s, claim.left_pending_s))
+        return Load(
+            placed=len(claims),
+            workloads=workloads,
+            used_cores=cores,
+            used_bytes=size_bytes,
+            used_others=others,
+            reserved=len(reserved),
+            classes=classes,
+            uncovered_since_s=uncovered_since_s,
+        )
+
+    def missing(self, uids: Iterable[str]) -> list[str]:
+        """The UIDs with a claim that are not among `uids`."""
+        return list(self._claims.keys() - set(uids))
+
+    def _mark(self, claim: Claim) -> None:
+        """Files the claim as reserved or as covered."""
+        if self._release is policies.Release.PAPER:
+            is_reserved = claim.is_pending
+        else:
+            is_reserved = claim.uid not in self._covers.get(claim.node, _NOTHING)
+        if is_reserved and not claim.is_baseline:
+            on_node = self._reserved.setdefault(claim.node, {})
+            self._reserved_count += claim.uid not in on_node
+            on_node.setdefault(claim.uid, claim.since_s)
+        else:
+            self._reserved_count -= _discard(self._reserved, claim.node, claim.uid)
+
+
+def is_lighter(new: Claim, old: Claim) -> bool:
+    """True where `new` in the place of `old` leaves room that `old` took, reservations apart."""
+    return (
+        new.node != old.node
+        or new.cores < old.cores
+        or new.size_bytes < old.size_bytes
+        or new.others != old.others
+        or new.pod_class != old.pod_class
+        or (new.is_baseline and not old.is_baseline)
+    )
+
+
+def _discard(table: dict[str, dict[str, _V]], node: str, uid: str) -> bool:
+    """True where there was a table[node][uid]; it is removed, and table[node] with its last."""
+    inner = table.get(node)
+    if inner is None or uid not in inner:
+        return False
+    del inner[uid]
+    if not inner:
+        del table[node]
+    return True

@@ -1,0 +1,132 @@
+"""Decision records: made, remembered for those who ask, and published as far as the bus can be reached."""
+
+import asyncio
+import collections
+import dataclasses
+from collections.abc import Callable
+from typing import Protocol
+
+from carico_core.domain import decision, errors
+from carico_core.runtime import clock as clocks
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_scheduler.pods import queue as queues
+
+# Newest decision per Pod, for `decision.get`; the stream on the bus holds more, and longer.
+REMEMBERED_MAX = 20_000
+# What waits while the bus is away. The oldest gives way: a record is a help to people, not a promise.
+UNPUBLISHED_MAX = 4096
+RETRY_S = 0.5
+
+
+class Publisher(Protocol):
+    """What is needed of the bus."""
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        """Publishes, or raises `BusUnavailable`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a record says of one attempt, apart from the Pod and the time."""
+
+    outcome: decision.Outcome
+    node: str | None
+    free: float | None
+    candidates: tuple[decision.Candidate, ...]
+    refused: dict[str, int]
+    message: str
+    decided_us: float = 0.0
+
+
+class Log:
+    """Decision records of this scheduler."""
+
+    def __init__(
+        self,
+        *,
+        boot: str,
+        threshold: float,
+        clock: clocks.Clock,
+        on_record: Callable[[Facts], None],
+        on_drop: Callable[[], None],
+    ) -> None:
+        self._boot = boot
+        self._threshold = threshold
+        self._clock = clock
+        self._on_record = on_record
+        self._on_drop = on_drop
+        self._seq = 0
+        self._latest: collections.OrderedDict[tuple[str, str], decision.Decision] = collections.OrderedDict()
+        self._unpublished: collections.deque[decision.Decision] = collections.deque()
+        self._more = asyncio.Event()
+
+    def record(self, waiting: queues.Waiting, facts: Facts) -> decision.Decision:
+        """A new record of an attempt to place a Pod, remembered and on its way to the bus."""
+        self._seq += 1
+        pod = waiting.pod
+        made = decision.Decision(
+            id=f"{self._boot}-{self._seq}",
+            boot=self._boot,
+            seq=self._seq,
+            ts_ns=self._clock.wall_ns(),
+            namespace=pod.namespace,
+            pod=pod.name,
+            uid=pod.uid,
+            outcome=facts.outcome,
+            node=facts.node,
+            free=facts.free,
+            threshold=self._threshold,
+            attempt=waiting.attempts,
+            waited_s=max(self._clock.monotonic_s() - waiting.since_s, 0.0),
+            decided_us=facts.decided_us,
+            candidates=facts.candidates,
+            refused=facts.refused,
+            message=facts.message,
+        )
+        self._remember(made)
+        self._on_record(facts)
+        if len(self._unpublished) >= UNPUBLISHED_MAX:
+            self._unpublished.popleft()
+            self._on_drop()
+        self._unpublished.append(made)
+        self._more.set()
+        return made
+
+    def latest(self, namespace: str, pod: str) -> decision.Decision | None:
+        """The newest decision about a Pod that this scheduler remembers."""
+        return self._latest.get((namespace, pod))
+
+    @property
+    def unpublished_count(self) -> int:
+        """Records that wait for the bus."""
+        return len(self._unpublished)
+
+    async def publish_forever(self, bus: Publisher) -> None:
+        """Never; publishes records as they are made, and keeps them while the bus is away."""
+        while True:
+            await self._more.wait()
+            if not await self.publish_some(bus):
+                await asyncio.sleep(RETRY_S)
+
+    async def publish_some(self, bus: Publisher) -> bool:
+        """True where nothing is left to publish; False where the bus is away."""
+        while self._unpublished:
+            made = self._unpublished[0]
+            try:
+                await bus.publish(subjects.decision(made.namespace, made.pod), wire.encode_decision(made))
+            except errors.BusError:
+                return False
+            except errors.CaricoError:
+                self._on_drop()
+            if self._unpublished and self._unpublished[0] is made:
+                self._unpublished.popleft()
+        self._more.clear()
+        return True
+
+    def _remember(self, made: decision.Decision) -> None:
+        key = (made.namespace, made.pod)
+        self._latest[key] = made
+        self._latest.move_to_end(key)
+        if len(self._latest) > REMEMBERED_MAX:
+            self._latest.popitem(last=False)

@@ -1,0 +1,144 @@
+"""Decisions in words and as records: why this node, and why not the others."""
+
+import math
+from collections.abc import Mapping
+
+from carico_core.domain import cluster, decision
+from carico_scheduler.decide import cycle
+from carico_scheduler.decide import scores as scoring
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.report import decisions
+
+_PHRASES = {
+    decision.Reason.NODE_NAME: "not the node that the Pod names",
+    decision.Reason.UNSCHEDULABLE: "cordoned or being deleted",
+    decision.Reason.NOT_READY: "not ready",
+    decision.Reason.TAINT: "tainted",
+    decision.Reason.NODE_SELECTOR: "without the labels wanted",
+    decision.Reason.NODE_AFFINITY: "not matched by the Pod's node affinity",
+    decision.Reason.REQUESTS: "short of requested resources",
+    decision.Reason.POD_LIMIT: "at the Pod limit",
+    decision.Reason.NO_ADVERTISEMENT: "without an advertisement",
+    decision.Reason.STALE: "with a stale advertisement",
+    decision.Reason.SUSPECT: "suspect",
+    decision.Reason.CAPACITY: "at capacity",
+    decision.Reason.POD_AFFINITY: "not near the Pods wanted",
+    decision.Reason.POD_ANTI_AFFINITY: "near Pods to keep apart from",
+    decision.Reason.TOPOLOGY_SPREAD: "against the topology spread",
+    decision.Reason.HOST_PORTS: "with a host port taken",
+    decision.Reason.DISK: "with a disk in use",
+    decision.Reason.VOLUME: "without the volumes wanted",
+    decision.Reason.VOLUME_LIMIT: "at the volume limit",
+    decision.Reason.UNSUPPORTED: "refused as the Pod's constraints are not supported",
+}
+# Events are at most 1 kB, and nobody reads more.
+_DETAIL_MAX = 160
+
+
+def why_unplaced(refused: Mapping[str, int], nodes: int, examples: tuple[decision.Candidate, ...]) -> str:
+    """One line in the manner of kube-scheduler: how many nodes fit, and by reason why the others do not.
+
+    >>> why_unplaced({"not_ready": 2}, 2, ())
+    '0/2 nodes fit: 2 not ready'
+    """
+    if nodes == 0:
+        return "0/0 nodes fit: the cluster has no nodes"
+    parts = []
+    for reason, count in sorted(refused.items(), key=lambda item: -item[1]):
+        example = next((each for each in examples if each.rejection and each.rejection.reason == reason), None)
+        detail = f" ({example.node}: {example.rejection.detail[:_DETAIL_MAX]})" if example and example.rejection else ""
+        parts.append(f"{count} {_PHRASES[decision.Reason(reason)]}{detail}")
+    return f"0/{nodes} nodes fit: {', '.join(parts)}"
+
+
+def phrase(reason: decision.Reason) -> str:
+    """What a node is that was refused for this reason.
+
+    >>> phrase(decision.Reason.CAPACITY)
+    'at capacity'
+    """
+    return _PHRASES[reason]
+
+
+def why_placed(node: str, free: float | None, threshold: float) -> str:
+    """One line about the node chosen."""
+    if free is None:
+        return f"{node} chosen by requests: no node advertises"
+    return f"{node} had room for {free:.1f} Pods (threshold {threshold:g})"
+
+
+def candidates_of(
+    board: cycle.Board, seen: scoring.Seen, chosen: tuple[snapshot.NodeRow, float] | None = None
+) -> tuple[decision.Candidate, ...]:
+    """The chosen node first, then the best of the rest, as they stood when it was decided."""
+    found = [] if chosen is None else [candidate_of(board, *chosen)]
+    for slot, score, row in zip(seen.slots, seen.scores, seen.rows, strict=True):
+        if chosen is not None and slot == chosen[0].slot:
+            continue
+        if row is None and math.isfinite(score):
+            found.append(_unchanged(board, slot, score))
+        else:
+            found.append(candidate_of(board, row or board.view.row(slot), score))
+    return tuple(found[: scoring.SEEN_MAX])
+
+
+def _unchanged(board: cycle.Board, slot: int, score: float) -> decision.Candidate:
+    """As `candidate_of`, of a node that is not refused and is as in the snapshot: without a row, which is dear."""
+    view, node = board.view, board.view.nodes[slot]
+    assert node is not None, f"slot {slot} holds no node"
+    sampled_s, reserved = view.sampled_s.item(slot), view.reserved.item(slot)
+    is_advertised = sampled_s > -math.inf
+    return decision.Candidate(
+        node=node.name,
+        capacity=max(view.free(board.demand.pod_class).item(slot) + reserved, 0.0) if is_advertised else None,
+        reserved=float(reserved),
+        age_s=max(view.now_s - sampled_s, 0.0) if is_advertised else None,
+        seq=view.seq.item(slot) if is_advertised else None,
+        score=score,
+        rejection=None,
+    )
+
+
+def candidate_of(board: cycle.Board, row: snapshot.NodeRow, score: float) -> decision.Candidate:
+    """A node as a record, with its score or why it is refused."""
+    pod_class, now_s = board.demand.pod_class, board.view.now_s
+    if math.isfinite(score):
+        return record_of(row, pod_class, now_s, score=score)
+    return record_of(row, pod_class, now_s, rejection=board.rejection(row))
+
+
+def record_of(
+    row: snapshot.NodeRow, pod_class: str, now_s: float, *, score: float | None = None,
+    rejection: decision.Rejection | None = None,
+) -> decision.Candidate:  # fmt: skip
+    """A node as a record. `capacity` is what it is believed to take of Pods of the class, before reservations."""
+    free = row.free_for(pod_class) if row.is_advertised else None
+    return decision.Candidate(
+        node=row.node.name,
+        capacity=None if free is None else max(free + row.reserved, 0.0),
+        reserved=float(row.reserved),
+        age_s=max(now_s - row.sampled_s, 0.0) if row.is_advertised else None,
+        seq=row.seq if row.is_advertised else None,
+        score=score,
+        rejection=rejection,
+    )
+
+
+def event_text(pod: cluster.Pod, node: str) -> str:
+    """The note of a Scheduled Event, as kube-scheduler writes it."""
+    return f"Successfully assigned {pod.key} to {node}"
+
+
+def facts_of(placement: cycle.Placement, decided_us: float) -> decisions.Facts:
+    """What the record will say of a placement."""
+    board, row = placement.board, placement.row
+    threshold = board.view.policy.threshold
+    return decisions.Facts(
+        outcome=decision.Outcome.BOUND,
+        node=row.node.name,
+        free=placement.free,
+        candidates=candidates_of(board, placement.others, (row, placement.score)),
+        refused=placement.refused,
+        message=why_placed(row.node.name, placement.free, threshold),
+        decided_us=decided_us,
+    )

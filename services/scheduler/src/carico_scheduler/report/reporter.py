@@ -1,0 +1,73 @@
+"""Tells people why Pods wait: a decision record and an Event each, as seldom as will do.
+
+A record is written when the set of reasons for a Pod changes, and not again while it stays: the stream of decisions
+holds so many, and repetitions would push the placements out of it. An Event is repeated (`notices`).
+"""
+
+import math
+import operator
+
+from carico_core.domain import decision
+from carico_scheduler.decide import cycle as cycles
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import queue as queues
+from carico_scheduler.report import decisions, explain, notices
+
+# Pods told about in one round: with thousands waiting, the rounds take turns.
+PODS_A_ROUND = 64
+# Demands looked at in one round, for the same reason: each is a look at every node, on the loop that also binds.
+DEMANDS_A_ROUND = 32
+
+
+class Reporter:
+    """Tells of the Pods that fit nowhere, in turns."""
+
+    def __init__(self, *, cycle: cycles.Cycle, log: decisions.Log, notices: notices.Notices) -> None:
+        self._cycle = cycle
+        self._log = log
+        self._notices = notices
+
+    def round(self, queue: queues.Queue, view: snapshot.Snapshot) -> bool:
+        """True where a Pod that was thought to fit nowhere does: the caller opens the queue again.
+
+        Tells about waiting Pods whose turn it is.
+        """
+        found: dict[demands.Demand, decisions.Facts | None] = {}
+        told = 0
+        # Whose turn was longest ago comes first, and who never had one before all.
+        for waiting in sorted(queue.parked(), key=operator.attrgetter("looked_s")):
+            if told >= PODS_A_ROUND:
+                break
+            if waiting.demand not in found:
+                if len(found) >= DEMANDS_A_ROUND:
+                    continue
+                found[waiting.demand] = self._why_unplaced(waiting.demand, view)
+            facts = found[waiting.demand]
+            if facts is not None:
+                told += self._tell(waiting, facts, view.now_s)
+        return None in found.values()
+
+    def _why_unplaced(self, demand: demands.Demand, view: snapshot.Snapshot) -> decisions.Facts | None:
+        """Why Pods of this demand fit nowhere; None where they do."""
+        board = self._cycle.explain(view, demand)
+        if board.best("") != snapshot.NO_NODE:
+            return None
+        candidates = explain.candidates_of(board, board.seen())
+        return decisions.Facts(
+            outcome=decision.Outcome.UNSCHEDULABLE,
+            node=None,
+            free=None,
+            candidates=candidates,
+            refused=board.refused,
+            message=explain.why_unplaced(board.refused, view.count, candidates),
+        )
+
+    def _tell(self, waiting: queues.Waiting, facts: decisions.Facts, now_s: float) -> bool:
+        """True where something was said."""
+        waiting.looked_s = now_s
+        reasons = frozenset(facts.refused)
+        is_new = notices.is_due(waiting, "record", now_s, reasons=reasons, again_s=math.inf)
+        if is_new:
+            self._log.record(waiting, facts)
+        return self._notices.tell(waiting, "room", facts.message, now_s, reasons) or is_new

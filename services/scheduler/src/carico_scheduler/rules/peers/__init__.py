@@ -1,0 +1,1 @@
+"""Filters that depend on where other Pods and volumes are."""

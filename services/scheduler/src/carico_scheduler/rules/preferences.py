@@ -1,0 +1,152 @@
+"""How far nodes meet what a Pod wishes and does not demand, and what that is worth beside room.
+
+Preferred node affinity, preferred inter-Pod affinity and anti-affinity, PreferNoSchedule taints that are not
+tolerated, and topology spread with ScheduleAnyway. docs/scheduling.md has the rule and an example.
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from carico_core.domain import cluster, constraints
+from carico_scheduler.nodes import node_labels, snapshot
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import pod_counts
+from carico_scheduler.rules.peers import spread
+
+# The most that wishes take off a node's score: one that meets none counts as half as good. A node has to have twice the
+# room of another to be chosen over one that the Pod would rather have.
+LEAN = 0.5
+# How kinds of wishes weigh against each other, as in kube-scheduler's default profile:
+# https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/scheduler/apis/config/v1/default_plugins.go
+_TAINTS, _NODES, _PODS, _SPREAD = 3.0, 2.0, 2.0, 2.0
+
+
+class Wish(Protocol):
+    """One kind of wish of one demand, over all nodes."""
+
+    @property
+    def kind(self) -> str:
+        """What is wished for, in a word."""
+
+    @property
+    def weight(self) -> float:
+        """How much it counts beside other kinds."""
+
+    def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
+        """From 0 to 1 per slot, among the feasible nodes: how far the wish is met."""
+
+    def add(self, pod: cluster.Pod, slot: int) -> None:
+        """Takes in a Pod that this cycle has placed."""
+
+
+class Preferences:
+    """All wishes of one demand."""
+
+    def __init__(self, wishes: list[Wish]) -> None:
+        self._wishes = wishes
+
+    def lean(self, scores: snapshot.Floats, feasible: snapshot.Bools) -> snapshot.Floats:
+        """The scores less what wishes take off."""
+        total = sum(wish.weight for wish in self._wishes)
+        met = sum((wish.weight * wish.met(feasible) for wish in self._wishes), np.zeros(len(scores))) / total
+        # score - LEAN (1 - met) |score|: a score below zero, of a node that is overdrawn, falls as well.
+        leaned: snapshot.Floats = scores - LEAN * (1.0 - met) * np.abs(scores)
+        return leaned
+
+    def parts(self, feasible: snapshot.Bools) -> dict[str, snapshot.Floats]:
+        """By kind, from 0 to 1 per slot, how far it is met among the feasible nodes."""
+        return {wish.kind: wish.met(feasible) for wish in self._wishes}
+
+    def add(self, pod: cluster.Pod, slot: int) -> None:
+        """Takes in a Pod that this cycle has placed."""
+        for wish in self._wishes:
+            wish.add(pod, slot)
+
+
+def preferences_of(view: snapshot.Snapshot, demand: demands.Demand) -> Preferences | None:
+    """What the demand wishes; None where that is nothing, or no node has a say in it."""
+    wishes: list[Wish] = []
+    if view.disliking.any():
+        wishes.append(_ByFacts("taints", _TAINTS, -view.facts.disliked(demand.tolerations)))
+    limits = demand.constraints
+    if limits is not None and limits.node_wishes:
+        wishes.append(_ByFacts("nodes", _NODES, view.facts.wished(limits.node_wishes)))
+    if limits is not None and limits.pod_wishes:
+        wishes.append(_NearOrApart(view, limits.pod_wishes))
+    if limits is not None and limits.soft_spreads:
+        wishes.append(_Spread(view, demand, limits.soft_spreads))
+    return Preferences(wishes) if wishes else None
+
+
+def _scaled(values: snapshot.Floats, feasible: snapshot.Bools) -> snapshot.Floats:
+    """The values from 0, for the least among feasible nodes, to 1, for the most; 1 where all are alike."""
+    some = values[feasible]
+    least, most = (some.min(), some.max()) if len(some) else (0.0, 0.0)
+    if most <= least:
+        return np.ones(len(values))
+    return np.clip((values - least) / (most - least), 0.0, 1.0)
+
+
+class _ByFacts:
+    def __init__(self, kind: str, weight: float, values: snapshot.Floats) -> None:
+        self.kind = kind
+        self.weight = weight
+        self._values = values
+
+    def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
+        return _scaled(self._values, feasible)
+
+    def add(self, pod: cluster.Pod, slot: int) -> None:
+        """Nothing: where Pods are does not matter."""
+
+
+class _NearOrApart:
+    kind = "pods"
+    weight = _PODS
+
+    def __init__(self, view: snapshot.Snapshot, wishes: tuple[constraints.PodWish, ...]) -> None:
+        self._census = view.census
+        self._wishes = wishes
+        self._questions = [pod_counts.Matching(terms=(wish.term,)) for wish in wishes]
+        self._domains = [view.facts.domains(wish.term.topology_key) for wish in wishes]
+        self._pods = [
+            domains.sums(view.census.per_slot(question, len(view.present)))
+            for domains, question in zip(self._domains, self._questions, strict=True)
+        ]
+
+    def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
+        values = np.zeros(len(feasible))
+        for wish, domains, pods in zip(self._wishes, self._domains, self._pods, strict=True):
+            values += wish.weight * pods[domains.of]
+        return _scaled(values, feasible)
+
+    def add(self, pod: cluster.Pod, slot: int) -> None:
+        for question, domains, pods in zip(self._questions, self._domains, self._pods, strict=True):
+            domain = domains.of[slot]
+            if domain != node_labels.NO_DOMAIN and self._census.is_counted(question, pod):
+                pods[domain] += 1
+
+
+class _Spread:
+    kind = "spread"
+    weight = _SPREAD
+
+    def __init__(
+        self, view: snapshot.Snapshot, demand: demands.Demand, spreads: tuple[constraints.Spread, ...]
+    ) -> None:
+        self._census = view.census
+        self._groups = spread.groups_of(view, demand, spreads)
+
+    def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
+        crowd, has_all = np.zeros(len(feasible)), np.ones(len(feasible), dtype=np.bool_)
+        for group in self._groups:
+            # The more domains a label has, the more one Pod more or less in one of them says.
+            crowd += group.pods[group.domains.of] * np.log(int(group.is_domain.sum()) + 2)
+            has_all &= group.domains.known
+        # A node without the labels meets nothing, as in kube-scheduler.
+        return np.where(has_all, _scaled(-crowd, feasible & has_all), 0.0)
+
+    def add(self, pod: cluster.Pod, slot: int) -> None:
+        for group in self._groups:
+            group.add(pod, slot, self._census)

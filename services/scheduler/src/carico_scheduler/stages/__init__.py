@@ -1,1 +1,0 @@
-"""The stages of a scheduling cycle, one file per filter or scorer."""

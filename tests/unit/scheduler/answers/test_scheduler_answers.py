@@ -1,0 +1,358 @@
+"""What the scheduler says when it is asked why, and what would fit: the same as it would do."""
+
+import random
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from carico_core.domain import cluster, decision, errors, messages
+from carico_core.wire import kubernetes
+from carico_scheduler.answers import questions
+from carico_scheduler.nodes import headroom
+from carico_scheduler.report import explain
+from carico_scheduler.rules import policy
+from tests.unit.scheduler import objects
+from tests.unit.scheduler.answers import answering
+
+NOW_S = answering.NOW_S
+HOSTNAME = "kubernetes.io/hostname"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+async def test_a_bound_pod_is_explained_by_its_record_and_the_advertisement_it_acted_on() -> None:
+    desk = answering.Desk(objects.make_node("node-0"), objects.make_node("node-1"))
+    desk.hear("node-0", 2.0, seq=7)
+    desk.hear("node-1", 5.0, seq=9, age_s=0.5)
+    desk.state.put_pod(objects.make_pod(), NOW_S)
+    desk.decide()
+    said = await desk.ask("pod.explain", pod="pod-0")
+    assert (said["state"], said["node"], said["covered"]) == ("binding", "node-1", False)
+    desk.state.put_pod(objects.make_pod(node_name="node-1", phase="Running"), NOW_S)
+    said = await desk.ask("pod.explain", namespace="default", pod="pod-0")
+    assert (said["state"], said["node"], said["phase"]) == ("bound", "node-1", "Running")
+    assert said["acted_on"] == {
+        "node": "node-1", "seq": 9, "age_s": 0.5, "capacity": 5.0, "reserved": 0.0, "free": 5.0, "threshold": 1.0,
+    }  # fmt: skip
+    assert said["decision"]["outcome"] == "bound"
+    assert said["why"] == "node-1 had room for 5.0 Pods (threshold 1)"
+    # As things stand now, for one more like it: its own reservation counts.
+    assert [(each["node"], each["free"], each["reserved"]) for each in said["candidates"]] == [
+        ("node-1", 4.0, 1), ("node-0", 2.0, 0),
+    ]  # fmt: skip
+    desk.state.remove_pod("uid-pod-0")
+    gone = await desk.ask("pod.explain", pod="pod-0")
+    assert (gone["state"], gone["node"], gone["decision"]["node"]) == ("ended", "node-1", "node-1")
+
+
+async def test_a_waiting_pod_names_every_node_with_its_stage_and_detail() -> None:
+    tainted = objects.make_node("node-1", taints=(cluster.Taint(key="gpu", value="", effect="NoSchedule"),))
+    desk = answering.Desk(
+        objects.make_node("node-0"), tainted, objects.make_node("node-2"), objects.make_node("node-3")
+    )
+    desk.hear("node-0", 0.4)
+    desk.hear("node-1", 9.0)
+    desk.hear("node-3", 3.0, age_s=6.0)
+    desk.state.put_pod(objects.make_pod(), NOW_S)
+    assert not desk.decide()
+    said = await desk.ask("pod.explain", pod="pod-0")
+    assert (said["state"], said["feasible"], said["nodes"], said["attempts"]) == ("waiting", 0, 4, 0)
+    assert said["refused"] == {"taint": 1, "capacity": 1, "no_advertisement": 1, "stale": 1}
+    stages = {each["node"]: each["rejected_by"]["stage"] for each in said["candidates"]}
+    assert stages == {"node-0": "capacity", "node-1": "taint", "node-2": "no_advertisement", "node-3": "stale"}
+    by_node = {each["node"]: each for each in said["candidates"]}
+    assert by_node["node-0"]["rejected_by"] == {
+        "stage": "capacity", "means": "at capacity", "detail": "0.4 free of threshold 1, 0 reserved",
+    }  # fmt: skip
+    assert (by_node["node-3"]["freshness"], by_node["node-3"]["age_s"]) == ("stale", 6.0)
+    assert by_node["node-2"]["freshness"] == "absent" and by_node["node-2"]["capacity"] is None
+    assert said["why"].startswith("0/4 nodes fit: ")
+    some = await desk.ask("pod.explain", pod="pod-0", limit=1)
+    assert (len(some["candidates"]), some["left_off"], some["nodes"]) == (1, 3, 4)
+
+
+async def test_a_pod_that_rests_says_when_it_is_tried_next() -> None:
+    desk = answering.Desk()
+    desk.hear()
+    desk.state.put_pod(objects.make_pod(), NOW_S)
+    desk.decide()
+    desk.state.revoke("uid-pod-0", NOW_S)
+    said = await desk.ask("pod.explain", pod="pod-0")
+    assert (said["state"], said["attempts"]) == ("waiting", 1)
+    assert 0.0 < said["next_try_s"] <= 0.1
+    assert "rests after a bind that failed" in said["why"]
+
+
+async def test_pods_that_are_not_to_be_placed_say_why() -> None:
+    desk = answering.Desk()
+    desk.hear()
+    desk.state.put_pod(objects.make_pod("gated", scheduling_gates=("quota", "review")), NOW_S)
+    desk.state.put_pod(objects.make_pod("theirs", scheduler_name="default-scheduler"), NOW_S)
+    desk.state.put_pod(objects.make_pod("there", scheduler_name="other", node_name="node-0"), NOW_S)
+    gated = await desk.ask("pod.explain", pod="gated")
+    assert (gated["state"], gated["why"].endswith("quota, review")) == ("gated", True)
+    theirs = await desk.ask("pod.explain", pod="theirs")
+    assert (theirs["state"], theirs["node"]) == ("elsewhere", None)
+    assert "'default-scheduler'" in theirs["why"]
+    assert (await desk.ask("pod.explain", pod="there"))["node"] == "node-0"
+
+
+async def test_an_unknown_pod_gets_the_nearest_names_and_other_namespaces() -> None:
+    desk = answering.Desk()
+    for index in range(300):
+        desk.state.put_pod(objects.make_pod(f"hello-{index}"), NOW_S)
+    desk.state.put_pod(objects.make_pod("web", namespace="shop", uid="u-web"), NOW_S)
+    said = await desk.ask("pod.explain", pod="helo-17")
+    assert said["state"] == "unknown" and "hello-17" in said["nearest"]
+    assert (await desk.ask("pod.explain", pod="web"))["namespaces"] == ["shop"]
+
+
+async def test_a_record_of_an_earlier_pod_of_the_name_is_not_this_pods() -> None:
+    desk = answering.Desk()
+    desk.hear()
+    desk.state.put_pod(objects.make_pod(), NOW_S)
+    desk.decide()
+    desk.state.remove_pod("uid-pod-0")
+    desk.state.put_pod(objects.make_pod(uid="another"), NOW_S)
+    said = await desk.ask("pod.explain", pod="pod-0")
+    assert (said["state"], said["decision"]) == ("waiting", None)
+
+
+async def test_score_parts_say_what_wishes_took_off() -> None:
+    disliked = objects.make_node("node-1", taints=(cluster.Taint(key="old", value="", effect="PreferNoSchedule"),))
+    desk = answering.Desk(objects.make_node("node-0"), disliked)
+    desk.hear("node-0", 4.0)
+    desk.hear("node-1", 6.0)
+    desk.state.put_pod(objects.make_pod(), NOW_S)
+    best, other = (await desk.ask("pod.explain", pod="pod-0"))["candidates"]
+    assert (best["node"], best["score"], best["parts"]) == ("node-0", 0.875, {"room": 0.875, "wishes": {"taints": 1.0}})
+    assert (other["node"], other["score"], other["parts"]) == (
+        "node-1",
+        0.6875,
+        {"room": 1.375, "wishes": {"taints": 0.0}},
+    )
+
+
+async def test_a_node_says_who_holds_room_and_what_bounds_it() -> None:
+    desk = answering.Desk(objects.make_node("node-0", pod_limit=20))
+    desk.hear_cost(
+        "node-0", {"cpu": 4.0, "memory": 8e9}, {"*": {"cpu": 1.0, "memory": 1e9}, "Job/default/big": {"cpu": 2.0}},
+        capacity=4.0, pods=1, covers=frozenset({"uid-old"}), limit=9,
+    )  # fmt: skip
+    desk.state.put_pod(objects.make_pod("old", node_name="node-0", phase="Running"), NOW_S)
+    desk.state.put_pod(objects.make_pod("new", node_name="node-0"), NOW_S - 3.0)
+    said = await desk.ask("node.explain", node="node-0")
+    assert (said["known"], said["ready"], said["free"], said["reserved"]) == (True, True, 3.0, 1)
+    assert said["bottleneck"] == "cpu"
+    assert [each["what"] for each in said["bounds"]] == ["cpu", "limit", "pod_limit", "pods_per_core"]
+    assert [round(each["pods"], 1) for each in said["bounds"]] == [3.0, 7.0, 18.0, 62.0]
+    assert [each["pod"] for each in said["reserved_by"]] == ["default/new"]
+    assert said["reserved_by"][0]["age_s"] == 3.0
+    assert said["pods_by_class"] == {"image/pi": 2}
+    cpu = said["dimensions"][0]
+    assert (cpu["name"], cpu["headroom"], cpu["reserved"]) == ("cpu", 4.0, 1.0)
+    assert cpu["cost"] == {"mean": 0.9, "sd": 0.1}
+    big = next(each for each in said["classes"] if each["class"] == "Job/default/big")
+    assert (big["free"], big["bottleneck"]) == (1.5, "cpu")
+    assert said["bounds"][0]["detail"] == "capacity 4 advertised, 1 reserved"
+    assert said["refused_by"] is None and said["trust"]["is_suspect"] is False
+
+
+async def test_a_node_that_is_not_there_is_said_to_be_so() -> None:
+    desk = answering.Desk(objects.make_node("worker-1"))
+    desk.hear("worker-9")
+    assert (await desk.ask("node.explain", node="worker-2"))["nearest"] == ["worker-1"]
+    assert "advertises, but" in (await desk.ask("node.explain", node="worker-9"))["why"]
+    silent = await desk.ask("node.explain", node="worker-1")
+    assert (silent["advertisement"], silent["dimensions"]) == (None, [])
+    assert silent["refused_by"]["stage"] == "no_advertisement"
+
+
+async def test_fit_names_the_dimension_that_stops_the_next_pod() -> None:
+    desk = answering.Desk(*(objects.make_node(f"node-{index}") for index in range(4)))
+    costs = {"*": {"cpu": 1.0, "memory": 1e9}, "Job/default/fat": {"cpu": 0.1, "memory": 4e9}}
+    desk.hear_cost("node-0", {"cpu": 5.5, "memory": 64e9}, costs, capacity=5.5, pods=1)
+    desk.hear_cost("node-1", {"cpu": 50.0, "memory": 9.5e9}, costs, capacity=9.5, bottleneck="memory", pods=1)
+    desk.hear_cost("node-2", {"cpu": 50.0, "memory": 90e9}, costs, capacity=50.0, pods=2, limit=4)
+    said = await desk.ask("capacity.fit")
+    assert (said["total"], said["nodes"], said["at_least"]) == (5 + 9 + 2, 4, False)
+    assert said["stopped_by"] == {"cpu": 1, "memory": 1, "limit": 1, "no_advertisement": 1}
+    assert [(each["node"], each["fits"], each["stopped_by"]) for each in said["per_node"]] == [
+        ("node-1", 9, "memory"), ("node-0", 5, "cpu"), ("node-2", 2, "limit"), ("node-3", 0, "no_advertisement"),
+    ]  # fmt: skip
+    assert [(each["class"], each["total"]) for each in said["kinds"]] == [("Job/default/fat", 20), ("*", 16)]
+    fat = await desk.ask("capacity.fit", **{"class": "fat"})
+    assert (fat["class"], fat["is_measured"], fat["total"]) == ("Job/default/fat", True, 16 + 2 + 2)
+
+
+async def test_a_full_node_says_which_dimension_is_full_of_what() -> None:
+    desk = answering.Desk()
+    desk.hear_cost("node-0", {"cpu": 0.5, "memory": 8e9}, {"*": {"cpu": 1.0, "memory": 1e9}}, capacity=0.5, pods=3)
+    said = await desk.ask("node.explain", node="node-0")
+    assert said["refused_by"] == {"stage": "capacity", "means": "at capacity", "detail": "cpu: capacity 0.5 advertised"}
+    assert (await desk.ask("capacity.fit"))["per_node"][0]["detail"] == "capacity 0.5 advertised"
+
+
+async def test_what_fits_of_a_class_that_nobody_has_measured_is_said_apart() -> None:
+    desk = answering.Desk()
+    costs = {"Job/default/a": {"cpu": 0.5}, "?": {"cpu": 3.0}, "*": {"cpu": 0.5}}
+    desk.hear_cost("node-0", {"cpu": 6.0}, costs, pods=1)
+    del costs["*"]
+    made = {name: messages.ClassCapacity(cost_plus=cost, pods=1) for name, cost in costs.items()}
+    desk.hear(headroom={"cpu": 6.0}, classes=made, pods=1, seq=2, capacity=12.0)
+    said = await desk.ask("capacity.fit")
+    assert said["total"] == 12
+    assert [(each["class"], each["pods"], each["total"]) for each in said["kinds"]] == [
+        ("Job/default/a", 1, 12), ("?", 0, 2),
+    ]  # fmt: skip
+
+
+async def test_where_nobody_advertises_and_requests_decide_answers_go_by_requests() -> None:
+    rules = policy.Policy(fallback=policy.Fallback.REQUESTS)
+    desk = answering.Desk(objects.make_node("node-0", pod_limit=3), rules=rules)
+    desk.state.put_pod(objects.make_pod("there", node_name="node-0", request_cores=1.0), NOW_S)
+    desk.state.put_pod(objects.make_pod("waits"), NOW_S)
+    said = await desk.ask("pod.explain", pod="waits")
+    assert (said["feasible"], said["candidates"][0]["free"], said["candidates"][0]["score"]) == (1, None, 0.75)
+    spec = {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "2"}}}]}
+    fit = await desk.ask("capacity.fit", pod=spec)
+    assert (fit["total"], fit["stopped_by"]) == (1, {"requests.cpu": 1})
+    assert (await desk.ask("capacity.fit"))["per_node"][0]["stopped_by"] == "pod_limit"
+    node = await desk.ask("node.explain", node="node-0")
+    assert (node["free"], node["bottleneck"], node["refused_by"]) == (None, "pod_limit", None)
+
+
+async def test_fit_of_a_described_pod_looks_at_its_requests_and_constraints() -> None:
+    desk = answering.Desk(objects.make_node("node-0", labels={"disk": "ssd"}), objects.make_node("node-1"))
+    desk.hear("node-0", 20.0)
+    desk.hear("node-1", 20.0)
+    spec = {
+        "nodeSelector": {"disk": "ssd"},
+        "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "1500m"}}}],
+    }
+    said = await desk.ask("capacity.fit", pod=spec)
+    assert (said["total"], said["is_measured"]) == (2, False)
+    assert said["stopped_by"] == {"requests.cpu": 1, "node_selector": 1}
+    assert await desk.ask("capacity.fit", pod={"metadata": {"name": "x"}, "spec": spec}) == said | {
+        "of": "the Pod default/x as described"
+    }
+
+
+async def test_fit_does_not_keep_made_up_classes() -> None:
+    desk = answering.Desk()
+    desk.hear_cost("node-0", {"cpu": 4.0}, {"*": {"cpu": 1.0}})
+    for index in range(20):
+        await desk.ask("capacity.fit", pod={"containers": [{"name": "main", "image": f"image-{index}"}]})
+    assert set(desk.state.fleet._free) == {messages.ANY_CLASS}
+
+
+@pytest.mark.parametrize(
+    ("verb", "question", "expected"),
+    [
+        ("pod.explain", {}, '"pod": "NAME"'),
+        ("pod.explain", {"pod": 3}, '"pod": "NAME"'),
+        ("pod.explain", {"pod": "x", "limit": -1}, "expected 0 to 1000"),
+        ("pod.explain", {"pod": "x", "limit": True}, "expected 0 to 1000"),
+        ("node.explain", {}, '"node": "NAME"'),
+        ("capacity.fit", {"like": "a", "class": "b"}, "got like and class"),
+        ("capacity.fit", {"like": "pod-1"}, "there is default/pod-0"),
+        ("capacity.fit", {"class": "nothing"}, "got 'nothing', expected a class"),
+        ("capacity.fit", {"pod": [1]}, "got list"),
+        ("capacity.fit", {"pod": {"spec": 3}}, "spec"),
+        ("capacity.fit", {"pod": {"containers": [{"resources": {"requests": {"cpu": "x"}}}]}}, "cpu"),
+    ],
+)
+async def test_bad_questions_are_answered_with_what_is_wrong(
+    verb: str, question: dict[str, Any], expected: str
+) -> None:  # fmt: skip
+    desk = answering.Desk()
+    desk.state.put_pod(objects.make_pod(), NOW_S)
+    with pytest.raises(questions.BadQuestion, match=expected.replace("(", r"\(")):
+        await desk.ask(verb, **question)
+
+
+@pytest.mark.parametrize("payload", [b"{", b"[]", b"3"])
+async def test_what_is_no_question_is_refused(payload: bytes) -> None:
+    for handler in list(answering.Desk().answers.endpoints().values())[3:]:
+        with pytest.raises(questions.BadQuestion):
+            await handler(payload)
+
+
+async def test_a_standby_does_not_answer() -> None:
+    desk = answering.Desk()
+    desk.leader = "another-1"
+    for handler in desk.answers.endpoints().values():
+        with pytest.raises(errors.CaricoError, match="another-1 leads"):
+            await handler(b"{}")
+
+
+async def test_what_is_lacking_of_the_api_is_said() -> None:
+    desk = answering.Desk()
+    desk.away = {"pods": "no answer"}
+    assert (await desk.ask("capacity.fit"))["away"] == {"pods": "no answer"}
+
+
+def test_every_stage_has_words() -> None:
+    assert all(explain.phrase(reason) for reason in decision.Reason)
+
+
+KIND: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "asking": {"containers": [{"name": "main", "image": "pi", "resources": {"requests": {"cpu": "700m"}}}]},
+    "apart": {
+        "affinity": {
+            "podAntiAffinity": {
+                REQUIRED: [{"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": "what-if"}}}]
+            }
+        }
+    },
+    "spread": {
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 2, "topologyKey": HOSTNAME, "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "what-if"}},
+            }
+        ]
+    },
+}  # fmt: skip
+
+
+def described(name: str, kind: str) -> dict[str, Any]:
+    obj = objects.pod_object(name, **KIND[kind])
+    obj["metadata"] |= {"uid": f"uid-{name}", "labels": {"app": "what-if"}}
+    return obj
+
+
+@hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
+@hypothesis.given(seed=st.integers(0, 10**6), kind=st.sampled_from(sorted(KIND)))
+async def test_what_is_said_to_fit_is_what_a_cycle_places(seed: int, kind: str) -> None:
+    rng = random.Random(seed)
+    names = [f"node-{index}" for index in range(rng.randint(1, 6))]
+    desk = answering.Desk(*(_node(name, rng) for name in names))
+    for name in names:
+        room = {"cpu": rng.uniform(0.0, 6.0), "memory": rng.uniform(0.0, 6e9)}
+        costs = {"*": {"cpu": rng.uniform(0.2, 2.0), "memory": rng.uniform(1e8, 1e9)}}
+        limit = rng.choice([None, rng.randint(1, 6)])
+        desk.hear_cost(name, room, costs, capacity=rng.uniform(0.0, 4.0), pods=rng.randint(0, 1), limit=limit)
+    said = await desk.ask("capacity.fit", pod=described("what-if", kind))
+    for index in range(60):
+        desk.state.put_pod(kubernetes.parse_pod(described(f"pod-{index}", kind)), NOW_S)
+    placed = desk.decide()
+    assert {each["node"]: each["fits"] for each in said["per_node"] if each["fits"]} == dict(placed)
+    assert said["total"] == sum(placed.values()) and not said["at_least"]
+
+
+def _node(name: str, rng: random.Random) -> cluster.Node:
+    taints = (cluster.Taint(key="x", value="", effect="NoSchedule"),) if rng.random() < 0.2 else ()
+    return objects.make_node(
+        name, labels={HOSTNAME: name}, taints=taints, pod_limit=rng.choice([3, 110]), ready=rng.random() < 0.9
+    )
+
+
+def test_the_dimensions_of_an_offer_have_names() -> None:
+    plain = objects.make_advertisement()
+    full = objects.with_headroom(plain, {"cpu": 1.0, "memory": 2.0, "disk": 3.0}, {"cpu": 1.0, "memory": 1.0})
+    for made in (plain, full):
+        assert len(headroom.dimensions_of(made)) == len(headroom.offer_of(made).headroom)
+    assert headroom.dimensions_of(full) == ["cpu", "memory"]

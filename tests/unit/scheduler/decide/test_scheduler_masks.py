@@ -1,0 +1,65 @@
+"""A mask by facts that is mended as nodes come, change and go is the mask that would be made anew."""
+
+import random
+
+import hypothesis
+from hypothesis import strategies as st
+
+from carico_core.domain import cluster
+from carico_scheduler.decide import masks
+from carico_scheduler.nodes import fleet
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import reservations
+from carico_scheduler.rules import policy, registry
+from tests.unit.scheduler import objects
+
+DEMANDS = (
+    demands.Demand(), demands.Demand(unsupported=("claims",)), demands.Demand(node_name="node-1"),
+    demands.Demand(node_selector=(("disk", "ssd"),)),
+    demands.Demand(tolerations=(cluster.Toleration(key="", operator="Exists", value="", effect=""),)),
+)  # fmt: skip
+DEAR = cluster.Taint(key="dear", value="", effect="NoSchedule")
+
+
+def change(made: fleet.Fleet, rng: random.Random) -> None:
+    """A node comes, changes or goes."""
+    name = f"node-{rng.randrange(6)}"
+    if rng.random() < 0.3:
+        made.remove_node(name)
+        return
+    node = objects.make_node(
+        name, ready=rng.random() < 0.8, unschedulable=rng.random() < 0.2, taints=rng.choice([(), (DEAR,)]),
+        labels={"disk": rng.choice(["ssd", "hdd"])},
+    )  # fmt: skip
+    made.put_node(node, reservations.Load())
+
+
+@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.given(seed=st.integers(0, 2**32))
+def test_what_is_mended_is_what_would_be_made(seed: int) -> None:
+    rng = random.Random(seed)
+    made, stages, kept = fleet.Fleet(policy.Policy()), registry.by_capacity(policy.Policy()), masks.FactMasks()
+    for _ in range(10):
+        for _ in range(rng.randrange(4)):
+            change(made, rng)
+        view = made.snapshot(0.0)
+        for demand in rng.sample(DEMANDS, 3):
+            mended, anew = kept.of(demand, view, stages), masks.FactMasks().of(demand, view, stages)
+            assert mended.mask.tolist() == anew.mask.tolist()
+            assert mended.refused_by.tolist() == anew.refused_by.tolist()
+            assert mended.refused == anew.refused
+            assert sum(anew.refused.values()) + anew.mask.sum() == view.count
+            # Nothing is looked at twice.
+            assert kept.of(demand, view, stages) is mended
+    assert kept.of(DEMANDS[0], made.snapshot(0.0), stages).version == made.snapshot(0.0).facts_version
+
+
+def test_a_pod_that_is_not_supported_fits_no_node_that_changes() -> None:
+    made, stages, kept = fleet.Fleet(policy.Policy()), registry.by_capacity(policy.Policy()), masks.FactMasks()
+    demand = demands.Demand(unsupported=("claims",))
+    made.put_node(objects.make_node("a"), reservations.Load())
+    assert kept.of(demand, made.snapshot(0.0), stages).refused == {"unsupported": 1}
+    made.put_node(objects.make_node("a", labels={"new": "yes"}), reservations.Load())
+    made.put_node(objects.make_node("b"), reservations.Load())
+    found = kept.of(demand, made.snapshot(0.0), stages)
+    assert (found.mask.tolist(), found.refused) == ([False, False], {"unsupported": 2})

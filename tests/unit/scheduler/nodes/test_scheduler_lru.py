@@ -1,0 +1,100 @@
+"""Many classes and demands at once: what is in use stays worked out, and what is kept is bounded."""
+
+import random
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from carico_core.domain import messages
+from carico_scheduler.decide import masks
+from carico_scheduler.nodes import fleet, headroom, lru
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import reservations
+from carico_scheduler.rules import policy, registry
+from tests.unit.scheduler import objects
+
+NOW_S = 1000.0
+
+
+def make_fleet(nodes: int = 3) -> fleet.Fleet:
+    made = fleet.Fleet(policy.Policy())
+    for index in range(nodes):
+        made.put_node(objects.make_node(f"node-{index}"), reservations.Load())
+        made.put_advertisement(objects.make_advertisement(f"node-{index}", 2.0), NOW_S)
+    return made
+
+
+def test_the_one_used_longest_ago_gives_way_alone() -> None:
+    kept: lru.Lru[str, int] = lru.Lru()
+    for number, key in enumerate("abc"):
+        kept.put(key, number, most=3)
+    assert kept.get("a") == 0
+    kept.put("d", 3, most=3)
+    assert list(kept) == ["c", "a", "d"]
+    assert kept.get("b") is None
+
+
+def test_classes_in_use_stay_worked_out_when_more_come_than_are_kept() -> None:
+    made = make_fleet()
+    in_use = made.free("in-use")
+    for index in range(2 * lru.KEPT_MOST):
+        made.free(f"job-{index}")
+        assert made.free("in-use") is in_use
+    assert len(made._free) == lru.KEPT_MOST
+
+
+def test_demands_in_use_keep_their_masks_when_more_come_than_are_kept() -> None:
+    made = make_fleet()
+    view, stages, kept = made.snapshot(NOW_S), registry.by_capacity(made.policy), masks.FactMasks()
+    in_use = kept.of(demands.Demand(), view, stages)
+    for index in range(2 * lru.KEPT_MOST):
+        kept.of(demands.Demand(pod_class=f"job-{index}"), view, stages)
+        assert kept.of(demands.Demand(), view, stages) is in_use
+    assert len(kept._kept) == lru.KEPT_MOST
+
+
+@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.given(seed=st.integers(0, 2**32))
+def test_what_a_node_admits_is_what_its_rows_say_of_each_class(seed: int) -> None:
+    rng = random.Random(seed)
+    made = make_fleet(1)
+    costs = {key: {"cpu": rng.uniform(0.1, 3.0)} for key in ("a", "b", messages.ANY_CLASS) if rng.random() < 0.7}
+    classes = {key: messages.ClassCapacity(cost_plus=cost, pods=1) for key, cost in costs.items()}
+    more = {"limit": rng.choice([None, 3, 6])} if rng.random() < 0.8 else {"headroom": None}
+    advertisement = objects.make_advertisement(
+        "node-0",
+        rng.uniform(0.0, 4.0),
+        **{"pods": rng.randrange(3), "headroom": {"cpu": 2.0}, "classes": classes, **more},
+    )
+    made.put_advertisement(advertisement, NOW_S)
+    count = rng.randrange(3)
+    made.put_load("node-0", reservations.Load(placed=count, workloads=count, reserved=count, classes={"a": count}))
+    asked = frozenset(rng.sample(("a", "b", "c", "d"), rng.randrange(5)))
+    row = made.row(0)
+    assert made.admits("node-0", asked, NOW_S) == {key for key in asked if row.free_for(key) >= 1.0}
+
+
+@pytest.mark.parametrize(("age_s", "uncovered_s", "admits"), [(4.9, 29.0, True), (5.1, 0.0, False), (0.0, 31.0, False)])
+def test_a_node_that_is_not_believed_admits_nothing(age_s: float, uncovered_s: float, admits: bool) -> None:
+    made = make_fleet(1)
+    made.put_advertisement(objects.make_advertisement(capacity=2.0), NOW_S - age_s)
+    made.put_load("node-0", reservations.Load(uncovered_since_s=NOW_S - uncovered_s))
+    assert made.admits("node-0", frozenset("a"), NOW_S) == (frozenset("a") if admits else frozenset())
+    assert made.admits("no such node", frozenset("a"), NOW_S) == frozenset()
+
+
+def test_a_thousand_jobs_that_a_node_does_not_know_cost_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make_fleet(1)
+    jobs = frozenset(f"job-{index}" for index in range(1000))
+    answers = []
+    pods_left = headroom.pods_left
+
+    def count(*args: Any) -> float:
+        answers.append(args)
+        return pods_left(*args)
+
+    monkeypatch.setattr(headroom, "pods_left", count)
+    assert made.admits("node-0", jobs, NOW_S) == jobs
+    assert len(answers) == 1

@@ -1,0 +1,74 @@
+"""Whatever one node advertises, the others stand as they did, and it gets no more than its caps allow."""
+
+import math
+import random
+
+import hypothesis
+import numpy as np
+from hypothesis import strategies as st
+
+from carico_core.domain import messages
+from carico_scheduler import state
+from carico_scheduler.rules import policy
+from carico_scheduler.rules.filters import capacity
+from tests.unit.scheduler import objects
+from tests.unit.wire import strategies
+
+CLASSES = ("Job/default/x", messages.NEW_CLASS, "a class that nobody names")
+PODS = 3
+CORES, POD_LIMIT = 4.0, 110
+
+
+def placed_on(known: state.State, node: str) -> list[str]:
+    """The UIDs of some Pods that are bound to a node, none of them in an advertisement yet."""
+    pods = [objects.make_pod(f"{node}-{number}", node_name=node, phase="Running") for number in range(PODS)]
+    for pod in pods:
+        known.put_pod(pod, 0.0)
+    return [pod.uid for pod in pods]
+
+
+@st.composite
+def lies(draw: st.DrawFn) -> messages.Advertisement:
+    """An advertisement within the bounds of the wire, most often as large as they are."""
+    many = st.sampled_from((0.0, 5e-324, 1.0, 1e6))
+    amounts = st.sampled_from((-1e18, 0.0, 1.0, 1e18))
+    costs = st.fixed_dictionaries({"cpu": st.sampled_from((0.0, 5e-324, 1.0, 1e18)), "memory": st.just(1e9)})
+    classes = st.dictionaries(
+        st.sampled_from((*CLASSES, messages.ANY_CLASS)),
+        st.builds(messages.ClassCapacity, cost_plus=costs, pods=st.integers(0, 10**6)),
+    )
+    said = objects.make_advertisement("liar", draw(many), seq=draw(strategies.COUNTS), ts_ns=draw(strategies.COUNTS))
+    return said._replace(
+        pods=draw(st.sampled_from((0, 1, 10**6))), limit=draw(st.none() | st.sampled_from((0, 10**6))),
+        headroom=draw(st.none() | st.fixed_dictionaries({"cpu": amounts, "memory": amounts})),
+        classes=draw(st.none() | classes),
+    )  # fmt: skip
+
+
+@hypothesis.settings(max_examples=100, deadline=None)
+@hypothesis.given(lies())
+def test_one_node_advertises_anything(lie: messages.Advertisement) -> None:
+    known = state.State(policy.Policy(), random.Random(0))
+    for name in ("honest", "liar"):
+        known.put_node(objects.make_node(name, allocatable_cores=CORES, pod_limit=POD_LIMIT))
+    others, own = placed_on(known, "honest"), placed_on(known, "liar")
+    known.put_advertisement(state.Heard(advertisement=objects.make_advertisement("honest"), sampled_s=0.0), 0.0)
+    slot, liars = known.fleet.slot_of("honest"), known.fleet.slot_of("liar")
+    assert slot is not None and liars is not None
+    before = known.fleet.snapshot(0.0).row(slot)
+    # It claims to account for everybody's Pods.
+    covers = frozenset((*others, *own))
+    known.put_advertisement(state.Heard(advertisement=lie._replace(covers=covers), sampled_s=0.0), 0.0)
+    view = known.fleet.snapshot(0.0)
+    assert view.row(slot) == before
+    assert all(known.ledger.is_reserved(uid) for uid in others)
+    for name in CLASSES:
+        assert view.row(slot).free_for(name) == before.free_for(name)
+        free = view.free(name).item(liars)
+        assert free == view.row(liars).free_for(name)
+        assert not math.isnan(free)
+        assert free <= min(POD_LIMIT, view.policy.max_pods_per_core * CORES) - PODS
+    demand = known.demand_of(objects.make_pod())
+    for mode in policy.ScoreMode:
+        scores = capacity.scorer_of(mode).scores(view, demand)
+        assert not np.isnan(scores).any()

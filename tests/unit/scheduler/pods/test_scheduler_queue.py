@@ -1,0 +1,211 @@
+"""The queue hands out the highest priority first, then the oldest, and each Pod to one place at a time."""
+
+import random
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from carico_scheduler.pods import queue
+from tests.unit.scheduler import objects
+
+
+def make() -> queue.Queue:
+    return queue.Queue(random.Random(0))
+
+
+def names(source: queue.Queue, now_s: float = 0.0) -> list[str]:
+    taken = []
+    while (waiting := source.take(now_s)) is not None:
+        taken.append(waiting.pod.name)
+    return taken
+
+
+def test_priority_then_age_then_uid_across_demands() -> None:
+    source = make()
+    source.offer(objects.make_pod("young", created_at_s=9.0), 0.0)
+    source.offer(objects.make_pod("old", created_at_s=1.0, node_selector={"a": "b"}), 0.0)
+    source.offer(objects.make_pod("high", created_at_s=10.0, priority=5, request_cores=1.0), 0.0)
+    source.offer(objects.make_pod("b", created_at_s=5.0), 0.0)
+    source.offer(objects.make_pod("a", created_at_s=5.0), 0.0)
+    assert names(source) == ["high", "old", "a", "b", "young"]
+    assert len(source) == 0
+
+
+def test_a_parked_lane_waits_and_others_go_on() -> None:
+    source = make()
+    for name in ("a", "b"):
+        source.offer(objects.make_pod(name, node_selector={"disk": "ssd"}), 0.0)
+    source.offer(objects.make_pod("c", created_at_s=1.0), 0.0)
+    first = source.take(0.0)
+    assert first is not None
+    assert first.pod.name == "a"
+    source.park(first)
+    assert names(source) == ["c"]
+    source.offer(objects.make_pod("d"), 0.0)
+    assert sorted(each.pod.name for each in source.parked()) == ["a", "b"]
+    assert names(source) == ["d"]
+    source.offer(objects.make_pod("later", node_selector={"disk": "ssd"}), 0.0)
+    assert source.take(0.0) is None
+    source.unpark()
+    assert names(source) == ["a", "b", "later"]
+
+
+def keys_kept(source: queue.Queue) -> int:
+    return sum(len(lane.heap) for lane in source._lanes.values())
+
+
+def test_pods_that_come_and_go_behind_one_that_waits_for_ever_leave_nothing() -> None:
+    source = make()
+    source.offer(objects.make_pod("for-ever"), 0.0)
+    source.park(next_of(source))
+    for index in range(5000):
+        source.offer(objects.make_pod(f"short-{index}", created_at_s=1.0 + index), 0.0)
+        if index >= 10:
+            source.forget(f"uid-short-{index - 10}")
+    assert keys_kept(source) <= 2 * queue.SWEEP_ABOVE + 11
+    assert source.take(0.0) is None, "a sweep opens no lane"
+    source.unpark()
+    assert names(source) == ["for-ever", *(f"short-{index}" for index in range(4990, 5000))]
+
+
+def test_lanes_of_pods_that_are_gone_go_with_them() -> None:
+    source = make()
+    for index in range(300):
+        source.offer(objects.make_pod(f"job-{index}", node_selector={"job": str(index)}), 0.0)
+        source.park(next_of(source))
+        source.forget(f"uid-job-{index}")
+    assert (len(source._lanes), len(source._by_id), len(source.parked_classes())) == (0, 0, 0)
+
+
+def test_lanes_whose_last_pod_was_taken_go_when_something_has_happened() -> None:
+    source = make()
+    for index in range(3):
+        source.offer(objects.make_pod(f"job-{index}", node_selector={"job": str(index)}), 0.0)
+    kept = next_of(source)
+    assert names(source) == ["job-1", "job-2"]
+    source.park(kept)
+    source.unpark_if(lambda _: False)
+    assert (len(source._lanes), len(source._by_id), len(source.parked_classes())) == (1, 1, 1)
+
+
+def test_pods_that_change_their_priority_again_and_again_leave_no_keys() -> None:
+    source = make()
+    source.offer(objects.make_pod("a", priority=1000), 0.0)
+    for priority in range(500):
+        source.offer(objects.make_pod("b", priority=priority), 0.0)
+    assert keys_kept(source) <= 2 * queue.SWEEP_ABOVE + 2
+    assert names(source) == ["a", "b"]
+
+
+def next_of(source: queue.Queue) -> queue.Waiting:
+    waiting = source.take(0.0)
+    assert waiting is not None
+    return waiting
+
+
+def test_a_pod_that_changes_its_demand_leaves_the_parked_lane() -> None:
+    source = make()
+    source.offer(objects.make_pod("a", node_selector={"disk": "ssd"}), 0.0)
+    waiting = source.take(0.0)
+    assert waiting is not None
+    source.park(waiting)
+    assert source.offer(objects.make_pod("a"), 0.0)
+    assert names(source) == ["a"]
+    source.unpark()
+    assert names(source) == []
+
+
+def test_an_update_that_changes_no_demand_is_no_news() -> None:
+    source = make()
+    assert source.offer(objects.make_pod("a"), 0.0)
+    assert not source.offer(objects.make_pod("a", resource_version="2"), 0.0)
+    waiting = source.take(0.0)
+    assert waiting is not None
+    assert waiting.pod.resource_version == "2"
+
+
+def test_a_rise_in_priority_counts() -> None:
+    source = make()
+    source.offer(objects.make_pod("a"), 0.0)
+    source.offer(objects.make_pod("b"), 0.0)
+    source.offer(objects.make_pod("b", priority=1), 0.0)
+    assert names(source) == ["b", "a"]
+
+
+def test_a_failed_pod_rests_and_comes_back_once() -> None:
+    source = make()
+    source.offer(objects.make_pod("a"), 0.0)
+    waiting = source.take(0.0)
+    assert waiting is not None
+    waiting.attempts = 1
+    rest_s = source.retry(waiting, 10.0)
+    assert 0.05 <= rest_s <= 0.1
+    assert source.next_due_s() == 10.0 + rest_s
+    assert names(source, 10.0) == []
+    assert names(source, 10.0 + rest_s) == ["a"]
+    assert source.next_due_s() is None
+
+
+def test_a_resting_pod_that_is_updated_still_rests_and_a_forgotten_one_never_returns() -> None:
+    source = make()
+    for name in ("a", "b"):
+        source.offer(objects.make_pod(name), 0.0)
+    for waiting in [source.take(0.0), source.take(0.0)]:
+        assert waiting is not None
+        waiting.attempts = 3
+        source.retry(waiting, 0.0)
+    source.offer(objects.make_pod("a", resource_version="2", priority=2), 0.0)
+    assert names(source, 0.0) == []
+    source.forget("uid-b")
+    assert names(source, 10.0) == ["a"]
+
+
+def test_backoff_doubles_to_ten_seconds() -> None:
+    rng = random.Random(1)
+    for attempts, full_s in ((1, 0.1), (2, 0.2), (5, 1.6), (8, 10.0), (500, 10.0)):
+        waits = [queue.backoff_s(attempts, rng) for _ in range(200)]
+        assert max(waits) <= full_s
+        assert min(waits) >= full_s / 2
+        assert max(waits) - min(waits) == pytest.approx(full_s / 2, rel=0.1)
+
+
+@hypothesis.settings(deadline=None)
+@hypothesis.given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["offer", "take", "park", "retry", "forget", "unpark", "pass"]), st.integers(0, 7))
+    )
+)
+def test_any_history_keeps_each_pod_in_one_place_and_in_order(steps: list[tuple[str, int]]) -> None:
+    source, now_s = make(), 0.0
+    inside: set[str] = set()
+    outside: dict[str, queue.Waiting] = {}
+    for verb, number in steps:
+        uid = f"uid-p{number}"
+        if verb == "offer" and uid not in outside:
+            selector = {"a": "b"} if number % 2 else {}
+            source.offer(objects.make_pod(f"p{number}", priority=number % 3, node_selector=selector), now_s)
+            inside.add(uid)
+        elif verb == "take" and (waiting := source.take(now_s)) is not None:
+            assert waiting.pod.uid in inside
+            inside.discard(waiting.pod.uid)
+            outside[waiting.pod.uid] = waiting
+        elif verb in ("park", "retry") and uid in outside:
+            waiting = outside.pop(uid)
+            waiting.attempts += 1
+            source.park(waiting) if verb == "park" else source.retry(waiting, now_s)
+            inside.add(uid)
+        elif verb == "forget":
+            assert source.forget(uid) == (uid in inside)
+            inside.discard(uid)
+        elif verb == "unpark":
+            source.unpark()
+        elif verb == "pass":
+            now_s += 3.0
+        assert {each.pod.uid for each in source} == inside
+    source.unpark()
+    taken = []
+    while (waiting := source.take(now_s + 20.0)) is not None:
+        taken.append(waiting)
+    assert {each.pod.uid for each in taken} == inside
+    assert [each.key for each in taken] == sorted(each.key for each in taken)

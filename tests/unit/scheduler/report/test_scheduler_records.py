@@ -1,0 +1,169 @@
+"""Records and Events: remembered, bounded, kept while the bus is away, and never in the way."""
+
+import asyncio
+import collections
+import random
+
+import orjson
+import pytest
+
+from carico_core.domain import cluster, decision, errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import pace as paces
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_scheduler import state
+from carico_scheduler.answers import known, queries, questions
+from carico_scheduler.decide import cycle
+from carico_scheduler.report import decisions, events
+from carico_scheduler.rules import policy as policies
+from tests.unit.scheduler import objects
+
+FACTS = decisions.Facts(
+    outcome=decision.Outcome.BOUND, node="node-0", free=2.0, candidates=(), refused={"capacity": 1}, message="room"
+)
+
+
+class FakeBus:
+    """A bus that can be away."""
+
+    def __init__(self) -> None:
+        self.connected = True
+        self.published: list[tuple[str, bytes]] = []
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        await asyncio.sleep(0)
+        if not self.connected:
+            raise errors.BusUnavailable("away")
+        self.published.append((subject, payload))
+
+
+def make_log(clock: clocks.Clock) -> tuple[decisions.Log, list[None]]:
+    drops: list[None] = []
+    return decisions.Log(
+        boot=objects.BOOT, threshold=1.0, clock=clock, on_record=lambda _: None, on_drop=lambda: drops.append(None)
+    ), drops
+
+
+async def test_records_decode_as_published_and_grow_by_one() -> None:
+    log, _ = make_log(clocks.FakeClock(monotonic_s=10.0))
+    bus = FakeBus()
+    for name in ("a", "b.c"):
+        log.record(objects.make_waiting(objects.make_pod(name), 4.0), FACTS)
+    assert await log.publish_some(bus)
+    found = [wire.decode_decision(payload, subject=subject) for subject, payload in bus.published]
+    assert [(each.pod, each.seq, each.waited_s) for each in found] == [("a", 1, 6.0), ("b.c", 2, 6.0)]
+    assert found[0] == log.latest("default", "a")
+    assert bus.published[1][0] == subjects.decision("default", "b.c")
+
+
+async def test_records_wait_while_the_bus_is_away_and_the_oldest_gives_way() -> None:
+    log, drops = make_log(clocks.FakeClock())
+    bus = FakeBus()
+    bus.connected = False
+    waiting = objects.make_waiting(objects.make_pod())
+    for _ in range(decisions.UNPUBLISHED_MAX + 5):
+        log.record(waiting, FACTS)
+    assert not await log.publish_some(bus)
+    assert len(drops) == 5
+    bus.connected = True
+    assert await log.publish_some(bus)
+    assert len(bus.published) == decisions.UNPUBLISHED_MAX
+    assert orjson.loads(bus.published[0][1])["seq"] == 6
+
+
+async def test_remembered_decisions_are_bounded() -> None:
+    log, _ = make_log(clocks.FakeClock())
+    for index in range(decisions.REMEMBERED_MAX + 1):
+        log.record(objects.make_waiting(objects.make_pod(f"p{index}")), FACTS)
+    assert log.latest("default", "p0") is None
+    assert log.latest("default", "p1") is not None
+
+
+class SlowRecorder:
+    """Writes Events when it is let."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.may = asyncio.Event()
+        self.notes: list[str] = []
+        self._error = error
+
+    async def record(self, pod: cluster.Pod, *, reason: str, action: str, note: str, warning: bool = False) -> None:
+        await self.may.wait()
+        if self._error is not None:
+            raise self._error
+        self.notes.append(f"{'Warning' if warning else 'Normal'} {reason} {action} {note}")
+
+
+async def drained(writer: events.Writer) -> None:
+    task = asyncio.create_task(writer.write_forever())
+    for _ in range(3 * events.WAITING_MAX):
+        await asyncio.sleep(0)
+    task.cancel()
+
+
+def make_writer(recorder: SlowRecorder) -> tuple[events.Writer, collections.Counter[str]]:
+    drops: collections.Counter[str] = collections.Counter()
+    pace = paces.Pace(0.0, clock=clocks.FakeClock())
+    return events.Writer(recorder, pace=pace, on_drop=lambda why: drops.update([why])), drops
+
+
+async def test_events_are_written_in_order_and_the_line_is_bounded() -> None:
+    recorder = SlowRecorder()
+    writer, drops = make_writer(recorder)
+    writer.scheduled(objects.make_pod(), "assigned")
+    writer.failed(objects.make_pod(), "0/1 nodes fit")
+    for _ in range(events.WAITING_MAX):
+        writer.failed(objects.make_pod(), "more")
+    assert drops == {"queue_full": 2}
+    recorder.may.set()
+    await drained(writer)
+    assert recorder.notes == [
+        "Normal Scheduled Binding assigned",
+        "Warning FailedScheduling Scheduling 0/1 nodes fit",
+        *["Warning FailedScheduling Scheduling more"] * (events.WAITING_MAX - 2),
+    ]
+
+
+async def test_an_event_that_cannot_be_written_is_counted_and_passed_over() -> None:
+    recorder = SlowRecorder(errors.ApiUnavailable("away"))
+    recorder.may.set()
+    writer, drops = make_writer(recorder)
+    writer.scheduled(objects.make_pod(), "assigned")
+    await drained(writer)
+    assert drops == {"ApiUnavailable": 1}
+
+
+def make_answers() -> tuple[queries.Answers, decisions.Log, state.State]:
+    clock = clocks.FakeClock(monotonic_s=100.0)
+    log, _ = make_log(clock)
+    found = state.State(policies.Policy(), random.Random(0))
+    from_these = known.Known(state=found, log=log, cycle=cycle.Cycle(policies.Policy()), lease_s=10.0)
+    return queries.Answers(known=from_these, clock=clock), log, found
+
+
+async def test_decision_get() -> None:
+    answers, log, _ = make_answers()
+    log.record(objects.make_waiting(objects.make_pod("a")), FACTS)
+    found = orjson.loads(await answers.decision_get(b'{"pod": "a"}'))
+    assert found["found"] is True
+    assert found["decision"]["node"] == "node-0"
+    assert orjson.loads(await answers.decision_get(b'{"namespace": "x", "pod": "a"}'))["found"] is False
+    for bad in (b"", b"[]", b"{", b'{"pod": 1}', b'{"pod": "a", "namespace": null}'):
+        with pytest.raises(questions.BadQuestion):
+            await answers.decision_get(bad)
+
+
+async def test_capacity_and_reservations_list() -> None:
+    answers, _, known_state = make_answers()
+    known_state.put_nodes([objects.make_node("node-0", unschedulable=True), objects.make_node("silent", ready=False)])
+    advertisement = objects.make_advertisement("node-0", 3.0)
+    known_state.put_advertisement(state.Heard(advertisement=advertisement, sampled_s=97.0), 98.0)
+    known_state.put_pod(objects.make_pod("a", node_name="node-0"), 98.0)
+    nodes = orjson.loads(await answers.capacity_list(b""))["nodes"]
+    assert [(each["node"], each["freshness"], each["free"], each["reserved"]) for each in nodes] == [
+        ("node-0", "ageing", 2.0, 1), ("silent", "absent", None, 0),
+    ]  # fmt: skip
+    assert [(each["ready"], each["schedulable"]) for each in nodes] == [(True, False), (False, True)]
+    rows = orjson.loads(await answers.reservations_list(b""))["reservations"]
+    assert rows == [{"node": "node-0", "pod": "default/a", "uid": "uid-a", "age_s": 2.0, "binding": False}]

@@ -1,0 +1,119 @@
+"""Who waits is told why: everybody in turn, and again only where something has changed."""
+
+import collections
+import random
+from typing import Any
+
+import pytest
+
+from carico_core.domain import cluster
+from carico_core.runtime import clock as clocks
+from carico_scheduler.decide import cycle
+from carico_scheduler.nodes import fleet
+from carico_scheduler.pods import queue, reservations
+from carico_scheduler.report import decisions, notices, reporter
+from carico_scheduler.rules import policy
+from tests.unit.scheduler import objects
+
+
+class Sink:
+    """Counts the Events of each Pod."""
+
+    def __init__(self) -> None:
+        self.told: collections.Counter[str] = collections.Counter()
+
+    def failed(self, pod: cluster.Pod, text: str) -> None:
+        self.told[pod.name] += 1
+
+
+class Desk:
+    """A reporter over a full cluster of one node, and Pods that wait."""
+
+    def __init__(self, pods: int, jobs: int = 1) -> None:
+        self.clock = clocks.FakeClock(monotonic_s=1000.0)
+        self.fleet = fleet.Fleet(policy.Policy())
+        self.fleet.put_node(objects.make_node(), reservations.Load())
+        self.hear(0.2)
+        self.records: list[decisions.Facts] = []
+        self.log = decisions.Log(
+            boot=objects.BOOT, threshold=1.0, clock=self.clock, on_record=self.records.append, on_drop=lambda: None
+        )
+        self.sink = Sink()
+        self.cycle = cycle.Cycle(self.fleet.policy)
+        said = notices.Notices(self.sink, after_s=30.0)
+        self.reporter = reporter.Reporter(cycle=self.cycle, log=self.log, notices=said)
+        self.queue = queue.Queue(random.Random(0))
+        for index in range(pods):
+            pod = objects.make_pod(f"p{index}", owner=cluster.Owner(kind="Job", name=f"job-{index % jobs}", uid="u"))
+            self.queue.offer(pod, self.clock.monotonic_s())
+        self.decide()
+
+    def hear(self, capacity: float) -> None:
+        self.capacity = capacity
+        self.fleet.put_advertisement(objects.make_advertisement(capacity=capacity), self.clock.monotonic_s())
+
+    def decide(self) -> None:
+        self.cycle.run(self.fleet.snapshot(self.clock.monotonic_s()), self.queue, most=10**6)
+
+    def rounds(self, count: int) -> list[bool]:
+        """What each round said, one every half second."""
+        said = []
+        for _ in range(count):
+            self.clock.advance(0.5)
+            self.hear(self.capacity)
+            said.append(self.reporter.round(self.queue, self.fleet.snapshot(self.clock.monotonic_s())))
+        return said
+
+    def known(self, pods: int) -> int:
+        """How many of so many Pods have a record."""
+        return sum(self.log.latest("default", f"p{index}") is not None for index in range(pods))
+
+
+def test_everybody_is_told_in_turn_however_many_wait() -> None:
+    desk = Desk(2000)
+    desk.rounds(2000 // reporter.PODS_A_ROUND + 1)
+    assert desk.known(2000) == 2000
+    # Events are repeated, and have turns of their own.
+    desk.rounds(int(30.0 / 0.5) + 2 * 2000 // reporter.PODS_A_ROUND)
+    assert len(desk.sink.told) == 2000
+
+
+def test_a_record_is_written_again_only_where_the_reasons_have_changed() -> None:
+    desk = Desk(5)
+    desk.rounds(100)
+    assert len(desk.records) == 5
+    desk.fleet.put_node(objects.make_node(ready=False), reservations.Load())
+    desk.rounds(100)
+    assert [each.refused for each in desk.records[5:]] == [{"not_ready": 1}] * 5
+
+
+def test_reasons_that_go_to_and_fro_are_not_told_each_time() -> None:
+    desk = Desk(1)
+    for turn in range(100):
+        desk.fleet.put_node(objects.make_node(ready=bool(turn % 2)), reservations.Load())
+        desk.rounds(1)
+    assert len(desk.records) <= 1 + 50.0 / notices.CHANGE_EVERY_S
+
+
+def test_a_pod_that_would_fit_and_was_not_woken_is_noticed() -> None:
+    desk = Desk(2)
+    assert desk.rounds(1) == [False]
+    desk.hear(3.0)
+    assert desk.rounds(1) == [True]
+
+
+def test_many_demands_take_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(600, jobs=600)
+    looks: list[int] = []
+    explain = desk.cycle.explain
+
+    def count(*args: Any) -> Any:
+        looks[-1] += 1
+        return explain(*args)
+
+    monkeypatch.setattr(desk.cycle, "explain", count)
+    for _ in range(600 // reporter.DEMANDS_A_ROUND + 1):
+        looks.append(0)
+        desk.rounds(1)
+    assert max(looks) <= reporter.DEMANDS_A_ROUND
+    assert desk.known(600) == 600
