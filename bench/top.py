@@ -15,10 +15,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from bench import _process
 from bench import scheduler as fleet_bench
+from carico_cli.clusters import which
 from carico_cli.live import picture as pictures
 from carico_cli.live import reader as readers
 from carico_cli.live import signals
-from carico_cli.live import where as places
 from carico_cli.top import screen
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
@@ -134,10 +134,10 @@ async def _with_and_without(
 async def _viewer(settings: buses.BusSettings) -> AsyncIterator[None]:
     """A reader as `carico top` has one, without an API and a screen; nobody answers what it asks."""
     clock = clocks.SystemClock()
-    here = places.Address(name="bench", bus=settings, kube=kube.KubeSettings())
+    here = which.Address(name="bench", bus=settings, kube=kube.KubeSettings())
 
     @contextlib.asynccontextmanager
-    async def connect(address: places.Address) -> AsyncIterator[tuple[readers.Bus, readers.Api | str]]:
+    async def connect(address: which.Address) -> AsyncIterator[tuple[readers.Bus, readers.Api | str]]:
         bus = await nats_bus.connect(address.bus, name="viewer", clock=clock, owns_streams=False)
         try:
             yield bus, "no API here"

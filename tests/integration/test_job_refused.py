@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from carico_cli import refusals
+from carico_cli.jobs import refusals
 from carico_core.domain import errors
 from carico_core.runtime import kube
 from carico_local import job as jobs

@@ -8,32 +8,32 @@ import sys
 
 import click
 
-from carico_cli import environment, exits, reading, settings
+from carico_cli.shell import exits, settings
 from carico_core.domain import errors
 from carico_core.runtime import logs as log_setup
 
 PROGRAM = "carico"
 # In the order of the help: where each is, and its line there, which must fit into 80 columns.
 _LISTED = {
-    "demo": ("demo:command", "A cluster, a job on it, a live view, a report; then all is gone."),
-    "up": ("lifecycle:up", "Starts a cluster in the background; returns when it is ready."),
-    "status": ("status:command", "Services, nodes and jobs, once."),
+    "demo": ("jobs.demo:command", "A cluster, a job on it, a live view, a report; then all is gone."),
+    "up": ("clusters.lifecycle:up", "Starts a cluster in the background; returns when it is ready."),
+    "status": ("clusters.status:command", "Services, nodes and jobs, once."),
     "top": ("top.command:command", "The same live: nodes, jobs, decisions, services."),
-    "submit": ("submit:command", "A job of Pods: pi, train, mixed or server; --wait waits."),
+    "submit": ("jobs.submit:command", "A job of Pods: pi, train, mixed or server; --wait waits."),
     "explain": ("explain.command:command", "Why a Pod is where it is, or waits; a node's capacity."),
-    "capacity": ("capacity:command", "How many more Pods fit, and what stops the next one."),
-    "logs": ("logs:command", "The log of a service."),
-    "web": ("web:command", "The live page, in a browser."),
-    "env": ("env:command", 'NATS_URL and KUBECONFIG, for eval "$(carico env)".'),
-    "decode": ("decode:command", "A message of the cluster's model as JSON, for nats sub."),
-    "targets": ("targets:command", "The services as a Prometheus finds them."),
-    "record": ("record:command", "Records a node's samples and Pod events in a file."),
-    "replay": ("replay:command", "A recording through an estimator."),
-    "evaluate": ("evaluate:command", "Every scheduler in a simulated cluster; a report."),
-    "compare": ("compare:command", "Beside kube-scheduler, on Pods that really run."),
+    "capacity": ("explain.capacity:command", "How many more Pods fit, and what stops the next one."),
+    "logs": ("clusters.logs:command", "The log of a service."),
+    "web": ("clusters.web:command", "The live page, in a browser."),
+    "env": ("clusters.addresses:env", 'NATS_URL and KUBECONFIG, for eval "$(carico env)".'),
+    "decode": ("clusters.nats_cli:decode", "A message of the cluster's model as JSON, for nats sub."),
+    "targets": ("clusters.addresses:list_targets", "The services as a Prometheus finds them."),
+    "record": ("recordings.record:command", "Records a node's samples and Pod events in a file."),
+    "replay": ("recordings.replay:command", "A recording through an estimator."),
+    "evaluate": ("evaluation.command:command", "Every scheduler in a simulated cluster; a report."),
+    "compare": ("jobs.compare:command", "Beside kube-scheduler, on Pods that really run."),
     "doctor": ("doctor.command:command", "What is wrong with a cluster, and what to do about it."),
-    "bus-config": ("bus_config:command", "Keys and rights for NATS."),
-    "down": ("lifecycle:down", "Ends a cluster and removes all that it left."),
+    "bus-config": ("clusters.bus_config:command", "Keys and rights for NATS."),
+    "down": ("clusters.lifecycle:down", "Ends a cluster and removes all that it left."),
 }
 COMMANDS = {name: where for name, (where, _) in _LISTED.items()}
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -81,9 +81,9 @@ class Commands(click.Group):
 def cli(context: click.Context) -> None:
     """CARICO on this machine: a cluster that schedules by learned capacity, on Pods that really run."""
     # By now the command's own are read, too.
-    reading.is_over()
+    exits.restore_interrupts()
     context.obj = settings.read(is_terminal=sys.stdout.isatty())
-    environment.check(context.obj.environ)
+    settings.check(context.obj.environ)
 
 
 def _hint(error: click.ClickException) -> str:

@@ -3,12 +3,12 @@
 import signal
 import sys
 
-from carico_cli import exits, reading
+from carico_cli.shell import exits
 
 
 def main() -> None:
     """Runs the command and exits: 0 done, 1 failed, 2 a user's mistake, 130 Ctrl-C."""
-    reading.end_at_once()
+    exits.end_at_once()
     try:
         # Imported here, so that Ctrl-C while Python still reads modules ends in one line and not in a traceback.
         from carico_cli import application

@@ -8,7 +8,7 @@ import pytest
 from click import testing
 
 from carico_auth import arrangements, key_folder, server_config
-from carico_cli import bus_config
+from carico_cli.clusters import bus_config
 from carico_core.domain import errors
 from carico_core.runtime import bus_keys
 from carico_local import nats_server

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import orjson
 
+from carico_cli.clusters import which
 from carico_cli.live import reader as readers
-from carico_cli.live import where as places
 from carico_core.domain import decision, errors, messages
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
@@ -21,7 +21,7 @@ from tests.tools import waiting
 
 BOOT = "18e9f814b6bb5a96"
 LEASE_S = 10.0
-ADDRESS = places.Address(
+ADDRESS = which.Address(
     name="test", bus=buses.BusSettings(url="nats://127.0.0.1:4222"), kube=kube.KubeSettings(kubeconfig="none")
 )
 
@@ -105,12 +105,12 @@ class Cluster:
         self.api = Api()
         self.own = memory_bus.MemoryBus(self.hub)
         self.names = [f"node-{number + 1}" for number in range(nodes)]
-        self.where: Callable[[], places.Address] = lambda: ADDRESS
+        self.where: Callable[[], which.Address] = lambda: ADDRESS
         self.connected = 0
         self.reader = readers.Reader(lambda: self.where(), self._connect, clock=self.clock, lease_s=LEASE_S)
 
     @contextlib.asynccontextmanager
-    async def _connect(self, address: places.Address) -> AsyncIterator[tuple[readers.Bus, readers.Api | str]]:
+    async def _connect(self, address: which.Address) -> AsyncIterator[tuple[readers.Bus, readers.Api | str]]:
         if self.hub.away:
             raise errors.BusUnavailable("127.0.0.1:4222 is away")
         self.connected += 1

@@ -12,8 +12,8 @@ import orjson
 import pytest
 import yaml
 
+from carico_cli.clusters import which
 from carico_cli.doctor import cluster, command, findings, rights, signals
-from carico_cli.live import where
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import kube
@@ -23,7 +23,7 @@ from carico_local.cluster import state
 from tests.tools import carico_cli
 from tests.unit.scheduler import objects
 
-AT = where.Address(name="x", bus=buses.BusSettings(url="nats://x:4222"), kube=kube.KubeSettings())
+AT = which.Address(name="x", bus=buses.BusSettings(url="nats://x:4222"), kube=kube.KubeSettings())
 ROOT = pathlib.Path(__file__).parents[3]
 NOW_S = 1_000_000_000.0
 Level = findings.Level
@@ -97,7 +97,7 @@ async def look(api: Api) -> dict[str, list[findings.Finding]]:
     return found
 
 
-async def listen(bus: Bus, *names: str, at: where.Address = AT) -> list[findings.Finding]:
+async def listen(bus: Bus, *names: str, at: which.Address = AT) -> list[findings.Finding]:
     async def connect() -> Bus:
         return bus
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from carico_cli import capacity
-from carico_cli.explain import advice, asking, command, fit_text, node_text, pod_text, words
-from carico_cli.live import where
+from carico_cli.clusters import which
+from carico_cli.explain import asking, capacity, command, fit_text, node_text, pod_text, words
 from carico_core.domain import cluster, decision, errors, pod_class
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
@@ -45,7 +44,7 @@ def asker(bus: answering.DeskBus, pods: Mapping[str, Any] | Exception | Api | No
     async def api() -> AsyncIterator[Api]:
         yield pods if isinstance(pods, Api) else Api(pods or {})
 
-    at = where.Address(name="here", bus=buses.BusSettings(), kube=kube.KubeSettings())
+    at = which.Address(name="here", bus=buses.BusSettings(), kube=kube.KubeSettings())
     return asking.Asker(bus, at, api, Hasty())
 
 
@@ -360,8 +359,8 @@ def test_mistakes_are_told_in_one_line(
 
 
 def test_every_reason_has_what_could_help() -> None:
-    assert set(advice.BY_REASON) == set(decision.Reason)
-    told = advice.for_refused({"taint": 1, "capacity": 5, "of a later version": 9})
+    assert set(pod_text.BY_REASON) == set(decision.Reason)
+    told = pod_text.for_refused({"taint": 1, "capacity": 5, "of a later version": 9})
     assert [reason for reason, _ in told] == ["capacity", "taint"]
 
 

@@ -6,7 +6,8 @@ import pathlib
 import click.testing
 import pytest
 
-from carico_cli import lifecycle, settings
+from carico_cli.clusters import lifecycle
+from carico_cli.shell import settings
 from carico_local.cluster import client, state
 
 

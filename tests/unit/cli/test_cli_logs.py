@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from carico_cli import log_lines
+from carico_cli.clusters import logs
 from carico_local.cluster import state
 from tests.tools import carico_cli
 
@@ -17,22 +17,22 @@ LINE = (
 
 
 def test_an_event_is_a_line_with_its_fields() -> None:
-    said = log_lines.readable(LINE, coloured=False)
+    said = logs.readable(LINE, coloured=False)
     assert re.fullmatch(r'\d\d:\d\d:\d\d\.877 warning scheduler: cycle  placed=1 why="no answer: x" path=/a', said)
 
 
 def test_colour_is_for_what_matters_and_only_where_wanted() -> None:
-    assert log_lines.readable(LINE, coloured=True).startswith("\x1b[33m")
-    assert "\x1b" not in log_lines.readable(LINE.replace("warning", "info"), coloured=True)
+    assert logs.readable(LINE, coloured=True).startswith("\x1b[33m")
+    assert "\x1b" not in logs.readable(LINE.replace("warning", "info"), coloured=True)
 
 
 def test_what_is_no_event_stays_as_it_is() -> None:
     for line in ("", "[1] nats-server started", "[]", "{}", '{"a": 1}', "{"):
-        assert log_lines.readable(line, coloured=True) == line
+        assert logs.readable(line, coloured=True) == line
 
 
 def test_nothing_of_a_line_moves_the_cursor() -> None:
-    said = log_lines.readable('{"event":"x","got":"\\u001b[2J"}', coloured=False)
+    said = logs.readable('{"event":"x","got":"\\u001b[2J"}', coloured=False)
     assert "\x1b" not in said
 
 

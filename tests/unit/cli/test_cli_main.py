@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from carico_cli import application, environment, exits, main
+from carico_cli import application, main
+from carico_cli.shell import exits, settings
 from carico_core.domain import errors
 from carico_core.runtime import tasks
 from tests.tools import carico_cli
@@ -107,7 +108,7 @@ def test_an_interrupt_ends_the_reading_of_modules_wherever_it_comes(
 def test_an_interrupt_of_a_command_is_an_exception_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(environment, "check", lambda _: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(settings, "check", lambda _: signal.raise_signal(signal.SIGINT))
     assert carico_cli.run(monkeypatch, "env") == 130
     assert capsys.readouterr().err.strip() == "carico: interrupted"
 

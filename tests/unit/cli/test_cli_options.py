@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from carico_cli import application, options
+from carico_cli import application
+from carico_cli.shell import options
 
 
 @pytest.mark.parametrize(

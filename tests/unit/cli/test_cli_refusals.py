@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from carico_cli import refusals
+from carico_cli.jobs import refusals
 from carico_core.domain import errors
 
 JOB = "/apis/batch/v1/namespaces/shop/jobs/j"

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from carico_cli import settings, starting
+from carico_cli.clusters import starting
+from carico_cli.shell import settings
 from carico_local.binaries import progress, tools
 from carico_local.cluster import plan
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from carico_cli import session, status
+from carico_cli.clusters import status
+from carico_cli.live import connection
 from carico_core.domain import messages
 from carico_core.runtime import clock as clocks
 from carico_local import observer
@@ -22,7 +23,7 @@ FOUND = state.ClusterState(
 )  # fmt: skip
 
 
-class Live(session.Session):
+class Live(connection.Session):
     """A session that is connected to nothing, and has heard node-1 alone."""
 
     def __init__(self, capacity: float, capacity_sd: float) -> None:

@@ -10,8 +10,10 @@ from typing import cast
 
 import pytest
 
-from carico_cli import session, settings, submit
-from carico_cli.live import where
+from carico_cli.clusters import which
+from carico_cli.jobs import submit
+from carico_cli.live import connection
+from carico_cli.shell import settings
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
@@ -72,10 +74,10 @@ async def test_what_is_said_to_be_created_is_there(
             return {}
 
     @contextlib.asynccontextmanager
-    async def connect_to(address: where.Address) -> AsyncGenerator[object, None]:
+    async def connect_to(address: which.Address) -> AsyncGenerator[object, None]:
         yield types.SimpleNamespace(api=Taker())
 
-    monkeypatch.setattr(session, "connect_to", connect_to)
+    monkeypatch.setattr(connection, "connect_to", connect_to)
     job = jobs.Job(name="j", workload=jobs.Workload(workload), pods=pods)
     assert await submit._submit(REMOTE, job, wait=False, why_gone=lambda _: None) == 0
     assert capsys.readouterr().out == said + "\n"
@@ -84,7 +86,7 @@ async def test_what_is_said_to_be_created_is_there(
 
 NO_ANSWER = errors.ApiUnavailable("GET /api/v1/pods: no answer in time")
 JOB = jobs.Job(name="j", workload=jobs.Workload.PI, pods=2)
-REMOTE = where.Address(name="nats:4222", bus=buses.BusSettings(url="nats://nats:4222"), kube=kube.KubeSettings())
+REMOTE = which.Address(name="nats:4222", bus=buses.BusSettings(url="nats://nats:4222"), kube=kube.KubeSettings())
 
 
 class Api:
@@ -108,7 +110,7 @@ class Api:
         raise self._fails
 
 
-class Live(session.Session):
+class Live(connection.Session):
     """A session with such an API, whose clock goes on by a second each time it is asked."""
 
     def __init__(self, *events: tuple[float, kube_watch.MirrorEvent], fails: Exception | None = None) -> None:

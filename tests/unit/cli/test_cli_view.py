@@ -10,7 +10,11 @@ import click.testing
 import pytest
 from rich import console
 
-from carico_cli import application, html, interrupts, session, settings, view
+from carico_cli import application
+from carico_cli.jobs import demo_page as html
+from carico_cli.jobs import view
+from carico_cli.live import connection
+from carico_cli.shell import interrupts, settings
 from carico_core.domain import messages
 from carico_core.runtime import clock as clocks
 from carico_local import job as jobs
@@ -25,7 +29,7 @@ PLAN = plan.make_plan(plan.Wish(name="x", nodes=2), MACHINE)
 JOB = jobs.Job(name="j", workload=jobs.Workload.PI, pods=4)
 
 
-class Live(session.Session):
+class Live(connection.Session):
     """A session that is connected to nothing."""
 
     def __init__(self) -> None:

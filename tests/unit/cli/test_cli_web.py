@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from carico_cli import web
+from carico_cli.clusters import web
 from carico_core.domain import errors
 from carico_local import nats_server
 from carico_local.cluster import machine, plan, ports, processes, state

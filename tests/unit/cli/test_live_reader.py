@@ -2,7 +2,7 @@
 
 import asyncio
 
-from carico_cli.live import where
+from carico_cli.clusters import which
 from carico_core.domain import errors
 from carico_core.runtime import kube_watch
 from tests.tools import waiting
@@ -55,14 +55,14 @@ async def test_a_cluster_that_was_taken_down_and_started_elsewhere_is_found() ->
     await cluster.advertise()
     async with cluster.running():
 
-        def gone() -> where.Address:
+        def gone() -> which.Address:
             raise errors.SettingsError("cluster 'test' does not run: `carico up --name test`")
 
         cluster.where = gone
         cluster.hub.set_away(True)
         await waiting.until(lambda: "does not run" in cluster.reader.picture().trouble[0])
         other = live_cluster.ADDRESS.bus.__class__(url="nats://127.0.0.1:4333")
-        cluster.where = lambda: where.Address(name="test", bus=other, kube=live_cluster.ADDRESS.kube)
+        cluster.where = lambda: which.Address(name="test", bus=other, kube=live_cluster.ADDRESS.kube)
         await waiting.until(lambda: "started anew" in cluster.reader.picture().trouble[0])
         cluster.hub.set_away(False)
         await waiting.until(lambda: cluster.connected == 2)

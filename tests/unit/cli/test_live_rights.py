@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from carico_cli.live import connection, where
+from carico_cli.clusters import which
+from carico_cli.live import connection
 from carico_cli.live import picture as pictures
 from carico_cli.live import reader as readers
 from carico_core.runtime import bus as buses
@@ -74,7 +75,7 @@ async def test_people_see_all_by_their_rights(
     services = await nats_bus.connect(buses.BusSettings(url=url(server, "services")), name="services", clock=CLOCK)
     await serve(services)
     settings = buses.BusSettings(url=url(server, role.value), inbox_prefix=roles.inbox(role))
-    address = where.Address(name="t", bus=settings, kube=kube.KubeSettings(kubeconfig=str(tmp_path / "none")))
+    address = which.Address(name="t", bus=settings, kube=kube.KubeSettings(kubeconfig=str(tmp_path / "none")))
     connect = connection.connector(CLOCK, {}, name="carico-top")
     reader = readers.Reader(lambda: address, connect, clock=CLOCK, lease_s=live_cluster.LEASE_S)
     task = asyncio.ensure_future(reader.run())

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from carico_cli.live import detail, jobs, services, signals
+from carico_cli.live import jobs, node_answers, services, signals
 from carico_core.domain import decision, errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube_watch
@@ -170,7 +170,7 @@ def test_a_services_statistics_are_read_and_what_is_none_of_ours_is_left_out() -
 
 
 def test_an_agents_answer_is_read() -> None:
-    found = detail.parse(orjson.dumps(live_cluster.STATE))
+    found = node_answers.parse_detail(orjson.dumps(live_cluster.STATE))
     assert found.history["capacity"][:2] == (4.0, 3.95)
     assert found.ceiling["cpu"] == 0.74
     assert found.innovation["cpu"] == -0.01
@@ -181,7 +181,7 @@ def test_an_agents_answer_is_read() -> None:
 def test_an_agents_answer_with_a_broken_history_is_refused(rows: object) -> None:
     broken = {**live_cluster.STATE, "history": live_cluster.HISTORY | {"rows": rows}}
     with pytest.raises(errors.MessageError):
-        detail.parse(orjson.dumps(broken))
+        node_answers.parse_detail(orjson.dumps(broken))
 
 
 def test_a_decision_that_waits_is_kept_as_it_is(heard: signals.Signals) -> None:

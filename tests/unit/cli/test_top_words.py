@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from carico_cli.live import detail, signals, standing
+from carico_cli.live import node_answers, signals
 from carico_cli.live import picture as pictures
 from carico_cli.top import columns, command, node_words, once, panels, spans, view
 from carico_core.domain import decision, errors, messages
@@ -80,7 +80,7 @@ def test_a_filter_looks_into_name_state_mode_and_bottleneck(words: str, expected
     assert len(view.View().filtered(words).rows(nodes)) == expected
 
 
-DETAIL = detail.parse(orjson.dumps(live_cluster.STATE))
+DETAIL = node_answers.parse_detail(orjson.dumps(live_cluster.STATE))
 
 
 def words(shown: pictures.Node, **known: Any) -> str:
@@ -136,15 +136,15 @@ def test_what_the_scheduler_makes_of_a_node() -> None:
         "bounds": [{"what": "cpu", "pods": 1.05, "detail": "2.75 free, 1.31 of it reserved, 1.31 a Pod"}],
         "trust": {"is_suspect": True}, "reserved_by": [{"pod": f"default/p{number}"} for number in range(5)],
     }  # fmt: skip
-    said = words(node(), standing=standing.parse(orjson.dumps(answer)))
+    said = words(node(), standing=node_answers.parse_standing(orjson.dumps(answer)))
     for line in (
         "takes none now: suspect: 40 s uncovered", "suspect: reservations have stayed uncovered",
         "scheduler: cpu allows 1.1 more: 2.75 free", "reserved by default/p0, default/p1, default/p2 and 2 more",
     ):  # fmt: skip
         assert line in said or line.replace("1.1", "1.0") in said
-    assert standing.parse(b'{"known": false, "node": "x"}') is None
+    assert node_answers.parse_standing(b'{"known": false, "node": "x"}') is None
     with pytest.raises(errors.MessageError):
-        standing.parse(b'{"known": true}')
+        node_answers.parse_standing(b'{"known": true}')
 
 
 def test_services_that_are_silent_or_late_are_named() -> None:

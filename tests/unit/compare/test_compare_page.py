@@ -4,7 +4,8 @@ import pathlib
 
 import pytest
 
-from carico_cli import compare_page, other_work
+from carico_cli.clusters import starting
+from carico_cli.jobs import compare_page
 
 SPREAD = {"median": 2.0, "least": 1.0, "most": 3.0}
 
@@ -24,7 +25,7 @@ def test_one_run_is_no_median(runs: int, said: str) -> None:
 
 
 def test_a_machine_without_psi_is_not_said_to_be_busy(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(other_work, "PRESSURE", tmp_path / "cpu")
-    assert other_work.of_now() is None
-    other_work.PRESSURE.write_text("some avg10=62.50 avg60=20.00 avg300=9.00 total=1\n")
-    assert "62 % of the time" in (other_work.of_now() or "")
+    monkeypatch.setattr(starting, "PRESSURE", tmp_path / "cpu")
+    assert starting.busy_machine() is None
+    starting.PRESSURE.write_text("some avg10=62.50 avg60=20.00 avg300=9.00 total=1\n")
+    assert "62 % of the time" in (starting.busy_machine() or "")

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 import pytest
 
-from carico_cli import evaluate, evaluate_text
+from carico_cli.evaluation import command as evaluate
+from carico_cli.evaluation import text as evaluate_text
 from tests.tools import carico_cli, waiting
 
 Carico = Callable[..., int]

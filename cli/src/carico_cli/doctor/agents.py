@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import orjson
 
+from carico_cli.clusters import which
 from carico_cli.doctor import findings
-from carico_cli.live import where as places
 from carico_core.domain import errors, messages
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
@@ -90,7 +90,7 @@ def look(
     )
 
 
-def told(agents: Agents, *, lease_s: float, at: places.Address) -> list[findings.Finding]:
+def told(agents: Agents, *, lease_s: float, at: which.Address) -> list[findings.Finding]:
     """The same in words."""
     if not agents.nodes:
         return [findings.skip("agents", f"{agents.fresh} advertise; which nodes there are is not known")]
@@ -113,7 +113,7 @@ def _read(subject: str, payload: bytes) -> messages.Advertisement | None:
         return None
 
 
-def _silent(names: list[str], lease_s: float, at: places.Address) -> list[findings.Finding]:
+def _silent(names: list[str], lease_s: float, at: which.Address) -> list[findings.Finding]:
     if not names:
         return []
     do = f"`carico logs agent/{names[0]} --name {at.name}`" if at.is_local else DAEMON_SET
@@ -127,7 +127,7 @@ def _clocks(how: str, names: list[str]) -> list[findings.Finding]:
     return [findings.warn("clocks", f"{how} this machine's: {findings.names(names)}", do)]
 
 
-def _unkept(names: list[str], at: places.Address) -> list[findings.Finding]:
+def _unkept(names: list[str], at: which.Address) -> list[findings.Finding]:
     if not names:
         return []
     do = f"the log of NATS says why, which is to be restarted once its disk has room ({at.look})"

@@ -6,14 +6,14 @@ import dataclasses
 import click
 import orjson
 
-from carico_cli import disk, exits, settings
+from carico_cli.clusters import which
 from carico_cli.doctor import cluster, findings, signals
-from carico_cli.live import where as places
+from carico_cli.shell import exits, settings
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, nats_bus
 from carico_core.wire import roles
-from carico_local.cluster import state
+from carico_local.cluster import full_disk, state
 
 USER_AGENT = "carico-doctor"
 AWAY = "is the kubeconfig's server right, and can it be reached from here?"
@@ -33,12 +33,12 @@ def command(
     """Looks at versions, rights, NATS, and PSI on each node. Exit code 1 where something will not work."""
     wanted = kube.KubeSettings(kubeconfig=more["kubeconfig"], context=more["kube_context"])
     url = nats_url or context.environ.get("NATS_URL")
-    at: places.Address | None = None
+    at: which.Address | None = None
     if name is not None:
-        at = places.local(context.home, name)()
+        at = which.local(context.home, name)()
         wanted = at.kube
     elif url:
-        at = places.remote(url, wanted, context.environ, given_by="--nats-url" if nats_url else "NATS_URL")()
+        at = which.remote(url, wanted, context.environ, given_by="--nats-url" if nats_url else "NATS_URL")()
     try:
         found = asyncio.run(_examine(context, wanted, at, namespace))
     except errors.KubeconfigError as error:
@@ -52,7 +52,7 @@ def command(
 
 
 def _disk(paths: state.Paths) -> list[findings.Finding]:
-    why = disk.lack(paths.root)
+    why = full_disk.shortage(paths.root)
     return [] if why is None else [findings.fail("disk", why, "make room: what has ended is started again by itself")]
 
 
@@ -63,7 +63,7 @@ def _of_here(context: settings.Context) -> str:
 
 
 async def _examine(
-    context: settings.Context, wanted: kube.KubeSettings, at: places.Address | None, namespace: str
+    context: settings.Context, wanted: kube.KubeSettings, at: which.Address | None, namespace: str
 ) -> list[findings.Finding]:
     clock = clocks.SystemClock()
     seen = cluster.Seen(findings=[], nodes=[])

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import orjson
 
+from carico_cli.clusters import which
 from carico_cli.doctor import agents, findings
-from carico_cli.live import where as places
 from carico_core.domain import cluster, errors
 from carico_core.wire import subjects
 
@@ -38,7 +38,7 @@ class Bus(Protocol):
 
 async def check(
     connect: Callable[[], Awaitable[Bus]], nodes: Sequence[cluster.Node], *, lease_s: float, now_s: float,
-    at: places.Address, namespace: str,
+    at: which.Address, namespace: str,
 ) -> list[findings.Finding]:  # fmt: skip
     """Everything about the bus."""
     what, url = "NATS", at.url
@@ -71,7 +71,7 @@ async def check(
 
 
 async def _service(
-    bus: Bus, name: str, verb: str, *, at: places.Address, namespace: str
+    bus: Bus, name: str, verb: str, *, at: which.Address, namespace: str
 ) -> tuple[findings.Finding, bytes]:
     """Whether a service answers, and what."""
     try:

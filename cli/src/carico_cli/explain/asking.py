@@ -8,9 +8,10 @@ from typing import Any, Protocol, TypeVar
 import click
 import orjson
 
-from carico_cli import options, refusals, settings
-from carico_cli.live import joining
-from carico_cli.live import where as places
+from carico_cli.clusters import which
+from carico_cli.jobs import refusals
+from carico_cli.live import connection
+from carico_cli.shell import options, settings
 from carico_core.domain import decision, errors
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube
@@ -32,7 +33,7 @@ T = TypeVar("T")
 class NobodyAnswers(errors.CaricoError):
     """No scheduler answers on the bus."""
 
-    def __init__(self, at: places.Address) -> None:
+    def __init__(self, at: which.Address) -> None:
         look = at.look if at.is_local else "`nats service ls` shows who is there, `carico doctor` what is wrong"
         super().__init__(f"no scheduler answers at {at.name}: none runs, or none leads at the moment; {look}")
 
@@ -65,18 +66,18 @@ def places_of(function: F) -> F:
 
 def address(
     context: settings.Context, *, name: str | None, nats_url: str | None, kubeconfig: str, kube_context: str
-) -> places.Address:
+) -> which.Address:
     """Where the cluster is that is meant. Raises `SettingsError`."""
     wanted = kube.KubeSettings(kubeconfig=kubeconfig, context=kube_context)
-    return places.chosen(context.home, context.environ, name=name, nats_url=nats_url, wanted=wanted)()
+    return which.chosen(context.home, context.environ, name=name, nats_url=nats_url, wanted=wanted)()
 
 
-def run(asking: Callable[["Asker"], Awaitable[T]], at: places.Address, environ: Mapping[str, str]) -> T:
+def run(asking: Callable[["Asker"], Awaitable[T]], at: which.Address, environ: Mapping[str, str]) -> T:
     """What `asking` returns, given a way to ask."""
 
     async def main() -> T:
         clock = clocks.SystemClock()
-        async with joining.bus(at, clock, name=USER_AGENT, within_s=CONNECT_MOST_S) as bus:
+        async with connection.bus_of(at, clock, name=USER_AGENT, within_s=CONNECT_MOST_S) as bus:
             return await asking(Asker(bus, at, lambda: _api(at, clock, environ), clock))
 
     return asyncio.run(main())
@@ -86,7 +87,7 @@ class Asker:
     """Questions to one cluster."""
 
     def __init__(
-        self, bus: Bus, at: places.Address, api: Callable[[], contextlib.AbstractAsyncContextManager[refusals.Api]],
+        self, bus: Bus, at: which.Address, api: Callable[[], contextlib.AbstractAsyncContextManager[refusals.Api]],
         clock: clocks.Clock,
     ) -> None:  # fmt: skip
         self._bus = bus
@@ -141,7 +142,7 @@ class Asker:
 
 
 @contextlib.asynccontextmanager
-async def _api(at: places.Address, clock: clocks.Clock, environ: Mapping[str, str]) -> AsyncIterator[refusals.Api]:
+async def _api(at: which.Address, clock: clocks.Clock, environ: Mapping[str, str]) -> AsyncIterator[refusals.Api]:
     api = await kube.connect(at.kube, clock=clock, user_agent=USER_AGENT, environ=environ)
     try:
         yield api

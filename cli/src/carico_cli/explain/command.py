@@ -6,8 +6,8 @@ from typing import Any
 import click
 import orjson
 
-from carico_cli import settings
 from carico_cli.explain import asking, containers, node_text, pod_text
+from carico_cli.shell import settings
 from carico_core.domain import errors, names
 from carico_core.wire import messages as wire
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_cli.explain import behind, words
+from carico_cli.explain import words
 from carico_core.domain import amounts
 
 Row = Mapping[str, Any]
@@ -33,7 +33,7 @@ def text(answer: Row) -> str:
     left = answer["nodes"] - min(len(rows), SHOWN)
     if left:
         lines.append(f"... and {amounts.plural(left, 'node')} more (--json names up to 1000)")
-    return "\n".join(lines + _kinds(answer.get("kinds") or []) + behind.lines(answer))
+    return "\n".join(lines + _kinds(answer.get("kinds") or []) + words.behind(answer))
 
 
 def _kinds(kinds: Sequence[Row]) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from carico_cli.explain import behind, words
+from carico_cli.explain import words
 from carico_core.domain import amounts
 
 Row = Mapping[str, Any]
@@ -16,7 +16,7 @@ def text(answer: Row) -> str:
     """Everything that is known, in lines of at most 80 columns."""
     lines = [_headline(answer), *_of_api(answer), *_of_advertisement(answer), *_of_trust(answer)]
     lines += [*_of_dimensions(answer), *_of_caps(answer), *_of_classes(answer), *_of_pods(answer)]
-    return "\n".join(lines + behind.lines(answer))
+    return "\n".join(lines + words.behind(answer))
 
 
 def _headline(answer: Row) -> str:

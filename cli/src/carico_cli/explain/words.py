@@ -1,7 +1,8 @@
 """Numbers, tables and paragraphs for a terminal of 80 columns."""
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from carico_core.domain import amounts
 
@@ -67,3 +68,15 @@ def cut(text: str, width: int) -> str:
         return text
     tail = (width - 1) // 2
     return f"{text[: width - 1 - tail]}~{text[len(text) - tail :]}"
+
+
+def behind(answer: Mapping[str, Any]) -> list[str]:
+    """Nothing where the API answers the scheduler."""
+    found = []
+    for what, why in answer.get("away", {}).items():
+        found += paragraph(f"behind the API as the scheduler sees it: {what}: {why}", "")
+    silent_s = answer.get("api_silent_s")
+    if silent_s is not None:
+        said = f"the Kubernetes API does not answer the scheduler, which last heard of it {ago(silent_s)} ago"
+        found += paragraph(f"{said}: Pods and Nodes are told as they were then", "")
+    return found

@@ -1,1 +1,7 @@
-"""Live signals of a cluster, read off the bus into an immutable picture. No screen in it."""
+"""Live signals of a cluster, read into an immutable picture. Nothing here draws.
+
+- `connection`: connects to a cluster
+- `reader`: follows bus and API, reconnects, and gives the picture
+- `signals`: what is heard on the bus; `jobs`: Pods of the API, counted by job; `services`: answers of services
+- `picture`: the records; `node_answers`: what agent and scheduler answer about one node
+"""

@@ -1,21 +1,78 @@
-"""The connections to a cluster that a reader of its signals uses."""
+"""Connections to a cluster: its bus, its Kubernetes API, or both."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 
+from carico_cli.clusters import which
 from carico_cli.live import reader
-from carico_cli.live import where as places
 from carico_core.domain import errors
+from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
 from carico_core.runtime import kube, nats_bus
 from carico_core.wire import roles
+from carico_local import observer
+from carico_local.cluster import state
+
+# A machine that is busy takes seconds; nobody waits for a bus that is away without a word.
+CONNECT_MOST_S = 10.0
+
+
+class Session:
+    """What commands use of a cluster."""
+
+    def __init__(self, api: kube.KubeClient, bus: nats_bus.NatsBus, clock: clocks.Clock) -> None:
+        self.api = api
+        self.bus = bus
+        self.clock = clock
+        self.observer = observer.Observer(clock=clock)
+
+
+@contextlib.asynccontextmanager
+async def connect(paths: state.Paths, found: state.ClusterState) -> AsyncIterator[Session]:
+    """A session with a local cluster, ended when the block is left."""
+    bus, wanted = buses.BusSettings(url=found.nats_url), kube.KubeSettings(kubeconfig=str(paths.kubeconfig))
+    async with connect_to(which.Address(name=paths.name, bus=bus, kube=wanted, is_local=True)) as session:
+        yield session
+
+
+@contextlib.asynccontextmanager
+async def connect_to(address: which.Address) -> AsyncIterator[Session]:
+    """A session with any cluster, ended when the block is left."""
+    clock = clocks.SystemClock()
+    api = await kube.connect(address.kube, clock=clock, user_agent="carico-cli")
+    try:
+        async with bus_of(address, clock, name="carico-cli", within_s=CONNECT_MOST_S) as bus:
+            yield Session(api, bus, clock)
+    finally:
+        await api.close()
+
+
+@contextlib.asynccontextmanager
+async def bus_of(
+    at: which.Address, clock: clocks.Clock, *, name: str, within_s: float
+) -> AsyncIterator[nats_bus.NatsBus]:  # fmt: skip
+    """The bus there, left with the block. Raises `BusUnavailable` where nothing lets us in in time, with what to do."""
+    try:
+        async with asyncio.timeout(within_s):
+            joined = await nats_bus.connect(
+                at.bus, name=name, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI)
+            )
+    except TimeoutError:
+        raise errors.BusUnavailable(
+            f"NATS at {at.url}: nothing that lets us in within {within_s:g} s; {at.look}"
+        ) from None
+    try:
+        yield joined
+    finally:
+        await joined.close()
 
 
 def connector(clock: clocks.Clock, environ: Mapping[str, str], *, name: str) -> reader.Connect:
     """Connects to NATS, and to the Kubernetes API where a kubeconfig leads to one."""
 
     @contextlib.asynccontextmanager
-    async def connect(address: places.Address) -> AsyncIterator[tuple[reader.Bus, reader.Api | str]]:
+    async def connect(address: which.Address) -> AsyncIterator[tuple[reader.Bus, reader.Api | str]]:
         bus = await nats_bus.connect(
             address.bus, name=name, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI)
         )
@@ -30,7 +87,7 @@ def connector(clock: clocks.Clock, environ: Mapping[str, str], *, name: str) -> 
 
 @contextlib.asynccontextmanager
 async def _api(
-    address: places.Address, clock: clocks.Clock, environ: Mapping[str, str], name: str
+    address: which.Address, clock: clocks.Clock, environ: Mapping[str, str], name: str
 ) -> AsyncIterator[reader.Api | str]:
     try:
         api = await kube.connect(address.kube, clock=clock, user_agent=name, environ=environ)

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import orjson
 
-from carico_cli.live import detail, jobs, services, signals, standing
+from carico_cli.clusters import which
+from carico_cli.live import jobs, node_answers, services, signals
 from carico_cli.live import picture as pictures
-from carico_cli.live import where as places
 from carico_core.domain import errors
 from carico_core.runtime import bus as buses
 from carico_core.runtime import clock as clocks
@@ -70,7 +70,7 @@ class Api(Protocol):
 class Connect(Protocol):
     """Makes the connections to a cluster; both end with the block. No API: why not, in a line."""
 
-    def __call__(self, address: places.Address) -> contextlib.AbstractAsyncContextManager[tuple[Bus, Api | str]]: ...
+    def __call__(self, address: which.Address) -> contextlib.AbstractAsyncContextManager[tuple[Bus, Api | str]]: ...
 
 
 class _Left(errors.CaricoError):
@@ -80,7 +80,7 @@ class _Left(errors.CaricoError):
 class Reader:
     """One cluster's signals. `run` keeps them coming; `picture` is what is known now."""
 
-    def __init__(self, where: places.Where, connect: Connect, *, clock: clocks.Clock, lease_s: float) -> None:
+    def __init__(self, where: which.Where, connect: Connect, *, clock: clocks.Clock, lease_s: float) -> None:
         self._where = where
         self._connect = connect
         self._clock = clock
@@ -107,23 +107,23 @@ class Reader:
         )
         return self._signals.picture(jobs=self._jobs.table(), links=links)
 
-    async def detail(self, node: str) -> detail.Detail | None:
+    async def detail(self, node: str) -> node_answers.Detail | None:
         """A node by its agent; None where no agent answers, as for nodes that are only played."""
         if self._bus is None:
             return None
         try:
             subject = subjects.query("agent", "state.get", node)
-            return detail.parse(await self._bus.request(subject, b"", timeout_s=ANSWER_S))
+            return node_answers.parse_detail(await self._bus.request(subject, b"", timeout_s=ANSWER_S))
         except (errors.BusError, errors.MessageError, errors.BadName):
             return None
 
-    async def standing(self, node: str) -> standing.Standing | None:
+    async def standing(self, node: str) -> node_answers.Standing | None:
         """A node by the scheduler; None where none answers, or knows it."""
         if self._bus is None:
             return None
         try:
             asked = orjson.dumps({"node": node})
-            return standing.parse(await self._bus.request(NODE_EXPLAIN, asked, timeout_s=ANSWER_S))
+            return node_answers.parse_standing(await self._bus.request(NODE_EXPLAIN, asked, timeout_s=ANSWER_S))
         except (errors.BusError, errors.MessageError):
             return None
 
@@ -170,7 +170,7 @@ class Reader:
         """Why there is no bus, as far as that is known; None where there is one, or it is only away."""
         return self._bus_trouble
 
-    async def _follow(self, bus: Bus, api: Api | str, address: places.Address) -> None:
+    async def _follow(self, bus: Bus, api: Api | str, address: which.Address) -> None:
         """Never returns. Raises `CaricoError` where the cluster is to be connected to anew."""
         self._bus, self._bus_trouble = bus, None
         self._api_trouble = api if isinstance(api, str) else None
@@ -254,7 +254,7 @@ class Reader:
                 self._has_come("pods")
             await asyncio.sleep(CONNECT_S)
 
-    async def _stay(self, bus: Bus, address: places.Address) -> None:
+    async def _stay(self, bus: Bus, address: which.Address) -> None:
         """Raises `_Left` where the bus is closed for good, or the cluster is elsewhere now."""
         closed = asyncio.ensure_future(bus.wait_closed())
         try:
@@ -266,7 +266,7 @@ class Reader:
         finally:
             closed.cancel()
 
-    def _look(self, address: places.Address) -> None:
+    def _look(self, address: which.Address) -> None:
         """Whether the cluster that is away is to be waited for at the same address."""
         try:
             moved = self._where() != address

@@ -13,10 +13,10 @@ from typing import Any
 import click
 import orjson
 
-from carico_cli import exits, settings
+from carico_cli.clusters import which
 from carico_cli.explain import asking
 from carico_cli.live import connection, picture, reader
-from carico_cli.live import where as places
+from carico_cli.shell import exits, settings
 from carico_cli.top import once
 from carico_core.domain import errors
 from carico_core.runtime import clock as clocks
@@ -55,7 +55,7 @@ def command(
     wish = Wish(every_s=more["every_s"], as_json=more["as_json"], svg=more["svg"], node=more["node"])
     _check(wish, is_once=is_once)
     wanted = kube.KubeSettings(kubeconfig=more["kubeconfig"], context=more["kube_context"])
-    where = places.chosen(context.home, context.environ, name=name, nats_url=nats_url, wanted=wanted)
+    where = which.chosen(context.home, context.environ, name=name, nats_url=nats_url, wanted=wanted)
     address = where()
     clock = clocks.SystemClock()
     connect = connection.connector(clock, context.environ, name=USER_AGENT)
@@ -111,9 +111,9 @@ async def _once(found: reader.Reader, name: str, wish: Wish, clock: clocks.Clock
         seen = await _listen(found, task)
         if wish.svg is not None:
             # As for the screen: imported here, since nothing else needs it.
-            from carico_cli.top import svg
+            from carico_cli.top import screen
 
-            return await svg.draw(found, name=name, clock=clock, node=wish.node)
+            return await screen.draw_svg(found, name=name, clock=clock, node=wish.node)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -3,9 +3,8 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from carico_cli.live import detail as details
+from carico_cli.live import node_answers
 from carico_cli.live import picture as pictures
-from carico_cli.live import standing as standings
 from carico_cli.top import columns, spans
 from carico_core.domain import amounts, messages
 
@@ -27,8 +26,8 @@ class Known:
     """All that is known of a node. None: nobody has answered (yet)."""
 
     node: pictures.Node
-    detail: details.Detail | None = None
-    standing: standings.Standing | None = None
+    detail: node_answers.Detail | None = None
+    standing: node_answers.Standing | None = None
 
 
 def lines(known: Known, *, width: int) -> list[spans.Line]:
@@ -97,7 +96,7 @@ def _history(history: Mapping[str, Sequence[float]], width: int) -> list[spans.L
     return [*found, ()]
 
 
-def _dimensions(said: messages.Advertisement, detail: details.Detail | None) -> list[spans.Line]:
+def _dimensions(said: messages.Advertisement, detail: node_answers.Detail | None) -> list[spans.Line]:
     """A line a dimension: the ceiling, what is free below it, the cost of a Pod with its uncertainty."""
     titles = ("dimension", 10), ("usage", 6), ("ceiling", 8), ("headroom", 12), ("a Pod costs", 20), ("room", 9)
     found: list[spans.Line] = [tuple((spans.fitted(title, cells), "bold") for title, cells in titles)]
@@ -171,7 +170,7 @@ def _class(name: str) -> str:
     return known.get(name, spans.clean(name))
 
 
-def _standing(standing: standings.Standing) -> list[spans.Line]:
+def _standing(standing: node_answers.Standing) -> list[spans.Line]:
     """What the scheduler makes of it."""
     found: list[spans.Line] = []
     if standing.refused is not None:
@@ -188,7 +187,7 @@ def _standing(standing: standings.Standing) -> list[spans.Line]:
     return found
 
 
-def _agent(detail: details.Detail) -> list[spans.Line]:
+def _agent(detail: node_answers.Detail) -> list[spans.Line]:
     share = "with" if detail.federated else "without"
     surprise = ", ".join(f"{spans.clean(dim)} {value:+.1%}" for dim, value in detail.innovation.items())
     found: list[spans.Line] = [

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from carico_cli import tables
 from carico_cli.live import picture as pictures
+from carico_cli.output import tables
 from carico_core.domain import amounts, decision, messages
 
 SCHEMA_VERSION = 1

@@ -5,13 +5,11 @@ from typing import ClassVar, Protocol
 
 from textual import app, binding, events, screen, widgets, worker
 
-from carico_cli.live import detail as details
+from carico_cli.live import node_answers
 from carico_cli.live import picture as pictures
-from carico_cli.live import standing as standings
 from carico_cli.top import node_words
 from carico_cli.top import widgets as own
 
-# An agent's and the scheduler's answer about one node; both cost them well below a millisecond.
 DETAIL_EVERY_S = 2.0
 
 HELP = """\
@@ -43,9 +41,9 @@ class Reader(Protocol):
 
     def picture(self) -> pictures.Picture: ...
 
-    async def detail(self, node: str) -> details.Detail | None: ...
+    async def detail(self, node: str) -> node_answers.Detail | None: ...
 
-    async def standing(self, node: str) -> standings.Standing | None: ...
+    async def standing(self, node: str) -> node_answers.Standing | None: ...
 
 
 class Owner(Protocol):
@@ -100,8 +98,8 @@ class NodeScreen(screen.Screen[None]):
         super().__init__()
         self._top = top
         self._node = name
-        self._detail: details.Detail | None = None
-        self._standing: standings.Standing | None = None
+        self._detail: node_answers.Detail | None = None
+        self._standing: node_answers.Standing | None = None
         self._text = own.Lines(id="node")
 
     def compose(self) -> app.ComposeResult:

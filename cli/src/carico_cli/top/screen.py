@@ -1,11 +1,12 @@
 """The screen of `carico top`: the cluster."""
 
+import re
 from collections.abc import Callable
 from typing import ClassVar
 
 from textual import app, binding, containers, events, widgets
 
-from carico_cli import exits
+from carico_cli.shell import exits
 from carico_cli.top import overlays, panels, spans
 from carico_cli.top import view as views
 from carico_cli.top import widgets as own
@@ -20,6 +21,10 @@ TOGETHER_LEAST, TOGETHER_MOST = 6, 12
 _FRAME_LINES = 2
 # Less than this cannot be read.
 LEAST_WIDTH, LEAST_HEIGHT = 60, 12
+# Of a picture. Answers about a node, and the next picture, are there by `SETTLE_S`.
+SIZE = (100, 30)
+SETTLE_S = 1.5
+EVERY_S = 0.5
 
 
 class Top(app.App[int]):
@@ -230,3 +235,13 @@ class Top(app.App[int]):
 
 
 _PANELS = {"decisions": panels.decisions, "jobs": panels.jobs, "services": panels.services}
+
+
+async def draw_svg(reader: overlays.Reader, *, name: str, clock: clocks.Clock, node: str | None) -> str:
+    """SVG of the cluster, or of one node."""
+    top = Top(reader, name=name, clock=clock, every_s=EVERY_S, node=node)
+    async with top.run_test(size=SIZE) as keys:
+        await keys.pause(SETTLE_S)
+        found = top.export_screenshot(title=f"carico top --name {name}" + (f" --node {node}" if node else ""))
+    # The font is loaded from the web; a picture that is kept loads nothing.
+    return re.sub(r"@font-face \{.*?\}", "", found, flags=re.DOTALL).replace("Fira Code", "ui-monospace")

@@ -12,7 +12,6 @@ from carico_cli.live import picture as pictures
 from carico_cli.top import columns, spans
 from carico_cli.top import view as views
 
-# A background and no reversal, in which the bars would change their meaning.
 _CURSOR = Style(bgcolor="rgb(38,79,120)")
 
 

@@ -4,6 +4,7 @@ import asyncio
 import pathlib
 import shutil
 
+from carico_core.domain import amounts
 from carico_local.cluster import client
 
 LOOKED_AT_EVERY_S = 5.0
@@ -24,3 +25,15 @@ async def over(folder: pathlib.Path) -> None:
         was_full = was_full or free_bytes < client.LEAST_FREE_BYTES
         if was_full and free_bytes >= ROOM_BYTES:
             return
+
+
+def shortage(folder: pathlib.Path) -> str | None:
+    """Say in a line that the disk of `folder` is full; None where it has room.
+
+    Said before services end, while a few minutes of logs, decisions and objects still fit.
+    """
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes >= ROOM_BYTES:
+        return None
+    free = amounts.text("memory", free_bytes)
+    return f"the disk of {folder} is full ({free} free): services end where they cannot write"

@@ -1,0 +1,71 @@
+"""`carico up` and `carico down`."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from carico_cli.clusters import nats_cli, starting
+from carico_cli.shell import interrupts, options, settings
+from carico_local.cluster import client, state
+from carico_local.cluster import plan as plans
+
+# A cluster ends in two or three seconds; one whose supervisor is frozen in `client.DOWN_TIMEOUT_S` and some.
+SILENT_S = 10.0
+
+
+@click.command()
+@options.name()
+@options.cluster
+@click.pass_obj
+def up(context: settings.Context, /, name: str, **given: Any) -> None:
+    """Starts a cluster in the background; returns when it is ready."""
+    wish = options.wish(name, given)
+    binaries = starting.obtain(wish, context)
+    asyncio.run(_up(context, wish, binaries))
+
+
+async def _up(context: settings.Context, wish: plans.Wish, binaries: Mapping[str, str]) -> None:
+    interrupts.cancel_on_signals()
+    launched = await client.launch(
+        wish, home=context.home, environ=context.environ, restart=True, lifeline=False, fresh=False, binaries=binaries
+    )
+    name = wish.name
+    try:
+        await starting.show(launched, context)
+    except BaseException as error:
+        # Whatever cut the start short, Ctrl-C too: nothing of it stays, but the logs where it failed by itself.
+        failed = not isinstance(error, asyncio.CancelledError)
+        await interrupts.finished(_give_up(launched, keep_logs=failed), hurry=launched.kill)
+        if failed and launched.paths.logs.exists():
+            click.echo(f"the services' logs are kept in {launched.paths.logs}", err=True)
+        raise
+    of = "" if name == options.DEFAULT_NAME else f" --name {name}"
+    click.echo(f'next: eval "$(carico env{of})", carico submit pi --pods 50{of}, carico status{of}, carico down{of}')
+
+
+async def _give_up(launched: client.Launched, *, keep_logs: bool) -> None:
+    await launched.stop()
+    await client.down(launched.paths, keep_logs=keep_logs)
+
+
+@click.command()
+@options.name()
+@click.option("--keep-logs", is_flag=True, help="Leave the services' logs where they are.")
+@click.pass_obj
+def down(context: settings.Context, name: str, keep_logs: bool) -> None:
+    """Ends a cluster and removes everything it left."""
+    paths = state.find(context.home, name)
+    asyncio.run(_down(paths, keep_logs=keep_logs))
+    nats_cli.remove(context.environ, name)
+    click.echo(f"cluster {name} is down" + (f"; logs are in {paths.logs}" if keep_logs else ""))
+
+
+async def _down(paths: state.Paths, *, keep_logs: bool) -> None:
+    ending = asyncio.ensure_future(client.down(paths, keep_logs=keep_logs))
+    done, _ = await asyncio.wait([ending], timeout=SILENT_S)
+    if not done:
+        said = f"{paths.name} has not ended after {SILENT_S:g} s; after {client.DOWN_TIMEOUT_S:g} s it is killed"
+        click.echo(said, err=True)
+    await ending

@@ -1,0 +1,110 @@
+"""`carico logs SERVICE`: the log of a service, its JSON lines made readable on a terminal."""
+
+import datetime
+import difflib
+import pathlib
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TextIO
+
+import click
+import orjson
+
+from carico_cli.shell import options, settings
+from carico_core.domain import errors
+from carico_local.cluster import service as service_parts
+from carico_local.cluster import state, topology
+
+# Said in the front of a line, or of no use to who has asked for this one service's log.
+_FRONT = frozenset({"service", "logger", "event", "level", "timestamp"})
+_COLOURS = {"warning": "yellow", "error": "red", "critical": "red"}
+_LOOK_EVERY_S = 0.2
+# Looks in a row at which the cluster does not run, before that is said: one that starts has a log before it runs.
+_LOOKS_WITHOUT_CLUSTER = 25
+
+
+@click.command("logs")
+@click.argument("service", required=False)
+@options.name()
+@click.option("--follow", "-f", is_flag=True, help="Go on as lines are written.")
+@click.option("--tail", type=click.IntRange(min=0), default=200, show_default=True, help="Last lines to show.")
+@click.option("--raw", is_flag=True, help="Lines as they were written, JSON; so it does without a terminal.")
+@click.pass_obj
+def command(context: settings.Context, service: str | None, name: str, follow: bool, tail: int, raw: bool) -> None:
+    """Shows a service's log: nats, api, aggregator, scheduler, node/node-1, agent/node-1 or supervisor."""
+    elsewhere = "`docker compose logs -f` or `kubectl logs -f` shows the logs"
+    paths = settings.local(context, name, elsewhere=elsewhere, find=state.find_logs)
+    found = state.read(paths)
+    # A cluster that is gone, as after a crashed demo, has left its logs alone.
+    known = [*topology.service_names(found.plan), "supervisor"] if found else service_parts.logged(paths)
+    if service not in known:
+        nearest = difflib.get_close_matches(service or "", known, 1)
+        hint = f" (nearest: {nearest[0]})" if nearest else ""
+        got = "no service" if service is None else f"service {service!r}{hint}"
+        of_pod = "" if service is None or nearest else f"; the log of a Pod: `kubectl logs {service}`"
+        raise errors.SettingsError(f"got {got}, expected one of {', '.join(known)}{of_pod}")
+    log = paths.log(service_parts.log_name(service))
+    if not log.exists():
+        raise errors.SettingsError(f"{service} has written no log yet")
+    is_readable = sys.stdout.isatty() and not raw
+
+    def show(line: str) -> None:
+        text = line.rstrip("\n")
+        click.echo(readable(text, coloured=not context.plain) if is_readable else text)
+
+    with log.open("r", encoding="utf-8", errors="replace") as file:
+        for line in file.readlines()[-tail:] if tail else []:
+            show(line)
+        if follow:
+            click.echo(f"carico: cluster {name!r} {_follow(file, log, paths, show)}", err=True)
+
+
+def _follow(file: TextIO, log: pathlib.Path, paths: state.Paths, show: Callable[[str], None]) -> str:
+    """Why nothing more will be written; until then each line is shown as it comes."""
+    looks = 0
+    while looks < _LOOKS_WITHOUT_CLUSTER:
+        if line := file.readline():
+            show(line)
+            sys.stdout.flush()
+            continue
+        if not log.exists():
+            return "was ended, and its logs with it"
+        looks = 0 if state.is_running(paths) else looks + 1
+        time.sleep(_LOOK_EVERY_S)
+    return f"does not run any more, and this is the end of its log: `carico up --name {paths.name}` starts it anew"
+
+
+def readable(line: str, *, coloured: bool) -> str:
+    """Time of day (here), level, logger, what happened, and its fields; a line that is no JSON object as it is.
+
+    >>> readable('{"logger":"s","placed":1,"event":"cycle","level":"info","timestamp":"?"}', coloured=False)
+    '? info s: cycle  placed=1'
+    """
+    try:
+        found = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return line
+    if not isinstance(found, dict) or "event" not in found:
+        return line
+    level = str(found.get("level", "info"))
+    fields = "".join(f" {name}={_shown(value)}" for name, value in found.items() if name not in _FRONT)
+    text = f"{_time(str(found.get('timestamp', '')))} {level} {found.get('logger', '-')}: {found['event']}"
+    text += f" {fields}" if fields else ""
+    # What others made us log must not move the cursor.
+    text = "".join(each if each.isprintable() else "?" for each in text)
+    return click.style(text, fg=_COLOURS[level]) if coloured and level in _COLOURS else text
+
+
+def _time(stamp: str) -> str:
+    try:
+        moment = datetime.datetime.fromisoformat(stamp)
+    except ValueError:
+        return stamp
+    return f"{moment.astimezone():%H:%M:%S.%f}"[:-3]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str) and value and value.isprintable() and not set(value) & {" ", '"'}:
+        return value
+    return orjson.dumps(value).decode()

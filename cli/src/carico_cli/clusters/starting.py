@@ -1,0 +1,134 @@
+"""Shows a cluster's start: one line a service where there is no terminal, one line in place where there is."""
+
+import pathlib
+import re
+import shutil
+
+import click
+
+from carico_cli.shell import settings
+from carico_core.runtime import clock as clocks
+from carico_local.binaries import progress
+from carico_local.cluster import client, events
+from carico_local.cluster import plan as plans
+
+PLAIN_PROGRESS_EVERY_S = 30.0
+# https://docs.kernel.org/accounting/psi.html; a desktop at rest is well below that.
+PRESSURE = pathlib.Path("/proc/pressure/cpu")
+BUSY_PERCENT = 25.0
+
+
+def obtain(wish: plans.Wish, context: settings.Context) -> dict[str, str]:
+    """The paths of the programs that a cluster needs, by name; says where each is from, and builds what is missing.
+
+    Raises `EnvironmentUnfit` where one cannot be had.
+    """
+    needed = plans.programs(wish)
+    if not needed:
+        return {}
+    # Imported where it is needed: most clusters are embedded ones.
+    from carico_local.binaries import tools
+    from carico_local.cluster import kubelet_programs
+
+    clock = clocks.SystemClock()
+    tell = _Teller(context, clock).tell
+    if wish.node_kind == plans.NodeKind.KUBELET:
+        # Said before minutes are spent on programs.
+        kubelet_programs.check(context.environ)
+    found = tools.obtain(needed, environ=context.environ, clock=clock, tell=tell)
+    paths = {name: str(each.path) for name, each in found.items()}
+    if wish.node_kind == plans.NodeKind.KUBELET:
+        paths |= kubelet_programs.obtain(
+            found, base=wish.node_base, environ=context.environ, tell=lambda text: tell(progress.Progress(text=text))
+        )
+    return paths
+
+
+class _Teller:
+    """Draws a passing line in place on a terminal; elsewhere prints one now and then."""
+
+    def __init__(self, context: settings.Context, clock: clocks.Clock) -> None:
+        self._context = context
+        self._clock = clock
+        self._printed_s = clock.monotonic_s()
+
+    def tell(self, told: progress.Progress) -> None:
+        if not told.passing:
+            _end_line(self._context)
+            click.echo(told.text)
+        elif not self._context.plain:
+            _line(self._context, "", told.text)
+        elif self._clock.monotonic_s() - self._printed_s >= PLAIN_PROGRESS_EVERY_S:
+            self._printed_s = self._clock.monotonic_s()
+            click.echo(told.text)
+
+
+async def show(launched: client.Launched, context: settings.Context) -> list[str]:
+    """The notes of the start (fallbacks and warnings), once the cluster is up. Raises what `until_up` raises."""
+    ready = 0
+    notes: list[str] = []
+    async for event in launched.until_up():
+        if event.kind is events.Kind.READY:
+            ready += 1
+            _line(context, f"{event.after_s:5.1f} s  ready: {event.service}", f"starting: {ready} services ready")
+        elif event.kind is events.Kind.NOTE:
+            notes.append(event.text)
+        elif event.kind is events.Kind.CRASHED:
+            _end_line(context)
+            say_crash(event)
+        elif event.kind is events.Kind.UP:
+            _end_line(context)
+            click.echo(f"cluster {launched.paths.name} is ready after {event.after_s:.1f} s")
+    for text in notes:
+        note(text, context)
+    return notes
+
+
+def note(text: str, context: settings.Context) -> None:
+    """Says what a person should know; on a terminal in lines that end between words."""
+    columns = shutil.get_terminal_size().columns
+    said = f"note: {text}"
+    click.echo(said if context.plain else click.wrap_text(said, columns, subsequent_indent="  "))
+
+
+def say_crash(event: events.Event) -> None:
+    """Names a service that ended by itself, with its last words, on stderr."""
+    click.echo(f"{event.service} ended by itself ({event.text}); its last lines:", err=True)
+    for line in event.crash.last_lines if event.crash else ():
+        click.echo(f"  {line}", err=True)
+
+
+def _line(context: settings.Context, plain: str, drawn: str) -> None:
+    if context.plain:
+        click.echo(plain)
+    else:
+        click.echo(f"\r\x1b[2K{drawn}", nl=False)
+
+
+def _end_line(context: settings.Context) -> None:
+    if not context.plain:
+        click.echo("\r\x1b[2K", nl=False)
+
+
+def busy_machine() -> str | None:
+    """What a machine that is busy with other work does to a job; None where it is at rest, or its kernel has no PSI."""
+    try:
+        return _busy_words(PRESSURE.read_text(encoding="ascii"))
+    except OSError:
+        return None
+
+
+def _busy_words(pressure: str) -> str | None:
+    """The same, by the machine's PSI of the CPU.
+
+    >>> _busy_words("some avg10=3.10 avg60=20.00 avg300=9.00 total=1\\n")
+    >>> _busy_words("some avg10=62.50 avg60=20.00 avg300=9.00 total=1\\n")[:72]
+    'other work keeps this machine busy (something waits for a CPU 62 % of th'
+    """
+    found = re.match(r"some avg10=([\d.]+)", pressure)
+    if found is None or float(found[1]) < BUSY_PERCENT:
+        return None
+    return (
+        f"other work keeps this machine busy (something waits for a CPU {float(found[1]):.0f} % of the time): Pods "
+        "wait for it too, so they look dear, fewer fit, and the job takes longer"
+    )

@@ -1,0 +1,225 @@
+"""`carico status`: services, nodes and jobs of a cluster, once."""
+
+import asyncio
+import contextlib
+from typing import Any, Protocol
+
+import click
+import orjson
+
+from carico_cli.explain import words
+from carico_cli.live import connection
+from carico_cli.output import tables
+from carico_cli.shell import options, settings
+from carico_core.domain import amounts, errors
+from carico_core.runtime import clock as clocks
+from carico_core.wire import kubernetes
+from carico_local import job as jobs
+from carico_local.cluster import full_disk, state, topology
+
+_LOOK_S = 0.4
+# A machine that is busy takes a second; nobody waits for an API that is frozen.
+_ANSWER_S = 2.0
+# A screenful; a fleet of played nodes has thousands.
+_NODES_SHOWN = 40
+_NOT_RUNNING = "not running"
+
+
+@click.command("status")
+@options.name()
+@click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
+@click.pass_obj
+def command(context: settings.Context, name: str, as_json: bool) -> int:
+    """Shows services, nodes and jobs. Exit code 1 where something is not ready."""
+    paths = settings.local(context, name, elsewhere="`carico top --once` shows nodes, jobs and services")
+    found = state.read(paths)
+    running = state.is_running(paths)
+    if found is None:
+        raise errors.SettingsError(f"cluster {name!r} has not started: see {paths.log('supervisor')}")
+    view = _services(found, running=running)
+    if running and (full := full_disk.shortage(paths.root)) is not None:
+        # A supervisor that cannot write either says nothing of it.
+        view["notes"].append(full)
+    if running and found.phase is state.Phase.READY:
+        asyncio.run(_ask(view, found))
+        view |= asyncio.run(_live(paths, found, view["services"]))
+    click.echo(
+        orjson.dumps(view, option=orjson.OPT_INDENT_2).decode()
+        if as_json
+        else _text(view, now_ns=clocks.SystemClock().wall_ns())
+    )
+    return 0 if running and not _silent(view) else 1
+
+
+def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
+    return {
+        "name": found.plan.name,
+        "phase": found.phase.value if running else _NOT_RUNNING,
+        "nats_url": found.nats_url,
+        "api_url": found.api_url,
+        "services": [
+            {
+                "name": service.name,
+                "ready": running and service.ready,
+                "pid": service.process.pid if service.process and running else None,
+                "restarts": service.restarts,
+            }
+            for service in found.services
+        ],
+        "crashes": [{"service": crash.service, "how": crash.how, "at_ns": crash.at_ns} for crash in found.crashes],
+        "notes": list(found.notes),
+        "failure": found.failure,
+        "nodes": [],
+        "jobs": [],
+    }
+
+
+async def _ask(view: dict[str, Any], found: state.ClusterState) -> None:
+    """Whether each service answers now: one that is frozen was ready when the supervisor last heard of it."""
+    # NATS has no such page, but is asked below: for what its clients say.
+    ports = {each.name: each.http_port for each in found.services if each.http_port and each.name != topology.NATS}
+    asked = [row for row in view["services"] if row["ready"] and row["name"] in ports]
+    probes = [topology.probe(found.plan, row["name"], ports[row["name"]]) for row in asked]
+    answers = await asyncio.gather(*(probe.why_not() for probe in probes))
+    for row, why_not in zip(asked, answers, strict=True):
+        row["ready"], row["why_not"] = why_not is None, why_not
+
+
+def _silent(view: dict[str, Any]) -> list[str]:
+    """A line for each service that is not ready, with what to do."""
+    return [
+        f"not ready: {row['name']} ({row.get('why_not') or 'it is starting, or has ended'}): "
+        f"`carico logs {row['name']} --name {view['name']}`"
+        for row in view["services"]
+        if not row["ready"]
+    ]
+
+
+async def _live(paths: state.Paths, found: state.ClusterState, services: list[dict[str, Any]]) -> dict[str, Any]:
+    with contextlib.suppress(TimeoutError, errors.BusUnavailable):
+        async with asyncio.timeout(5.0), connection.connect(paths, found) as live:
+            for subject, payload in await live.bus.latest_capacities():
+                live.observer.on_capacity(subject, payload)
+            tasks = [
+                asyncio.ensure_future(live.observer.follow_pods(live.api, of_jobs=False)),
+                asyncio.ensure_future(live.observer.ask_scheduler(live.bus)),
+            ]
+            unready, _ = await asyncio.gather(_unready(live.api, found), _heard(live))
+            _mark(services, unready)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            return {"nodes": _nodes(live, found), "jobs": _jobs(live)}
+    # Its process is there, and says nothing: frozen, or out of CPU.
+    for row in services:
+        if row["name"] == topology.NATS and row["ready"]:
+            row["ready"], row["why_not"] = False, "it does not answer"
+    return {}
+
+
+async def _heard(live: connection.Session) -> None:
+    """Returns once the observer has heard of something, and had time to hear of more."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(live.observer.changed.wait(), _ANSWER_S)
+    await asyncio.sleep(_LOOK_S)
+
+
+class _Api(Protocol):
+    """What is needed of the Kubernetes API."""
+
+    async def request(self, method: str, path: str) -> Any: ...
+
+
+async def _unready(api: _Api, found: state.ClusterState) -> set[str]:
+    """Nodes whose kubelet the API has not heard of lately; none where it cannot be asked, which is told elsewhere."""
+    if not found.plan.service_nodes:
+        return set()
+    with contextlib.suppress(TimeoutError, errors.CaricoError, ValueError):
+        async with asyncio.timeout(_ANSWER_S):
+            nodes = [kubernetes.parse_node(item) for item in (await api.request("GET", "/api/v1/nodes"))["items"]]
+            return {node.name for node in nodes if not node.ready}
+    return set()
+
+
+def _mark(services: list[dict[str, Any]], unready: set[str]) -> None:
+    """A node has no page to be asked at: what a frozen one does not say is seen by its Node."""
+    for row in services:
+        if row["ready"] and row["name"].removeprefix("node/") in unready:
+            row["ready"], row["why_not"] = False, "the API shows its Node as not ready: it does not report any more"
+
+
+def _nodes(live: connection.Session, found: state.ClusterState) -> list[dict[str, Any]]:
+    rows = []
+    for node in found.plan.node_names:
+        heard = live.observer.newest.get(node)
+        said = live.observer.scheduler.get(node, {})
+        advertised = heard.advertisement if heard else None
+        rows.append(
+            {
+                "name": node,
+                # What a scheduler that does not answer thinks of a node is not known.
+                "freshness": said.get("freshness", "absent" if live.observer.scheduler else None),
+                "pods": advertised.pods if advertised else None,
+                "capacity": round(advertised.capacity, 3) if advertised else None,
+                "capacity_sd": round(advertised.capacity_sd, 3) if advertised else None,
+                "mode": advertised.mode.value if advertised else None,
+                "reserved": said.get("reserved"),
+            }
+        )
+    return rows
+
+
+def _jobs(live: connection.Session) -> list[dict[str, Any]]:
+    rows = []
+    for name in sorted(live.observer.job_names(), key=lambda name: not name):
+        # Pods that are there no more count for the job they were of; those of nobody's job are just gone.
+        pods = [pod for pod in live.observer.of_job(name) if name or not pod.gone]
+        if not pods:
+            continue
+        rows.append(
+            {
+                "name": name or jobs.OTHERS,
+                "pods": len(pods),
+                "pending": sum(not pod.is_terminal and not pod.running for pod in pods),
+                "running": sum(pod.running and not pod.is_terminal for pod in pods),
+                "succeeded": sum(pod.phase == "Succeeded" for pod in pods),
+                "failed": sum(pod.phase == "Failed" for pod in pods),
+            }
+        )
+    return rows
+
+
+def _text(view: dict[str, Any], *, now_ns: int) -> str:
+    silent = [] if view["phase"] == _NOT_RUNNING else _silent(view)
+    is_half = silent and view["phase"] == state.Phase.READY.value
+    lines = [f"cluster {view['name']}: {'up, but not all of it is ready' if is_half else view['phase']}"]
+    if view["failure"]:
+        lines.append(f"failed: {view['failure']}")
+    if view["phase"] == _NOT_RUNNING:
+        lines.append(f"it ended without `carico down`: go on with `carico up --name {view['name']}`,")
+        lines.append(f"or remove what it left with `carico down --name {view['name']}`")
+    lines += ["", *tables.lines(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
+    lines += silent
+    if view["nodes"]:
+        columns = ("name", "freshness", "pods", "capacity", "mode", "reserved")
+        shown = [{**node, "capacity": _capacity(node)} for node in view["nodes"][:_NODES_SHOWN]]
+        lines += ["", *tables.lines(shown, columns, "NODE")]
+        if len(view["nodes"]) > len(shown):
+            fresh = sum(node["freshness"] == "fresh" for node in view["nodes"])
+            more = len(view["nodes"]) - len(shown)
+            lines.append(f"... and {more} more (--json shows all); of all {len(view['nodes'])}, {fresh} are fresh")
+    if view["jobs"]:
+        lines += ["", *tables.lines(view["jobs"], ("name", "pods", "pending", "running", "succeeded", "failed"), "JOB")]
+    lines += [
+        f"crashed: {crash['service']} ({crash['how']}), {words.ago((now_ns - crash['at_ns']) / 1e9)} ago"
+        for crash in view["crashes"]
+    ]
+    lines += [f"note: {note}" for note in view["notes"]]
+    return "\n".join(lines)
+
+
+def _capacity(node: dict[str, Any]) -> str | None:
+    """Capacity as `carico top` and `explain` have it; None where the node has advertised none."""
+    if node["capacity"] is None:
+        return None
+    return f"{amounts.pods_with_sd(node['capacity'], node['capacity_sd'])} Pods"

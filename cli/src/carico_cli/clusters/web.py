@@ -1,0 +1,126 @@
+"""`carico web`: the live page of a cluster, in a browser of this machine."""
+
+import asyncio
+import contextlib
+import dataclasses
+import pathlib
+import threading
+import urllib.parse
+from collections.abc import AsyncIterator, Callable
+
+import click
+
+from carico_cli.shell import interrupts, options, settings
+from carico_core.domain import errors
+from carico_core.runtime import clock as clocks
+from carico_core.runtime import logs
+from carico_local.cluster import state
+from carico_web import service
+from carico_web import settings as setting
+
+LOOK_EVERY_S = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A cluster from one `carico up` to its end, and the page of it. Equal ones are the same run."""
+
+    started_ns: int
+    chosen: setting.WebSettings
+    url: str
+
+
+# The run of the cluster now; None where it does not run.
+Look = Callable[[], Run | None]
+
+
+@click.command("web")
+@options.name()
+@click.option("--open", "opens", is_flag=True, help="Open it in this machine's browser.")
+@click.pass_obj
+def command(context: settings.Context, name: str, opens: bool) -> None:
+    """Serves the live page of a cluster on 127.0.0.1, until Ctrl-C: nodes, capacity, Pods as they are placed."""
+    first = run_of(context.home, name)
+    logs.setup(service=setting.PROGRAM, json=False, level="warning")
+    asyncio.run(_until_interrupted(first, lambda: run_now(context.home, name), opens=opens))
+
+
+def run_of(home: pathlib.Path, name: str) -> Run:
+    """The run of a cluster. Raises `SettingsError` where it does not run, with what to do."""
+    _, found = state.running(home, name)
+    if not found.page_url:
+        raise errors.SettingsError(
+            f"cluster {name!r} was started by a carico without the page: `carico down --name {name}`, then `carico up`"
+        )
+    port = urllib.parse.urlsplit(found.page_url).port
+    assert port is not None
+    chosen = setting.WebSettings(bus_websocket=found.websocket_url, cluster=name, http_port=port)
+    return Run(started_ns=found.started_ns, chosen=chosen, url=found.page_url)
+
+
+def run_now(home: pathlib.Path, name: str) -> Run | None:
+    """The run of a cluster; None where it does not run."""
+    try:
+        return run_of(home, name)
+    except errors.CaricoError:
+        return None
+
+
+async def _until_interrupted(first: Run, look: Look, *, opens: bool) -> None:
+    interrupts.cancel_on_signals()
+    with contextlib.suppress(asyncio.CancelledError):
+        await serve(first, look, opens=opens)
+
+
+async def serve(run: Run, look: Look, *, opens: bool) -> None:
+    """Never returns: the page of each run of the cluster; between two of them nothing is listened on.
+
+    The port belongs to the cluster: held on to, it would drive the next run to others, and the open page would find
+    neither. Raises `EnvironmentUnfit` where the port is taken.
+    """
+    opened = None
+    while True:
+        async with _listening(run):
+            click.echo(f"{run.url}   the live page of cluster {run.chosen.cluster}; Ctrl-C ends it")
+            if opens and opened != run.url:
+                opened = run.url
+                _open(run.url)
+            await _ended(look, run)
+        name = run.chosen.cluster
+        click.echo(f"cluster {name} is gone: goes on by itself after `carico up --name {name}`; Ctrl-C ends it")
+        run = await _next(look, run)
+
+
+def _open(url: str) -> None:
+    # Without a desktop it is a browser of the terminal, for as long as that runs: nothing may wait for it at the end.
+    threading.Thread(target=click.launch, args=(url,), name="browser", daemon=True).start()
+
+
+async def _ended(look: Look, run: Run) -> None:
+    """Returns once the run is over."""
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        if look() != run:
+            return
+
+
+async def _next(look: Look, last: Run) -> Run:
+    """The run after the last one."""
+    while True:
+        found = look()
+        if found is not None and found != last:
+            return found
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+@contextlib.asynccontextmanager
+async def _listening(run: Run) -> AsyncIterator[None]:
+    """The page's server, on the one port whose pages the bus lets in."""
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(service.listening(run.chosen, clock=clocks.SystemClock()))
+        except errors.EnvironmentUnfit as error:
+            raise errors.EnvironmentUnfit(
+                f"the page's port is taken: is `carico web --name {run.chosen.cluster}` running already, at {run.url}?"
+            ) from error
+        yield

@@ -1,0 +1,1 @@
+"""`carico evaluate`: `command` runs the twin, `text` prints its figures."""

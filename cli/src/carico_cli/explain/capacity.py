@@ -1,0 +1,128 @@
+"""`carico capacity`: how many more Pods of a kind fit, and what stops the next one."""
+
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import orjson
+import yaml
+
+from carico_cli.explain import asking, fit_text
+from carico_cli.shell import settings
+from carico_core.domain import errors
+
+# What a controller names its Pods' owner: costs are learnt per owner.
+_OWNERS = {
+    "Deployment": "ReplicaSet", "ReplicaSet": "ReplicaSet", "StatefulSet": "StatefulSet", "Job": "Job",
+    "CronJob": "Job",
+    "ReplicationController": "ReplicationController",
+}  # fmt: skip
+
+
+@click.command("capacity")
+@click.option("--like", help="A Pod that waits or runs: NAME or NAMESPACE/NAME.")
+@click.option("--file", "file", type=click.Path(path_type=pathlib.Path), help="A manifest: a Pod, or what makes Pods.")
+@click.option("--class", "pod_class", help="A class that nodes have measured, such as Job/default/NAME, or its NAME.")
+@asking.places_of
+@click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
+@click.pass_obj
+def command(
+    context: settings.Context, /, like: str | None, file: pathlib.Path | None, pod_class: str | None, as_json: bool,
+    **place: Any,
+) -> None:  # fmt: skip
+    """Says how many more Pods of a kind fit, on each node and in all (default: typical Pods)."""
+    question = _question(like, file, pod_class)
+    at = asking.address(context, **place)
+
+    async def ask(asker: asking.Asker) -> dict[str, Any]:
+        return await _fit(asker, {**question, "limit": asking.LIMIT_MOST if as_json else fit_text.SHOWN})
+
+    try:
+        answer = asking.run(ask, at, context.environ)
+    except asking.Refused as error:
+        # The scheduler names the fields of the question; the user gave flags.
+        said = re.sub(r'"(class|like)"', r"--\1", str(error))
+        raise errors.SettingsError(said.replace('"pod"', f"--file {file}" if file else "--like")) from None
+    click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() if as_json else fit_text.text(answer))
+
+
+async def _fit(asker: asking.Asker, question: Mapping[str, object]) -> dict[str, Any]:
+    """The answer. A Pod that has ended is described to the scheduler, which follows it no more."""
+    try:
+        return await asker.ask("capacity.fit", question)
+    except asking.Refused:
+        like = question.get("like")
+        if not isinstance(like, str):
+            raise
+        namespace, _, name = like.rpartition("/")
+        found = await asker.pod(namespace or "default", name)
+        if not isinstance(found, Mapping):
+            raise
+        more = {key: value for key, value in question.items() if key != "like"}
+        return await asker.ask("capacity.fit", {**more, "pod": {"metadata": found["metadata"], "spec": found["spec"]}})
+
+
+def _question(like: str | None, file: pathlib.Path | None, pod_class: str | None) -> dict[str, object]:
+    """What to ask. Raises `SettingsError`."""
+    given = [name for name, value in (("--like", like), ("--file", file), ("--class", pod_class)) if value is not None]
+    if len(given) > 1:
+        raise errors.SettingsError(f"{' and '.join(given)}: got both, expected one of --like, --file, --class at most")
+    if like is not None:
+        return {"like": like}
+    if pod_class is not None:
+        return {"class": pod_class}
+    return {} if file is None else {"pod": _pod(file)}
+
+
+def _pod(file: pathlib.Path) -> dict[str, Any]:
+    """The first Pod that the manifest describes. Raises `SettingsError`."""
+    try:
+        found = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise errors.SettingsError(f"--file {file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise errors.SettingsError(f"--file {file}: got bytes that are no UTF-8, expected a manifest") from error
+    except yaml.YAMLError as error:
+        raise errors.SettingsError(f"--file {file}: no YAML: {_why(error)}") from None
+    for each in found:
+        pod = pod_of(each) if isinstance(each, dict) else None
+        if pod is not None:
+            return pod
+    kinds = ", ".join(sorted({str(each.get("kind")) for each in found if isinstance(each, dict)})) or "nothing"
+    raise errors.SettingsError(f"--file {file}: got {kinds}, expected a Pod, or one of {', '.join(_OWNERS)}")
+
+
+def _why(error: yaml.YAMLError) -> str:
+    """What is wrong, and where, in one line."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or problem is None:
+        return " ".join(str(error).split())
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
+
+
+def pod_of(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The Pod that an object is or makes; None where it makes none.
+
+    >>> pod_of({"kind": "Pod", "metadata": {"name": "a"}, "spec": {}})["metadata"]["name"]
+    'a'
+    """
+    kind, metadata, spec = manifest.get("kind"), manifest.get("metadata") or {}, manifest.get("spec") or {}
+    if kind == "Pod":
+        return {"metadata": metadata, "spec": spec}
+    if kind == "CronJob":
+        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    template = spec.get("template")
+    if kind not in _OWNERS or not isinstance(template, dict):
+        return None
+    made = template.get("metadata") or {}
+    owner = {"kind": _OWNERS[kind], "name": metadata.get("name", "what-if"), "uid": "", "controller": True}
+    return {
+        "metadata": {
+            "name": metadata.get("name", "what-if"), "namespace": metadata.get("namespace", "default"),
+            "labels": made.get("labels") or {}, "annotations": made.get("annotations") or {},
+            "ownerReferences": [owner],
+        },
+        "spec": template.get("spec") or {},
+    }  # fmt: skip

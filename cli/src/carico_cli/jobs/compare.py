@@ -1,0 +1,181 @@
+"""`carico compare`: one job under CARICO and under the real kube-scheduler, in turns, on Pods that really run."""
+
+import asyncio
+import contextlib
+import math
+import pathlib
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import click
+import orjson
+
+from carico_cli.clusters import starting
+from carico_cli.jobs import compare_page
+from carico_cli.live import connection
+from carico_cli.output import report as report_folder
+from carico_cli.shell import interrupts, options, settings
+from carico_core.domain import errors
+from carico_local import job as jobs
+from carico_local.cluster import client, machine, state
+from carico_local.cluster import plan as plans
+from carico_local.compare import comparison, servers, trial
+from carico_local.compare import contender as contenders
+from carico_local.compare import ground as grounds
+
+NAME = "compare"
+JOB_NAME = "compare"
+DEFAULT_REPEATS = 5
+DEFAULT_TARGET_S = 120.0
+
+
+@click.command("compare")
+@options.name(NAME)
+@options.cluster
+@click.option(
+    "--repeats", type=click.IntRange(1, 100), default=DEFAULT_REPEATS, show_default=True, help="Runs of each."
+)
+@click.option("--pods", type=int, help=f"Pods of the job (default: about {DEFAULT_TARGET_S:.0f} s of work).")
+@click.option("--seconds", type=float, help="Seconds of work of a Pod on one idle core (default: 5).")
+@click.option(
+    "--contender", "chosen", multiple=True, metavar="NAME",
+    help="carico, kube-500m, kube-500m-bare (without agents) or constant-8; may be repeated "
+    f"(default: {', '.join(contenders.DEFAULT)}).",
+)  # fmt: skip
+@click.option("--servers", "with_servers", is_flag=True, help="Beside each job a server on every node; its p99.")
+@click.option(
+    "--servers-cpu", metavar="QUANTITY",
+    help="What each of these servers requests, as 100m (default: nothing, so that only the job differs); with it, "
+    "--servers goes without saying.",
+)  # fmt: skip
+@click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder of the report (default: var/NAME).")
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON, for scripts.")
+@click.pass_obj
+def command(context: settings.Context, /, name: str, **given: Any) -> int:
+    """Runs a pi job under each scheduler in turn on one real control plane, and compares job and Pod times.
+
+    The default takes two hours; --repeats 1 --pods 60 some minutes. Exit code 1 where a Pod failed or was bound
+    twice; targets that are missed are said.
+    """
+    given["control_plane"] = given["control_plane"] or plans.ControlPlane.REAL.value
+    if given["control_plane"] != plans.ControlPlane.REAL.value:
+        raise errors.SettingsError("--control-plane: got embedded, expected real: kube-scheduler runs on no other")
+    wish = options.wish(name, given)
+    wanted = [contenders.parse(each, cores=wish.cores) for each in given["chosen"] or contenders.DEFAULT]
+    job = jobs.Job(
+        name=JOB_NAME,
+        workload=jobs.Workload.PI,
+        pods=1 if given["pods"] is None else given["pods"],
+        seconds=given["seconds"],
+    )
+    asked = given["servers_cpu"]
+    given["servers_millicores"] = None if asked is None else servers.millicores(asked, cores=wish.cores)
+    out: pathlib.Path = given["out"] or pathlib.Path("var") / name
+    report_folder.check(out)
+    with contextlib.redirect_stdout(sys.stderr) if given["as_json"] else contextlib.nullcontext():
+        found = asyncio.run(_compare(context, wish, wanted, job, given))
+    as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
+    try:
+        click.echo(as_json.decode() if given["as_json"] else compare_page.text(found))
+    finally:
+        # Also where nobody reads what is printed any more (`--json | head`): it is the work of hours.
+        report_folder.write(out, {"compare.json": as_json, "compare.html": compare_page.page(found).encode()})
+    click.echo(f"report: {out / 'compare.json'} and {out / 'compare.html'}", err=given["as_json"])
+    return int(any(row["failed"] or row["bound_twice"] for row in found["contenders"].values()))
+
+
+async def _compare(
+    context: settings.Context, wish: plans.Wish, wanted: Sequence[contenders.Contender], job: jobs.Job,
+    given: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
+    """The comparison, on a cluster that is up meanwhile."""
+    binaries = starting.obtain(wish, context)
+    interrupts.cancel_on_signals()
+    # Before the cluster's own work counts.
+    busy = starting.busy_machine()
+    if busy is not None:
+        starting.note(busy, context)
+    launched = await client.launch(
+        wish, home=context.home, environ=context.environ, restart=False, lifeline=True, fresh=True, binaries=binaries
+    )  # fmt: skip
+    try:
+        notes = [*([] if busy is None else [busy]), *await starting.show(launched, context)]
+        found = state.read(launched.paths)
+        assert found is not None, "a cluster that is up has written its state"
+        plan = found.plan
+        if given["pods"] is None:
+            cores = plan.nodes * plan.cores
+            pods = jobs.sized(job.workload, seconds=job.seconds, cores=cores, target_s=DEFAULT_TARGET_S)
+            job = jobs.Job(name=job.name, workload=job.workload, pods=pods, seconds=job.seconds)
+        bound_s = job.total_work_s / (plan.nodes * plan.cores) + job.mean_work_s
+        repeats = int(given["repeats"])
+        trials_s = bound_s * len(wanted) * repeats
+        click.echo(f"{len(wanted)} contenders x {repeats} runs of {job.pods} Pods: about {trials_s / 60 + 1:.0f} min")
+        servers_millicores: int | None = given["servers_millicores"]
+        beside = given["with_servers"] or servers_millicores is not None
+        async with _ground(launched.paths, found, bound_s, servers_millicores) as ground:
+            trials, idle_p99s_ms = await _trials(ground, wanted, job, repeats=repeats, beside=beside)
+        setting = _setting(plan, job, bound_s, notes) | {"servers_millicores": servers_millicores}
+        return comparison.report(trials, wanted, setting=setting, idle_p99s_ms=idle_p99s_ms)
+    finally:
+        await interrupts.finished(_end(launched), hurry=launched.kill)
+
+
+@contextlib.asynccontextmanager
+async def _ground(
+    paths: state.Paths, found: state.ClusterState, bound_s: float, servers_millicores: int | None
+) -> AsyncIterator[grounds.Ground]:
+    """The cluster as the trials use it, its Pods followed meanwhile."""
+    agents = [each.process.pid for each in found.services if each.name.startswith("agent/") and each.process]
+    async with connection.connect(paths, found) as live:
+        following = asyncio.ensure_future(live.observer.follow_pods(live.api))
+        try:
+            yield grounds.Ground(
+                api=live.api, observer=live.observer, clock=live.clock, nodes=found.plan.node_names, agents=agents,
+                bound_s=bound_s, servers_millicores=servers_millicores,
+            )  # fmt: skip
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+
+async def _trials(
+    ground: grounds.Ground, wanted: Sequence[contenders.Contender], job: jobs.Job, *, repeats: int, beside: bool
+) -> tuple[list[trial.Trial], list[float]]:
+    """Every contender once a round, each round beginning with another: what drifts meets all alike.
+
+    With servers `beside`: also their p99 in ms on nodes that they have to themselves, once a round.
+    """
+    done: list[trial.Trial] = []
+    idle_p99s_ms: list[float] = []
+    for repeat in range(1, repeats + 1):
+        if beside and (idle_ms := await servers.idle_p99_ms(ground)) is not None:
+            idle_p99s_ms.append(idle_ms)
+            click.echo(f"run {repeat} of {repeats}, servers by themselves: p99 {idle_ms:.1f} ms")
+        begin = (repeat - 1) % len(wanted)
+        for contender in (*wanted[begin:], *wanted[:begin]):
+            one = await trial.run(ground, contender, job, repeat, with_servers=beside)
+            done.append(one)
+            mean_s = one.pod_s["mean"]
+            suffered = "" if one.server_p99_ms is None else f", servers' p99 {one.server_p99_ms:.1f} ms"
+            click.echo(
+                f"run {repeat} of {repeats}, {one.contender}: job {one.job_s:.1f} s, "
+                f"Pods {math.nan if mean_s is None else mean_s:.2f} s{suffered}"
+            )
+    return done, idle_p99s_ms
+
+
+def _setting(plan: plans.Plan, job: jobs.Job, bound_s: float, notes: Sequence[str]) -> dict[str, Any]:
+    on = machine.read_machine()
+    return {
+        "nodes": plan.nodes, "cores": plan.cores, "scale": plan.scale, "pods": job.pods,
+        "pod_alone_s": job.mean_work_s, "bound_s": round(bound_s, 3), "estimator": plan.estimator or "default",
+        "ceiling_cpu": plan.ceiling_cpu, "notes": list(notes),
+        "machine": {"cpus": on.cpus, "processor": on.processor, "kernel": on.kernel},
+    }  # fmt: skip
+
+
+async def _end(launched: client.Launched) -> None:
+    await launched.stop()
+    await client.down(launched.paths, keep_logs=False)

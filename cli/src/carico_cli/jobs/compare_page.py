@@ -1,0 +1,96 @@
+"""A comparison in words and as one HTML file with a picture."""
+
+import html as text_html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from carico_cli.jobs import demo_page as html
+
+Report = Mapping[str, Any]
+_HEAD = ("", "job s", "least", "most", "Pod s", "least", "most", "p95 s", "most a node", "p99 ms")
+
+
+def text(report: Report) -> str:
+    """A table of medians, and the targets."""
+    rows = [_HEAD, *_rows(report)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    lines = [
+        row[0].ljust(widths[0]) + "".join(f"  {cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+        for row in rows
+    ]
+    targets = [f"{one['verdict']:<7} {_target(one)}" for one in report["targets"]]
+    return "\n".join([_sentence(report), *lines, "", *targets])
+
+
+def page(report: Report) -> str:
+    """The whole page."""
+    setting = report["setting"]
+    head = "".join(f"<th{' class=n' if place else ''}>{cell}</th>" for place, cell in enumerate(_HEAD))
+    body = "".join(
+        f"<tr><td>{text_html.escape(row[0])}</td>" + "".join(f'<td class="n">{cell}</td>' for cell in row[1:]) + "</tr>"
+        for row in _rows(report)
+    )
+    targets = "".join(
+        f'<li><span class="{one["verdict"]}">{one["verdict"]}</span> {text_html.escape(_target(one))}</li>'
+        for one in report["targets"]
+    )
+    notes = "".join(f"<p>Note: {text_html.escape(note)}</p>" for note in setting["notes"])
+    picture = html.figure("Each run: mean Pod time against job time; lower left is better", _draw, report)
+    return html.document(
+        f"CARICO beside kube-scheduler: {setting['pods']} pi Pods on {setting['nodes']} nodes",
+        f"<p>{text_html.escape(_sentence(report))}</p>{notes}<table><tr>{head}</tr>{body}</table>"
+        f"<ul>{targets}</ul>{picture}",
+    )
+
+
+def _sentence(report: Report) -> str:
+    setting = report["setting"]
+    most = max((row["runs"] for row in report["contenders"].values()), default=0)
+    return (
+        f"{setting['pods']} Pods of {setting['pod_alone_s']:g} s on {setting['nodes']} nodes of {setting['cores']} "
+        f"emulated cores at scale {setting['scale']:g}; bound {setting['bound_s']:.1f} s. "
+        f"{'One run of each' if most == 1 else f'Medians of {most} runs in turns'}.{_beside(report)}"
+    )
+
+
+def _beside(report: Report) -> str:
+    if report["idle_server_p99_ms"]["median"] is None:
+        return ""
+    millicores = report["setting"]["servers_millicores"]
+    asks = "requests nothing" if millicores is None else f"requests {millicores}m of CPU"
+    return f" Beside each job a server on every node, which {asks}."
+
+
+def _rows(report: Report) -> list[tuple[str, ...]]:
+    return [
+        (
+            name, *_three(row["job_s"]), *_three(row["pod_mean_s"]), _number(row["pod_p95_s"]["median"]),
+            str(row["max_running_per_node"]), _number(row["server_p99_ms"]["median"]),
+        )
+        for name, row in report["contenders"].items()
+    ]  # fmt: skip
+
+
+def _three(spread: Mapping[str, float | None]) -> tuple[str, str, str]:
+    return _number(spread["median"]), _number(spread["least"]), _number(spread["most"])
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _target(one: Mapping[str, Any]) -> str:
+    return f"{one['what']}: {_number(one['value'])}, at most {_number(one['bound'])}"
+
+
+def _draw(axes: Any, report: Report) -> None:
+    for index, name in enumerate(report["contenders"]):
+        runs: Sequence[Mapping[str, Any]] = [one for one in report["trials"] if one["contender"] == name]
+        axes.plot(
+            [one["pod_s"]["mean"] for one in runs], [one["job_s"] for one in runs],
+            linestyle="none", marker="o" if name == "carico" else "x", color=f"C{index}", label=name,
+        )  # fmt: skip
+    axes.axvline(report["setting"]["pod_alone_s"], color="#1a7f37", linewidth=1, label="Pod alone")
+    axes.axhline(report["setting"]["bound_s"], color="#46507a", linewidth=1, linestyle=":", label="bound")
+    axes.set(xlabel="mean Pod time in seconds", ylabel="job time in seconds")
+    axes.legend(fontsize=8, ncols=2)

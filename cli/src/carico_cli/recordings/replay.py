@@ -1,0 +1,96 @@
+"""`carico replay`: a recorded run through an estimator, and how well it fitted."""
+
+import dataclasses
+import pathlib
+from typing import Any, get_args
+
+import click
+import orjson
+
+from carico_agent import settings as agent
+from carico_agent.replay import engine, fit, reading
+from carico_cli.recordings import picture
+from carico_core.numerics.estimators import registry
+
+# What an agent runs by default.
+_DEFAULT = next(field.default for field in dataclasses.fields(agent.AgentSettings) if field.name == "estimator")
+
+
+@click.command("replay")
+@click.argument("file", type=click.Path(path_type=pathlib.Path))
+@click.option(
+    "--estimator",
+    type=click.Choice(sorted(registry.ESTIMATORS)),
+    default=_DEFAULT,
+    show_default=True,
+    help="How capacity is estimated.",
+)
+@click.option(
+    "--constants",
+    type=click.Choice(engine.CONSTANTS),
+    default="default",
+    show_default=True,
+    help="The estimator's own, or those of the author's published run.",
+)
+@click.option(
+    "--inputs",
+    type=click.Choice(get_args(engine.Inputs)),
+    help="Raw samples, or the evaluations that a log shows (default: the latter for delta, dual and joint).",
+)
+@click.option("--partial", is_flag=True, help="Replay a file that was cut up to where it is whole.")
+@click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
+@click.option("--plot", type=click.Path(path_type=pathlib.Path), help="Draw it: a .png or .svg file.")
+def command(file: pathlib.Path, partial: bool, as_json: bool, plot: pathlib.Path | None, **chosen: Any) -> None:
+    """Runs FILE, a recording or a log of the author's agent, through an estimator and prints how well it fitted.
+
+    The author is the dissertation's. docs/recordings.md says what each figure means.
+    """
+    if plot is not None:
+        picture.check(plot)
+    trace = reading.read(file, partial=partial)
+    run = engine.run(trace, engine.Setup(**chosen))
+    found = fit.summary(run)
+    click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode() if as_json else text(found))
+    if plot is not None:
+        picture.draw(run, plot)
+
+
+def text(found: dict[str, Any]) -> str:
+    """The fit as a table."""
+    compared = found["compared"]
+    rows = [
+        ("file", f"{found['file']} ({found['format']})"),
+        ("estimator", f"{found['estimator']}, {found['constants']} constants, from {_INPUTS[found['inputs']]}"),
+        ("length", f"{found['seconds']:.1f} s, {found['samples']} samples, {found['pod_events']} Pod events"),
+        ("updates", f"{found['updates']}, at most {found['most_pods']} Pods"),
+        *(
+            (f"RMS of {name}", _against(found["rms"][name], compared[name], compared["with"]))
+            for name in ("baseline", "cost")
+        ),
+        *((f"innovation of {name}", _moments(moments)) for name, moments in found["innovation"].items()),
+        ("censored updates", f"{found['censored_share']:.1%}"),
+        ("updates during churn", f"{found['churn_share']:.1%}"),
+        ("first useful capacity", _after(found["first_useful_s"])),
+        ("capacity at the end", f"{found['capacity']['last']:.2f} Pods ({found['capacity']['mode']})"),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join([*(f"{name.ljust(width)}  {value}" for name, value in rows),
+                      *(f"note: {note}" for note in found["notes"])])  # fmt: skip
+
+
+_INPUTS = {"samples": "raw samples", "logged": "logged evaluations"}
+
+
+def _against(rms: float | None, count: int, whose: str | None) -> str:
+    return "nothing logged to compare with" if rms is None else f"{rms:.3g} over {count} updates (logged: {whose})"
+
+
+def _moments(moments: dict[str, Any]) -> str:
+    if not moments["count"]:
+        return "none"
+    lag1 = "unknown" if moments["lag1"] is None else f"{moments['lag1']:.2f}"
+    return f"mean {moments['mean']:.4f}, sd {moments['sd']:.4f}, lag-1 {lag1} ({moments['count']} updates)"
+
+
+def _after(seconds: float | None) -> str:
+    return "never" if seconds is None else f"after {seconds:.1f} s"

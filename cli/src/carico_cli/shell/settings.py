@@ -1,0 +1,85 @@
+"""What this process's environment says, read once: where clusters live, the terminal, and which names are known.
+
+A misspelt `CARICO_...` is refused as a user's mistake: it must not fall back to a default.
+"""
+
+import dataclasses
+import difflib
+import pathlib
+from collections.abc import Callable, Mapping
+
+from carico_core.domain import errors
+from carico_core.runtime import settings
+from carico_local.cluster import state
+
+PREFIX = "CARICO_"
+# Settings of services and of what they share, and of docker-compose.yml: each refuses what it does not know by itself.
+# Named here and not imported, so that no command waits for a service's modules.
+OF_SERVICES = (
+    "AGENT", "AGGREGATOR", "API", "AUTH", "BUS", "COMPOSE", "CONTAINER", "EXTENDER", "FLEET", "KUBE", "LEADER", "NODE",
+    "SCHEDULER", "TEST", "WEB",
+)  # fmt: skip
+# What a cluster's own processes and Pods find there, and the tests.
+OF_PROCESSES = (
+    "CARICO_CLUSTER_RUN", "CARICO_CLUSTER_RUNTIME", "CARICO_POD_IP", "CARICO_SCALE", "CARICO_SHARED_DATA",
+    "CARICO_TERMINATION_MESSAGE_PATH",
+)  # fmt: skip
+# Kubernetes tells every Pod of each Service of its namespace: https://kubernetes.io/docs/concepts/services-networking/
+_SERVICE_LINK = ("_SERVICE_HOST", "_SERVICE_PORT", "_PORT")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Given to every command. `plain`: no terminal to draw on."""
+
+    home: pathlib.Path
+    environ: Mapping[str, str]
+    plain: bool
+
+
+def read(*, is_terminal: bool) -> Context:
+    """The context of this process."""
+    environ = settings.environment()
+    # https://no-color.org and a terminal that cannot move its cursor both ask for plain lines.
+    plain = not is_terminal or environ.get("TERM", "dumb") == "dumb" or bool(environ.get("NO_COLOR"))
+    return Context(home=state.home(environ), environ=environ, plain=plain)
+
+
+def local(
+    context: Context, name: str, *, elsewhere: str,
+    find: Callable[[pathlib.Path, str], state.Paths] = state.find,
+) -> state.Paths:  # fmt: skip
+    """The places of a cluster of this machine. Raises `SettingsError` where there is none of that name.
+
+    elsewhere: what is said, then, to who has the address of a cluster that is not of this machine.
+    """
+    try:
+        return find(context.home, name)
+    except errors.SettingsError as error:
+        if not context.environ.get("NATS_URL"):
+            raise
+        raise errors.SettingsError(f"{error}; of the cluster at NATS_URL, {elsewhere}") from None
+
+
+def check(environ: Mapping[str, str]) -> None:
+    """Nothing. Raises `SettingsError` that names an unknown `CARICO_...` and what is nearest to it."""
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and not _is_known(name):
+            known = [*OF_PROCESSES, *(f"{PREFIX}{group}_" for group in OF_SERVICES)]
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5) or _same_group(name)
+            hint = f"nearest: {near[0]}" + ("..." if near[0].endswith("_") else "") if near else "nothing is near it"
+            raise errors.SettingsError(
+                f"environment: got {name}, which nothing reads ({hint}): unset it, or mend its name"
+            )
+
+
+def _is_known(name: str) -> bool:
+    group = name.removeprefix(PREFIX).partition("_")[0]
+    is_link = "_SERVICE_" in name or "_PORT_" in name or name.endswith(_SERVICE_LINK)
+    return name in OF_PROCESSES or (group in OF_SERVICES and name != PREFIX + group) or is_link
+
+
+def _same_group(name: str) -> list[str]:
+    """The service whose name the first word is nearest to."""
+    near = difflib.get_close_matches(name.removeprefix(PREFIX).partition("_")[0], OF_SERVICES, n=1, cutoff=0.6)
+    return [f"{PREFIX}{group}_" for group in near]
