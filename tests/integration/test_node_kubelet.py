@@ -156,6 +156,49 @@ def test_a_missing_config_map_is_a_waiting_reason(site: node_site.NodeSite) -> N
     delete(site, "lacks")
 
 
+@pytest.mark.parametrize(
+    ("name", "spec", "words"),
+    [
+        ("nginx", {"container": {"image": "nginx", "command": None}}, "container 'main' has no command"),
+        ("files", {"volumes": [{"name": "v", "configMap": {"name": "m"}}]}, "volume 'v' is of the kind configMap"),
+        ("health", {"container": {"livenessProbe": {"grpc": {"port": 1}}}}, "livenessProbe of container 'main' is not"),
+    ],
+)
+def test_a_pod_that_the_node_cannot_run_says_why_and_what_runs_it(
+    site: node_site.NodeSite, name: str, spec: dict[str, Any], words: str
+) -> None:
+    site.run(name, "true", **spec)
+    site.until(lambda: "message" in container(site.status(name)).get("state", {}).get("waiting", {}), "a status")
+    waiting = container(site.status(name))["state"]["waiting"]
+    assert site.status(name)["phase"] == "Pending"
+    assert waiting["reason"] == "CreateContainerConfigError"
+    assert waiting["message"].startswith(f"an emulated node cannot run this Pod: {words}")
+    assert "carico up --nodes kubelet=2" in waiting["message"]
+    assert told(site, name, "Failed") == f"Error: {waiting['message']}"
+    delete(site, name)
+
+
+def test_a_node_goes_on_after_a_pod_is_deleted_by_force(site: node_site.NodeSite) -> None:
+    site.run("stubborn", "sh", "-c", f"trap '' TERM; echo up; {LOOP}")
+    site.until_phase("stubborn", "Running")
+    site.until(lambda: "up" in site.request("GET", f"{PODS}/stubborn/log"), "its trap")
+    site.request("DELETE", f"{PODS}/stubborn?gracePeriodSeconds=0")
+    assert site.pod("stubborn") is None
+    # Its containers still run.
+    site.run("next", "true")
+    site.until_phase("next", "Succeeded")
+    assert site.node is not None
+    assert site.node.poll() is None
+
+
+def test_a_label_that_the_node_has_not_seen_yet_is_read_before_a_pod_is_refused(site: node_site.NodeSite) -> None:
+    site.patch(f"/api/v1/nodes/{node_site.NODE}", {"metadata": {"labels": {"disk": "ssd"}}})
+    site.run("labelled", "true", nodeSelector={"disk": "ssd"})
+    site.run("elsewhere", "true", nodeSelector={"disk": "tape"})
+    assert "reason" not in site.until_phase("labelled", "Succeeded", "Failed")
+    assert site.until_phase("elsewhere", "Failed")["reason"] == "NodeAffinity"
+
+
 def test_amounts_reach_the_command(site: node_site.NodeSite) -> None:
     env = [{"name": "CORES", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}]
     site.run("amounts", "sh", "-c", "echo $CORES", container={"env": env})
@@ -184,7 +227,7 @@ def test_a_pod_past_its_deadline_fails_and_stays_until_it_is_deleted(site: node_
 def test_a_deadline_may_be_set_later_and_holds_for_pods_that_wait(site: node_site.NodeSite) -> None:
     site.run("endless", "sh", "-c", WAIT, terminationGracePeriodSeconds=20)
     site.until_phase("endless", "Running")
-    site.run("hopeless", "true", activeDeadlineSeconds=1, volumes=[{"name": "v", "configMap": {"name": "c"}}])
+    site.run("hopeless", "true", activeDeadlineSeconds=1, container={"envFrom": [{"configMapRef": {"name": "c"}}]})
     site.patch(f"{PODS}/endless", {"spec": {"activeDeadlineSeconds": 1}})
     for name in ("endless", "hopeless"):
         assert site.until_phase(name, "Failed")["reason"] == "DeadlineExceeded"

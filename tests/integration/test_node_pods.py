@@ -191,22 +191,6 @@ def test_logs_follow_tail_and_previous(site: node_site.NodeSite) -> None:
     assert stamped.endswith("Z three\n")
 
 
-def test_what_is_not_supported_is_said_and_the_pod_waits(site: node_site.NodeSite) -> None:
-    site.run("mounts", "true", volumes=[{"name": "v", "configMap": {"name": "c"}}])
-    site.until(lambda: bool(site.status("mounts").get("containerStatuses")), "a status")
-    status = site.status("mounts")
-    assert status["phase"] == "Pending"
-    assert status["containerStatuses"][0]["state"]["waiting"]["reason"] == "ContainerCreating"
-
-    def is_told() -> bool:
-        events = site.request("GET", "/api/v1/namespaces/default/events")["items"]
-        return any('configmap "c" not found' in event.get("message", "") for event in events)
-
-    site.until(is_told, "an Event")
-    site.request("DELETE", f"{PODS}/mounts?gracePeriodSeconds=1")
-    site.until(lambda: site.pod("mounts") is None, "the Pod to go")
-
-
 def test_a_pod_the_node_has_no_room_for_is_refused(site: node_site.NodeSite) -> None:
     site.run("large", "true", container={"resources": {"requests": {"cpu": "5"}}})
     status = site.until_phase("large", "Failed")

@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets on an emulated node: what is read of them, as variables and as files, and what is said."""
+"""Variables of ConfigMaps and Secrets on an emulated node: what is read, and what a missing one is called."""
 
 import base64
 import os
@@ -9,16 +9,8 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_local.node import (
-    atomic_files,
-    config_objects,
-    mounting,
-    podspec,
-    projection,
-    variables,
-)
+from carico_local.node import config_objects, podspec, variables
 
-PREFIX = 'MountVolume.SetUp failed for volume "v" : '
 NOT_TEXT = b"\xff\x00\xfe"
 
 
@@ -52,13 +44,12 @@ def objects(api: Api) -> config_objects.Objects:
     return config_objects.Objects(api, "n", pauses_s=(0.0, 0.0))
 
 
-def pod(container: dict[str, Any] | None = None, **volume: Any) -> podspec.PodSpec:
-    item = {"name": "c", "command": ["a"], "resources": {"limits": {"cpu": "1500m"}}, **(container or {})}
-    declared = [{"name": "v", **volume}] if volume else []
+def pod(container: dict[str, Any]) -> podspec.PodSpec:
+    item = {"name": "c", "command": ["a"], **container}
     return podspec.parse(
         {
             "metadata": {"name": "p", "namespace": "n", "uid": "u"},
-            "spec": {"nodeName": "node", "containers": [item], "volumes": declared},
+            "spec": {"nodeName": "node", "containers": [item]},
         }
     )
 
@@ -70,7 +61,7 @@ async def test_an_object_that_the_node_may_not_read_yet_is_asked_for_again() -> 
     api = Api(FORBIDDEN, FORBIDDEN)
     api.configmaps["m"] = {"data": {"k": "v"}, "binaryData": {"b": "/w=="}}
     found = await objects(api).find("configmap", "m")
-    assert found == config_objects.Content(texts={"k": b"v"}, binaries={"b": b"\xff"})
+    assert found == config_objects.Content(values={"k": b"v"})
     assert len(api.asked) == 3
     with pytest.raises(config_objects.Unread, match='failed to get configmap "m": no relationship found'):
         await objects(Api(*[FORBIDDEN] * 3)).find("configmap", "m")
@@ -160,140 +151,3 @@ async def test_what_was_read_is_kept_for_its_owner_alone_byte_by_byte(tmp_path: 
     assert variables.load(path) == found
     assert os.fsencode(variables.load(path).whole["k"]) == NOT_TEXT
     assert variables.load(tmp_path / "none") == variables.NOTHING_READ
-
-
-class Volume:
-    """One volume of objects and fields, in a folder."""
-
-    def __init__(self, root: pathlib.Path, api: Api, **volume: Any) -> None:
-        self.spec = pod(None, **volume)
-        self.metadata: dict[str, Any] = {"name": "p", "labels": {"b": 'say "b"', "a": "1"}}
-        self.folder = root / "v"
-        self._number = 0
-        self._projector = projection.Projector(
-            objects(api), root=root, metadata=lambda: self.metadata, node={"cpu": 4.0}, stamp=self._stamp
-        )
-
-    def _stamp(self) -> str:
-        self._number += 1
-        return str(self._number)
-
-    async def put(self) -> str:
-        """Why its files could not be put there; empty where they were."""
-        try:
-            await mounting.project(self.spec, self._projector)
-        except* mounting.NotMounted as failed:
-            said = [str(error) for error in failed.exceptions]
-        else:
-            said = [""]
-        return said[0]
-
-    def files(self) -> dict[str, bytes]:
-        """What a program finds."""
-        shown = [path for path in self.folder.iterdir() if not path.name.startswith("..")]
-        paths = [each for path in shown for each in ([path] if path.is_file() else path.rglob("*")) if each.is_file()]
-        return {str(path.relative_to(self.folder)): path.read_bytes() for path in paths}
-
-    def mode(self, path: str) -> int:
-        return stat.S_IMODE((self.folder / path).stat().st_mode)
-
-
-async def test_files_of_keys_have_their_modes_and_follow_the_object(tmp_path: pathlib.Path) -> None:
-    api = Api()
-    api.configmaps["m"] = {"data": {"a.conf": "1", "old": "x"}, "binaryData": {"b": "/w=="}}
-    volume = Volume(tmp_path, api, configMap={"name": "m", "defaultMode": 0o640})
-    assert await volume.put() == ""
-    assert volume.files() == {"a.conf": b"1", "old": b"x", "b": b"\xff"}
-    assert (volume.mode("a.conf"), volume.mode(".")) == (0o640, 0o755)
-    before = os.readlink(volume.folder / "..data")
-    with (volume.folder / "a.conf").open("rb") as held:
-        api.configmaps["m"] = {"data": {"a.conf": "2", "new": "y"}}
-        assert await volume.put() == ""
-        # Whoever has the file open reads on in what he opened.
-        assert held.read() == b"1"
-    assert volume.files() == {"a.conf": b"2", "new": b"y"}
-    assert not (volume.folder / before).exists()
-    now = os.readlink(volume.folder / "..data")
-    assert await volume.put() == ""
-    assert os.readlink(volume.folder / "..data") == now
-    del api.configmaps["m"]
-    assert await volume.put() == f'{PREFIX}configmap "m" not found'
-    assert volume.files() == {"a.conf": b"2", "new": b"y"}
-
-
-async def test_items_choose_keys_paths_and_modes(tmp_path: pathlib.Path) -> None:
-    api = Api()
-    api.secrets["s"] = secret(tls_key=b"key", tls_crt=b"crt", other=b"x")
-    items = [{"key": "tls.key", "path": "tls/deep/key", "mode": 0o400}, {"key": "tls.crt", "path": "tls/crt"}]
-    volume = Volume(tmp_path, api, secret={"secretName": "s", "items": items})
-    assert await volume.put() == ""
-    assert volume.files() == {"tls/deep/key": b"key", "tls/crt": b"crt"}
-    assert (volume.mode("tls/deep/key"), volume.mode("tls/crt")) == (0o400, 0o644)
-    # Secrets' folders are their owner's alone: they are on the disk.
-    assert volume.mode(".") == 0o700
-    api.secrets["s"] = secret(tls_key=b"key")
-    assert await volume.put() == f"{PREFIX}references non-existent secret key: tls.crt"
-
-
-async def test_what_is_optional_is_left_out_until_it_is_there(tmp_path: pathlib.Path) -> None:
-    api = Api()
-    volume = Volume(tmp_path, api, configMap={"name": "m", "optional": True, "items": [{"key": "k", "path": "f"}]})
-    assert await volume.put() == ""
-    assert volume.files() == {}
-    for data, expected in (({"k": "v"}, {"f": b"v"}), ({"other": "v"}, {}), ({"k": "w"}, {"f": b"w"})):
-        api.configmaps["m"] = {"data": data}
-        assert await volume.put() == ""
-        assert volume.files() == expected
-
-
-async def test_projected_volumes_join_their_sources_and_name_all_that_is_missing(tmp_path: pathlib.Path) -> None:
-    api = Api()
-    parts = [
-        {"configMap": {"name": "m"}}, {"secret": {"name": "s", "items": [{"key": "k", "path": "secret/k"}]}},
-        {"downwardAPI": {"items": [
-            {"path": "pod/labels", "fieldRef": {"fieldPath": "metadata.labels"}},
-            {"path": "pod/name", "fieldRef": {"fieldPath": "metadata.name"}, "mode": 0o600},
-            {"path": "pod/b", "fieldRef": {"fieldPath": "metadata.labels['b']"}},
-            {"path": "cpu", "resourceFieldRef": {"containerName": "c", "resource": "limits.cpu", "divisor": "1m"}},
-        ]}},
-    ]  # fmt: skip
-    volume = Volume(tmp_path, api, projected={"sources": parts})
-    assert await volume.put() == f'{PREFIX}[configmap "m" not found, secret "s" not found]'
-    api.configmaps["m"], api.secrets["s"] = {"data": {"a": "1"}}, secret(k=b"v")
-    assert await volume.put() == ""
-    assert volume.files() == {
-        "a": b"1", "secret/k": b"v", "pod/labels": b'a="1"\nb="say \\"b\\""', "pod/name": b"p", "pod/b": b'say "b"',
-        "cpu": b"1500",
-    }  # fmt: skip
-    assert (volume.mode("pod/name"), volume.mode(".")) == (0o600, 0o700)
-    volume.metadata["labels"] = {}
-    assert await volume.put() == ""
-    assert volume.files()["pod/labels"] == b""
-
-
-@pytest.mark.parametrize("path", ["../out", "a/../../out", "/etc/out", "..data", "..x", "", "a" * 256])
-def test_no_path_leaves_its_folder(tmp_path: pathlib.Path, path: str) -> None:
-    folder = tmp_path / "v"
-    folder.mkdir()
-    with pytest.raises(ValueError, match="invalid path"):
-        atomic_files.write(folder, {path: atomic_files.File(data=b"", mode=0o644)}, stamp="1")
-    assert list(tmp_path.rglob("*")) == [folder]
-
-
-async def test_paths_that_exclude_each_other_leave_what_was_there(tmp_path: pathlib.Path) -> None:
-    api = Api()
-    api.configmaps["m"] = {"data": {"k": "v"}}
-    items = [{"key": "k", "path": "a"}, {"key": "k", "path": "a/b"}]
-    volume = Volume(tmp_path, api, configMap={"name": "m", "items": items})
-    assert (await volume.put()).startswith(PREFIX)
-    assert list(volume.folder.iterdir()) == []
-
-
-def test_a_write_that_was_cut_off_is_no_obstacle(tmp_path: pathlib.Path) -> None:
-    files = {"f": atomic_files.File(data=b"1", mode=0o644)}
-    (tmp_path / "..data_tmp").symlink_to("nowhere")
-    assert atomic_files.write(tmp_path, files, stamp="1")
-    (tmp_path / "f").unlink()
-    # Killed before the names were there.
-    assert not atomic_files.write(tmp_path, files, stamp="2")
-    assert (tmp_path / "f").read_bytes() == b"1"

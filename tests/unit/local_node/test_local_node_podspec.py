@@ -4,18 +4,7 @@ from typing import Any
 
 import pytest
 
-from carico_local.node import (
-    admission,
-    config_objects,
-    handlers,
-    kubelet,
-    latency,
-    podspec,
-    projection,
-    sources,
-    variables,
-    volumes,
-)
+from carico_local.node import admission, kubelet, latency, podspec, sources, variables
 
 
 def pod(*, name: str = "p", metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
@@ -44,16 +33,40 @@ def test_grace_is_the_deletions_else_the_pods_and_at_least_a_second(
     assert podspec.parse(found).grace_s == expected
 
 
+def mounting(mount: dict[str, Any]) -> dict[str, Any]:
+    """A spec that mounts an emptyDir so."""
+    mounts = [{"name": "v", "mountPath": "/v", **mount}]
+    return {"volumes": [{"name": "v", "emptyDir": {}}], "container": {"volumeMounts": mounts}}
+
+
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"container": {"command": None}}, "without a command"),
+        ({"container": {"command": None}}, "container 'c' has no command"),
         ({"container": {"env": [{"name": "E", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}}, "'E'"),
         ({"container": {"env": [{"name": "E", "valueFrom": {"fileKeyRef": {"key": "k"}}}]}}, "'E'"),
-        ({"container": {"livenessProbe": {"udp": {"port": 1}}}}, "livenessProbe"),
+        ({"container": {"livenessProbe": {"udp": {"port": 1}}}}, "livenessProbe of container 'c' is not httpGet"),
+        ({"container": {"readinessProbe": {"grpc": {"port": 9000}}}}, "readinessProbe of container 'c' is not httpGet"),
+        ({"container": {"lifecycle": {"preStop": {"udp": {}}}}}, "preStop of container 'c' is not httpGet"),
+        ({"container": {"volumeDevices": [{"name": "v", "devicePath": "/d"}]}}, "volumeDevices"),
+        *(
+            ({"volumes": [{"name": "v", kind: source}]}, f"volume 'v' is of the kind {kind}, not emptyDir")
+            for kind, source in (
+                ("configMap", {"name": "m"}),
+                ("secret", {"secretName": "s"}),
+                ("downwardAPI", {"items": []}),
+                ("projected", {"sources": []}),
+                ("hostPath", {"path": "/"}),
+                ("ephemeral", {}),
+                ("persistentVolumeClaim", {"claimName": "disk"}),
+                ("nfs", {"server": "s"}),
+            )
+        ),
+        (mounting({"readOnly": True}), "container 'c' mounts volume 'v' read-only"),
+        (mounting({"subPathExpr": "$(A)"}), "container 'c' mounts volume 'v' with subPathExpr"),
     ],
 )
-def test_what_is_missing_here_is_named(spec: dict[str, Any], words: str) -> None:
+def test_what_emulated_nodes_do_not_support_is_named(spec: dict[str, Any], words: str) -> None:
     (found,) = podspec.parse(pod(**spec)).unsupported
     assert words in found
 
@@ -92,50 +105,18 @@ def test_amounts_of_containers_are_variables() -> None:
     assert found == {"limits_cpu": "4", "requests_cpu": "250", "limits_memory": "1024", "requests_memory": "0"}
 
 
-def test_volumes_are_places_or_not_to_be_had() -> None:
-    declared = [
-        {"name": "e", "emptyDir": {}}, {"name": "c", "configMap": {"name": "m"}},
-        {"name": "o", "secret": {"secretName": "s", "optional": True, "defaultMode": 0o400}},
-        {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}},
-        {"name": "h", "hostPath": {"path": "/", "type": "Directory"}},
-        {"name": "p", "persistentVolumeClaim": {"claimName": "disk", "readOnly": True}}, {"name": "x", "ephemeral": {}},
-        {"name": "n", "nfs": {"server": "s"}},
-    ]  # fmt: skip
-    mounts = [{"name": "e", "mountPath": "/data/"}, {"name": "h", "mountPath": "/data/in", "subPath": "s"}]
-    spec = podspec.parse(pod(volumes=declared, container={"volumeMounts": mounts}))
+def test_mounts_of_empty_dirs_are_read_deepest_first() -> None:
+    mounts = [{"name": "e", "mountPath": "/data/"}, {"name": "e", "mountPath": "/data/in", "subPath": "s"}]
+    spec = podspec.parse(pod(volumes=[{"name": "e", "emptyDir": {}}], container={"volumeMounts": mounts}))
     assert [(mount.path, mount.sub_path) for mount in spec.containers[0].mounts] == [("/data/in", "s"), ("/data", "")]
-    assert {volume.name: volume.source for volume in spec.volumes} == {
-        "e": volumes.EmptyDir(),
-        "c": volumes.Projected(
-            parts=(volumes.ObjectFiles(kind="configmap", name="m", items=(), optional=False),), mode=0o644
-        ),
-        "o": volumes.Projected(
-            parts=(volumes.ObjectFiles(kind="secret", name="s", items=(), optional=True),), mode=0o400
-        ),
-        "t": volumes.Absent(
-            why='MountVolume.SetUp failed for volume "t" : '
-            "an emulated node has no projections of the kind serviceAccountToken"
-        ),
-        "h": volumes.HostPath(path="/", type="Directory"),
-        "p": volumes.Claim(name="disk", read_only=True),
-        "x": volumes.Claim(name="p-x", is_own=True),
-        "n": volumes.Absent(
-            why='MountVolume.SetUp failed for volume "n" : an emulated node has no volumes of the kind nfs'
-        ),
-    }
-
-
-def test_a_grpc_probe_without_its_package_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = pod(container={"readinessProbe": {"grpc": {"port": 9000, "service": "s"}}})
-    readiness = podspec.parse(asked).containers[0].readiness
-    assert readiness is not None
-    assert readiness.handler == handlers.Grpc(port=9000, service="s")
-    monkeypatch.setattr(handlers, "has_grpc", lambda: False)
-    assert "pip install grpclib" in podspec.parse(asked).unsupported[0]
+    assert spec.unsupported == ()
 
 
 def test_the_api_servers_own_token_volume_is_no_obstacle() -> None:
-    assert podspec.parse(pod(volumes=[{"name": "kube-api-access-x", "projected": {}}])).unsupported == ()
+    mounts = [{"name": "kube-api-access-x", "mountPath": "/var/run/secrets", "readOnly": True}]
+    volumes = [{"name": "kube-api-access-x", "projected": {}}]
+    spec = podspec.parse(pod(volumes=volumes, container={"volumeMounts": mounts}))
+    assert (spec.unsupported, spec.containers[0].mounts) == ((), ())
 
 
 def test_variables_see_those_before_them_and_fields_of_the_pod() -> None:
@@ -158,15 +139,9 @@ def test_variables_see_those_before_them_and_fields_of_the_pod() -> None:
         ("metadata.annotations['a.b/c']", "1"), ("metadata.annotations['none']", ""),
     ],
 )  # fmt: skip
-def test_a_field_of_the_metadata_is_the_same_in_a_variable_and_in_a_file(path: str, expected: str) -> None:
+def test_a_field_of_the_metadata_is_a_variable(path: str, expected: str) -> None:
     asked = pod(metadata={"annotations": {"a.b/c": "1"}})
-    in_variable = variables.field_value(podspec.parse(asked), path, pod_ip="1", host_ip="2")
-    assert (in_variable, projection.field_text(path, asked["metadata"])) == (expected, expected)
-
-
-def test_a_file_has_no_field_that_moves_with_the_pod() -> None:
-    with pytest.raises(config_objects.Unread, match=r"unsupported fieldPath: status\.podIP"):
-        projection.field_text("status.podIP", pod()["metadata"])
+    assert variables.field_value(podspec.parse(asked), path, pod_ip="1", host_ip="2") == expected
 
 
 @pytest.mark.parametrize("broken", [{}, {"metadata": {}, "spec": {}}, {"metadata": None, "spec": None}])
@@ -180,7 +155,7 @@ ROOM = admission.Room(cores=4.0, memory_bytes=8 * 2**30, pods=3)
 
 def rejection(found: dict[str, Any], others: list[dict[str, Any]]) -> str | None:
     reason = admission.rejection(found, podspec.parse(found), room=ROOM, labels={"disk": "ssd"}, others=others)
-    return None if reason is None else reason[0]
+    return None if reason is None else reason.reason
 
 
 def test_admission_is_by_pods_selector_and_requests() -> None:
@@ -211,7 +186,7 @@ def test_admission_sums_cores_and_bytes_and_says_both() -> None:
     assert admission.rejection(tenth, podspec.parse(tenth), room=small, labels={}, others=[asking(cpu="200m")]) is None
     refused = admission.rejection(found, spec, room=ROOM, labels={}, others=others)
     assert refused is not None
-    assert refused[1].endswith("resource: cpu, requested: 701, used: 3300, capacity: 4000")
+    assert refused.message.endswith("resource: cpu, requested: 701, used: 3300, capacity: 4000")
 
 
 def test_start_latencies_have_the_published_quantiles_and_repeat() -> None:

@@ -20,6 +20,15 @@ class Room:
     pods: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """Why a kubelet refuses a Pod, as its status says it. `by_labels`: the node's own labels decided."""
+
+    reason: str
+    message: str
+    by_labels: bool = False
+
+
 def rejection(
     pod: Mapping[str, Any],
     spec: podspec.PodSpec,
@@ -27,14 +36,14 @@ def rejection(
     room: Room,
     labels: Mapping[str, str],
     others: Iterable[Mapping[str, Any]],
-) -> tuple[str, str] | None:
-    """Reason and message with which a kubelet refuses the Pod beside the `others` it runs; None: it is taken."""
+) -> Rejection | None:
+    """Return why a kubelet refuses the Pod next to the `others` that it runs; None: it takes the Pod."""
     running = list(others)
     if len(running) >= room.pods:
         return _out_of("pods", 1, len(running), room.pods)
     if any(labels.get(key) != value for key, value in spec.node_selector.items()):
         why = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
-        return "NodeAffinity", f"Pod was rejected: {why}"
+        return Rejection(reason="NodeAffinity", message=f"Pod was rejected: {why}", by_labels=True)
     asked = kubernetes_requests.pod_requests(pod)
     totals = [kubernetes_requests.pod_requests(other) for other in running]
     for name, unit, has in (("cpu", 1000, room.cores), ("memory", 1, room.memory_bytes)):
@@ -45,6 +54,6 @@ def rejection(
     return None
 
 
-def _out_of(name: str, requested: int, used: int, capacity: int) -> tuple[str, str]:
+def _out_of(name: str, requested: int, used: int, capacity: int) -> Rejection:
     why = f"Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}"
-    return f"OutOf{name}", f"Pod was rejected: {why}"
+    return Rejection(reason=f"OutOf{name}", message=f"Pod was rejected: {why}")

@@ -83,7 +83,8 @@ async def _run(
         reporter=reporter.Reporter(client, rng), events=events.Events(recorder), api=client,
     )  # fmt: skip
     registered = registration.Registration(client, chosen, clock=clock, group=opened.group)
-    pods = kubelet.Kubelet(node, labels=lambda: registered.labels)
+    labels = kubelet.NodeLabels(lambda: registered.labels, registered.refresh)
+    pods = kubelet.Kubelet(node, labels=labels)
     server = log_server.LogServer(kept, find=pods.pod_directory, clock=clock)
     port = await _listen(server, chosen)
     try:

@@ -1,7 +1,7 @@
 """The ConfigMaps and Secrets that a Pod names, read one by one: a node may read no others, nor list them.
 
 Source: kubernetes/pkg/kubelet/util/manager/watch_based_manager.go. A kubelet watches each of them; here each is read
-when a container starts and at each look at the Pod's volumes, which is when a kubelet's watch would show.
+when a container starts, which is when a variable takes its value.
 """
 
 import asyncio
@@ -31,19 +31,11 @@ class Api(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What an object holds by key. Variables come of `texts` alone; a Secret has no `binaries`."""
+    """What an object holds by key; `binaryData` of a ConfigMap is for files, which no node here has."""
 
-    texts: Mapping[str, bytes]
-    binaries: Mapping[str, bytes]
+    values: Mapping[str, bytes]
     # It never changes: read once.
     is_fixed: bool = False
-
-    def get(self, key: str) -> bytes | None:
-        """The value of a key; None where it has none."""
-        return self.texts.get(key, self.binaries.get(key))
-
-
-EMPTY = Content(texts={}, binaries={})
 
 
 class Unread(Exception):
@@ -98,10 +90,7 @@ class Objects:
 def _content(kind: str, found: Mapping[str, Any]) -> Content:
     data, is_fixed = found.get("data") or {}, bool(found.get("immutable"))
     if kind == sources.SECRET:
-        return Content(texts=_decoded(data), binaries={}, is_fixed=is_fixed)
-    texts = {key: text.encode() for key, text in data.items()}
-    return Content(texts=texts, binaries=_decoded(found.get("binaryData") or {}), is_fixed=is_fixed)
-
-
-def _decoded(values: Mapping[str, str]) -> dict[str, bytes]:
-    return {key: base64.b64decode(value or "") for key, value in values.items()}
+        values = {key: base64.b64decode(value or "") for key, value in data.items()}
+    else:
+        values = {key: text.encode() for key, text in data.items()}
+    return Content(values=values, is_fixed=is_fixed)

@@ -10,8 +10,6 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from carico_local.node import read_only
-
 # numpy's threads would not survive the fork: the node starts the zygote with OPENBLAS_NUM_THREADS=1.
 from carico_local.workloads import main as workloads
 
@@ -83,7 +81,6 @@ def _enter(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> Non
         os.dup2(source, target)
     os.closerange(3, status_fd)
     os.closerange(status_fd + 1, 4096)
-    read_only.protect(request["read_only"])
 
 
 def _run_workload(arguments: list[str], variables: Mapping[str, str]) -> NoReturn:

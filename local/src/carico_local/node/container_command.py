@@ -1,16 +1,13 @@
 """What a container runs, where, and with what; and what its hooks and probes run inside it."""
 
 import dataclasses
-import os
 import pathlib
-from collections.abc import Awaitable, Callable, Mapping
 
 from carico_local.cgroups import group as groups
 from carico_local.node import (
     config_objects,
     container_spec,
     handlers,
-    mounting,
     podspec,
     runtime,
     site,
@@ -29,12 +26,10 @@ class Place:
     group: groups.Group | None
     pod_ip: str
     restart_policy: str
-    # Where the Pod's volumes are, once they are mounted.
-    folders: Mapping[str, mounting.Folder]
+    # The folder in which the Pod's emptyDir volumes are, each by its name.
+    volumes: pathlib.Path
     # What its variables may come from.
     objects: config_objects.Objects
-    # Brings the files of its volumes up to date.
-    renew: Callable[[], Awaitable[None]]
     # Restarts of the container where the API has it as running: without a record of it, it is lost.
     was_running: int | None = None
 
@@ -71,9 +66,10 @@ class Commands:
     def make(self, number: int, directory: pathlib.Path) -> runtime.Command:
         """What is run at start `number`, whose files are in `directory`; its volumes are there."""
         places = self._places()
-        for folder in places.values():
-            if not os.path.exists(folder):
-                pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+        for folder in map(pathlib.Path, places.values()):
+            # With subPath it may be a file.
+            if not folder.exists():
+                folder.mkdir(parents=True, exist_ok=True)
         objects = self._of_objects(directory)
         found = self._variables(directory, objects)
         own = {name for name, *_ in self._spec.env} | objects.whole.keys()
@@ -84,7 +80,6 @@ class Commands:
             cwd=sources.moved(self._spec.cwd, places),
             directory=directory,
             group=self.group,
-            read_only=mounting.protected(self._mounted()),
             oom_score_adj=self._place.pod.oom_score_adj(self._spec, node_bytes=self._node.amounts["memory"]),
         )
 
@@ -122,17 +117,7 @@ class Commands:
 
     def _places(self) -> dict[str, str]:
         """The folder of each of the container's volumes, by the path it has in the container."""
-        return {mount.path: self._folder(mount) for mount in self._spec.mounts}
-
-    def _mounted(self) -> list[tuple[str, bool]]:
-        """Each of these folders, and whether it is read-only in this container."""
-        found = []
-        for each in self._spec.mounts:
-            folder = self._place.folders[each.volume]
-            # What is below one's own is replaced as a whole now and then: it is kept from the top.
-            path = folder.path if folder.read_only and folder.is_own else self._folder(each)
-            found.append((path, each.read_only or folder.read_only))
-        return found
-
-    def _folder(self, mount: sources.Mount) -> str:
-        return str(pathlib.Path(self._place.folders[mount.volume].path) / mount.sub_path.lstrip("/"))
+        return {
+            mount.path: str(self._place.volumes / mount.volume / mount.sub_path.lstrip("/"))
+            for mount in self._spec.mounts
+        }

@@ -1,4 +1,4 @@
-"""What a node runs of a container: command, environment, limits, probes, hooks; and what it cannot give it."""
+"""What a node runs of a container: command, environment, limits, probes, hooks; and what it does not support."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -9,6 +9,7 @@ from carico_local.node import handlers, sources
 
 Object = Mapping[str, Any]
 _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+_HOOKS = ("postStart", "preStop")
 _VARIABLE_SOURCES = frozenset({"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"})
 # What a variable comes from besides a literal; a text is a field of the Pod.
 Source = str | sources.ResourceRef | sources.KeyRef
@@ -118,19 +119,32 @@ def _probe(item: Object, key: str) -> Probe | None:
     )
 
 
-def unsupported(item: Object) -> Iterator[str]:
-    """What the container asks for and an emulated node does not have, in words."""
+def unsupported(item: Object, volumes: frozenset[str]) -> Iterator[str]:
+    """Yield a clause for each thing that the container asks for and an emulated node does not support.
+
+    `volumes`: the names of those that it may mount.
+    """
     name = item["name"]
     if not item.get("command"):
-        yield f"container {name!r} without a command (no image is pulled here, so no entrypoint is known)"
+        yield f"container {name!r} has no command (no image is pulled here, so no entrypoint is known)"
     for entry in item.get("env") or ():
         source = entry.get("valueFrom") or {}
         field = (source.get("fieldRef") or {}).get("fieldPath")
         if not source.keys() <= _VARIABLE_SOURCES or (field is not None and not sources.is_known_field(field)):
-            yield f"source of variable {entry['name']!r} of container {name!r}"
-    for key in _PROBES:
-        handler = handlers.parse(item.get(key), _ports(item))
-        if item.get(key) and handler is None:
-            yield f"{key} of container {name!r} (httpGet, tcpSocket, grpc and exec alone)"
-        elif isinstance(handler, handlers.Grpc) and not handlers.has_grpc():
-            yield f"{key} of container {name!r}: grpc needs the package grpclib beside carico (pip install grpclib)"
+            yield f"variable {entry['name']!r} of container {name!r} comes from {field or ', '.join(source)}"
+    hooks = item.get("lifecycle") or {}
+    for key, entry, known in (
+        *((key, item.get(key), "httpGet, tcpSocket or exec") for key in _PROBES),
+        *((key, hooks.get(key), "httpGet, tcpSocket, exec or sleep") for key in _HOOKS),
+    ):
+        if entry and handlers.parse(entry, _ports(item)) is None:
+            yield f"{key} of container {name!r} is not {known}"
+    for mount in item.get("volumeMounts") or ():
+        if mount["name"] not in volumes:
+            continue
+        if mount.get("readOnly"):
+            yield f"container {name!r} mounts volume {mount['name']!r} read-only"
+        if mount.get("subPathExpr"):
+            yield f"container {name!r} mounts volume {mount['name']!r} with subPathExpr"
+    if item.get("volumeDevices"):
+        yield f"container {name!r} has volumeDevices"

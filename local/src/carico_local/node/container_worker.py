@@ -25,8 +25,8 @@ from carico_local.node import (
 
 # A postStart hook has no timeout of its own; whoever waits longer has forgotten it.
 HOOK_MOST_S = 3600.0
-# kubelet: backOffPeriod, after a Pod could not be brought to what it is to be.
-CONFIG_RETRY_S = 10.0
+# Until a ConfigMap or Secret is there: soon at first, then as often as a kubelet (its backOffPeriod).
+CONFIG_RETRY_FIRST_S, CONFIG_RETRY_MOST_S = 0.5, 10.0
 _log = logs.get("node.container")
 
 
@@ -71,6 +71,10 @@ class ContainerWorker:
             self._set(last=ended, restarts=self.state.restarts + 1)
             ended = None
         return isinstance(self.state.state, status.Terminated) and self.state.state.exit_code == 0
+
+    def refuse(self, why: str) -> None:
+        """Show in the status why the container cannot be started as it is written."""
+        self._set(state=status.Waiting(reason=status.CONFIG_ERROR, message=why))
 
     def stop(self) -> None:
         """Nothing; the container gets SIGTERM, after its preStop hook, and is not started again."""
@@ -119,19 +123,19 @@ class ContainerWorker:
 
     async def _until_configured(self) -> bool:
         """True once all that its variables come from is there; False where it was stopped before."""
-        if self.state.restarts:
-            await self._place.renew()
+        wait_s = CONFIG_RETRY_FIRST_S
         while True:
             try:
                 await self._commands.read()
                 return True
             except config_objects.Unread as error:
-                self._set(state=status.Waiting(reason="CreateContainerConfigError", message=str(error)))
+                self.refuse(str(error))
                 self._tell("Failed", f"Error: {error}", True)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(CONFIG_RETRY_S, self._node.chosen.sync_s)):
+                async with asyncio.timeout(wait_s):
                     await self._stop.wait()
                     return False
+            wait_s = min(2.0 * wait_s, CONFIG_RETRY_MOST_S)
 
     async def _start(self) -> status.Terminated:
         number = self.state.restarts

@@ -6,7 +6,6 @@ Source: kubernetes/pkg/probe and pkg/kubelet/lifecycle/handlers.go.
 import asyncio
 import contextlib
 import dataclasses
-import importlib.util
 import os
 import shlex
 import signal
@@ -39,14 +38,6 @@ class TcpSocket:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Grpc:
-    """A server of grpc.health.v1 that says SERVING of the service; of probes alone."""
-
-    port: int
-    service: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Exec:
     """A command in the container that exits with 0."""
 
@@ -60,7 +51,7 @@ class Sleep:
     seconds: float
 
 
-Handler = HttpGet | TcpSocket | Grpc | Exec | Sleep
+Handler = HttpGet | TcpSocket | Exec | Sleep
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +76,6 @@ def parse(entry: Mapping[str, Any] | None, ports: Mapping[str, int]) -> Handler 
         )  # fmt: skip
     if tcp := entry.get("tcpSocket"):
         return TcpSocket(port=_port(tcp["port"], ports), host=tcp.get("host") or "")
-    if grpc := entry.get("grpc"):
-        return Grpc(port=int(grpc["port"]), service=grpc.get("service") or "")
     if "exec" in entry:
         return Exec(command=tuple((entry["exec"] or {}).get("command") or ()))
     if "sleep" in entry:
@@ -103,22 +92,13 @@ async def perform(handler: Handler, inside: Inside, *, timeout_s: float) -> str 
                     return await _get(handler, handler.host or inside.address)
                 case TcpSocket():
                     return await _connect(handler, handler.host or inside.address)
-                case Grpc():
-                    return await _ask_health(handler, inside.address)
                 case Exec():
                     return await _execute(handler, inside)
                 case Sleep():
                     await asyncio.sleep(handler.seconds)
                     return None
     except TimeoutError:
-        if isinstance(handler, Grpc):
-            return f"timeout: health rpc did not complete within {timeout_s:g}s"
         return f"command timed out after {timeout_s:g}s" if isinstance(handler, Exec) else "no answer in time"
-
-
-def has_grpc() -> bool:
-    """True where the package is there that speaks gRPC; most nodes never need it."""
-    return importlib.util.find_spec("grpclib") is not None
 
 
 def _port(value: Any, ports: Mapping[str, int]) -> int:
@@ -161,13 +141,6 @@ async def _connect(handler: TcpSocket, host: str) -> str | None:
         return f"dial tcp {host}:{handler.port}: {error.strerror or error}"
     writer.close()
     return None
-
-
-async def _ask_health(handler: Grpc, host: str) -> str | None:
-    # Imported where it is needed: 4 MB that most nodes do without, and no part of a demo's packages.
-    from carico_local.node import grpc_health
-
-    return await grpc_health.check(host, handler.port, handler.service)
 
 
 async def _execute(handler: Exec, inside: Inside) -> str | None:

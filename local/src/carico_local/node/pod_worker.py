@@ -3,18 +3,19 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from carico_core.runtime import logs
 from carico_local.cgroups import group as groups
 from carico_local.node import (
+    admission,
+    config_objects,
     container_command,
     container_spec,
     container_worker,
     ending,
     latency,
-    pod_volumes,
     podspec,
     qos,
     reported,
@@ -24,11 +25,15 @@ from carico_local.node import (
 
 _log = logs.get("node.pod")
 _TERMINAL = ("Succeeded", "Failed")
+_INSTEAD = "Change that, or run it on real kubelets: carico up --nodes kubelet=2"
 _OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 
 class PodWorker:
-    """One Pod that is bound to this node; `rejected` says why it is not taken, where it is not."""
+    """One Pod that is bound to this node.
+
+    `rejected`: why it is not taken, where it is not; `check_again` decides it anew by labels that were just read.
+    """
 
     def __init__(
         self,
@@ -37,20 +42,22 @@ class PodWorker:
         *,
         node: site.Site,
         pod_ip: str,
-        rejected: tuple[str, str] | None = None,
+        rejected: admission.Rejection | None = None,
+        check_again: Callable[[], Awaitable[admission.Rejection | None]] | None = None,
     ) -> None:
         self.spec = spec
         self.pod_ip = pod_ip
         self._object = pod
         self._node = node
         self._rejected = rejected
+        self._check_again = check_again
         self._group: groups.Group | None = None if node.group is None else node.group.child(f"pod{spec.uid}")
         self._ending: ending.Ending | None = None
         self._stop = asyncio.Event()
         self._gone = asyncio.Event()
         self._start_ns = reported.start_ns(pod) or node.clock.wall_ns()
         self._deadline = ending.Deadline(self._exceeded, start_ns=self._start_ns, clock=node.clock)
-        self._volumes = pod_volumes.PodVolumes(spec, node=node, pod=lambda: self._object, tell=self._tell)
+        self._config = config_objects.Objects(node.api, spec.namespace)
         self._sandboxed = False
         self._ended = False
         # False until the sandbox is gone: a Pod's end is told when a container runtime would tell it.
@@ -71,9 +78,8 @@ class PodWorker:
             group=self._group,
             pod_ip=self.pod_ip,
             restart_policy=policy,
-            folders=self._volumes.folders,
-            objects=self._volumes.objects,
-            renew=self._volumes.refresh,
+            volumes=self._node.records.volumes(self.spec.uid),
+            objects=self._config,
             was_running=reported.was_running(self._object, item.name),
         )
         return container_worker.ContainerWorker(
@@ -113,6 +119,8 @@ class PodWorker:
 
     async def run(self) -> None:
         """Nothing, once the Pod has ended and, where that is for the node to do, its object is on its way out."""
+        if self._rejected is not None and self._rejected.by_labels and self._check_again is not None:
+            self._rejected = await self._check_again()
         if self._rejected is None:
             await self._live_and_end()
         else:
@@ -146,12 +154,10 @@ class PodWorker:
         """Nothing, once nothing of the Pod is to run any more."""
         self._publish()
         if self.spec.unsupported:
-            note = f"this emulated node does not have: {'; '.join(self.spec.unsupported)}"
-            self._tell("FailedCreatePodSandBox", note, True)
-            return await self._wait_for_stop()
+            self._refuse()
+            await self._stop.wait()
+            return
         is_new = not self._node.records.pod(self.spec.uid).exists()
-        if not await self._volumes.mount(self._pause):
-            return None
         if self._group is not None:
             self._group.create()
             self._group.set_cpu_weight(shares=qos.cpu_shares(self.spec.request_cores))
@@ -161,17 +167,20 @@ class PodWorker:
         if is_new:
             seed = f"{self._node.chosen.name}/{self.spec.uid}"
             if await self._pause(latency.start_s(seed, factor=self._node.chosen.latency)):
-                return None
-        self._volumes.keep()
+                return
         self._sandboxed = True
-        following = asyncio.create_task(self._volumes.follow(), name=f"volumes {self.spec.key}")
         try:
             if await self._run_inits():
                 await asyncio.gather(*(worker.run() for worker in self._mains))
         finally:
-            following.cancel()
             await self._end_sidecars()
-        return None
+
+    def _refuse(self) -> None:
+        """Say in the status and in an Event why this node cannot run the Pod, which waits to be deleted."""
+        why = f"an emulated node cannot run this Pod: {'; '.join(self.spec.unsupported)}. {_INSTEAD}"
+        for worker in self._workers():
+            worker.refuse(why)
+        self._tell("Failed", f"Error: {why}", True)
 
     async def _run_inits(self) -> bool:
         """True once every init container has succeeded, in order, and every sidecar among them is up."""
@@ -199,9 +208,6 @@ class PodWorker:
             worker.kill()
             await task
 
-    async def _wait_for_stop(self) -> None:
-        await self._stop.wait()
-
     async def _pause(self, seconds: float) -> bool:
         """True where the wish to end cut the pause short."""
         with contextlib.suppress(TimeoutError):
@@ -228,7 +234,6 @@ class PodWorker:
     async def _clean_up(self) -> None:
         """Nothing, once the sandbox is gone, as long after the exit as a container runtime takes."""
         await self._pause(latency.EXIT_S * self._node.chosen.latency)
-        await self._volumes.remove()
         if self._group is not None and not self._group.try_remove():
             await asyncio.to_thread(self._group.destroy)
         self._settled = True
@@ -250,7 +255,7 @@ class PodWorker:
             init_containers={worker.spec.name: worker.state for worker in self._inits},
             sandboxed=self._sandboxed,
             ended=self._ended,
-            rejected=self._rejected,
+            rejected=None if self._rejected is None else (self._rejected.reason, self._rejected.message),
             failed=None if self._ending is None else self._ending.failed,
         )
 

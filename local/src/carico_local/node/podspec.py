@@ -1,16 +1,18 @@
-"""What a node runs of a Pod: its containers, its volumes, how it ends, and what the node cannot give it."""
+"""What a node runs of a Pod: its containers, how it ends, and what an emulated node does not support."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from carico_core.wire import kubernetes_requests
-from carico_local.node import container_spec, qos, volumes
+from carico_local.node import container_spec, qos
 
 Object = Mapping[str, Any]
 
 # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
 GRACE_S = 30.0
+# The API server mounts its token by itself; commands that do not use it need not miss it.
+_TOKEN_VOLUME = "kube-api-access"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +33,8 @@ class PodSpec:
     init_containers: tuple[container_spec.ContainerSpec, ...]
     qos_class: str
     request_cores: float
-    # What the Pod asks for and an emulated node does not have, in words.
+    # What the Pod asks for and an emulated node does not support: a clause each.
     unsupported: tuple[str, ...]
-    volumes: tuple[volumes.Volume, ...]
     # Seconds from the start of the Pod after which it is ended, finished or not.
     deadline_s: float | None
 
@@ -83,8 +84,8 @@ def _parse(pod: Object) -> PodSpec:
     metadata, spec = pod["metadata"], pod["spec"]
     every = [*(spec.get("initContainers") or ()), *spec["containers"]]
     items = {item["name"]: item for item in every}
-    own = volumes.parse(spec, pod=metadata["name"], containers=items)
-    mountable = frozenset(volume.name for volume in own)
+    declared = [each for each in spec.get("volumes") or () if not str(each.get("name", "")).startswith(_TOKEN_VOLUME)]
+    mountable = frozenset(str(each.get("name", "")) for each in declared)
     containers = tuple(container_spec.parse(item, items, mountable) for item in spec["containers"])
     init_containers = tuple(
         dataclasses.replace(
@@ -107,10 +108,19 @@ def _parse(pod: Object) -> PodSpec:
         init_containers=init_containers,
         qos_class=(pod.get("status") or {}).get("qosClass") or qos.pod_class(spec),
         request_cores=kubernetes_requests.pod_requests(pod).get("cpu", 0.0),
-        unsupported=tuple(text for item in every for text in container_spec.unsupported(item)),
-        volumes=own,
+        unsupported=(
+            *_unsupported_volumes(declared),
+            *(text for item in every for text in container_spec.unsupported(item, mountable)),
+        ),
         deadline_s=deadline_s(pod),
     )
+
+
+def _unsupported_volumes(declared: Iterable[Object]) -> Iterator[str]:
+    for volume in declared:
+        if "emptyDir" not in volume:
+            kind = next((key for key in volume if key != "name"), "no known kind")
+            yield f"volume {volume.get('name', '')!r} is of the kind {kind}, not emptyDir"
 
 
 def _grace_s(metadata: Object, spec: Object) -> float:

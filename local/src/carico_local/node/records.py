@@ -7,8 +7,7 @@ ROOT/pods/<uid>/<container>/<attempt>/started.json   pid, start time in ticks, w
                                      /log            its output
                                      /message        what it left as its termination message
                                      /variables.json its variables of ConfigMaps and Secrets, for its owner alone
-ROOT/pods/<uid>/volumes.json                         where each of its volumes is
-ROOT/pods/<uid>/volumes~/<name>/                     an emptyDir, or files of ConfigMaps and the like
+ROOT/pods/<uid>/volumes~/<name>/                     an emptyDir
 """
 
 import contextlib
@@ -27,7 +26,6 @@ LOG = "log"
 MESSAGE = "message"
 VARIABLES = "variables.json"
 VOLUMES = "volumes~"
-MOUNTED = "volumes.json"
 # A kubelet keeps one dead container of each name for `logs --previous`.
 KEPT_ATTEMPTS = 2
 
@@ -73,15 +71,6 @@ class Records:
     def volumes(self, uid: str) -> pathlib.Path:
         """The directory of a Pod's own volumes: no container has such a name."""
         return self.pod(uid) / VOLUMES
-
-    def mounted(self, uid: str) -> dict[str, Any] | None:
-        """Where each volume of a Pod is, as it was mounted; None where it was not."""
-        return read_json(self.pod(uid) / MOUNTED)
-
-    def mount(self, uid: str, places: dict[str, Any]) -> None:
-        """Nothing; where each volume of a Pod is will be known to a node process that starts anew."""
-        self.pod(uid).mkdir(parents=True, exist_ok=True)
-        write_json(self.pod(uid) / MOUNTED, places)
 
     def pods(self) -> tuple[str, ...]:
         """UIDs of the Pods that there are records of."""

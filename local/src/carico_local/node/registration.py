@@ -175,6 +175,10 @@ class Registration:
         leases = kube_actions.LEASES_PATH.format(namespace=LEASE_NAMESPACE)
         await self._api.request("DELETE", f"{leases}/{self._chosen.name}")
 
+    async def refresh(self) -> None:
+        """Read the Node again. Raises what the client raises."""
+        self._learn(await self._api.request("GET", f"/api/v1/nodes/{self._chosen.name}"))
+
     async def run_lease(self) -> None:
         """Never returns; renews the Lease."""
         while True:

@@ -47,8 +47,6 @@ class Command:
     cwd: str
     directory: pathlib.Path
     group: groups.Group | None
-    # What the process may not write to.
-    read_only: Sequence[str] = ()
     # How soon it is ended where memory runs out, -1000 to 1000.
     oom_score_adj: int = 0
 
@@ -172,7 +170,6 @@ class Runtime:
             directory=str(command.directory),
             procs=[] if command.group is None else list(command.group.procs_files),
             die_with_parent=command.group is None,
-            read_only=list(command.read_only),
             oom_score_adj=command.oom_score_adj,
         )
         return await started

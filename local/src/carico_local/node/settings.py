@@ -58,13 +58,6 @@ class NodeSettings:
     cgroups: Literal["auto", "none"] = settings.setting(
         "auto", help="none: plain processes without quota, as where cgroups may not be written"
     )
-    sync_s: float = settings.setting(
-        60.0,
-        help="how often the files of ConfigMaps, Secrets and the Pod's fields are brought up to date",
-        unit="s",
-        minimum=0.1,
-        why="the kubelet's --sync-frequency",
-    )
     stop_grace_s: float = settings.setting(
         2.0, help="time that Pods have to end when the node is stopped", unit="s", minimum=0.0
     )

@@ -1,4 +1,4 @@
-"""Where a container's variables and files come from besides its own words: fields, resources, objects, volumes."""
+"""Where a container's variables and paths come from besides literals: fields, resources, objects, volumes."""
 
 import dataclasses
 import math
@@ -57,7 +57,6 @@ class Mount:
     volume: str
     path: str
     sub_path: str = ""
-    read_only: bool = False
 
 
 def is_known_field(path: str) -> bool:
@@ -66,9 +65,7 @@ def is_known_field(path: str) -> bool:
 
 
 def metadata_field(path: str, metadata: Object) -> str | None:
-    """The field of a Pod's metadata that variables and files may both have; empty where it is not set.
-
-    None for a field that is none of these.
+    """Return a field of a Pod's metadata, empty where it is not set; None for any other field.
 
     >>> metadata_field("metadata.labels['a']", {"labels": {"a": "1"}}), metadata_field("spec.nodeName", {})
     ('1', None)
@@ -129,13 +126,10 @@ def amount(ref: ResourceRef, node: Mapping[str, float]) -> str:
 def mounts(item: Object, volumes: frozenset[str]) -> tuple[Mount, ...]:
     """Where a container has the Pod's own volumes, the deepest path first."""
     found = [
-        Mount(
-            volume=each["name"], path=each["mountPath"].rstrip("/"), sub_path=each.get("subPath") or "",
-            read_only=bool(each.get("readOnly")),
-        )
+        Mount(volume=each["name"], path=each["mountPath"].rstrip("/"), sub_path=each.get("subPath") or "")
         for each in item.get("volumeMounts") or ()
         if each["name"] in volumes and each["mountPath"].strip("/")
-    ]  # fmt: skip
+    ]
     return tuple(sorted(found, key=lambda mount: -len(mount.path)))
 
 

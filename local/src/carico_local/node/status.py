@@ -45,6 +45,7 @@ State = Waiting | Running | Terminated
 CREATING = Waiting(reason="ContainerCreating")
 INITIALIZING = Waiting(reason="PodInitializing")
 LOST = "ContainerStatusUnknown"
+CONFIG_ERROR = "CreateContainerConfigError"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

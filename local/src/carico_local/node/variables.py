@@ -44,13 +44,13 @@ async def read(container: container_spec.ContainerSpec, objects: config_objects.
     whole: dict[str, str] = {}
     for every in container.env_from:
         if (held := await content(every)) is not None:
-            whole |= {every.prefix + key: _text(value) for key, value in held.texts.items()}
+            whole |= {every.prefix + key: _text(value) for key, value in held.values.items()}
     own: dict[str, str] = {}
     for name, _, source in container.env:
         if not isinstance(source, sources.KeyRef) or (held := await content(source)) is None:
             continue
-        if source.key in held.texts:
-            own[name] = _text(held.texts[source.key])
+        if source.key in held.values:
+            own[name] = _text(held.values[source.key])
         elif not source.optional:
             where = f"{_TITLES[source.kind]} {objects.namespace}/{source.name}"
             raise config_objects.Unread(f"couldn't find key {source.key} in {where}")
