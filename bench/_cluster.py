@@ -14,9 +14,10 @@ from typing import Any
 
 from bench import _objects
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, kube_watch, nats_bus
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client, list_watch
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import subjects
 from carico_local import nats_server
 from carico_local.binaries import tools
@@ -37,7 +38,7 @@ class Cluster:
         self._folder = folder
         self._plane = plane
         self._nats = nats
-        self.api: kube.KubeClient
+        self.api: api_client.KubeClient
         self.bus: nats_bus.NatsBus
         # When the watch first showed each Pod bound (monotonic), and its UID by node.
         self.bound_s: dict[str, float] = {}
@@ -78,10 +79,10 @@ class Cluster:
         async with contextlib.aclosing(self.api.mirror(_objects.PODS_PATH)) as mirror:
             async for event in mirror:
                 match event:
-                    case kube_watch.Listed():
+                    case list_watch.Listed():
                         for pod in event.objects:
                             self._take(pod)
-                    case kube_watch.Changed():
+                    case list_watch.Changed():
                         self._take(event.object)
 
     def _take(self, pod: dict[str, Any]) -> None:
@@ -154,8 +155,8 @@ async def running(folder: pathlib.Path, nodes: int) -> AsyncIterator[Cluster]:
     plane.start()
     nats = nats_server.NatsServer(folder / "nats").start()
     cluster = Cluster(folder, plane, nats)
-    wanted = kube.KubeSettings(kubeconfig=str(plane.kubeconfig), in_flight=IN_FLIGHT)
-    cluster.api = await kube.connect(wanted, clock=CLOCK, user_agent="bench")
+    wanted = api_client.KubeSettings(kubeconfig=str(plane.kubeconfig), in_flight=IN_FLIGHT)
+    cluster.api = await api_client.connect(wanted, clock=CLOCK, user_agent="bench")
     cluster.bus = await nats_bus.connect(buses.BusSettings(url=nats.url), name="bench", clock=CLOCK)
     tasks: list[asyncio.Task[None]] = []
     try:
@@ -173,7 +174,7 @@ async def running(folder: pathlib.Path, nodes: int) -> AsyncIterator[Cluster]:
         plane.stop()
 
 
-async def _service_account(api: kube.KubeClient) -> None:
+async def _service_account(api: api_client.KubeClient) -> None:
     """The account that admission gives to Pods; no controller makes it here."""
     body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     await api.request("POST", "/api/v1/namespaces/default/serviceaccounts", body=body)

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from carico_core.domain import messages
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 
 PODS_PATH = "/api/v1/namespaces/default/pods"

@@ -15,8 +15,10 @@ from bench import __main__ as runner
 from carico_aggregator import app, fleet, instruments, model
 from carico_aggregator import settings as setting
 from carico_core.domain import messages
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock, garbage, metrics, nats_bus
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.observe import metrics
+from carico_core.runtime.process import clock, memory_use
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local import nats_server
@@ -33,7 +35,7 @@ ROUND_TIMEOUT_S = 60.0
 
 def run(quick: bool) -> list[runner.Row]:
     """Messages a second end to end, and what their parts cost."""
-    with garbage.seldom_looked_for():  # as the service runs
+    with memory_use.seldom_looked_for():  # as the service runs
         return _rows(nodes=NODES_QUICK if quick else NODES, rounds=1 if quick else 5)
 
 

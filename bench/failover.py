@@ -17,10 +17,13 @@ import time
 from collections.abc import AsyncIterator
 
 from carico_core.domain import errors, messages
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock, kube, kube_actions, nats_bus
-from carico_core.wire import kubernetes_lease, subjects
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_actions, api_client
+from carico_core.runtime.process import clock
 from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_core.wire.kubernetes import lease
 from carico_local import nats_server
 from carico_local.cluster import readiness
 
@@ -44,7 +47,9 @@ def run(quick: bool) -> list[Row]:
 class Scene:
     """Two schedulers at work."""
 
-    def __init__(self, folder: pathlib.Path, nats_url: str, client: kube.KubeClient, bus: nats_bus.NatsBus) -> None:
+    def __init__(
+        self, folder: pathlib.Path, nats_url: str, client: api_client.KubeClient, bus: nats_bus.NatsBus
+    ) -> None:
         self._folder = folder
         self._nats_url = nats_url
         self._client = client
@@ -103,9 +108,9 @@ class Scene:
         ends_s = at_s + before.renewed_at_ns / 1e9 + before.duration_s - (time.time() - (time.monotonic() - at_s))
         return first_s - last_s, first_s - ends_s
 
-    async def _lease(self) -> kubernetes_lease.Lease:
+    async def _lease(self) -> lease.Lease:
         while True:
-            found = await kube_actions.get_lease(self._client, namespace="kube-system", name="carico-scheduler")
+            found = await api_actions.get_lease(self._client, namespace="kube-system", name="carico-scheduler")
             if found is not None:
                 return found
             await asyncio.sleep(0.05)
@@ -114,7 +119,7 @@ class Scene:
         """Never; notes each bind as the watch shows it."""
         seen: set[str] = set()
         async for event in self._client.mirror("/api/v1/pods"):
-            if isinstance(event, kube.Changed) and event.object["spec"].get("nodeName"):
+            if isinstance(event, api_client.Changed) and event.object["spec"].get("nodeName"):
                 uid = event.object["metadata"]["uid"]
                 if uid not in seen:
                     seen.add(uid)
@@ -127,7 +132,7 @@ class Scene:
         while True:
             pod = await self._bound.get()
             running.append(pod)
-            await kube_actions.patch_pod_status(
+            await api_actions.patch_pod_status(
                 self._client, namespace="default", name=pod["name"], uid=pod["uid"], status={"phase": "Running"}
             )
             if len(running) > RUNNING_MOST:
@@ -194,8 +199,8 @@ async def _scene(folder: pathlib.Path) -> AsyncIterator[Scene]:
         "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}], "current-context": "c",
     }  # fmt: skip
     (folder / "kubeconfig").write_text(json.dumps(document))
-    client = await kube.connect(
-        kube.KubeSettings(kubeconfig=str(folder / "kubeconfig")), clock=CLOCK, user_agent="bench"
+    client = await api_client.connect(
+        api_client.KubeSettings(kubeconfig=str(folder / "kubeconfig")), clock=CLOCK, user_agent="bench"
     )
     bus = await nats_bus.connect(buses.BusSettings(url=server.url), name="bench", clock=CLOCK)
     scene = Scene(folder, server.url, client, bus)
@@ -224,7 +229,7 @@ def _start_api(data: pathlib.Path, port: int) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-async def _create_node(client: kube.KubeClient, name: str) -> None:
+async def _create_node(client: api_client.KubeClient, name: str) -> None:
     amounts = {"cpu": "10000", "memory": "10000Gi", "pods": "100000"}
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "bench"}
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
@@ -234,4 +239,4 @@ async def _create_node(client: kube.KubeClient, name: str) -> None:
             break
         await asyncio.sleep(0.1)
     status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
-    await kube_actions.patch_node_status(client, node=name, status=status)
+    await api_actions.patch_node_status(client, node=name, status=status)

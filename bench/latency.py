@@ -17,8 +17,9 @@ import time
 import numpy as np
 
 from carico_core.domain import cluster
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock, nats_bus
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.process import clock
 from carico_core.wire import subjects
 from carico_local import nats_server
 from carico_local.cgroups import group as groups

@@ -14,9 +14,9 @@ from carico_agent import instruments as agent
 from carico_aggregator import instruments as aggregator
 from carico_auth import instruments as auth
 from carico_core.domain import cluster
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, metrics_bus, metrics_kube
-from carico_core.runtime import metrics as metric
+from carico_core.runtime.observe import client_metrics, health
+from carico_core.runtime.observe import metrics as metric
+from carico_core.runtime.process import clock as clocks
 from carico_scheduler.nodes import fleet
 from carico_scheduler.pods import reservations
 from carico_scheduler.report import instruments as scheduler
@@ -45,10 +45,10 @@ def run(quick: bool = False) -> list[Row]:
     rows: list[Row] = []
     for name, make in _SERVICES.items():
         metrics = metric.Metrics(name)
-        metrics_bus.BusMetrics(metrics)
+        client_metrics.BusMetrics(metrics)
         health.watched(health.Health({"bus": lambda: None}), metrics)
         if name != "aggregator":
-            _fill(metrics_kube.KubeMetrics(metrics))
+            _fill(client_metrics.KubeMetrics(metrics))
         _fill(make(metrics))
         size = len(metrics.render())
         rows.append((f"{name}: CPU of a scrape, every series there", _cpu_ms(metrics.render, repetitions), "ms",

@@ -10,7 +10,7 @@ import os
 import pathlib
 import tempfile
 
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout, node_group, sweep
 from carico_local.node import qos, runtime, settings

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from carico_core.domain import cluster, constraints, messages, selectors
-from carico_core.runtime import garbage
+from carico_core.runtime.process import memory_use
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import state
@@ -30,7 +30,7 @@ _IS_WEB = (selectors.Requirement(key="app", operator=selectors.IN, values=("web"
 def run(quick: bool = False) -> list[Row]:
     """The table of this module. `quick` takes fewer repetitions, at the same size."""
     repetitions = 20 if quick else 200
-    with garbage.seldom_looked_for():  # as the service runs
+    with memory_use.seldom_looked_for():  # as the service runs
         return [*_decisions(repetitions), *_intake(rounds=3 if quick else 7)]
 
 

@@ -20,9 +20,10 @@ from carico_cli.live import picture as pictures
 from carico_cli.live import reader as readers
 from carico_cli.live import signals
 from carico_cli.top import screen
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, nats_bus
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local import nats_server
@@ -134,7 +135,7 @@ async def _with_and_without(
 async def _viewer(settings: buses.BusSettings) -> AsyncIterator[None]:
     """A reader as `carico top` has one, without an API and a screen; nobody answers what it asks."""
     clock = clocks.SystemClock()
-    here = which.Address(name="bench", bus=settings, kube=kube.KubeSettings())
+    here = which.Address(name="bench", bus=settings, kube=api_client.KubeSettings())
 
     @contextlib.asynccontextmanager
     async def connect(address: which.Address) -> AsyncIterator[tuple[readers.Bus, readers.Api | str]]:

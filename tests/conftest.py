@@ -9,8 +9,9 @@ import hypothesis
 import pytest
 import structlog
 
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, settings
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings
 from carico_local.control_plane import commands, standalone
 from tests.tools import beside, kubernetes
 
@@ -66,10 +67,10 @@ def real_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sta
 
 
 @pytest.fixture
-async def real_api(real_control_plane: standalone.Standalone) -> AsyncIterator[kube.KubeClient]:
+async def real_api(real_control_plane: standalone.Standalone) -> AsyncIterator[api_client.KubeClient]:
     """A client of it."""
-    chosen = kube.KubeSettings(kubeconfig=str(real_control_plane.kubeconfig))
-    client = await kube.connect(chosen, clock=clocks.SystemClock(), user_agent="test")
+    chosen = api_client.KubeSettings(kubeconfig=str(real_control_plane.kubeconfig))
+    client = await api_client.connect(chosen, clock=clocks.SystemClock(), user_agent="test")
     yield client
     await client.close()
 

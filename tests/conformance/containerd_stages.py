@@ -10,8 +10,8 @@ import pytest
 
 from carico_agent import ports, settings
 from carico_agent.churn import containerd, containerd_wire
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import settings as loader
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings as loader
 from tests.conformance import containerd_cri, containerd_fake, containerd_real
 
 ABSENT = "the dissertation's recorded log is absent (CARICO_SHARED_DATA); the generated log stands in"

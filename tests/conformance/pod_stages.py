@@ -15,8 +15,8 @@ from carico_agent import ports
 from carico_agent.churn import cgroup, inotify, kubernetes
 from carico_agent.telemetry import cgroup_tree
 from carico_core.domain import recording
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, memory_kube
+from carico_core.runtime.kube import api_client, memory_kube
+from carico_core.runtime.process import clock as clocks
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 from tests.conformance import containerd_stages
@@ -59,7 +59,7 @@ class KubernetesStage:
     adapter = "kubernetes"
     burst = 50
 
-    def __init__(self, client: kube.KubeClient | memory_kube.MemoryKube, connect: Callable[[], Any]) -> None:
+    def __init__(self, client: api_client.KubeClient | memory_kube.MemoryKube, connect: Callable[[], Any]) -> None:
         self.client = client
         self._connect = connect
         # An API gives its own UIDs.
@@ -150,9 +150,9 @@ async def embedded(request: pytest.FixtureRequest) -> AsyncIterator[KubernetesSt
     """The embedded API, as a process."""
     api: control_planes.KubeApi = request.getfixturevalue("embedded_api")
 
-    async def connect() -> kube.KubeClient:
-        settings = kube.KubeSettings(kubeconfig=str(api.kubeconfig))
-        return await kube.connect(settings, clock=clocks.SystemClock(), user_agent="conformance")
+    async def connect() -> api_client.KubeClient:
+        settings = api_client.KubeSettings(kubeconfig=str(api.kubeconfig))
+        return await api_client.connect(settings, clock=clocks.SystemClock(), user_agent="conformance")
 
     client = await connect()
     yield KubernetesStage(client, connect)

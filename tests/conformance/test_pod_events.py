@@ -13,8 +13,8 @@ import pytest
 
 from carico_agent import churn, ports
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import memory_kube
+from carico_core.runtime.kube import memory_kube
+from carico_core.runtime.process import clock as clocks
 from tests.conformance import containerd_real, containerd_stages, pod_stages
 from tests.contract.kubernetes import control_planes
 from tests.tools import debian, waiting

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, kube_actions, kube_list, kube_watch, memory_kube
+from carico_core.runtime.kube import api_actions, api_client, list_watch, memory_kube, paged_lists
+from carico_core.runtime.process import clock as clocks
 from tests.contract.kubernetes import control_planes, shapes
 from tests.tools import waiting
 
-OPTIONS = kube_watch.Options(watch_s=20.0, backoff_first_s=0.02, backoff_most_s=0.2)
+OPTIONS = list_watch.Options(watch_s=20.0, backoff_first_s=0.02, backoff_most_s=0.2)
 PATIENCE_S = waiting.WAIT_S
 _NUMBERS = itertools.count(1)
-Client = kube.KubeClient | memory_kube.MemoryKube
+Client = api_client.KubeClient | memory_kube.MemoryKube
 
 
 class Site:
@@ -41,9 +41,9 @@ class Site:
         body = {"gracePeriodSeconds": 0}
         await self.client.request("DELETE", f"{self.pods}/{name}", body=body)
 
-    def mirror(self, api: kube_list.Api | None = None) -> AsyncGenerator[kube_watch.MirrorEvent, None]:
+    def mirror(self, api: paged_lists.Api | None = None) -> AsyncGenerator[list_watch.MirrorEvent, None]:
         """A mirror of the namespace's Pods."""
-        return kube_watch.mirror(
+        return list_watch.mirror(
             api or self.client,
             self.pods,
             params={},
@@ -55,7 +55,7 @@ class Site:
     async def bind(self, pod: dict[str, Any], *, uid: str | None = None, node: str = "") -> None:
         """Binds the Pod as a scheduler does."""
         metadata = pod["metadata"]
-        await kube_actions.bind(
+        await api_actions.bind(
             self.client,
             namespace=self.namespace,
             name=metadata["name"],
@@ -93,8 +93,8 @@ async def real_site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
 
 @contextlib.asynccontextmanager
 async def api_site(api: control_planes.KubeApi) -> AsyncIterator[Site]:
-    settings = kube.KubeSettings(kubeconfig=str(api.kubeconfig))
-    client = await kube.connect(settings, clock=clocks.SystemClock(), user_agent="contract")
+    settings = api_client.KubeSettings(kubeconfig=str(api.kubeconfig))
+    client = await api_client.connect(settings, clock=clocks.SystemClock(), user_agent="contract")
     assert api.kill_and_restart is not None
     kill = api.kill_and_restart
 
@@ -111,7 +111,7 @@ async def api_site(api: control_planes.KubeApi) -> AsyncIterator[Site]:
     await client.close()
 
 
-async def _is_absent(client: kube.KubeClient, path: str) -> bool:
+async def _is_absent(client: api_client.KubeClient, path: str) -> bool:
     try:
         await client.request("GET", path)
     except errors.NotFound:

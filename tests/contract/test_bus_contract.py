@@ -9,8 +9,9 @@ import orjson
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock, memory_bus, nats_bus
+from carico_core.runtime.bus import memory_bus, nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.process import clock
 from carico_core.wire import streams, subjects
 from carico_local import nats_server
 from tests.tools import waiting

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_actions
-from carico_core.wire import kubernetes, kubernetes_lease
+from carico_core.runtime.kube import api_actions
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import lease as kubernetes_lease
 from tests.contract import kube_sites
 from tests.contract.kubernetes import shapes
 
@@ -52,12 +53,12 @@ async def test_a_status_is_merged_and_guarded_by_uid(site: kube_sites.Site) -> N
     uid = pod["metadata"]["uid"]
     for kind in ("Ready", "Initialized"):
         status = {"phase": "Running", "conditions": [{"type": kind, "status": "True"}]}
-        await kube_actions.patch_pod_status(site.client, namespace=site.namespace, name="a", uid=uid, status=status)
+        await api_actions.patch_pod_status(site.client, namespace=site.namespace, name="a", uid=uid, status=status)
     found = (await site.client.request("GET", f"{site.pods}/a"))["status"]
     assert found["phase"] == "Running"
     assert {"Ready", "Initialized"} <= {item["type"] for item in found["conditions"]}
     with pytest.raises(errors.Conflict):
-        await kube_actions.patch_pod_status(
+        await api_actions.patch_pod_status(
             site.client, namespace=site.namespace, name="a", uid="another", status={"phase": "Failed"}
         )
 
@@ -65,8 +66,8 @@ async def test_a_status_is_merged_and_guarded_by_uid(site: kube_sites.Site) -> N
 async def test_a_node_is_patched(site: kube_sites.Site) -> None:
     name = f"node-{site.namespace}"
     await site.client.request("POST", "/api/v1/nodes", body={"metadata": {"name": name}})
-    await kube_actions.patch_node_status(site.client, node=name, status={"capacity": {"cpu": "4"}})
-    await kube_actions.patch_node(site.client, node=name, patch={"metadata": {"labels": {"x": "1"}}})
+    await api_actions.patch_node_status(site.client, node=name, status={"capacity": {"cpu": "4"}})
+    await api_actions.patch_node(site.client, node=name, patch={"metadata": {"labels": {"x": "1"}}})
     found = await site.client.request("GET", f"/api/v1/nodes/{name}")
     assert found["status"]["capacity"] == {"cpu": "4"}
     assert found["metadata"]["labels"]["x"] == "1"
@@ -94,7 +95,7 @@ async def test_one_of_two_writers_of_a_version_wins(site: kube_sites.Site) -> No
 
 
 async def test_a_lease_is_taken_once_and_renewed_by_its_holder(site: kube_sites.Site) -> None:
-    assert await kube_actions.get_lease(site.client, namespace=site.namespace, name="leader") is None
+    assert await api_actions.get_lease(site.client, namespace=site.namespace, name="leader") is None
     wanted = kubernetes_lease.Lease(
         namespace=site.namespace,
         name="leader",
@@ -103,14 +104,14 @@ async def test_a_lease_is_taken_once_and_renewed_by_its_holder(site: kube_sites.
         acquired_at_ns=1_700_000_000_123_456_000,
         renewed_at_ns=1_700_000_001_123_456_000,
     )
-    made = await kube_actions.create_lease(site.client, wanted)
+    made = await api_actions.create_lease(site.client, wanted)
     assert (made.holder, made.renewed_at_ns, made.duration_s) == ("one", wanted.renewed_at_ns, 15)
     with pytest.raises(errors.Conflict):
-        await kube_actions.create_lease(site.client, wanted)
-    renewed = await kube_actions.update_lease(site.client, replaced(made, holder="two"))
+        await api_actions.create_lease(site.client, wanted)
+    renewed = await api_actions.update_lease(site.client, replaced(made, holder="two"))
     with pytest.raises(errors.Conflict):
-        await kube_actions.update_lease(site.client, replaced(made, holder="three"))
-    assert await kube_actions.get_lease(site.client, namespace=site.namespace, name="leader") == renewed
+        await api_actions.update_lease(site.client, replaced(made, holder="three"))
+    assert await api_actions.get_lease(site.client, namespace=site.namespace, name="leader") == renewed
     assert renewed.holder == "two"
 
 
@@ -129,7 +130,7 @@ def replaced(lease: kubernetes_lease.Lease, *, holder: str) -> kubernetes_lease.
 async def test_an_event_again_is_counted_up(site: kube_sites.Site) -> None:
     await site.create("a")
     pod = await parsed(site, "a")
-    recorder = kube_actions.EventRecorder(
+    recorder = api_actions.EventRecorder(
         site.client, clock=clocks.SystemClock(), controller="carico.dev/scheduler", instance="test"
     )
     for _ in range(3):
@@ -148,7 +149,7 @@ async def test_an_event_again_is_counted_up(site: kube_sites.Site) -> None:
 
 
 async def parsed(site: kube_sites.Site, name: str) -> Any:
-    return kubernetes.parse_pod(await site.client.request("GET", f"{site.pods}/{name}"))
+    return api_objects.parse_pod(await site.client.request("GET", f"{site.pods}/{name}"))
 
 
 def test_every_api_is_under_contract() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import kube_list, kube_watch, memory_kube
+from carico_core.runtime.kube import list_watch, memory_kube, paged_lists
 from tests.contract import kube_sites
 from tests.contract.kubernetes import shapes
 from tests.tools import waiting
@@ -26,7 +26,7 @@ class Copy:
         self.told: list[str] = []
         self._moved = asyncio.Event()
 
-    async def follow(self, events: AsyncGenerator[kube_watch.MirrorEvent, None]) -> None:
+    async def follow(self, events: AsyncGenerator[list_watch.MirrorEvent, None]) -> None:
         """Never returns."""
         async with contextlib.aclosing(events):
             async for event in events:
@@ -44,24 +44,24 @@ class Copy:
         """The state as name -> resourceVersion."""
         return {name: obj["metadata"]["resourceVersion"] for name, obj in self.objects.items()}
 
-    def _take(self, event: kube_watch.MirrorEvent) -> None:
+    def _take(self, event: list_watch.MirrorEvent) -> None:
         match event:
-            case kube_watch.Listed(objects=objects):
+            case list_watch.Listed(objects=objects):
                 self.told.append("LISTED")
                 self.objects = {obj["metadata"]["name"]: obj for obj in objects}
-            case kube_watch.Changed(type="DELETED", object=obj):
+            case list_watch.Changed(type="DELETED", object=obj):
                 self.told.append(f"DELETED {obj['metadata']['name']}")
                 self.objects.pop(obj["metadata"]["name"])
-            case kube_watch.Changed(type=kind, object=obj):
+            case list_watch.Changed(type=kind, object=obj):
                 self.told.append(f"{kind} {obj['metadata']['name']}")
                 self.objects[obj["metadata"]["name"]] = obj
-            case kube_watch.Away():
+            case list_watch.Away():
                 self.told.append("AWAY")
 
 
 @contextlib.asynccontextmanager
 async def following(
-    site: kube_sites.Site, events: AsyncGenerator[kube_watch.MirrorEvent, None] | None = None
+    site: kube_sites.Site, events: AsyncGenerator[list_watch.MirrorEvent, None] | None = None
 ) -> AsyncIterator[Copy]:
     """A copy that has listed once."""
     copy = Copy()
@@ -90,10 +90,10 @@ async def test_a_mirror_lists_then_tells_each_change(site: kube_sites.Site) -> N
 
 
 async def test_a_list_of_many_pages_is_whole(site: kube_sites.Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kube_list, "PAGE_LIMIT", 3)
+    monkeypatch.setattr(paged_lists, "PAGE_LIMIT", 3)
     for number in range(8):
         await site.create(f"p{number}")
-    listed = await kube_list.list_all(site.client, site.pods, params={})
+    listed = await paged_lists.list_all(site.client, site.pods, params={})
     assert sorted(obj["metadata"]["name"] for obj in listed.objects) == [f"p{number}" for number in range(8)]
     async with following(site) as copy:
         await site.create("later")
@@ -120,11 +120,11 @@ class Expiring:
 async def test_a_list_whose_pages_expire_is_whole(
     site: kube_sites.Site, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr(kube_list, "PAGE_LIMIT", 3)
+    monkeypatch.setattr(paged_lists, "PAGE_LIMIT", 3)
     names = [f"p{number}" for number in range(count)]
     for some in range(0, count, 50):
         await asyncio.gather(*(site.create(name) for name in names[some : some + 50]))
-    listed = await kube_list.list_all(Expiring(site.client), site.pods, params={})
+    listed = await paged_lists.list_all(Expiring(site.client), site.pods, params={})
     assert sorted(obj["metadata"]["name"] for obj in listed.objects) == sorted(names)
     whole = await site.client.request("GET", site.pods)
     assert listed.objects == whole["items"]
@@ -214,7 +214,7 @@ async def test_nothing_is_lost_while_the_api_is_killed_and_restarted(site: kube_
         await waiting.until(has(15))
         stop.set()
         await writing
-        listed = await kube_list.list_all(site.client, site.pods, params={})
+        listed = await paged_lists.list_all(site.client, site.pods, params={})
         truth = {obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for obj in listed.objects}
         await copy.until(lambda: copy.versions() == truth)
     assert 1 <= copy.told.count("AWAY") <= 2

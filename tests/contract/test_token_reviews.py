@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from carico_auth import policy, reviews
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
 from tests.contract.kubernetes import control_planes
 from tests.tools import kubernetes, real_tokens, token_api, waiting
 
@@ -36,7 +36,7 @@ def site(
 
 async def review(path: pathlib.Path, token: str, *, audience: str = token_api.AUDIENCE) -> reviews.Verdict:
     clock = clocks.SystemClock()
-    client = await kube.connect(kube.KubeSettings(kubeconfig=str(path)), clock=clock, user_agent="test")
+    client = await api_client.connect(api_client.KubeSettings(kubeconfig=str(path)), clock=clock, user_agent="test")
     try:
         return await reviews.Reviewer(client, audience=audience, remember_s=0.0, clock=clock).review(token)
     finally:

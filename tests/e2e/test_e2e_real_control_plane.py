@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, kube_list
+from carico_core.runtime.kube import api_client, paged_lists
+from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import state
 from carico_local.control_plane import audit
 from tests.e2e import carico_command
@@ -44,10 +44,10 @@ async def test_each_pod_of_a_job_is_bound_once_and_a_killed_tool_leaves_nothing(
 
 async def _check_binds(paths: state.Paths) -> None:
     """The API server's own log of bindings, beside the Pods as they are."""
-    settings = kube.KubeSettings(kubeconfig=str(paths.kubeconfig))
-    client = await kube.connect(settings, clock=clocks.SystemClock(), user_agent="test")
+    settings = api_client.KubeSettings(kubeconfig=str(paths.kubeconfig))
+    client = await api_client.connect(settings, clock=clocks.SystemClock(), user_agent="test")
     try:
-        pods = (await kube_list.list_all(client, "/api/v1/namespaces/default/pods", params={})).objects
+        pods = (await paged_lists.list_all(client, "/api/v1/namespaces/default/pods", params={})).objects
     finally:
         await client.close()
     bound = audit.bindings(paths.data / "control-plane" / "bindings.log")

@@ -13,11 +13,13 @@ from typing import Any
 import yaml
 
 from carico_core.domain import errors, messages
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, kube_actions, nats_bus
-from carico_core.wire import kubernetes, subjects
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_actions, api_client
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_core.wire.kubernetes import api_objects
 from carico_local import nats_server
 from carico_local.cluster import processes, readiness
 from carico_local.control_plane import commands, identity, standalone
@@ -43,7 +45,7 @@ class Site:
         self.nats = nats_server.NatsServer(root / "nats")
         self.extender_port = nats_server.free_port()
         self.health_port = nats_server.free_port()
-        self.client: kube.KubeClient
+        self.client: api_client.KubeClient
         self.bus: nats_bus.NatsBus
         self._boot = clocks.boot_id(CLOCK)
         self._seq = 0
@@ -103,12 +105,12 @@ class Site:
 
     async def _heartbeat(self, node: str) -> None:
         amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-        now = kubernetes.format_instant(CLOCK.wall_ns())[:19] + "Z"
+        now = api_objects.format_instant(CLOCK.wall_ns())[:19] + "Z"
         ready = {
             "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "test", "lastHeartbeatTime": now,
         }  # fmt: skip
         status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
-        await kube_actions.patch_node_status(self.client, node=node, status=status)
+        await api_actions.patch_node_status(self.client, node=node, status=status)
 
     async def create_pods(self, count: int, prefix: str = "pi", **spec: Any) -> None:
         """Pods for kube-scheduler's profile, on this site's nodes."""
@@ -151,7 +153,7 @@ class Site:
                 for node in list(self.capacities):
                     patch = {"metadata": {"labels": {"turn": str(turn)}}}
                     with contextlib.suppress(errors.ApiUnavailable):
-                        await kube_actions.patch_node(self.client, node=node, patch=patch)
+                        await api_actions.patch_node(self.client, node=node, patch=patch)
 
         changing = asyncio.create_task(change())
         try:
@@ -209,8 +211,8 @@ async def running(plane: standalone.Standalone, root: pathlib.Path, namespace: s
     advertising: asyncio.Task[None] | None = None
     try:
         site.nats.start()
-        wanted = kube.KubeSettings(kubeconfig=str(plane.kubeconfig))
-        site.client = await kube.connect(wanted, clock=CLOCK, user_agent="test")
+        wanted = api_client.KubeSettings(kubeconfig=str(plane.kubeconfig))
+        site.client = await api_client.connect(wanted, clock=CLOCK, user_agent="test")
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
         await site.client.request("POST", "/api/v1/namespaces", body=body)
         await _until_account(site)

@@ -14,9 +14,10 @@ from typing import Any
 import orjson
 
 from carico_core.domain import decision, errors, messages
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, kube_actions, nats_bus
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_actions, api_client
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local import nats_server
@@ -51,7 +52,7 @@ class Site:
         self.changed = asyncio.Event()
         # How far the clock of a node is ahead.
         self.clock_off_ns: collections.Counter[str] = collections.Counter()
-        self.client: kube.KubeClient
+        self.client: api_client.KubeClient
         self.bus: nats_bus.NatsBus
 
     def start_api(self) -> None:
@@ -107,7 +108,7 @@ class Site:
             await self.insist("POST", "/api/v1/nodes", body)
             while True:
                 with contextlib.suppress(errors.ApiUnavailable):
-                    await kube_actions.patch_node_status(self.client, node=name, status=status)
+                    await api_actions.patch_node_status(self.client, node=name, status=status)
                     break
                 await asyncio.sleep(0.05)
 
@@ -156,9 +157,9 @@ class Site:
     async def follow_pods(self) -> None:
         """Never; keeps `pods` as the watch shows them."""
         async for event in self.client.mirror("/api/v1/pods"):
-            if isinstance(event, kube.Away):
+            if isinstance(event, api_client.Away):
                 continue
-            objects = event.objects if isinstance(event, kube.Listed) else [event.object]
+            objects = event.objects if isinstance(event, api_client.Listed) else [event.object]
             for pod in objects:
                 uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
                 self.pods[uid] = pod
@@ -196,7 +197,7 @@ class Site:
 
     async def _set_phase(self, pod: dict[str, Any], phase: str) -> None:
         meta = pod["metadata"]
-        await kube_actions.patch_pod_status(
+        await api_actions.patch_pod_status(
             self.client, namespace="default", name=meta["name"], uid=meta["uid"], status={"phase": phase}
         )
 
@@ -258,8 +259,8 @@ async def running(root: pathlib.Path, *, room: float = 5.0, lease_s: float = 10.
     try:
         site.nats.start()
         site.start_api()
-        site.client = await kube.connect(
-            kube.KubeSettings(kubeconfig=str(site.kubeconfig)), clock=CLOCK, user_agent="test"
+        site.client = await api_client.connect(
+            api_client.KubeSettings(kubeconfig=str(site.kubeconfig)), clock=CLOCK, user_agent="test"
         )
         site.bus = await nats_bus.connect(
             buses.BusSettings(url=site.nats.url, lease_s=lease_s), name="test", clock=CLOCK

@@ -15,8 +15,10 @@ import pytest
 from nats.aio.client import Client
 
 from carico_auth import server_config
-from carico_core.runtime import bus as buses
-from carico_core.runtime import bus_client, bus_keys, bus_tls, bus_token, clock, nats_bus
+from carico_core.runtime.bus import nats_bus, nats_client
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus.security import nkeys, tls, token_expiry
+from carico_core.runtime.process import clock
 from carico_core.wire import roles
 from carico_local import nats_server
 from tests.tools import real_tokens, token_api, waiting
@@ -41,12 +43,12 @@ def tls_of(certificates: pathlib.Path) -> server_config.Tls:
     return server_config.Tls(cert=str(certificates / "tls.crt"), key=str(certificates / "tls.key"))
 
 
-def write_seed(path: pathlib.Path, kind: bus_keys.Kind) -> str:
+def write_seed(path: pathlib.Path, kind: nkeys.Kind) -> str:
     """The public key of a new seed in `path`."""
-    seed = bus_keys.generate(kind)
+    seed = nkeys.generate(kind)
     path.write_text(seed + "\n", encoding="ascii")
     path.chmod(0o600)
-    return (bus_keys.Sealer(seed) if kind is bus_keys.Kind.CURVE else bus_keys.Signer(seed)).public
+    return (nkeys.Sealer(seed) if kind is nkeys.Kind.CURVE else nkeys.Signer(seed)).public
 
 
 class Callout:
@@ -126,10 +128,10 @@ class Site:
         self.tokens = tokens or self.api
         self.kubeconfig = self.tokens.write_kubeconfig(root / "kubeconfig")
         config = server_config.callout(
-            issuer=write_seed(root / "issuer.nk", bus_keys.Kind.ACCOUNT),
-            auth_keys=[write_seed(root / "auth.nk", bus_keys.Kind.USER)],
-            xkey=write_seed(root / "xkey.nk", bus_keys.Kind.CURVE),
-            owner_keys=[write_seed(root / "owner.nk", bus_keys.Kind.USER)],
+            issuer=write_seed(root / "issuer.nk", nkeys.Kind.ACCOUNT),
+            auth_keys=[write_seed(root / "auth.nk", nkeys.Kind.USER)],
+            xkey=write_seed(root / "xkey.nk", nkeys.Kind.CURVE),
+            owner_keys=[write_seed(root / "owner.nk", nkeys.Kind.USER)],
             tls=tls_of(self.certificates),
         )
         self.websocket_port = nats_server.free_port()
@@ -203,10 +205,10 @@ async def raw(settings: buses.BusSettings, **more: Any) -> AsyncIterator[Raw]:
     async def on_error(error: Exception) -> None:
         refused.append(str(error))
 
-    client = bus_client.Client(bus_tls.context_maker(settings))
+    client = nats_client.Client(tls.context_maker(settings))
     shown = {"nkeys_seed": settings.nkey} if settings.nkey else {}
     if settings.token_file:
-        shown = {"token": bus_token.read(pathlib.Path(settings.token_file))}
+        shown = {"token": token_expiry.read(pathlib.Path(settings.token_file))}
     options = {
         "servers": settings.url, **shown, "error_cb": on_error, "allow_reconnect": False,
         "max_reconnect_attempts": 1, "connect_timeout": WAIT_S, **more,

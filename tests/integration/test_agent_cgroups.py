@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from carico_agent.telemetry import pressure, sources
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 

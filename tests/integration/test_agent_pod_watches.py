@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from carico_agent.churn import cgroup
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 from tests.tools import waiting

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from carico_core.domain import errors, messages
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock, nats_bus
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.process import clock
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local import nats_server

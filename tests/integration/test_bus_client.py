@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import bus_connection, clock, logs, nats_bus
+from carico_core.runtime.bus import connection_options, nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock
 from carico_core.wire import roles, subjects
 from carico_local import nats_server
 from tests.integration import security_site
@@ -202,7 +204,7 @@ async def test_a_server_that_pings_before_it_answers_is_answered(monkeypatch: py
 async def test_a_server_that_hangs_up_in_place_of_an_answer_is_not_taken_for_a_yes(
     monkeypatch: pytest.MonkeyPatch, said: io.StringIO
 ) -> None:
-    monkeypatch.setattr(bus_connection, "RECONNECT_MOST_S", bus_connection.RECONNECT_FIRST_S)
+    monkeypatch.setattr(connection_options, "RECONNECT_MOST_S", connection_options.RECONNECT_FIRST_S)
     impostor = Impostor()
     async with impostor.listening(), trying(buses.BusSettings(url=f"nats://127.0.0.1:{impostor.port}")) as joining:
         await line_with("before it let us in", said)
@@ -217,7 +219,7 @@ async def test_a_server_that_hangs_up_in_place_of_an_answer_is_not_taken_for_a_y
 async def test_something_else_on_the_port_hangs_nobody(
     hello: bytes, certificates: pathlib.Path, monkeypatch: pytest.MonkeyPatch, said: io.StringIO
 ) -> None:
-    monkeypatch.setattr(bus_connection, "CONNECT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(connection_options, "CONNECT_TIMEOUT_S", 0.3)
     async with Impostor(hello=hello).listening() as impostor:
         settings = buses.BusSettings(url=f"nats://127.0.0.1:{impostor.port}", tls_ca=str(certificates / "ca.crt"))
         async with trying(settings):
@@ -227,7 +229,7 @@ async def test_something_else_on_the_port_hangs_nobody(
 async def test_tls_to_a_port_that_only_listens_hangs_nobody(
     certificates: pathlib.Path, monkeypatch: pytest.MonkeyPatch, said: io.StringIO
 ) -> None:
-    monkeypatch.setattr(bus_connection, "CONNECT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(connection_options, "CONNECT_TIMEOUT_S", 0.3)
     hello = INFO.replace(b'"proto":1', b'"proto":1,"tls_required":true')
     async with Impostor(hello=hello).listening() as impostor:
         settings = buses.BusSettings(url=f"nats://127.0.0.1:{impostor.port}", tls_ca=str(certificates / "ca.crt"))
@@ -255,7 +257,7 @@ async def test_a_file_that_is_no_good_is_named(
 
 
 async def test_an_error_that_goes_on_is_said_once(said: io.StringIO) -> None:
-    watch = bus_connection.Watch(logs.get("bus"), buses.BusSettings())
+    watch = connection_options.Watch(logs.get("bus"), buses.BusSettings())
     for _ in range(5):
         await watch.on_error(OSError("connection refused"))
         await watch.on_error(errors.BusError("Permissions Violation for Publish to x"))
@@ -266,9 +268,9 @@ async def test_an_error_that_goes_on_is_said_once(said: io.StringIO) -> None:
 
 
 async def test_a_credentials_file_is_shown_with_its_signature(tmp_path: pathlib.Path) -> None:
-    from carico_core.runtime import bus_keys
+    from carico_core.runtime.bus.security import nkeys
 
-    seed = bus_keys.generate(bus_keys.Kind.USER)
+    seed = nkeys.generate(nkeys.Kind.USER)
     (tmp_path / "x.creds").write_text(
         f"-----BEGIN NATS USER JWT-----\njwt.of.user\n------END NATS USER JWT------\n\n"
         f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"

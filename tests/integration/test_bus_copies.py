@@ -11,7 +11,9 @@ import nats.errors
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import bus, clock, nats_bus
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as bus
+from carico_core.runtime.process import clock
 from carico_core.wire import streams, subjects
 from carico_local import nats_server
 from tests.tools import waiting

@@ -17,8 +17,10 @@ import pytest
 from nats.js import api
 
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import bus_client, bus_connection, bus_renewal, clock, nats_bus
+from carico_core.runtime.bus import connection_options, nats_bus, nats_client
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus.security import renewal
+from carico_core.runtime.process import clock
 from carico_core.wire import subjects
 from carico_local import nats_server
 from tests.tools import waiting
@@ -96,7 +98,7 @@ async def test_a_server_that_comes_late_is_waited_for(tmp_path: pathlib.Path) ->
 
 
 async def test_a_frozen_server_is_noticed(server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bus_connection, "PING_INTERVAL_S", 1)
+    monkeypatch.setattr(connection_options, "PING_INTERVAL_S", 1)
     bus = await join(server)
     os.kill(server.pid, signal.SIGSTOP)
     try:
@@ -236,13 +238,13 @@ async def test_a_cancellation_lost_while_connecting_ends_the_wait(
     server: nats_server.NatsServer, monkeypatch: pytest.MonkeyPatch, outcome: Exception | None
 ) -> None:
     began = asyncio.Event()
-    connect, lose = bus_client.Client.connect, losing(began, outcome)
+    connect, lose = nats_client.Client.connect, losing(began, outcome)
 
-    async def connect_and_lose(client: bus_client.Client, **options: Any) -> None:
+    async def connect_and_lose(client: nats_client.Client, **options: Any) -> None:
         await connect(client, **options)
         await lose()
 
-    monkeypatch.setattr(bus_client.Client, "connect", connect_and_lose)
+    monkeypatch.setattr(nats_client.Client, "connect", connect_and_lose)
     joining = join(server)
     await began.wait()
     joining.cancel()
@@ -340,7 +342,7 @@ async def test_a_renewal_that_fails_for_good_ends_the_connection_at_once_and_not
     async def fail(_: object) -> None:
         raise RuntimeError("a bug in the renewal")
 
-    monkeypatch.setattr(bus_renewal.Renewal, "run", fail)
+    monkeypatch.setattr(renewal.Renewal, "run", fail)
     token = tmp_path / "token"
     token.write_text("x")
     settings = buses.BusSettings(url=server.url, token_file=str(token))

@@ -16,8 +16,9 @@ from nats.aio import transport
 from nats.errors import Error as NatsError
 
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import bus_client, bus_connection, bus_tls, bus_token, nats_bus
+from carico_core.runtime.bus import connection_options, nats_bus, nats_client
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus.security import tls, token_expiry
 from carico_core.wire import roles, subjects
 from tests.integration import security_site
 from tests.tools import bus_rights, waiting
@@ -158,7 +159,7 @@ async def test_a_token_that_is_not_good_is_refused_without_a_reason(site: securi
 
 
 async def test_who_shows_nothing_at_all_is_refused(site: security_site.Site) -> None:
-    client = bus_client.Client(bus_tls.context_maker(site.settings()))
+    client = nats_client.Client(tls.context_maker(site.settings()))
     with pytest.raises(NatsError, match="Authorization Violation"):
         await client.connect(site.url, allow_reconnect=False)
     await client.close()
@@ -211,8 +212,8 @@ async def test_a_rotated_token_reconnects_without_a_gap(
     site: security_site.Site, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Early in a life, so that a slow machine has the rest of it to come back in.
-    monkeypatch.setattr(bus_token, "EARLIEST", 0.2)
-    monkeypatch.setattr(bus_token, "LATEST", 0.25)
+    monkeypatch.setattr(token_expiry, "EARLIEST", 0.2)
+    monkeypatch.setattr(token_expiry, "LATEST", 0.25)
     file = tmp_path / "token"
     settings = site.settings(site.tokens.token(AGENT, node="node-r", life_s=10.0), file=file)
     arrived: list[int] = []
@@ -246,8 +247,8 @@ async def test_a_rotated_token_reconnects_without_a_gap(
 async def test_who_is_connected_stays_so_while_a_new_token_cannot_be_reviewed(
     site: security_site.Site, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bus_token, "EARLIEST", 0.2)
-    monkeypatch.setattr(bus_token, "LATEST", 0.25)
+    monkeypatch.setattr(token_expiry, "EARLIEST", 0.2)
+    monkeypatch.setattr(token_expiry, "LATEST", 0.25)
     settings = site.settings(site.tokens.token(AGENT, node="node-s", life_s=12.0), file=tmp_path / "token")
     async with security_site.connected(settings, role=roles.Role.AGENT, node="node-s") as agent:
         back: list[bool] = []
@@ -282,7 +283,7 @@ async def test_a_token_that_ends_without_another_ends_the_connection_for_good(si
 async def test_a_server_that_is_restarted_is_joined_again_by_all_while_a_replica_is_killed(
     site: security_site.Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bus_connection, "RECONNECT_MOST_S", 1.0)
+    monkeypatch.setattr(connection_options, "RECONNECT_MOST_S", 1.0)
     async with contextlib.AsyncExitStack() as stack:
         agents = [await stack.enter_async_context(site.joined(roles.Role.AGENT, f"n{number}")) for number in range(50)]
         site.nats.kill()

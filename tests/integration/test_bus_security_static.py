@@ -10,8 +10,8 @@ from nats.errors import Error as NatsError
 
 from carico_auth import arrangements, key_folder
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import bus_keys
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus.security import nkeys
 from carico_core.wire import roles, subjects
 from carico_local import nats_server
 from tests.integration import security_site
@@ -131,7 +131,7 @@ async def test_a_key_of_one_node_cannot_speak_for_another(own: Static) -> None:
 
 
 async def test_who_shows_no_key_or_another_is_refused(shared: Static, tmp_path: pathlib.Path) -> None:
-    (tmp_path / "other.nk").write_text(bus_keys.generate(bus_keys.Kind.USER))
+    (tmp_path / "other.nk").write_text(nkeys.generate(nkeys.Kind.USER))
     for seed in (None, str(tmp_path / "other.nk")):
         settings = buses.BusSettings(url=shared.nats.url, tls_ca=str(shared.certificates / "ca.crt"), nkey=seed or "")
         with pytest.raises(NatsError, match="Authorization Violation"):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from carico_core.runtime import kube, kube_list
+from carico_core.runtime.kube import api_client, paged_lists
 from carico_local import job as jobs
 from carico_local.cluster import processes, ready_nodes
 from carico_local.fleet import nodes
@@ -23,7 +23,7 @@ PATIENCE_S = 60.0
 # Starts a control plane, says its processes, and waits to be killed.
 OWNER = """
 import json, pathlib, sys, time
-from carico_core.runtime import clock as clocks, settings
+from carico_core.runtime.process import clock as clocks, settings
 from carico_local.binaries import tools
 from carico_local.control_plane import standalone
 environ = settings.environment()
@@ -35,9 +35,9 @@ time.sleep(600)
 """
 
 
-async def listed(api: kube.KubeClient, path: str, **params: str) -> list[dict[str, Any]]:
+async def listed(api: api_client.KubeClient, path: str, **params: str) -> list[dict[str, Any]]:
     """The objects of a collection."""
-    return (await kube_list.list_all(api, path, params=params)).objects
+    return (await paged_lists.list_all(api, path, params=params)).objects
 
 
 async def until(condition: Callable[[], Any]) -> None:
@@ -47,7 +47,7 @@ async def until(condition: Callable[[], Any]) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_kwok_nodes_become_ready_run_a_job_and_go(real_api: kube.KubeClient) -> None:
+async def test_kwok_nodes_become_ready_run_a_job_and_go(real_api: api_client.KubeClient) -> None:
     ours = {"labelSelector": f"{nodes.FLEET_LABEL}=kwok"}
     assert await nodes.create(real_api, NODES, cores=4, pods=110) == NODES
 

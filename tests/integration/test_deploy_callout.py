@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from carico_auth import settings as auth_settings
-from carico_core.runtime import settings
+from carico_core.runtime.process import settings
 from carico_core.wire import roles
 from carico_local.control_plane import standalone
 from tests.integration import security_site

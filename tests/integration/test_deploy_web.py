@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from carico_auth import settings as auth_settings
-from carico_core.runtime import bus_keys, settings
+from carico_core.runtime.bus.security import nkeys
+from carico_core.runtime.process import settings
 from carico_local import nats_server
 from carico_web import settings as setting
 from tests.tools import kubernetes
@@ -60,7 +61,7 @@ def test_the_server_reads_its_configuration_with_websockets(tmp_path: pathlib.Pa
     (tmp_path / "roles" / "bus.conf").write_text("", encoding="utf-8")
     for name, text in configs.items():
         (tmp_path / name).write_text(text.replace("/etc/nats/tls", "/nowhere"), encoding="utf-8")
-    key = bus_keys.Signer(bus_keys.generate(bus_keys.Kind.USER)).public
+    key = nkeys.Signer(nkeys.generate(nkeys.Kind.USER)).public
     environ = {**settings.environment(), "POD_NAME": "carico-nats-0", "CARICO_NATS_ROUTE": key}
     done = subprocess.run(
         [nats_server.binary(), "-t", "-c", str(tmp_path / "web.conf")], env=environ, capture_output=True, text=True,

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import settings
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings
 from carico_local.binaries import tools
 from tests.e2e import carico_command
 

@@ -7,7 +7,7 @@ import pytest
 
 from carico_cli.jobs import refusals
 from carico_core.domain import errors
-from carico_core.runtime import kube
+from carico_core.runtime.kube import api_client
 from carico_local import job as jobs
 from tests.tools import waiting
 
@@ -15,7 +15,7 @@ QUOTA = {"kind": "ResourceQuota", "spec": {"hard": {"pods": "1"}}}
 LIMIT = {"kind": "LimitRange", "spec": {"limits": [{"type": "Pod", "max": {"cpu": "100m"}}]}}
 
 
-async def is_there(api: kube.KubeClient, path: str, *, of_status: str = "") -> bool:
+async def is_there(api: api_client.KubeClient, path: str, *, of_status: str = "") -> bool:
     try:
         found = await api.request("GET", path)
     except errors.NotFound:
@@ -32,7 +32,7 @@ async def is_there(api: kube.KubeClient, path: str, *, of_status: str = "") -> b
     ids=["quota", "limit"],
 )
 async def test_what_refuses_a_jobs_pods_is_read_from_its_controllers_events(
-    real_api: kube.KubeClient, rule: dict[str, Any], path: str, status: str, said: str
+    real_api: api_client.KubeClient, rule: dict[str, Any], path: str, status: str, said: str
 ) -> None:
     namespace = f"refused-{path}"
     below = f"/api/v1/namespaces/{namespace}"

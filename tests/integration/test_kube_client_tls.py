@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
 from tests.integration import security_site
 from tests.tools import waiting
 
@@ -52,8 +52,8 @@ def busy_api(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 async def test_a_stream_that_is_left_leaves_no_connection_behind(busy_api: pathlib.Path) -> None:
-    client = await kube.connect(
-        kube.KubeSettings(kubeconfig=str(busy_api)), clock=clocks.SystemClock(), user_agent="test"
+    client = await api_client.connect(
+        api_client.KubeSettings(kubeconfig=str(busy_api)), clock=clocks.SystemClock(), user_agent="test"
     )
     files = len(os.listdir("/proc/self/fd"))
     stream = client.stream("GET", "/api/v1/pods", {"watch": "1"})

@@ -7,7 +7,7 @@ import pytest
 
 from carico_cli.reference import metric_catalogue, pages
 from carico_core.domain import errors
-from carico_core.runtime import metrics as metric
+from carico_core.runtime.observe import metrics as metric
 from tests.integration import observe
 
 DOCS = observe.ROOT / "docs"

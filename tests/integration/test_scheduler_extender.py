@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from carico_core.runtime import kube_actions
+from carico_core.runtime.kube import api_actions
 from carico_local.control_plane import standalone
 from tests.integration import extender_site
 
@@ -53,7 +53,7 @@ async def test_pods_of_both_kinds_share_one_node_by_one_ledger(
         site.covered[f"{site.namespace}-1"], site.capacities[f"{site.namespace}-1"] = taken, 2.0
         # An advertisement alone does not make kube-scheduler look again; a change of a Node does.
         patch = {"metadata": {"labels": {"changed": "yes"}}}
-        await kube_actions.patch_node(site.client, node=f"{site.namespace}-1", patch=patch)
+        await api_actions.patch_node(site.client, node=f"{site.namespace}-1", patch=patch)
         await site.until_bound(7)
         await asyncio.sleep(2.0)
         assert len(await site.bound()) == 7

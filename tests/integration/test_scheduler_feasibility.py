@@ -16,9 +16,9 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_core.domain import cluster
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import settings
-from carico_core.wire import kubernetes
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings
+from carico_core.wire.kubernetes import api_objects
 from carico_local.control_plane import commands, standalone
 from carico_scheduler import state
 from carico_scheduler.decide import cycle
@@ -103,7 +103,7 @@ def _differences(oracle: oracles.Oracle, case: cases.Case, theirs: Mapping[str, 
         name = obj["metadata"]["name"]
         if name not in theirs:
             continue
-        found, refused = ours.feasible(kubernetes.parse_pod(obj))
+        found, refused = ours.feasible(api_objects.parse_pod(obj))
         _reasons.update(refused.keys())
         _answers["none" if not found else "all" if len(found) == len(case.nodes) else "some"] += 1
         if found != theirs[name]:

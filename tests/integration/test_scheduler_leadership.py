@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from carico_core.runtime import kube_actions
-from carico_core.wire import kubernetes_lease
+from carico_core.runtime.kube import api_actions
+from carico_core.wire.kubernetes import lease as kubernetes_lease
 from carico_local import nats_server
 from tests.integration import api_proxy, scheduler_site
 from tests.tools import waiting
@@ -69,7 +69,7 @@ class Team:
 
     async def lease(self) -> kubernetes_lease.Lease | None:
         """The Lease as it is."""
-        return await kube_actions.get_lease(self.site.client, namespace="kube-system", name="carico-scheduler")
+        return await api_actions.get_lease(self.site.client, namespace="kube-system", name="carico-scheduler")
 
     async def leader(self, but: str = "") -> Member:
         """Who leads, once somebody does that is not `but`."""

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from carico_core.runtime import kube_actions
+from carico_core.runtime.kube import api_actions
 from carico_local import nats_server
 from carico_local.control_plane import audit, standalone
 from carico_scheduler.leadership import handover
@@ -38,7 +38,7 @@ async def holder(site: extender_site.Site, but: str = "") -> str:
     """Who leads, once somebody does that is not `but`."""
     async with asyncio.timeout(waiting.WAIT_S):
         while True:
-            found = await kube_actions.get_lease(site.client, namespace=site.namespace, name="carico-scheduler")
+            found = await api_actions.get_lease(site.client, namespace=site.namespace, name="carico-scheduler")
             if found is not None and found.holder not in ("", but):
                 return found.holder
             await asyncio.sleep(0.05)

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, kube_actions, metrics
-from carico_core.runtime import pace as paces
-from carico_core.wire import kubernetes
+from carico_core.runtime.kube import api_actions, api_client
+from carico_core.runtime.observe import metrics
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks as paces
+from carico_core.wire.kubernetes import api_objects
 from carico_local.control_plane import standalone
 from carico_scheduler import engine
 from carico_scheduler.report import decisions, events, instruments
@@ -30,12 +31,12 @@ NODES = ("vol-a", "vol-b")
 class Site:
     """An engine at work on the real API; requests decide, since nobody advertises."""
 
-    def __init__(self, api: kube.KubeClient) -> None:
+    def __init__(self, api: api_client.KubeClient) -> None:
         self.api = api
         self.made: list[str] = []
         clock = clocks.SystemClock()
         log = decisions.Log(boot="0" * 16, threshold=1.0, clock=clock, on_record=lambda _: None, on_drop=lambda: None)
-        recorder = kube_actions.EventRecorder(api, clock=clock, controller="carico-scheduler", instance="test")
+        recorder = api_actions.EventRecorder(api, clock=clock, controller="carico-scheduler", instance="test")
         writer = events.Writer(recorder, pace=paces.Pace(100.0, clock=clock), on_drop=lambda why: None)
         self.engine = engine.Engine(
             engine.Parts(
@@ -59,8 +60,8 @@ class Site:
 @contextlib.asynccontextmanager
 async def at_work(plane: standalone.Standalone) -> AsyncIterator[Site]:
     """A site with nodes vol-a and vol-b; both go with it."""
-    api = await kube.connect(
-        kube.KubeSettings(kubeconfig=str(plane.kubeconfig)), clock=clocks.SystemClock(), user_agent="test"
+    api = await api_client.connect(
+        api_client.KubeSettings(kubeconfig=str(plane.kubeconfig)), clock=clocks.SystemClock(), user_agent="test"
     )
     site = Site(api)
     async with asyncio.TaskGroup() as group:
@@ -70,7 +71,7 @@ async def at_work(plane: standalone.Standalone) -> AsyncIterator[Site]:
             await site.make("/api/v1/nodes", name, **_node(name))
             # Admission taints a node that it has not seen ready.
             untaint: dict[str, Any] = {"spec": {"taints": []}}
-            await api.request("PATCH", f"/api/v1/nodes/{name}", body=untaint, content_type=kube_actions.MERGE_PATCH)
+            await api.request("PATCH", f"/api/v1/nodes/{name}", body=untaint, content_type=api_actions.MERGE_PATCH)
         tasks.append(group.create_task(_live(api)))
         yield site
         await site.engine.binder.drain(1.0)
@@ -89,17 +90,17 @@ def _node(name: str) -> dict[str, Any]:
 
 def _status() -> dict[str, Any]:
     amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-    heard_of = kubernetes.format_instant(clocks.SystemClock().wall_ns())[:19] + "Z"
+    heard_of = api_objects.format_instant(clocks.SystemClock().wall_ns())[:19] + "Z"
     ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": heard_of}
     return {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
 
 
-async def _live(api: kube.KubeClient) -> None:
+async def _live(api: api_client.KubeClient) -> None:
     """Never; says what kubelets say: a node that is silent for 40 s is tainted."""
     while True:
         for name in NODES:
             with contextlib.suppress(errors.ApiUnavailable):
-                await kube_actions.patch_node_status(api, node=name, status=_status())
+                await api_actions.patch_node_status(api, node=name, status=_status())
         await asyncio.sleep(5.0)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from carico_core.runtime import tracing
+from carico_core.runtime.observe import tracing
 from tests.e2e import carico_command
 from tests.tools import span_collector, waiting
 

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 
 from carico_core.domain import errors
-from carico_core.runtime import settings
+from carico_core.runtime.process import settings
 from carico_local.binaries import cache
 
 # The browser without a screen: the same engine, a third of the libraries.

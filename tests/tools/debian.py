@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import settings
+from carico_core.runtime.process import settings
 from carico_local.binaries import cache
 
 _T = TypeVar("_T")

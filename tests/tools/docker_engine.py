@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from carico_core.domain import errors
-from carico_core.runtime import settings
+from carico_core.runtime.process import settings
 from carico_local.binaries import cache
 from carico_local.kubelets import engine as engines
 from tests.tools import debian

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 
 from carico_core.domain import errors
-from carico_core.runtime import settings
+from carico_core.runtime.process import settings
 from carico_local.binaries import cache
 from carico_local.kubelets import engine as engines
 from tests.tools import docker_engine

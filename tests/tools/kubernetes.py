@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import settings
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings
 from carico_local.binaries import progress, tools
 from carico_local.control_plane import standalone
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import settings
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings
 from carico_local.binaries import tools
 from carico_local.control_plane import commands, standalone
 from carico_local.kubelets import image

@@ -11,8 +11,8 @@ import math
 import numpy as np
 
 from carico_core.domain import decision, messages
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 

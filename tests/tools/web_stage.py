@@ -5,9 +5,9 @@ import contextlib
 import pathlib
 from collections.abc import AsyncIterator
 
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import nats_bus
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.process import clock as clocks
 from carico_local import nats_server
 from carico_local.cluster import web_access
 from carico_web import service

@@ -10,7 +10,7 @@ import click
 
 from carico_cli.shell import exits, settings
 from carico_core.domain import errors
-from carico_core.runtime import logs as log_setup
+from carico_core.runtime.observe import logs as log_setup
 
 PROGRAM = "carico"
 # In the order of the help: where each is, and its line there, which must fit into 80 columns.

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import orjson
 
 from carico_core.domain import decision, errors, messages
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_watch
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import list_watch
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local import job as jobs
@@ -29,7 +29,7 @@ class Api(Protocol):
 
     def mirror(
         self, path: str, *, params: Mapping[str, str] | None = None
-    ) -> AsyncIterator[kube_watch.MirrorEvent]: ...
+    ) -> AsyncIterator[list_watch.MirrorEvent]: ...
 
 
 class Bus(Protocol):
@@ -75,9 +75,9 @@ class Observer:
     async def follow_pods(self, api: Api, *, of_jobs: bool = True) -> None:
         """Never returns; keeps `pods`. Without `of_jobs` those of no job too: they are of the job named ""."""
         async for event in api.mirror(PODS_PATH, params={"labelSelector": jobs.JOB_LABEL} if of_jobs else None):
-            if isinstance(event, kube_watch.Away):
+            if isinstance(event, list_watch.Away):
                 self.api_away = str(event.error)
-            elif isinstance(event, kube_watch.Listed):
+            elif isinstance(event, list_watch.Listed):
                 self.api_away = None
                 listed = {self._take(pod) for pod in event.objects}
                 for uid in self.pods.keys() - listed:

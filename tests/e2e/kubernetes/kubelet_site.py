@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import machine
 from carico_local.control_plane import commands, standalone
 from carico_local.kubelets import (

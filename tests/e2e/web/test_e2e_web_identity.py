@@ -6,9 +6,10 @@ import playwright.async_api as browsers
 import pytest
 
 from carico_auth import server_config
-from carico_core.runtime import bus as buses
-from carico_core.runtime import bus_keys, nats_bus
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus.security import nkeys
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
 from carico_local import nats_server
 from carico_web import service
@@ -28,12 +29,12 @@ class Site:
         self.websocket_port = nats_server.free_port()
         self.reader, self.other, self.speaker = (folder / name for name in ("reader.nk", "other.nk", "speaker.nk"))
         for path in (self.reader, self.other, self.speaker):
-            path.write_text(bus_keys.generate(bus_keys.Kind.USER), encoding="ascii")
+            path.write_text(nkeys.generate(nkeys.Kind.USER), encoding="ascii")
         users = server_config.static(
-            [server_config.User(role=roles.Role.READER, keys=[bus_keys.read(self.reader).public])]
+            [server_config.User(role=roles.Role.READER, keys=[nkeys.read(self.reader).public])]
         )
         # Who speaks for all services of this stage.
-        users["accounts"][server_config.ACCOUNT]["users"].append({"nkey": bus_keys.read(self.speaker).public})
+        users["accounts"][server_config.ACCOUNT]["users"].append({"nkey": nkeys.read(self.speaker).public})
         websocket = {
             "port": self.websocket_port, "host": "127.0.0.1", "no_tls": True,
             "allowed_origins": [f"http://127.0.0.1:{self.port}"],

@@ -11,9 +11,9 @@ from carico_agent import app, outlets, service, settings
 from carico_agent.churn import ledger
 from carico_agent.telemetry import panel
 from carico_core.domain import messages
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import memory_bus
-from carico_core.runtime import metrics as metric
+from carico_core.runtime.bus import memory_bus
+from carico_core.runtime.observe import metrics as metric
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 

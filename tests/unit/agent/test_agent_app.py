@@ -11,7 +11,7 @@ from carico_agent import advertisement, settings
 from carico_agent.telemetry import port
 from carico_core.domain import errors, recording
 from carico_core.numerics.estimators import registry
-from carico_core.runtime import memory_bus
+from carico_core.runtime.bus import memory_bus
 from tests.tools import waiting
 from tests.unit.agent import agent_rig
 

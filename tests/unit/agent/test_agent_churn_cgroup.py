@@ -12,7 +12,7 @@ import pytest
 
 from carico_agent.churn import cgroup, inotify
 from carico_agent.telemetry import cgroup_tree, pod_throttling
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from tests.tools import waiting
 
 UID = "1c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c11"

@@ -18,9 +18,9 @@ from carico_agent import ports, service, settings
 from carico_agent.churn import containerd, containerd_client
 from carico_agent.churn import containerd_wire as wire
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import settings as loader
-from carico_core.runtime import tasks
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings as loader
+from carico_core.runtime.process import tasks
 from tests.conformance import containerd_fake, containerd_stages
 from tests.tools import waiting
 

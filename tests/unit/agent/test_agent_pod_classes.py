@@ -7,9 +7,9 @@ from typing import Any
 
 from carico_agent.churn import classes, ledger, workloads
 from carico_core.domain import messages
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_actions, memory_kube
-from carico_core.wire import kubernetes_placement
+from carico_core.runtime.kube import api_actions, memory_kube
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import placement
 from tests.tools import waiting
 from tests.unit.scheduler import objects
 
@@ -88,7 +88,7 @@ async def test_what_belongs_to_the_node_is_no_workload() -> None:
 
 async def test_pods_tell_what_they_were_placed_by_and_what_is_nonsense_is_left_out() -> None:
     kube = memory_kube.MemoryKube(clock=clocks.SystemClock())
-    name, boot = kubernetes_placement.ADVERTISEMENT_ANNOTATION, "00000000000000a1"
+    name, boot = placement.ADVERTISEMENT_ANNOTATION, "00000000000000a1"
     listed = create(kube, "listed", annotations={name: f"{boot}-7"})
     create(kube, "odd", annotations={name: "latest"})
     watch = watch_of(kube)
@@ -97,8 +97,8 @@ async def test_pods_tell_what_they_were_placed_by_and_what_is_nonsense_is_left_o
     async with running(watch):
         await waiting.until(lambda: placed)
         made = kube.objects.create("pods", objects.pod_object("bound"), "test")["metadata"]
-        said = kubernetes_placement.format_advertised(kubernetes_placement.Advertised(boot, 8))
-        await kube_actions.bind(
+        said = placement.format_advertised(placement.Advertised(boot, 8))
+        await api_actions.bind(
             kube, namespace="default", name="bound", uid=made["uid"], node="node-0", annotations=said
         )
         create(kube, "elsewhere", node="node-1", annotations={name: f"{boot}-9"})

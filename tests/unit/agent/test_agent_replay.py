@@ -13,8 +13,8 @@ from carico_agent.replay import author_log, engine, fit, log_trace, reading, tra
 from carico_agent.telemetry import panel
 from carico_core.domain import errors, recording
 from carico_core.numerics.estimators import base, registry
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import metrics
+from carico_core.runtime.observe import metrics
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import recording as wire
 from tests.unit.agent import author_logs
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from carico_agent import sampler
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 
 
 def test_agents_do_not_sample_in_step_and_late_ones_skip() -> None:

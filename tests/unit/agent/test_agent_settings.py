@@ -5,8 +5,8 @@ import pytest
 from carico_agent import configuration, main, no_pods, service, settings
 from carico_agent.telemetry import panel, sources
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import settings as loading
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings as loading
 
 
 def load(*argv: str, **environ: str) -> settings.AgentSettings:

@@ -8,8 +8,11 @@ import pytest
 
 from carico_agent import service, settings
 from carico_agent.telemetry import panel, sources
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, memory_bus, nats_bus, service_settings, tasks
+from carico_core.runtime.bus import memory_bus, nats_bus
+from carico_core.runtime.observe import health
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings as service_settings
+from carico_core.runtime.process import tasks
 from tests.tools import waiting
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from carico_agent import settings
 from carico_agent.telemetry import cgroup_cpu, cgroup_tree, own_node, sources
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 
 RECORDED = pathlib.Path(__file__).parents[2] / "fixtures" / "cgroup"
 UID = "1c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c11"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from carico_agent.telemetry import cgroup_cpu, cgroup_memory, cgroup_tree, cpu, panel, pod_throttling, port, sources
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 
 PROC = pathlib.Path(__file__).parents[2] / "fixtures" / "proc"
 UID = "1c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c11"

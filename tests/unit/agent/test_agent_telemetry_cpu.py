@@ -3,7 +3,7 @@
 import pytest
 
 from carico_agent.telemetry import cpu
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 
 
 class Fixed:

@@ -21,7 +21,7 @@ from carico_agent.telemetry import (
     process_accounting,
     sources,
 )
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from tests.unit.agent import fake_nvml
 
 PROC = pathlib.Path(__file__).parents[2] / "fixtures" / "proc" / "6.18-hybrid"

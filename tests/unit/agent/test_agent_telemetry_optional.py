@@ -11,8 +11,8 @@ from carico_agent import configuration, settings
 from carico_agent.telemetry import cgroup_tree, disk, gpu, network, port, sources
 from carico_core.domain import errors
 from carico_core.numerics.estimators import base
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import settings as loader
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings as loader
 from tests.unit.agent import fake_nvml
 
 PROC = pathlib.Path(__file__).parents[2] / "fixtures" / "proc"

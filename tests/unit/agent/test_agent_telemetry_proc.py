@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_agent.telemetry import kernel_file, meminfo, port, pressure, proc_stat, process_accounting
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 
 PROC = pathlib.Path(__file__).parents[2] / "fixtures" / "proc"
 KERNELS = sorted(path.name for path in PROC.iterdir() if path.is_dir())

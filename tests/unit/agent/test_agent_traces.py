@@ -5,8 +5,8 @@ from opentelemetry.sdk.trace.export import in_memory_span_exporter as in_memory
 
 from carico_agent import traces
 from carico_core.domain import recording
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import tracing
+from carico_core.runtime.observe import tracing
+from carico_core.runtime.process import clock as clocks
 
 UID = "0e7f3c1a-0000-4000-8000-000000000001"
 

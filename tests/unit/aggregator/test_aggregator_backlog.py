@@ -4,9 +4,9 @@ import asyncio
 
 from carico_aggregator import app, instruments
 from carico_aggregator import settings as setting
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import memory_bus
-from carico_core.runtime import metrics as metric
+from carico_core.runtime.bus import memory_bus
+from carico_core.runtime.observe import metrics as metric
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import streams, subjects
 
 

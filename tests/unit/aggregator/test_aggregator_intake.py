@@ -9,7 +9,9 @@ import structlog
 from carico_aggregator import app, instruments, model, replicas
 from carico_aggregator import settings as setting
 from carico_core.domain import errors, messages
-from carico_core.runtime import clock, memory_bus, metrics
+from carico_core.runtime.bus import memory_bus
+from carico_core.runtime.observe import metrics
+from carico_core.runtime.process import clock
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from tests.unit.aggregator import reports

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from carico_auth import nats_jwt
-from carico_core.runtime import bus_keys
+from carico_core.runtime.bus.security import nkeys
 
 NOW_S = 1_700_000_000
 
@@ -15,9 +15,9 @@ class Server:
     """A server with its keys; `user`: the key it makes for one connecting client."""
 
     def __init__(self) -> None:
-        self.signer = bus_keys.Signer(bus_keys.generate(bus_keys.Kind.SERVER))
-        self.sealer = bus_keys.Sealer(bus_keys.generate(bus_keys.Kind.CURVE))
-        self.user = bus_keys.Signer(bus_keys.generate(bus_keys.Kind.USER)).public
+        self.signer = nkeys.Signer(nkeys.generate(nkeys.Kind.SERVER))
+        self.sealer = nkeys.Sealer(nkeys.generate(nkeys.Kind.CURVE))
+        self.user = nkeys.Signer(nkeys.generate(nkeys.Kind.USER)).public
 
     def claims(self, *, token: str = "token", connection: str = "nats") -> dict[str, Any]:
         """What it asks about a client."""
@@ -34,7 +34,7 @@ class Server:
             },
         }
 
-    def question(self, claims: dict[str, Any] | None = None, *, signer: bus_keys.Signer | None = None) -> bytes:
+    def question(self, claims: dict[str, Any] | None = None, *, signer: nkeys.Signer | None = None) -> bytes:
         """The question, signed."""
         return nats_jwt.encode(claims or self.claims(), signer or self.signer, now_s=NOW_S).encode()
 
@@ -44,5 +44,5 @@ def claims_of(token: str) -> dict[str, Any]:
     header, body, signature = token.split(".")
     claims: dict[str, Any] = orjson.loads(base64.urlsafe_b64decode(body + "=="))
     raw = base64.urlsafe_b64decode(signature + "==")
-    assert bus_keys.verify(claims["iss"], bus_keys.Kind.ACCOUNT, f"{header}.{body}".encode(), raw)
+    assert nkeys.verify(claims["iss"], nkeys.Kind.ACCOUNT, f"{header}.{body}".encode(), raw)
     return claims

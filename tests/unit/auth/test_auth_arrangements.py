@@ -10,7 +10,7 @@ from click import testing
 from carico_auth import arrangements, key_folder, server_config
 from carico_cli.clusters import bus_config
 from carico_core.domain import errors
-from carico_core.runtime import bus_keys
+from carico_core.runtime.bus.security import nkeys
 from carico_local import nats_server
 
 DEPLOY = pathlib.Path(__file__).parents[3] / "deploy"
@@ -67,9 +67,9 @@ def test_seeds_are_for_their_owner_alone_and_stay_the_same(tmp_path: pathlib.Pat
 def test_a_rotated_key_is_let_in_until_it_is_retired(tmp_path: pathlib.Path) -> None:
     run("static", "--out", str(tmp_path))
     keys = key_folder.KeyFolder(tmp_path / "keys")
-    old = keys.publics("scheduler", bus_keys.Kind.USER)[0]
+    old = keys.publics("scheduler", nkeys.Kind.USER)[0]
     run("static", "--out", str(tmp_path), "--rotate", "scheduler")
-    new, previous = keys.publics("scheduler", bus_keys.Kind.USER)
+    new, previous = keys.publics("scheduler", nkeys.Kind.USER)
     assert previous == old != new
     assert (tmp_path / "bus.conf").read_text().count(old) == (tmp_path / "bus.conf").read_text().count(new) == 1
     with pytest.raises(errors.SettingsError, match="first `--retire scheduler`"):

@@ -5,12 +5,13 @@ import asyncio
 import pytest
 
 from carico_auth import app, instruments, policy, reviews, settings
-from carico_core.runtime import bus_keys, metrics
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.bus.security import nkeys
+from carico_core.runtime.observe import metrics
+from carico_core.runtime.process import clock as clocks
 from tests.unit.auth import questions
 
-ISSUER = bus_keys.Signer(bus_keys.generate(bus_keys.Kind.ACCOUNT))
-SEALER = bus_keys.Sealer(bus_keys.generate(bus_keys.Kind.CURVE))
+ISSUER = nkeys.Signer(nkeys.generate(nkeys.Kind.ACCOUNT))
+SEALER = nkeys.Sealer(nkeys.generate(nkeys.Kind.CURVE))
 AGENT = policy.Identity(username="system:serviceaccount:carico:carico-agent", node="n1", expires_s=2_000_000_000)
 
 

@@ -5,11 +5,11 @@ import base64
 import pytest
 
 from carico_auth import nats_jwt, policy
-from carico_core.runtime import bus_keys
+from carico_core.runtime.bus.security import nkeys
 from carico_core.wire import roles
 from tests.unit.auth import questions
 
-ISSUER = bus_keys.Signer(bus_keys.generate(bus_keys.Kind.ACCOUNT))
+ISSUER = nkeys.Signer(nkeys.generate(nkeys.Kind.ACCOUNT))
 
 
 def test_a_question_is_read() -> None:

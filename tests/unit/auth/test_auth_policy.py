@@ -7,7 +7,7 @@ import pytest
 
 from carico_auth import policy, settings
 from carico_core.domain import errors
-from carico_core.runtime import settings as loader
+from carico_core.runtime.process import settings as loader
 from carico_core.wire import roles
 
 CHOSEN = settings.AuthSettings(issuer="x", owners="ops/owner, ops/second")

@@ -7,7 +7,7 @@ import pytest
 
 from carico_auth import policy, reviews
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 
 AGENT = "system:serviceaccount:carico:carico-agent"
 GOOD = {

@@ -12,9 +12,10 @@ import orjson
 from carico_cli.clusters import which
 from carico_cli.live import reader as readers
 from carico_core.domain import decision, errors, messages
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, kube_watch, memory_bus
+from carico_core.runtime.bus import memory_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client, list_watch
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from tests.tools import waiting
@@ -22,7 +23,7 @@ from tests.tools import waiting
 BOOT = "18e9f814b6bb5a96"
 LEASE_S = 10.0
 ADDRESS = which.Address(
-    name="test", bus=buses.BusSettings(url="nats://127.0.0.1:4222"), kube=kube.KubeSettings(kubeconfig="none")
+    name="test", bus=buses.BusSettings(url="nats://127.0.0.1:4222"), kube=api_client.KubeSettings(kubeconfig="none")
 )
 
 
@@ -86,11 +87,11 @@ class Api:
     """A mirror of Pods whose events are given by hand."""
 
     def __init__(self) -> None:
-        self.events: asyncio.Queue[kube_watch.MirrorEvent] = asyncio.Queue()
+        self.events: asyncio.Queue[list_watch.MirrorEvent] = asyncio.Queue()
 
     async def mirror(
         self, path: str, *, params: Mapping[str, str] | None = None
-    ) -> AsyncIterator[kube_watch.MirrorEvent]:  # fmt: skip
+    ) -> AsyncIterator[list_watch.MirrorEvent]:  # fmt: skip
         """What was put into `events`, for ever."""
         while True:
             yield await self.events.get()
@@ -151,7 +152,7 @@ class Cluster:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """The reader runs, and has taken in what is kept."""
-        self.api.events.put_nowait(kube_watch.Listed(objects=[], resource_version="1"))
+        self.api.events.put_nowait(list_watch.Listed(objects=[], resource_version="1"))
         task = asyncio.ensure_future(self.reader.run())
         try:
             await asyncio.wait_for(self.reader.complete.wait(), waiting.WAIT_S)

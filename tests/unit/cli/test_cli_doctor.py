@@ -15,15 +15,16 @@ import yaml
 from carico_cli.clusters import which
 from carico_cli.doctor import cluster, command, findings, rights, signals
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import kube
-from carico_core.wire import kubernetes, subjects
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client
 from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_core.wire.kubernetes import api_objects
 from carico_local.cluster import state
 from tests.tools import carico_cli
 from tests.unit.scheduler import objects
 
-AT = which.Address(name="x", bus=buses.BusSettings(url="nats://x:4222"), kube=kube.KubeSettings())
+AT = which.Address(name="x", bus=buses.BusSettings(url="nats://x:4222"), kube=api_client.KubeSettings())
 ROOT = pathlib.Path(__file__).parents[3]
 NOW_S = 1_000_000_000.0
 Level = findings.Level
@@ -190,7 +191,7 @@ async def test_a_pod_that_has_been_about_to_start_for_long_is_named_too() -> Non
     def placed(name: str, ago_s: float, **status: Any) -> dict[str, Any]:
         pod = objects.pod_object(name, nodeName="n1")
         pod["metadata"]["uid"] = name
-        at = kubernetes.format_instant(int((NOW_S - ago_s) * 1e9))
+        at = api_objects.format_instant(int((NOW_S - ago_s) * 1e9))
         pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]
         pod["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]
         pod["status"] |= status

@@ -10,10 +10,10 @@ import pytest
 from carico_cli.clusters import which
 from carico_cli.explain import asking, capacity, command, fit_text, node_text, pod_text, words
 from carico_core.domain import cluster, decision, errors, pod_class
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube
-from carico_core.wire import kubernetes
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import questions
 from tests.tools import carico_cli
 from tests.unit.scheduler import objects
@@ -44,7 +44,7 @@ def asker(bus: answering.DeskBus, pods: Mapping[str, Any] | Exception | Api | No
     async def api() -> AsyncIterator[Api]:
         yield pods if isinstance(pods, Api) else Api(pods or {})
 
-    at = which.Address(name="here", bus=buses.BusSettings(), kube=kube.KubeSettings())
+    at = which.Address(name="here", bus=buses.BusSettings(), kube=api_client.KubeSettings())
     return asking.Asker(bus, at, api, Hasty())
 
 
@@ -324,7 +324,7 @@ def test_a_manifest_is_the_pod_that_it_makes(kind: str, expected: str) -> None:
     )
     assert made is not None
     made["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    pod = kubernetes.parse_pod(made)
+    pod = api_objects.parse_pod(made)
     assert (pod_class.class_of(pod), pod.labels, pod.image) == (expected, {"a": "b"}, "x")
 
 

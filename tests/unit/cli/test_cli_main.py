@@ -14,7 +14,7 @@ import pytest
 from carico_cli import application, main
 from carico_cli.shell import exits, settings
 from carico_core.domain import errors
-from carico_core.runtime import tasks
+from carico_core.runtime.process import tasks
 from tests.tools import carico_cli
 
 

@@ -9,7 +9,7 @@ import pytest
 from carico_cli.clusters import status
 from carico_cli.live import connection
 from carico_core.domain import messages
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local import observer
 from carico_local.cluster import machine, plan, processes, state
 

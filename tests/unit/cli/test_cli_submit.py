@@ -15,9 +15,9 @@ from carico_cli.jobs import submit
 from carico_cli.live import connection
 from carico_cli.shell import settings
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, kube_watch
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client, list_watch
+from carico_core.runtime.process import clock as clocks
 from carico_local import job as jobs
 from carico_local import observer
 
@@ -86,14 +86,14 @@ async def test_what_is_said_to_be_created_is_there(
 
 NO_ANSWER = errors.ApiUnavailable("GET /api/v1/pods: no answer in time")
 JOB = jobs.Job(name="j", workload=jobs.Workload.PI, pods=2)
-REMOTE = which.Address(name="nats:4222", bus=buses.BusSettings(url="nats://nats:4222"), kube=kube.KubeSettings())
+REMOTE = which.Address(name="nats:4222", bus=buses.BusSettings(url="nats://nats:4222"), kube=api_client.KubeSettings())
 
 
 class Api:
     """An API that says what it is told to, each at its second; `fails` is how it ends, if it does."""
 
     def __init__(
-        self, clock: clocks.FakeClock, *events: tuple[float, kube_watch.MirrorEvent], fails: Exception | None = None
+        self, clock: clocks.FakeClock, *events: tuple[float, list_watch.MirrorEvent], fails: Exception | None = None
     ) -> None:
         self._clock = clock
         self._events = list(events)
@@ -101,7 +101,7 @@ class Api:
 
     async def mirror(
         self, path: str, *, params: Mapping[str, str] | None = None
-    ) -> AsyncGenerator[kube_watch.MirrorEvent, None]:
+    ) -> AsyncGenerator[list_watch.MirrorEvent, None]:
         """Those whose time has come, for ever."""
         while self._events or self._fails is None:
             if self._events and self._clock.monotonic_s() >= self._events[0][0]:
@@ -113,7 +113,7 @@ class Api:
 class Live(connection.Session):
     """A session with such an API, whose clock goes on by a second each time it is asked."""
 
-    def __init__(self, *events: tuple[float, kube_watch.MirrorEvent], fails: Exception | None = None) -> None:
+    def __init__(self, *events: tuple[float, list_watch.MirrorEvent], fails: Exception | None = None) -> None:
         class Clock(clocks.FakeClock):
             def monotonic_s(self) -> float:
                 self.advance(1.0)
@@ -121,16 +121,16 @@ class Live(connection.Session):
 
         self.clock = Clock()
         self.observer = observer.Observer(clock=self.clock)
-        self.api = cast(kube.KubeClient, Api(self.clock, *events, fails=fails))
+        self.api = cast(api_client.KubeClient, Api(self.clock, *events, fails=fails))
 
 
-def listed(*phases: str) -> kube_watch.Listed:
+def listed(*phases: str) -> list_watch.Listed:
     found = [
         {"metadata": {"name": f"j-{number}", "uid": f"u{number}", "labels": {jobs.JOB_LABEL: "j"}},
          "spec": {}, "status": {"phase": phase}}
         for number, phase in enumerate(phases)
     ]  # fmt: skip
-    return kube_watch.Listed(objects=found, resource_version="1")
+    return list_watch.Listed(objects=found, resource_version="1")
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ async def test_who_waits_hears_that_the_local_cluster_was_ended(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone = dataclasses.replace(REMOTE, name="shop", is_local=True)
-    live = Live((0.0, kube_watch.Away(error=NO_ANSWER)))
+    live = Live((0.0, list_watch.Away(error=NO_ANSWER)))
     with pytest.raises(errors.ApiUnavailable, match="job j: 0 of 2 done, and its cluster was ended"):
         await submit._wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), gone, JOB, away_s=s))
     assert capsys.readouterr().err == "job j: GET /api/v1/pods: no answer in time; waiting goes on\n"
@@ -151,7 +151,7 @@ async def test_who_waits_hears_that_the_local_cluster_was_ended(
 
 @pytest.mark.usefixtures("quick")
 async def test_a_cluster_elsewhere_that_is_gone_for_good_is_given_up_after_a_minute(tmp_path: pathlib.Path) -> None:
-    live = Live((0.0, listed("Succeeded", "Running")), (5.0, kube_watch.Away(error=NO_ANSWER)))
+    live = Live((0.0, listed("Succeeded", "Running")), (5.0, list_watch.Away(error=NO_ANSWER)))
     with pytest.raises(errors.ApiUnavailable) as failed:
         await submit._wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), REMOTE, JOB, away_s=s))
     assert str(failed.value) == (
@@ -164,7 +164,7 @@ async def test_a_cluster_elsewhere_that_is_gone_for_good_is_given_up_after_a_min
 async def test_an_api_that_is_back_within_the_minute_is_waited_for_again(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    away = kube_watch.Away(error=NO_ANSWER)
+    away = list_watch.Away(error=NO_ANSWER)
     live = Live(
         (0.0, away), (50.0, listed("Running", "Running")), (55.0, away), (105.0, listed("Succeeded", "Succeeded"))
     )
@@ -214,7 +214,7 @@ class Refusing(Api):
 async def test_who_waits_hears_once_what_refuses_the_pods(capsys: pytest.CaptureFixture[str]) -> None:
     live = Live()
     clock, ended = cast(clocks.FakeClock, live.clock), listed("Succeeded", "Succeeded")
-    live.api = cast(kube.KubeClient, api := Refusing(clock, (0.0, listed("Running")), (90.0, ended)))
+    live.api = cast(api_client.KubeClient, api := Refusing(clock, (0.0, listed("Running")), (90.0, ended)))
     quota = 'Error creating: pods "j-1-{}" is forbidden: exceeded quota: q, requested: pods=1, used: pods={}'
     api.refused = [
         quota.format("aa", 1),
@@ -240,7 +240,7 @@ async def test_who_may_not_read_events_waits_all_the_same(capsys: pytest.Capture
 
     live = Live()
     clock, ended = cast(clocks.FakeClock, live.clock), listed("Failed", "Succeeded")
-    live.api = cast(kube.KubeClient, api := Denying(clock, (0.0, listed("Running")), (20.0, ended)))
+    live.api = cast(api_client.KubeClient, api := Denying(clock, (0.0, listed("Running")), (20.0, ended)))
     assert await submit._wait(live, JOB, why_gone=lambda _: None, batch=True) == 1
     assert api.asked
     assert "refuses" not in capsys.readouterr().err

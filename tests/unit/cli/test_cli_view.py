@@ -16,7 +16,7 @@ from carico_cli.jobs import view
 from carico_cli.live import connection
 from carico_cli.shell import interrupts, settings
 from carico_core.domain import messages
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local import job as jobs
 from carico_local import observer
 from carico_local.cluster import machine, plan, processes, state

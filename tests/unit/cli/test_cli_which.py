@@ -9,12 +9,13 @@ import pytest
 from carico_cli.clusters import which
 from carico_cli.live import connection
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, nats_bus
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import machine, plan, processes, state
 
-ANY = kube.KubeSettings()
+ANY = api_client.KubeSettings()
 MACHINE = machine.Machine(
     cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
 )
@@ -42,7 +43,7 @@ def test_an_address_of_the_environment_that_is_a_local_cluster_is_meant_by_its_n
         found = which.chosen(home, {"NATS_URL": URL}, name=None, nats_url=None, wanted=ANY)()
         assert (found.name, found.is_local, found.kube.kubeconfig) == ("shop", True, str(shop.kubeconfig))
         assert "carico status --name shop" in found.look
-        named = kube.KubeSettings(kubeconfig="/another")
+        named = api_client.KubeSettings(kubeconfig="/another")
         assert not which.chosen(home, {"NATS_URL": URL}, name=None, nats_url=None, wanted=named)().is_local
     # One that does not run any more has given up its port.
     assert not which.chosen(home, {"NATS_URL": URL}, name=None, nats_url=None, wanted=ANY)().is_local

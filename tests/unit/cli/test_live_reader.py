@@ -4,7 +4,7 @@ import asyncio
 
 from carico_cli.clusters import which
 from carico_core.domain import errors
-from carico_core.runtime import kube_watch
+from carico_core.runtime.kube import list_watch
 from tests.tools import waiting
 from tests.unit.cli import live_cluster
 
@@ -15,7 +15,7 @@ async def test_everything_that_is_said_is_in_the_picture() -> None:
     await cluster.advertise()
     await cluster.decide(live_cluster.placed())
     async with cluster.running():
-        cluster.api.events.put_nowait(kube_watch.Listed(objects=[live_cluster.pod("a")], resource_version="1"))
+        cluster.api.events.put_nowait(list_watch.Listed(objects=[live_cluster.pod("a")], resource_version="1"))
         await cluster.advertise(seq=2, pods=4)
         await waiting.until(lambda: cluster.reader.picture().jobs and cluster.reader.picture().services)
         found = cluster.reader.picture()
@@ -80,7 +80,7 @@ async def test_an_api_that_takes_the_question_and_says_nothing_is_told() -> None
         assert cluster.reader.picture().trouble == []
         cluster.clock.advance(7.0)
         assert "Kubernetes API: no answer for 7 s; jobs are not shown" in cluster.reader.picture().trouble
-        cluster.api.events.put_nowait(kube_watch.Listed(objects=[live_cluster.pod("a")], resource_version="1"))
+        cluster.api.events.put_nowait(list_watch.Listed(objects=[live_cluster.pod("a")], resource_version="1"))
         await waiting.until(lambda: cluster.reader.picture().jobs)
         assert not any("API" in line for line in cluster.reader.picture().trouble)
     finally:

@@ -12,9 +12,11 @@ from carico_cli.clusters import which
 from carico_cli.live import connection
 from carico_cli.live import picture as pictures
 from carico_cli.live import reader as readers
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, logs, nats_bus
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import roles, subjects
 from carico_local import nats_server
@@ -75,7 +77,7 @@ async def test_people_see_all_by_their_rights(
     services = await nats_bus.connect(buses.BusSettings(url=url(server, "services")), name="services", clock=CLOCK)
     await serve(services)
     settings = buses.BusSettings(url=url(server, role.value), inbox_prefix=roles.inbox(role))
-    address = which.Address(name="t", bus=settings, kube=kube.KubeSettings(kubeconfig=str(tmp_path / "none")))
+    address = which.Address(name="t", bus=settings, kube=api_client.KubeSettings(kubeconfig=str(tmp_path / "none")))
     connect = connection.connector(CLOCK, {}, name="carico-top")
     reader = readers.Reader(lambda: address, connect, clock=CLOCK, lease_s=live_cluster.LEASE_S)
     task = asyncio.ensure_future(reader.run())

@@ -5,8 +5,8 @@ import pytest
 
 from carico_cli.live import jobs, node_answers, services, signals
 from carico_core.domain import decision, errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_watch
+from carico_core.runtime.kube import list_watch
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
 from carico_local import job
@@ -133,27 +133,27 @@ def test_jobs_are_counted_by_where_their_pods_are() -> None:
     ]  # fmt: skip
     foreign = live_cluster.pod("g")
     foreign["spec"]["schedulerName"] = "default-scheduler"
-    found.on_event(kube_watch.Listed(objects=[*pods, foreign], resource_version="1"))
+    found.on_event(list_watch.Listed(objects=[*pods, foreign], resource_version="1"))
     first, last = found.table()
     assert (first.name, first.pending, first.starting, first.running, first.succeeded, first.failed) == (
         "hello", 1, 1, 1, 1, 1,
     )  # fmt: skip
     assert (first.pods, first.ended) == (5, 2)
     assert (last.name, last.running) == (job.OTHERS, 1)
-    found.on_event(kube_watch.Changed(type="MODIFIED", object=live_cluster.pod("c", phase="Succeeded")))
+    found.on_event(list_watch.Changed(type="MODIFIED", object=live_cluster.pod("c", phase="Succeeded")))
     assert found.table()[0].succeeded == 2
     for name in "abcdef":
-        found.on_event(kube_watch.Changed(type="DELETED", object=live_cluster.pod(name)))
+        found.on_event(list_watch.Changed(type="DELETED", object=live_cluster.pod(name)))
     assert found.table() == ()
 
 
 def test_an_api_that_is_away_keeps_the_jobs_and_says_so() -> None:
     found = jobs.Jobs()
-    found.on_event(kube_watch.Listed(objects=[live_cluster.pod("a")], resource_version="1"))
-    found.on_event(kube_watch.Away(error=errors.ApiUnavailable("GET /api/v1/pods: refused")))
+    found.on_event(list_watch.Listed(objects=[live_cluster.pod("a")], resource_version="1"))
+    found.on_event(list_watch.Away(error=errors.ApiUnavailable("GET /api/v1/pods: refused")))
     assert found.trouble is not None
     assert len(found.table()) == 1
-    found.on_event(kube_watch.Listed(objects=[], resource_version="2"))
+    found.on_event(list_watch.Listed(objects=[], resource_version="2"))
     assert found.trouble is None
 
 

@@ -9,7 +9,7 @@ from textual import pilot, widgets
 
 from carico_cli.top import overlays, screen
 from carico_cli.top import widgets as own
-from carico_core.runtime import kube_watch
+from carico_core.runtime.kube import list_watch
 from carico_core.wire import messages as wire
 from tests.tools import waiting
 from tests.unit.cli import live_cluster
@@ -190,7 +190,7 @@ async def test_panels_are_gone_through_and_show_what_happens() -> None:
         await stage.cluster.decide(live_cluster.placed())
         await stage.shows("hello-0 → node-1, room for 2.1, waited 4 ms")
         pods = [live_cluster.pod("a"), live_cluster.pod("b", phase="Succeeded")]
-        stage.cluster.api.events.put_nowait(kube_watch.Listed(objects=pods, resource_version="1"))
+        stage.cluster.api.events.put_nowait(list_watch.Listed(objects=pods, resource_version="1"))
         await stage.keys.press("tab")
         await stage.shows("hello            ██████░░░░░░  50%  1/2  pending 0  starting 0  running 1")
         await stage.keys.press("tab")

@@ -14,7 +14,7 @@ from carico_cli.live import node_answers, signals
 from carico_cli.live import picture as pictures
 from carico_cli.top import columns, command, node_words, once, panels, spans, view
 from carico_core.domain import decision, errors, messages
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
 from tests.tools import carico_cli

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from aiohttp import test_utils
 
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.api import cluster, main, schema, server, store
 
 REPOSITORY = pathlib.Path(__file__).parents[3]

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.binaries import catalog, progress, toolchain, tools
 from carico_local.cluster import processes
 from tests.tools import waiting
@@ -155,7 +155,7 @@ def test_where_there_is_no_go_that_is_new_enough_one_is_installed_once(
 
 
 OBTAIN = """
-from carico_core.runtime import clock as clocks, settings
+from carico_core.runtime.process import clock as clocks, settings
 from carico_local.binaries import tools
 tools.obtain(["etcd"], environ=settings.environment(), clock=clocks.SystemClock(), tell=lambda told: None)
 """

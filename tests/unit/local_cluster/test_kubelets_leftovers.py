@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from carico_core.runtime import settings
+from carico_core.runtime.process import settings
 from carico_local.cluster import client, host_nodes, kubelet_nodes, kubelet_programs, state
 from carico_local.cluster import plan as plans
 from carico_local.host_kubelets import links

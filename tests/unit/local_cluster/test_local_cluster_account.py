@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import account, events, machine, plan, ports, processes, state, topology
 
 MACHINE = machine.Machine(

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_watch
+from carico_core.runtime.kube import list_watch
+from carico_core.runtime.process import clock as clocks
 from carico_local import job, observer
 
 PI, TRAIN, MIXED = job.Workload.PI, job.Workload.TRAIN, job.Workload.MIXED
@@ -161,10 +161,10 @@ async def test_an_observer_keeps_each_node_a_pod_was_shown_on_and_the_processs_o
     clock = clocks.FakeClock(wall_ns=5_000_000_000)
     seen = observer.Observer(clock=clock)
     told = Mirror(
-        kube_watch.Listed(objects=[pod("Pending")], resource_version="1"),
-        kube_watch.Changed(type="MODIFIED", object=pod("Running", node="node-1")),
-        kube_watch.Changed(type="MODIFIED", object=pod("Running", node="node-2")),
-        kube_watch.Changed(
+        list_watch.Listed(objects=[pod("Pending")], resource_version="1"),
+        list_watch.Changed(type="MODIFIED", object=pod("Running", node="node-1")),
+        list_watch.Changed(type="MODIFIED", object=pod("Running", node="node-2")),
+        list_watch.Changed(
             type="MODIFIED",
             object=pod(
                 "Succeeded",
@@ -188,11 +188,11 @@ async def test_an_observer_keeps_each_node_a_pod_was_shown_on_and_the_processs_o
 async def test_a_pod_that_a_new_list_lacks_is_gone_and_damaged_last_words_are_none() -> None:
     seen = observer.Observer(clock=clocks.FakeClock())
     told = Mirror(
-        kube_watch.Listed(
+        list_watch.Listed(
             objects=[pod("Failed", node="n", reason="OOMKilled", message="no json")], resource_version="1"
         ),
-        kube_watch.Away(error=errors.ApiUnavailable("away")),
-        kube_watch.Listed(objects=[], resource_version="9"),
+        list_watch.Away(error=errors.ApiUnavailable("away")),
+        list_watch.Listed(objects=[], resource_version="9"),
     )
     following = asyncio.ensure_future(seen.follow_pods(told))
     async with asyncio.timeout(10):

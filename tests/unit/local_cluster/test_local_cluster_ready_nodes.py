@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import clock, memory_bus, nats_bus
+from carico_core.runtime.bus import memory_bus, nats_bus
+from carico_core.runtime.process import clock
 from carico_core.wire import subjects
 from carico_local.cluster import ready_nodes
 from tests.tools import waiting

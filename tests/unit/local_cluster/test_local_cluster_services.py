@@ -12,7 +12,7 @@ import pytest
 
 from carico_agent import settings as agent_settings
 from carico_aggregator import settings as aggregator_settings
-from carico_core.runtime import settings
+from carico_core.runtime.process import settings
 from carico_local.cluster import control_planes, inherited, machine, plan, readiness, state, topology
 from carico_local.cluster import service as parts
 from carico_local.fleet import settings as fleet_settings

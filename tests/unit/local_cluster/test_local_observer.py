@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
 from carico_local import job, observer
 
 
@@ -29,7 +29,7 @@ def pod(phase: str, *, deleted: bool = False) -> dict[str, Any]:
 async def seen(*events: tuple[Any, dict[str, Any]]) -> str:
     """In which phase the Pod was when its deletion was asked for."""
     found = observer.Observer(clock=clocks.FakeClock())
-    api = Api(*(kube.Changed(type=kind, object=each) for kind, each in events))
+    api = Api(*(api_client.Changed(type=kind, object=each) for kind, each in events))
     await found.follow_pods(api)
     (told,) = found.of_job("j")
     return told.deleted_while

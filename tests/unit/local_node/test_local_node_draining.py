@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import tasks
+from carico_core.runtime.process import tasks
 from carico_local.node import draining
 
 

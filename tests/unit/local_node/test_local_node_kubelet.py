@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
 from carico_local.node import events, kubelet, records, reporter, runtime, settings, site
 
 
@@ -74,7 +74,7 @@ class Node:
             chosen=chosen, clock=clocks.SystemClock(), group=None, records=records.Records(root), runtime=self.runtime,
             reporter=reporter.Reporter(api, random.Random(1)), events=events.Events(Recorder()), api=api,
         )  # fmt: skip
-        self._told: asyncio.Queue[kube.MirrorEvent] = asyncio.Queue()
+        self._told: asyncio.Queue[api_client.MirrorEvent] = asyncio.Queue()
         self.kubelet = kubelet.Kubelet(held, labels=kubelet.NodeLabels(lambda: self.seen, self._refresh))
 
     async def _refresh(self) -> None:
@@ -83,13 +83,13 @@ class Node:
             raise failed
         self.seen = self.api.labels
 
-    async def _events(self) -> AsyncIterator[kube.MirrorEvent]:
+    async def _events(self) -> AsyncIterator[api_client.MirrorEvent]:
         while True:
             yield await self._told.get()
 
     def tell(self, kind: Literal["ADDED", "DELETED"], found: dict[str, Any]) -> None:
         """A change of a Pod."""
-        self._told.put_nowait(kube.Changed(type=kind, object=found))
+        self._told.put_nowait(api_client.Changed(type=kind, object=found))
 
     async def until(self, name: str, **status: str) -> None:
         """Returns once the API was told this of a Pod."""

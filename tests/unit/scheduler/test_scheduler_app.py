@@ -8,8 +8,10 @@ import orjson
 import pytest
 
 from carico_core.domain import decision, errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import memory_bus, memory_kube, settings, tasks
+from carico_core.runtime.bus import memory_bus
+from carico_core.runtime.kube import memory_kube
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings, tasks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import app

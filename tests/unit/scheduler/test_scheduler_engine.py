@@ -6,8 +6,9 @@ import random
 import pytest
 
 from carico_core.domain import decision
-from carico_core.wire import kubernetes_placement, subjects
 from carico_core.wire import messages as wire
+from carico_core.wire import subjects
+from carico_core.wire.kubernetes import placement
 from carico_scheduler import engine, state
 from tests.unit.scheduler import objects, world
 
@@ -159,7 +160,7 @@ def test_each_pod_names_the_advertisement_that_it_was_placed_by() -> None:
         await made.until_ended()
         log = made.engines[0]._parts.log
         for pod in made.pods():
-            said = kubernetes_placement.parse_advertised(pod)
+            said = placement.parse_advertised(pod)
             record = log.latest("default", pod["metadata"]["name"])
             assert said is not None
             assert record is not None

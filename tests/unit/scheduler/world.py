@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from carico_core.domain import errors, messages
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_actions, memory_kube, memory_objects, metrics
-from carico_core.runtime import pace as paces
+from carico_core.runtime.kube import api_actions, memory_kube, memory_objects
+from carico_core.runtime.observe import metrics
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks as paces
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import engine
@@ -90,7 +91,7 @@ class World:
             boot=f"{index:016x}", threshold=1.0, clock=self.clock, on_record=lambda _: None, on_drop=lambda: None
         )
         counted = instruments.Instruments(metrics.Metrics("scheduler"))
-        recorder = kube_actions.EventRecorder(
+        recorder = api_actions.EventRecorder(
             self.kube, clock=self.clock, controller="carico-scheduler", instance="test"
         )
         pace = paces.Pace(1000.0, clock=self.clock)

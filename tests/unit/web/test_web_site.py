@@ -10,8 +10,9 @@ import orjson
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import bus_keys, health, metrics
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.bus.security import nkeys
+from carico_core.runtime.observe import health, metrics
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
 from carico_local.cluster import web_access
 from carico_web import exchange, identity, page_files, service, site
@@ -118,9 +119,9 @@ def test_what_is_not_there_is_refused(path: str, method: str, status: int) -> No
     assert make().answer(get(path, method=method)).status == status
 
 
-def seed_file(folder: pathlib.Path, kind: bus_keys.Kind = bus_keys.Kind.USER) -> pathlib.Path:
+def seed_file(folder: pathlib.Path, kind: nkeys.Kind = nkeys.Kind.USER) -> pathlib.Path:
     path = folder / "reader.nk"
-    path.write_text(bus_keys.generate(kind))
+    path.write_text(nkeys.generate(kind))
     return path
 
 
@@ -129,7 +130,7 @@ def test_the_nonce_is_signed_and_the_seed_stays(tmp_path: pathlib.Path) -> None:
     answer = make(identity.Key(path)).answer(post("PXoWU7zWAMt75FY"))
     shown = orjson.loads(answer.body)
     signature = base64.urlsafe_b64decode(shown["sig"] + "==")
-    assert bus_keys.verify(shown["nkey"], bus_keys.Kind.USER, b"PXoWU7zWAMt75FY", signature)
+    assert nkeys.verify(shown["nkey"], nkeys.Kind.USER, b"PXoWU7zWAMt75FY", signature)
     assert path.read_text().encode() not in answer.body
 
 
@@ -154,7 +155,7 @@ def test_a_token_is_read_anew_each_time(tmp_path: pathlib.Path) -> None:
 
 def test_not_ready_without_the_identity_that_it_was_given(tmp_path: pathlib.Path) -> None:
     missing = make(identity.Key(tmp_path / "none")).answer(get("/readyz"))
-    wrong = make(identity.Key(seed_file(tmp_path, bus_keys.Kind.ACCOUNT))).answer(get("/readyz"))
+    wrong = make(identity.Key(seed_file(tmp_path, nkeys.Kind.ACCOUNT))).answer(get("/readyz"))
     assert (missing.status, wrong.status) == (503, 503)
     assert not any(mark in wrong.body.decode().split(": ", 2)[2][:3] for mark in SECRETS)
 

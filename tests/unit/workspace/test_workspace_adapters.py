@@ -9,13 +9,13 @@ import pytest
 CORE = pathlib.Path(__file__).parents[3] / "libs/carico_core/src/carico_core"
 # Package -> the modules that may import it, by their paths below carico_core.
 ADAPTERS = {
-    "nats": ("runtime/nats_bus.py", "runtime/bus_*.py"),
-    "nacl": ("runtime/bus_keys.py",),
-    "kubernetes": ("runtime/kube*.py",),
-    "httptools": ("runtime/kube_http*.py",),
-    "opentelemetry": ("runtime/tracing.py",),
-    "prometheus_client": ("runtime/metrics*.py",),
-    "structlog": ("runtime/logs.py",),
+    "nats": ("runtime/bus/*.py", "runtime/bus/security/*.py"),
+    "nacl": ("runtime/bus/security/nkeys.py",),
+    "kubernetes": ("runtime/kube/*.py",),
+    "httptools": ("runtime/kube/http_*.py",),
+    "opentelemetry": ("runtime/observe/tracing.py",),
+    "prometheus_client": ("runtime/observe/metrics.py", "runtime/observe/client_metrics.py"),
+    "structlog": ("runtime/observe/logs.py",),
     "msgpack": ("wire/codec.py", "wire/recording.py"),
 }
 

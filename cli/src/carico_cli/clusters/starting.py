@@ -7,7 +7,7 @@ import shutil
 import click
 
 from carico_cli.shell import settings
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.binaries import progress
 from carico_local.cluster import client, events
 from carico_local.cluster import plan as plans

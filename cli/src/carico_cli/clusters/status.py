@@ -12,8 +12,8 @@ from carico_cli.live import connection
 from carico_cli.output import tables
 from carico_cli.shell import options, settings
 from carico_core.domain import amounts, errors
-from carico_core.runtime import clock as clocks
-from carico_core.wire import kubernetes
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import api_objects
 from carico_local import job as jobs
 from carico_local.cluster import full_disk, state, topology
 
@@ -136,7 +136,7 @@ async def _unready(api: _Api, found: state.ClusterState) -> set[str]:
         return set()
     with contextlib.suppress(TimeoutError, errors.CaricoError, ValueError):
         async with asyncio.timeout(_ANSWER_S):
-            nodes = [kubernetes.parse_node(item) for item in (await api.request("GET", "/api/v1/nodes"))["items"]]
+            nodes = [api_objects.parse_node(item) for item in (await api.request("GET", "/api/v1/nodes"))["items"]]
             return {node.name for node in nodes if not node.ready}
     return set()
 

@@ -12,8 +12,8 @@ import click
 
 from carico_cli.shell import interrupts, options, settings
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import state
 from carico_web import service
 from carico_web import settings as setting

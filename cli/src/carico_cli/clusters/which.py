@@ -9,8 +9,9 @@ from typing import Protocol
 
 from carico_cli.shell import options
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import kube, settings
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client as kube
+from carico_core.runtime.process import settings
 from carico_local.cluster import state
 
 _SCHEMES = ("nats", "tls", "ws", "wss")

@@ -11,7 +11,7 @@ from typing import Any
 from carico_cli.doctor import findings, rights
 from carico_cli.explain import containers, words
 from carico_core.domain import cluster, errors
-from carico_core.wire import kubernetes
+from carico_core.wire.kubernetes import api_objects
 
 # Node-bound tokens, by which the auth-callout knows an agent's node, are on by default from here.
 NODE_TOKENS_FROM = (1, 30)
@@ -123,7 +123,7 @@ async def _pending(api: rights.Api, now_s: float) -> list[findings.Finding]:
     waiting, stuck = [], []
     for item in listed["items"]:
         try:
-            pod = kubernetes.parse_pod(item)
+            pod = api_objects.parse_pod(item)
         except ValueError:
             continue
         if pod.scheduler_name != cluster.SCHEDULER_NAME or pod.scheduling_gates:
@@ -169,7 +169,7 @@ def _placed_s(status: Mapping[str, Any]) -> float:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
             with contextlib.suppress(ValueError, TypeError):
-                return kubernetes.parse_instant(condition.get("lastTransitionTime"))
+                return api_objects.parse_instant(condition.get("lastTransitionTime"))
     return math.inf
 
 
@@ -185,7 +185,7 @@ def _not_started(pods: list[str]) -> list[findings.Finding]:
 
 def _parsed(item: Mapping[str, Any]) -> cluster.Node | None:
     try:
-        return kubernetes.parse_node(item)
+        return api_objects.parse_node(item)
     except ValueError:
         return None
 

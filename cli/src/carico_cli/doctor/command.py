@@ -10,8 +10,9 @@ from carico_cli.clusters import which
 from carico_cli.doctor import cluster, findings, signals
 from carico_cli.shell import exits, settings
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, nats_bus
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
 from carico_local.cluster import full_disk, state
 
@@ -31,7 +32,7 @@ def command(
     context: settings.Context, /, name: str | None, nats_url: str | None, namespace: str, as_json: bool, **more: str
 ) -> int:
     """Looks at versions, rights, NATS, and PSI on each node. Exit code 1 where something will not work."""
-    wanted = kube.KubeSettings(kubeconfig=more["kubeconfig"], context=more["kube_context"])
+    wanted = api_client.KubeSettings(kubeconfig=more["kubeconfig"], context=more["kube_context"])
     url = nats_url or context.environ.get("NATS_URL")
     at: which.Address | None = None
     if name is not None:
@@ -63,11 +64,11 @@ def _of_here(context: settings.Context) -> str:
 
 
 async def _examine(
-    context: settings.Context, wanted: kube.KubeSettings, at: which.Address | None, namespace: str
+    context: settings.Context, wanted: api_client.KubeSettings, at: which.Address | None, namespace: str
 ) -> list[findings.Finding]:
     clock = clocks.SystemClock()
     seen = cluster.Seen(findings=[], nodes=[])
-    api = await kube.connect(wanted, clock=clock, user_agent=USER_AGENT, environ=context.environ)
+    api = await api_client.connect(wanted, clock=clock, user_agent=USER_AGENT, environ=context.environ)
     try:
         seen = await cluster.check(api, namespace, now_s=clock.wall_ns() / 1e9)
     except errors.ApiUnavailable as error:

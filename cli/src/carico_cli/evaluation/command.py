@@ -14,7 +14,7 @@ from carico_cli.evaluation import text as evaluate_text
 from carico_cli.output import report as report_folder
 from carico_cli.shell import settings
 from carico_core.domain import errors
-from carico_core.runtime import clock
+from carico_core.runtime.process import clock
 from carico_twin.evaluate import plan_file, pool, recorded, report, results, runs, study
 
 PLAIN_LINE_EVERY_S = 5.0

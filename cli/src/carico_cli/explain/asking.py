@@ -13,8 +13,8 @@ from carico_cli.jobs import refusals
 from carico_cli.live import connection
 from carico_cli.shell import options, settings
 from carico_core.domain import decision, errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 
@@ -68,7 +68,7 @@ def address(
     context: settings.Context, *, name: str | None, nats_url: str | None, kubeconfig: str, kube_context: str
 ) -> which.Address:
     """Where the cluster is that is meant. Raises `SettingsError`."""
-    wanted = kube.KubeSettings(kubeconfig=kubeconfig, context=kube_context)
+    wanted = api_client.KubeSettings(kubeconfig=kubeconfig, context=kube_context)
     return which.chosen(context.home, context.environ, name=name, nats_url=nats_url, wanted=wanted)()
 
 
@@ -143,7 +143,7 @@ class Asker:
 
 @contextlib.asynccontextmanager
 async def _api(at: which.Address, clock: clocks.Clock, environ: Mapping[str, str]) -> AsyncIterator[refusals.Api]:
-    api = await kube.connect(at.kube, clock=clock, user_agent=USER_AGENT, environ=environ)
+    api = await api_client.connect(at.kube, clock=clock, user_agent=USER_AGENT, environ=environ)
     try:
         yield api
     finally:

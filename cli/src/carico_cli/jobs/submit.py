@@ -11,8 +11,8 @@ from carico_cli.jobs import refusals
 from carico_cli.live import connection
 from carico_cli.shell import options, settings
 from carico_core.domain import amounts, errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
 from carico_local import job as jobs
 from carico_local.report import facts
 
@@ -60,7 +60,7 @@ def _address(context: settings.Context, name: str) -> which.Address:
         nats_url, kubeconfig = context.environ.get("NATS_URL"), context.environ.get("KUBECONFIG")
         if not nats_url or not kubeconfig:
             raise
-        wanted = kube.KubeSettings(kubeconfig=kubeconfig)
+        wanted = api_client.KubeSettings(kubeconfig=kubeconfig)
         return which.remote(nats_url, wanted, context.environ, given_by="NATS_URL")()
 
 

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Mapping
 from carico_cli.clusters import which
 from carico_cli.live import reader
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, nats_bus
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
 from carico_local import observer
 from carico_local.cluster import state
@@ -21,7 +22,7 @@ CONNECT_MOST_S = 10.0
 class Session:
     """What commands use of a cluster."""
 
-    def __init__(self, api: kube.KubeClient, bus: nats_bus.NatsBus, clock: clocks.Clock) -> None:
+    def __init__(self, api: api_client.KubeClient, bus: nats_bus.NatsBus, clock: clocks.Clock) -> None:
         self.api = api
         self.bus = bus
         self.clock = clock
@@ -31,7 +32,7 @@ class Session:
 @contextlib.asynccontextmanager
 async def connect(paths: state.Paths, found: state.ClusterState) -> AsyncIterator[Session]:
     """A session with a local cluster, ended when the block is left."""
-    bus, wanted = buses.BusSettings(url=found.nats_url), kube.KubeSettings(kubeconfig=str(paths.kubeconfig))
+    bus, wanted = buses.BusSettings(url=found.nats_url), api_client.KubeSettings(kubeconfig=str(paths.kubeconfig))
     async with connect_to(which.Address(name=paths.name, bus=bus, kube=wanted, is_local=True)) as session:
         yield session
 
@@ -40,7 +41,7 @@ async def connect(paths: state.Paths, found: state.ClusterState) -> AsyncIterato
 async def connect_to(address: which.Address) -> AsyncIterator[Session]:
     """A session with any cluster, ended when the block is left."""
     clock = clocks.SystemClock()
-    api = await kube.connect(address.kube, clock=clock, user_agent="carico-cli")
+    api = await api_client.connect(address.kube, clock=clock, user_agent="carico-cli")
     try:
         async with bus_of(address, clock, name="carico-cli", within_s=CONNECT_MOST_S) as bus:
             yield Session(api, bus, clock)
@@ -90,7 +91,7 @@ async def _api(
     address: which.Address, clock: clocks.Clock, environ: Mapping[str, str], name: str
 ) -> AsyncIterator[reader.Api | str]:
     try:
-        api = await kube.connect(address.kube, clock=clock, user_agent=name, environ=environ)
+        api = await api_client.connect(address.kube, clock=clock, user_agent=name, environ=environ)
     except errors.KubeconfigError as error:
         yield f"{error}; jobs are not shown"
         return

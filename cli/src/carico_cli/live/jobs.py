@@ -6,7 +6,7 @@ from typing import Any
 
 from carico_cli.live import picture as pictures
 from carico_core.domain import cluster
-from carico_core.runtime import kube_watch
+from carico_core.runtime.kube import list_watch
 from carico_local import job as jobs
 
 PODS_PATH = "/api/v1/pods"
@@ -28,12 +28,12 @@ class Jobs:
         self._counts: dict[str, collections.Counter[str]] = {}
         self._created: dict[str, str] = {}
 
-    def on_event(self, event: kube_watch.MirrorEvent) -> None:
+    def on_event(self, event: list_watch.MirrorEvent) -> None:
         """Takes in one event of the mirror of all Pods."""
         self.asked_at_s = None
-        if isinstance(event, kube_watch.Away):
+        if isinstance(event, list_watch.Away):
             self.trouble = f"away ({event.error}); jobs as last seen"
-        elif isinstance(event, kube_watch.Listed):
+        elif isinstance(event, list_watch.Listed):
             self.trouble = None
             self._pods.clear()
             self._counts.clear()

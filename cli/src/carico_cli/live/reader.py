@@ -11,9 +11,9 @@ from carico_cli.clusters import which
 from carico_cli.live import jobs, node_answers, services, signals
 from carico_cli.live import picture as pictures
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_watch
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import list_watch
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import streams, subjects
 
 CONNECT_S = 5.0
@@ -64,7 +64,7 @@ class Api(Protocol):
 
     def mirror(
         self, path: str, *, params: Mapping[str, str] | None = None
-    ) -> AsyncIterator[kube_watch.MirrorEvent]: ...
+    ) -> AsyncIterator[list_watch.MirrorEvent]: ...
 
 
 class Connect(Protocol):

@@ -6,7 +6,7 @@ import math
 
 from carico_cli.live import picture as pictures
 from carico_core.domain import decision, errors, messages
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import codec, fields, freshness
 from carico_core.wire import messages as wire
 

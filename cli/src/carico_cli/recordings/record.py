@@ -9,8 +9,8 @@ from carico_agent import recording, recording_session
 from carico_agent import settings as agent
 from carico_cli.shell import exits, interrupts, settings
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import settings as loader
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings as loader
 from carico_local.cluster import service as service_parts
 from carico_local.cluster import state, topology
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from carico_agent import instruments as agent
 from carico_aggregator import instruments as aggregator
 from carico_auth import instruments as auth
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, metrics_bus, metrics_kube
-from carico_core.runtime import metrics as metric
+from carico_core.runtime.observe import client_metrics, health
+from carico_core.runtime.observe import metrics as metric
+from carico_core.runtime.process import clock as clocks
 from carico_scheduler.report import instruments as scheduler
 from carico_web import instruments as web
 
@@ -42,10 +42,10 @@ def catalogue() -> Mapping[str, tuple[metric.Declared, ...]]:
     auth.Instruments(found["auth"], clock=clock)
     web.Instruments(found["web"])
     every = metric.Metrics("every")
-    metrics_bus.BusMetrics(every)
+    client_metrics.BusMetrics(every)
     health.watched(health.Health({}), every)
     kube = metric.Metrics("kube")
-    metrics_kube.KubeMetrics(kube)
+    client_metrics.KubeMetrics(kube)
     return {"every": every.declared, "kube": kube.declared, **{name: each.declared for name, each in found.items()}}
 
 

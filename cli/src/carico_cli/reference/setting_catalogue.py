@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from carico_cli import application
-from carico_core.runtime import settings
+from carico_core.runtime.process import settings
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 
 from carico_core.domain import errors
-from carico_core.runtime import settings
+from carico_core.runtime.process import settings
 from carico_local.cluster import state
 
 PREFIX = "CARICO_"

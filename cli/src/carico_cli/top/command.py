@@ -19,9 +19,9 @@ from carico_cli.live import connection, picture, reader
 from carico_cli.shell import exits, settings
 from carico_cli.top import once
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube
-from carico_core.runtime import logs as log_setup
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.observe import logs as log_setup
+from carico_core.runtime.process import clock as clocks
 
 USER_AGENT = "carico-top"
 # Time for every node to be heard once (1 Hz) and for the services to answer.
@@ -54,7 +54,7 @@ def command(
     """Shows nodes, jobs, decisions and services live: sort, filter, pause, look into a node; ? shows the keys."""
     wish = Wish(every_s=more["every_s"], as_json=more["as_json"], svg=more["svg"], node=more["node"])
     _check(wish, is_once=is_once)
-    wanted = kube.KubeSettings(kubeconfig=more["kubeconfig"], context=more["kube_context"])
+    wanted = api_client.KubeSettings(kubeconfig=more["kubeconfig"], context=more["kube_context"])
     where = which.chosen(context.home, context.environ, name=name, nats_url=nats_url, wanted=wanted)
     address = where()
     clock = clocks.SystemClock()

@@ -10,7 +10,7 @@ from carico_cli.shell import exits
 from carico_cli.top import overlays, panels, spans
 from carico_cli.top import view as views
 from carico_cli.top import widgets as own
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 
 # One panel, chosen with tab, or all of them where the nodes leave each at least so many lines.
 PANEL_LINES = 7

@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import uuid
 
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.api import deletion, listing, objects, resources, store, watch, writing
 
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")

@@ -8,7 +8,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.api import causes, objects, resources, statuses, store
 
 # Ends before the year 9999, the last that a timestamp can name; nobody waits for longer.

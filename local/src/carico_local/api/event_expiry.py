@@ -5,7 +5,7 @@ kube-apiserver keeps an Event for one hour after it was last written (--event-tt
 
 import asyncio
 
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.api import objects, store
 
 _KEPT_S = 3600.0

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs, settings, tasks
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings, tasks
 from carico_local.api import cluster, event_expiry, node_lifecycle, server, store
 
 _PROGRAM = "carico-api"

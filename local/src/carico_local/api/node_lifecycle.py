@@ -9,8 +9,8 @@ import asyncio
 import dataclasses
 from typing import Any
 
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
 from carico_local.api import objects, store
 
 _NOT_READY = "node.kubernetes.io/not-ready"

@@ -5,7 +5,7 @@ Source: k8s.io/kubernetes/pkg/registry/core/pod/storage/{storage,eviction}.go.
 
 from typing import Any
 
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.api import objects, resources, schema, statuses, store
 
 BINDING = "io.k8s.api.core.v1.Binding"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import orjson
 
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.api import grouped_events, listing, objects, resources, statuses, tables
 
 _META = "meta.k8s.io/v1"

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from carico_core.runtime import logs
+from carico_core.runtime.observe import logs
 from carico_local.api import (
     cluster,
     discovery,

@@ -4,8 +4,8 @@ import argparse
 import sys
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import settings
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings
 from carico_local.binaries import catalog, progress, tools
 
 

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.binaries import cache, catalog, progress, toolchain
 from carico_local.cluster import processes
 

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.binaries import building, catalog, progress
 
 _ANSWER_TIMEOUT_S = 20.0

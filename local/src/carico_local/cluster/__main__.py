@@ -11,8 +11,9 @@ import sys
 
 import orjson
 
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs, settings, tasks
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings, tasks
 from carico_local.cluster import events, state, supervisor
 from carico_local.cluster import plan as plans
 

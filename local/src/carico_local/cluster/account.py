@@ -2,7 +2,7 @@
 
 import contextlib
 
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import events, processes, state, topology
 from carico_local.cluster import plan as plans
 

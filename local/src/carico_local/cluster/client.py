@@ -15,7 +15,7 @@ from typing import IO
 import orjson
 
 from carico_core.domain import errors
-from carico_core.runtime import settings
+from carico_core.runtime.process import settings
 from carico_local.cgroups import sweep
 from carico_local.cluster import events, kubelet_nodes, machine, processes, state
 from carico_local.cluster import plan as plans

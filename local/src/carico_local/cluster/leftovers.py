@@ -10,8 +10,8 @@ import pathlib
 from typing import Any, Protocol
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import state
 
 _ENDED = ("Succeeded", "Failed")
@@ -54,8 +54,8 @@ def are_possible(paths: state.Paths) -> bool:
 
 async def go_on(kubeconfig: pathlib.Path, node_names: tuple[str, ...], *, clock: clocks.Clock) -> Leftovers:
     """What was left, once what does not go on is removed."""
-    settings = kube.KubeSettings(kubeconfig=str(kubeconfig))
-    api = await kube.connect(settings, clock=clock, user_agent="carico-supervisor")
+    settings = api_client.KubeSettings(kubeconfig=str(kubeconfig))
+    api = await api_client.connect(settings, clock=clock, user_agent="carico-supervisor")
     try:
         return await sort_out(api, node_names)
     finally:

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, nats_bus
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import subjects
 from carico_local.cluster import readiness
 
@@ -22,14 +23,14 @@ class ReadyNodes:
 
     async def follow(self, kubeconfig: pathlib.Path, *, clock: clocks.Clock) -> None:
         """Never returns; keeps `names`. Raises `KubeconfigError`."""
-        settings = kube.KubeSettings(kubeconfig=str(kubeconfig))
-        client = await kube.connect(settings, clock=clock, user_agent="carico-supervisor")
+        settings = api_client.KubeSettings(kubeconfig=str(kubeconfig))
+        client = await api_client.connect(settings, clock=clock, user_agent="carico-supervisor")
         try:
             async for event in client.mirror("/api/v1/nodes"):
                 match event:
-                    case kube.Listed(objects=objects):
+                    case api_client.Listed(objects=objects):
                         self.names = {node["metadata"]["name"] for node in objects if is_ready(node)}
-                    case kube.Changed(type=kind, object=node):
+                    case api_client.Changed(type=kind, object=node):
                         name = node["metadata"]["name"]
                         (self.names.add if kind != "DELETED" and is_ready(node) else self.names.discard)(name)
         finally:

@@ -6,8 +6,9 @@ import shutil
 from collections.abc import Mapping
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs, tasks
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
 from carico_local.cgroups import sweep
 from carico_local.cluster import (
     account,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import orjson
 
-from carico_core.runtime import settings
+from carico_core.runtime.process import settings
 from carico_local import nats_server
 from carico_local.cgroups import layout as layouts
 from carico_local.cgroups import node_group

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local import job as jobs
 from carico_local import observer as observers
 

@@ -6,7 +6,7 @@ hold; a program of its own, which the kubelet starts on other nodes, imports num
 
 import gc
 
-from carico_core.runtime import tasks
+from carico_core.runtime.process import tasks
 from carico_local.contained import commands, pair
 from carico_local.node import zygote
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from carico_core.domain import errors
-from carico_core.runtime import logs, tasks
-from carico_core.runtime import settings as reading
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import settings as reading
+from carico_core.runtime.process import tasks
 from carico_local.contained import commands, identity, pair, settings, size
 
 

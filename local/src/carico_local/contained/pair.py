@@ -15,7 +15,8 @@ import traceback
 from collections.abc import Callable
 from types import FrameType
 
-from carico_core.runtime import logs, tasks
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import tasks
 
 RESTART_PAUSE_S = 1.0
 # Its result is the exit code of the process that it is given.

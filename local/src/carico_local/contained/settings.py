@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 
 from carico_core.domain import names
-from carico_core.runtime import settings
+from carico_core.runtime.process import settings
 
 PREFIX = "CONTAINER"
 PROGRAM = "carico-contained-node"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent import futures
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.binaries import tools
 from carico_local.cluster import ports, processes, readiness
 from carico_local.control_plane import commands, identity

@@ -1,6 +1,6 @@
 """Entry point of the fleet."""
 
-from carico_core.runtime import clock, entry
+from carico_core.runtime.process import clock, entry
 from carico_local.fleet import service
 from carico_local.fleet import settings as setting
 

@@ -5,8 +5,11 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, kube, logs, metrics, nats_bus, tasks
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.observe import health, logs, metrics
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local.fleet import agents, nodes
@@ -31,7 +34,9 @@ class Bus(Protocol):
 class Api(Protocol):
     """What is needed of the Kubernetes API."""
 
-    def mirror(self, path: str, *, params: Mapping[str, str] | None = None) -> AsyncIterator[kube.MirrorEvent]: ...
+    def mirror(
+        self, path: str, *, params: Mapping[str, str] | None = None
+    ) -> AsyncIterator[api_client.MirrorEvent]: ...
 
 
 class Fleet:
@@ -51,13 +56,13 @@ class Fleet:
         async for event in api.mirror("/api/v1/pods", params={"fieldSelector": "spec.nodeName!="}):
             now_s = self._clock.monotonic_s()
             match event:
-                case kube.Listed(objects=objects):
+                case api_client.Listed(objects=objects):
                     self._wake(*self._kept.on_list(objects, now_s))
-                case kube.Changed(type="DELETED", object=pod):
+                case api_client.Changed(type="DELETED", object=pod):
                     self._wake(self._kept.on_removed(pod, now_s))
-                case kube.Changed(object=pod):
+                case api_client.Changed(object=pod):
                     self._wake(self._kept.on_pod(pod, now_s))
-                case kube.Away(error=error):
+                case api_client.Away(error=error):
                     _log.warning("api_away", why=str(error))
 
     async def tell_changes(self) -> None:
@@ -113,8 +118,8 @@ async def serve(chosen: setting.FleetSettings, stop: tasks.Stop, *, clock: clock
 
 
 async def _run(chosen: setting.FleetSettings, clock: clocks.Clock, ready: list[bool]) -> None:
-    client = await kube.connect(
-        kube.KubeSettings(kubeconfig=chosen.kubeconfig), clock=clock, user_agent=setting.PROGRAM
+    client = await api_client.connect(
+        api_client.KubeSettings(kubeconfig=chosen.kubeconfig), clock=clock, user_agent=setting.PROGRAM
     )
     try:
         await _create(client, chosen)
@@ -134,7 +139,7 @@ async def _run(chosen: setting.FleetSettings, clock: clocks.Clock, ready: list[b
         await client.close()
 
 
-async def _create(client: kube.KubeClient, chosen: setting.FleetSettings) -> None:
+async def _create(client: api_client.KubeClient, chosen: setting.FleetSettings) -> None:
     created: int | None = None
     while created is None:
         try:

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from carico_core.runtime import bus as buses
-from carico_core.runtime import service_settings, settings
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.process import settings
 
 PREFIX = "fleet"
 PROGRAM = "carico-fleet"
@@ -20,6 +20,6 @@ class FleetSettings:
     pods_per_core: float = settings.setting(
         1.0, help="what each is said to take: nothing is measured here", unit="Pods per core", minimum=0.1, maximum=16.0
     )
-    http: service_settings.HttpSettings = dataclasses.field(default_factory=service_settings.HttpSettings)
-    log: service_settings.LogSettings = dataclasses.field(default_factory=service_settings.LogSettings)
+    http: settings.HttpSettings = dataclasses.field(default_factory=settings.HttpSettings)
+    log: settings.LogSettings = dataclasses.field(default_factory=settings.LogSettings)
     bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)

@@ -16,8 +16,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import settings
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 from carico_local.cluster import processes

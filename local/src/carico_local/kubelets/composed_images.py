@@ -5,7 +5,7 @@ import shutil
 import sys
 
 from carico_core.domain import errors
-from carico_core.runtime import settings, tasks
+from carico_core.runtime.process import settings, tasks
 from carico_local.host_kubelets import sandbox
 from carico_local.kubelets import workload_image
 

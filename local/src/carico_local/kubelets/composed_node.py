@@ -14,8 +14,10 @@ import subprocess
 import sys
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, logs, settings, tasks
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings, tasks
 from carico_local.cluster import readiness, service
 from carico_local.contained import identity as naming
 from carico_local.contained import size
@@ -100,9 +102,9 @@ def _start_agent(node: configuration.Node) -> "subprocess.Popen[bytes]":
 
 async def _leave(name: str) -> None:
     """The Node is gone from the API, and its Pods with it: nobody is left to run them."""
-    chosen = kube.KubeSettings(kubeconfig=str(composed.SHARED / "inside.yaml"))
+    chosen = api_client.KubeSettings(kubeconfig=str(composed.SHARED / "inside.yaml"))
     with contextlib.suppress(errors.ApiError, errors.ApiUnavailable):
-        api = await kube.connect(chosen, clock=clocks.SystemClock(), user_agent="carico-composed-node")
+        api = await api_client.connect(chosen, clock=clocks.SystemClock(), user_agent="carico-composed-node")
         try:
             await api.request("DELETE", f"/api/v1/nodes/{name}")
         finally:

@@ -7,8 +7,8 @@ import signal
 import sys
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import settings, tasks
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings, tasks
 from carico_local.binaries import tools
 from carico_local.control_plane import commands, identity, standalone
 from carico_local.kubelets import composed, configuration, instructions, relay

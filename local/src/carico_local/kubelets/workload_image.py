@@ -23,7 +23,7 @@ TAG = f"docker.io/{job.IMAGE}"
 _CODE = "/carico"
 _PROGRAM = "import sys\n\nfrom carico_local.workloads import main\n\nsys.exit(main.main())\n"
 # What the workloads import of our own, and no more: any other change would be another image.
-_CORE = ("__init__.py", "domain/*.py", "runtime/__init__.py", "runtime/clock.py")
+_CORE = ("__init__.py", "domain/*.py", "runtime/__init__.py", "runtime/process/__init__.py", "runtime/process/clock.py")
 _LOCAL = ("__init__.py", "workloads/*.py")
 # Images are large and each new version of ours makes one; clusters that still run may use those of before.
 _KEPT = 3

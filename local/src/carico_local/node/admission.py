@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from carico_core.wire import kubernetes_requests
+from carico_core.wire.kubernetes import pod_requests
 from carico_local.node import podspec
 
 
@@ -44,8 +44,8 @@ def rejection(
     if any(labels.get(key) != value for key, value in spec.node_selector.items()):
         why = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
         return Rejection(reason="NodeAffinity", message=f"Pod was rejected: {why}", by_labels=True)
-    asked = kubernetes_requests.pod_requests(pod)
-    totals = [kubernetes_requests.pod_requests(other) for other in running]
+    asked = pod_requests.pod_requests(pod)
+    totals = [pod_requests.pod_requests(other) for other in running]
     for name, unit, has in (("cpu", 1000, room.cores), ("memory", 1, room.memory_bytes)):
         wanted, used = asked.get(name, 0.0), sum(total.get(name, 0.0) for total in totals)
         # Half a millicore of slack, for sums of floats.

@@ -9,8 +9,10 @@ import ssl
 from typing import Any
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, kube_actions, logs, tasks
+from carico_core.runtime.kube import api_actions, api_client
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
 from carico_local.cgroups import layout, node_group
 from carico_local.node import (
     draining,
@@ -48,8 +50,8 @@ async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.
     # A process that starts, beside what the API is told: Pods come once it knows of the node.
     connected = asyncio.create_task(containers.connect(), name="runtime")
     try:
-        client = await kube.connect(
-            kube.KubeSettings(kubeconfig=chosen.kubeconfig), clock=clock, user_agent=f"carico-node/{chosen.name}"
+        client = await api_client.connect(
+            api_client.KubeSettings(kubeconfig=chosen.kubeconfig), clock=clock, user_agent=f"carico-node/{chosen.name}"
         )
         try:
             await _run(
@@ -70,14 +72,14 @@ async def _run(
     clock: clocks.Clock,
     stop: tasks.Stop,
     *,
-    client: kube.KubeClient,
+    client: api_client.KubeClient,
     opened: node_group.NodeGroup,
     kept: records.Records,
     containers: runtime.Runtime,
     connected: "asyncio.Task[frozenset[str]]",
 ) -> None:
     rng = random.Random(chosen.name)
-    recorder = kube_actions.EventRecorder(client, clock=clock, controller="kubelet", instance=chosen.name)
+    recorder = api_actions.EventRecorder(client, clock=clock, controller="kubelet", instance=chosen.name)
     node = site.Site(
         chosen=chosen, clock=clock, group=opened.group, records=kept, runtime=containers,
         reporter=reporter.Reporter(client, rng), events=events.Events(recorder), api=client,

@@ -6,7 +6,7 @@ import dataclasses
 import signal
 from collections.abc import Callable
 
-from carico_core.runtime import logs
+from carico_core.runtime.observe import logs
 from carico_local.cgroups import group as groups
 from carico_local.node import (
     config_objects,

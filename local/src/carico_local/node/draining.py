@@ -6,7 +6,8 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from carico_core.domain import errors
-from carico_core.runtime import logs, tasks
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import tasks
 
 # Pods that were bound before the scheduler heard of the cordon are on their way.
 ARRIVING_S = 0.5

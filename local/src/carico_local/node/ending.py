@@ -7,7 +7,7 @@ import asyncio
 import dataclasses
 from collections.abc import Callable
 
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 
 DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"

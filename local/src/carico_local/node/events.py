@@ -5,8 +5,8 @@ import dataclasses
 from typing import Any, Protocol
 
 from carico_core.domain import cluster, errors
-from carico_core.runtime import logs
-from carico_core.wire import kubernetes
+from carico_core.runtime.observe import logs
+from carico_core.wire.kubernetes import api_objects
 
 # Beyond this many unwritten Events the newest is dropped and counted: they explain, they decide nothing.
 QUEUE_LIMIT = 512
@@ -40,7 +40,7 @@ class Events:
     def add(self, pod: dict[str, Any], *, reason: str, action: str, note: str, warning: bool = False) -> None:
         """Nothing; the Event will be written when its turn comes."""
         try:
-            parsed = kubernetes.parse_pod(pod)
+            parsed = api_objects.parse_pod(pod)
             self._queue.put_nowait(_Event(pod=parsed, reason=reason, action=action, note=note, warning=warning))
         except (ValueError, asyncio.QueueFull):
             self.dropped += 1

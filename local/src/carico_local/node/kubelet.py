@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from carico_core.domain import errors
-from carico_core.runtime import kube, logs
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.observe import logs
 from carico_local.node import admission, ending, pod_worker, podspec, runtime, site
 
 _log = logs.get("node.kubelet")
@@ -66,17 +67,17 @@ class Kubelet:
         self._addresses = Addresses(f"{node.chosen.cluster}/{node.chosen.name}")
         self.unreadable = 0
 
-    async def run(self, events: AsyncIterator[kube.MirrorEvent]) -> None:
+    async def run(self, events: AsyncIterator[api_client.MirrorEvent]) -> None:
         """Follow the Pods that are bound to this node, until cancelled."""
         async for event in events:
             match event:
-                case kube.Listed(objects=objects):
+                case api_client.Listed(objects=objects):
                     self._on_list(objects)
-                case kube.Changed(type="DELETED", object=pod):
+                case api_client.Changed(type="DELETED", object=pod):
                     self._on_removed(pod["metadata"]["uid"], pod)
-                case kube.Changed(object=pod):
+                case api_client.Changed(object=pod):
                     self._on_pod(pod)
-                case kube.Away(error=error):
+                case api_client.Away(error=error):
                     _log.warning("api_away", why=str(error), note="Pods keep running")
 
     def pod_directory(self, namespace: str, name: str) -> str | None:

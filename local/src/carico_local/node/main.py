@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs, settings, tasks
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings, tasks
 from carico_local.node import app
 from carico_local.node import settings as node_settings
 

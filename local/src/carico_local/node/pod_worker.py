@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from carico_core.runtime import logs
+from carico_core.runtime.observe import logs
 from carico_local.cgroups import group as groups
 from carico_local.node import (
     admission,

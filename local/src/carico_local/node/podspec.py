@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from carico_core.wire import kubernetes_requests
+from carico_core.wire.kubernetes import pod_requests
 from carico_local.node import container_spec, qos
 
 Object = Mapping[str, Any]
@@ -107,7 +107,7 @@ def _parse(pod: Object) -> PodSpec:
         containers=containers,
         init_containers=init_containers,
         qos_class=(pod.get("status") or {}).get("qosClass") or qos.pod_class(spec),
-        request_cores=kubernetes_requests.pod_requests(pod).get("cpu", 0.0),
+        request_cores=pod_requests.pod_requests(pod).get("cpu", 0.0),
         unsupported=(
             *_unsupported_volumes(declared),
             *(text for item in every for text in container_spec.unsupported(item, mountable)),

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_actions, logs
-from carico_core.wire import kubernetes_lease
+from carico_core.runtime.kube import api_actions
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import lease as kubernetes_lease
 from carico_local.cgroups import group as groups
 from carico_local.node import settings, status
 
@@ -122,7 +123,7 @@ class Registration:
     """Keeps one Node registered; `labels` are the Node's as last seen, people's own among them."""
 
     def __init__(
-        self, api: kube_actions.Api, chosen: settings.NodeSettings, *, clock: clocks.Clock, group: groups.Group | None
+        self, api: api_actions.Api, chosen: settings.NodeSettings, *, clock: clocks.Clock, group: groups.Group | None
     ) -> None:
         self._api = api
         self._chosen = chosen
@@ -156,7 +157,7 @@ class Registration:
             self._learn(await self._api.request("POST", "/api/v1/nodes", body=node_object(self._chosen)))
         except errors.Conflict:
             patch = {"metadata": {"labels": labels(self._chosen), "annotations": annotations(self._chosen)}}
-            self._learn(await kube_actions.patch_node(self._api, node=self._chosen.name, patch=patch))
+            self._learn(await api_actions.patch_node(self._api, node=self._chosen.name, patch=patch))
             if DRAINING_ANNOTATION in (self._seen["metadata"].get("annotations") or {}):
                 await self._cordon(None)
 
@@ -167,12 +168,12 @@ class Registration:
     async def _cordon(self, value: bool | None) -> None:
         mark = None if value is None else "true"
         patch = {"metadata": {"annotations": {DRAINING_ANNOTATION: mark}}, "spec": {"unschedulable": value}}
-        self._learn(await kube_actions.patch_node(self._api, node=self._chosen.name, patch=patch))
+        self._learn(await api_actions.patch_node(self._api, node=self._chosen.name, patch=patch))
 
     async def remove(self) -> None:
         """Nothing; Node and Lease are gone. Raises what the client raises."""
         await self._api.request("DELETE", f"/api/v1/nodes/{self._chosen.name}")
-        leases = kube_actions.LEASES_PATH.format(namespace=LEASE_NAMESPACE)
+        leases = api_actions.LEASES_PATH.format(namespace=LEASE_NAMESPACE)
         await self._api.request("DELETE", f"{leases}/{self._chosen.name}")
 
     async def refresh(self) -> None:
@@ -216,22 +217,20 @@ class Registration:
             now_ns=self._clock.wall_ns(),
             boot_id=self._boot_id,
         )
-        self._learn(await kube_actions.patch_node_status(self._api, node=self._chosen.name, status=found))
+        self._learn(await api_actions.patch_node_status(self._api, node=self._chosen.name, status=found))
 
     async def _renew(self) -> None:
         now_ns = self._clock.wall_ns()
-        lease = self._lease or await kube_actions.get_lease(
-            self._api, namespace=LEASE_NAMESPACE, name=self._chosen.name
-        )
+        lease = self._lease or await api_actions.get_lease(self._api, namespace=LEASE_NAMESPACE, name=self._chosen.name)
         if lease is None:
             fresh = kubernetes_lease.Lease(
                 namespace=LEASE_NAMESPACE, name=self._chosen.name, holder=self._chosen.name, duration_s=LEASE_S,
                 acquired_at_ns=now_ns, renewed_at_ns=now_ns,
             )  # fmt: skip
-            self._lease = await kube_actions.create_lease(self._api, fresh)
+            self._lease = await api_actions.create_lease(self._api, fresh)
             return
         renewed = dataclasses.replace(lease, holder=self._chosen.name, duration_s=LEASE_S, renewed_at_ns=now_ns)
-        self._lease = await kube_actions.update_lease(self._api, renewed)
+        self._lease = await api_actions.update_lease(self._api, renewed)
 
     def _learn(self, node: Mapping[str, Any]) -> None:
         self._seen = node

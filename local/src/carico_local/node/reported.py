@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from carico_core.wire import kubernetes
+from carico_core.wire.kubernetes import api_objects
 
 Object = Mapping[str, Any]
 
@@ -20,7 +20,7 @@ def was_running(pod: Object, container: str) -> int | None:
 def start_ns(pod: Object) -> int | None:
     """When the Pod was taken."""
     text = (pod.get("status") or {}).get("startTime")
-    return None if text is None else round(kubernetes.parse_instant(text) * 1e9)
+    return None if text is None else round(api_objects.parse_instant(text) * 1e9)
 
 
 def conditions(pod: Object) -> list[Any]:

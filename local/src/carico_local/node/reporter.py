@@ -6,7 +6,8 @@ import random
 from typing import Any
 
 from carico_core.domain import errors
-from carico_core.runtime import kube_actions, kube_watch, logs
+from carico_core.runtime.kube import api_actions, list_watch
+from carico_core.runtime.observe import logs
 
 # Statuses in flight: enough to hide the API's latency, few enough not to crowd it.
 IN_FLIGHT = 8
@@ -28,7 +29,7 @@ class _Report:
 class Reporter:
     """Statuses by UID; a newer one replaces what was not sent yet."""
 
-    def __init__(self, api: kube_actions.Api, rng: random.Random) -> None:
+    def __init__(self, api: api_actions.Api, rng: random.Random) -> None:
         self._api = api
         self._rng = rng
         self._reports: dict[str, _Report] = {}
@@ -69,7 +70,7 @@ class Reporter:
 
     async def _send_all(self, uid: str) -> None:
         """Sends until nothing newer has been put meanwhile."""
-        backoff = kube_watch.Backoff(first_s=RETRY_FIRST_S, most_s=RETRY_MOST_S, rng=self._rng)
+        backoff = list_watch.Backoff(first_s=RETRY_FIRST_S, most_s=RETRY_MOST_S, rng=self._rng)
         try:
             while uid in self._reports:
                 async with self._slots:
@@ -105,7 +106,7 @@ class Reporter:
     async def _write(self, uid: str, report: _Report, status: dict[str, Any]) -> None:
         """Nothing; the status is written, or the API does not accept it: then the Pod may still be deleted."""
         try:
-            await kube_actions.patch_pod_status(
+            await api_actions.patch_pod_status(
                 self._api, namespace=report.namespace, name=report.name, uid=uid, status=status
             )
         except (errors.Invalid, errors.Forbidden) as error:
@@ -117,7 +118,7 @@ class Reporter:
 
     async def _delete(self, uid: str, report: _Report) -> None:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
-        await self._api.request("DELETE", kube_actions.pod_path(report.namespace, report.name), body=body)
+        await self._api.request("DELETE", api_actions.pod_path(report.namespace, report.name), body=body)
 
 
 def _merged(older: _Report, newer: _Report | None) -> _Report:

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_core.runtime import logs, settings
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import settings
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import sweep
 from carico_local.node import records as files

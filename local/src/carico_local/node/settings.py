@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 from typing import Literal
 
-from carico_core.runtime import settings
+from carico_core.runtime.process import settings
 
 # Long enough that pressure climbs as a real node's does, short enough that a server's latency on the node means
 # something (ADR 13).

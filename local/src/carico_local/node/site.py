@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Mapping
 
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_actions
+from carico_core.runtime.kube import api_actions
+from carico_core.runtime.process import clock as clocks
 from carico_local.cgroups import group as groups
 from carico_local.node import events, records, reporter, runtime, settings
 
@@ -20,7 +20,7 @@ class Site:
     runtime: runtime.Runtime
     reporter: reporter.Reporter
     events: events.Events
-    api: kube_actions.Api
+    api: api_actions.Api
 
     @property
     def amounts(self) -> Mapping[str, float]:

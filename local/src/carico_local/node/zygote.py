@@ -20,7 +20,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.cgroups import sweep
 from carico_local.node import container_child, container_logs
 from carico_local.node import records as files

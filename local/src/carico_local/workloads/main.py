@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from carico_core.domain import quantity
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_local.workloads import pacing, pi, server, train
 
 # Set for every container by the emulated node: real CPU per emulated core, where the last line is read from, the

@@ -15,9 +15,9 @@ from carico_agent.telemetry import panel, port
 from carico_core.domain import messages, recording
 from carico_core.numerics import subspace
 from carico_core.numerics.estimators import registry
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs
-from carico_core.runtime import metrics as metric
+from carico_core.runtime.observe import logs
+from carico_core.runtime.observe import metrics as metric
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 
 # Seconds of history that a state query shows.

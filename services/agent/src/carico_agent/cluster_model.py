@@ -3,8 +3,8 @@
 from carico_agent import instruments, pipeline
 from carico_core.domain import errors, messages
 from carico_core.numerics import subspace
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness
 from carico_core.wire import messages as wire
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from carico_agent import pipeline
-from carico_core.runtime import metrics as metric
+from carico_core.runtime.observe import metrics as metric
 
 LATENESS_BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 # Shares of the full scale: telemetry's own noise is about a hundredth, a Pod of an eighth of a node a tenth.

@@ -10,7 +10,7 @@ def main() -> int:
     os.putenv("OPENBLAS_NUM_THREADS", "1")
     from carico_agent import service
     from carico_agent import settings as setting
-    from carico_core.runtime import clock, entry
+    from carico_core.runtime.process import clock, entry
 
     return entry.run(
         setting.AgentSettings,

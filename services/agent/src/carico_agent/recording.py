@@ -18,7 +18,7 @@ import numpy as np
 from carico_agent import pipeline, ports, settings
 from carico_agent.telemetry import panel
 from carico_core.domain import errors, recording
-from carico_core.runtime import logs
+from carico_core.runtime.observe import logs
 from carico_core.wire import recording as wire
 
 BLOCK_S = 3.0

@@ -6,7 +6,7 @@ import random
 from carico_agent import pipeline, recording, sampler, service, settings
 from carico_agent.telemetry import own_node, panel, port, sources
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 
 # How soon a disk that failed ends a session.
 LOOK_S = 0.5

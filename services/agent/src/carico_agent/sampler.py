@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 
 
 class Sampler:

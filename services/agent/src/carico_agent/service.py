@@ -15,10 +15,12 @@ from carico_agent import app, no_pods, outlets, ports, recording, sampler, setti
 from carico_agent.churn import workloads
 from carico_agent.telemetry import cgroup_tree, own_node, panel, port, sources
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, logs, metrics_bus, nats_bus, process_memory, tasks
-from carico_core.runtime import metrics as metric
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.observe import client_metrics, health, logs
+from carico_core.runtime.observe import metrics as metric
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import memory_use, tasks
 from carico_core.wire import roles, subjects
 
 SERVICE = "carico-agent"
@@ -61,7 +63,7 @@ class Service:
         self._clock = clock
         self._boot = clocks.boot_id(clock)
         self._metrics = metric.Metrics("agent")
-        self._bus_metrics = metrics_bus.BusMetrics(self._metrics)
+        self._bus_metrics = client_metrics.BusMetrics(self._metrics)
         self._log = logs.get("service", node=chosen.node)
         self._agent: app.Agent | None = None
         self._bus: Bus | None = None
@@ -106,7 +108,7 @@ class Service:
             clock=self._clock,
             rng=random.Random(self._boot),
         )
-        process_memory.settle()
+        memory_use.settle()
         try:
             named = {} if classes is None else {"classes": classes.run()}
             await tasks.until(stop, sampler=self._sample(samples), pods=pods.run(), bus=self._talk(agent), **named)
@@ -185,7 +187,7 @@ def open_traces(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> OpenT
     """What follows Pods, where a collector is named. Raises `EnvironmentUnfit` without OpenTelemetry's packages."""
     if not chosen.traces:
         return None
-    tracing: Any = importlib.import_module("carico_core.runtime.tracing")
+    tracing: Any = importlib.import_module("carico_core.runtime.observe.tracing")
     traces: Any = importlib.import_module("carico_agent.traces")
     tracer = tracing.open_tracer(
         chosen.traces, service=SERVICE, attributes={"k8s.node.name": chosen.node}, clock=clock,

@@ -6,9 +6,9 @@ import pathlib
 from carico_agent.telemetry import meminfo, sources
 from carico_core.domain import names
 from carico_core.numerics.estimators import base, registry
-from carico_core.runtime import bus as buses
-from carico_core.runtime import service_settings
-from carico_core.runtime.settings import setting
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.process import settings
+from carico_core.runtime.process.settings import setting
 
 PREFIX = "AGENT"
 PROGRAM = "carico-agent"
@@ -182,8 +182,8 @@ class AgentSettings:
     traces_share: float = setting(
         1.0, help="share of all Pods that are traced, the same ones in every service", minimum=0.0, maximum=1.0
     )
-    http: service_settings.HttpSettings = dataclasses.field(default_factory=service_settings.HttpSettings)
-    log: service_settings.LogSettings = dataclasses.field(default_factory=service_settings.LogSettings)
+    http: settings.HttpSettings = dataclasses.field(default_factory=settings.HttpSettings)
+    log: settings.LogSettings = dataclasses.field(default_factory=settings.LogSettings)
     bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
 
     def __post_init__(self) -> None:

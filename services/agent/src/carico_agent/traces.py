@@ -5,8 +5,8 @@ from collections.abc import Set
 from typing import Protocol
 
 from carico_core.domain import recording
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import tracing
+from carico_core.runtime.observe import tracing
+from carico_core.runtime.process import clock as clocks
 
 # Pods that are followed at a time: more than a node runs; the oldest gives way.
 OPEN_MOST = 1024

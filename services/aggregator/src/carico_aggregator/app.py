@@ -14,9 +14,9 @@ import orjson
 from carico_aggregator import fleet, following, instruments, model, replicas
 from carico_aggregator import settings as setting
 from carico_core.domain import errors, messages
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 

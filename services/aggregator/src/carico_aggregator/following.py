@@ -2,8 +2,8 @@
 
 from carico_aggregator import instruments, model
 from carico_core.domain import errors, messages
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
 

@@ -1,10 +1,10 @@
 """The aggregator's metrics: carico_aggregator_..."""
 
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs
-from carico_core.runtime import metrics as metric
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.observe import logs
+from carico_core.runtime.observe import metrics as metric
+from carico_core.runtime.process import clock as clocks
 
 BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 257)
 

@@ -2,12 +2,12 @@
 
 from carico_aggregator import service
 from carico_aggregator import settings as setting
-from carico_core.runtime import clock, entry, garbage
+from carico_core.runtime.process import clock, entry, memory_use
 
 
 def main() -> int:
     """The exit code: 0 stopped, 1 failed, 2 a setting or the surroundings have to be mended."""
-    with garbage.seldom_looked_for():
+    with memory_use.seldom_looked_for():
         return entry.run(
             setting.AggregatorSettings,
             lambda chosen, stop: service.serve(chosen, stop, clock=clock.SystemClock()),

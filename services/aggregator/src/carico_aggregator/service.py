@@ -6,9 +6,11 @@ from collections.abc import Callable
 from carico_aggregator import app, instruments
 from carico_aggregator import settings as setting
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, logs, metrics, metrics_bus, nats_bus, tasks
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.observe import client_metrics, health, logs, metrics
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
 from carico_core.wire import roles
 
 
@@ -17,7 +19,7 @@ async def serve(chosen: setting.AggregatorSettings, stop: tasks.Stop, *, clock: 
     boot = clocks.boot_id(clock)
     replica = chosen.replica or f"aggregator-{boot}"
     series = metrics.Metrics("aggregator")
-    bus_series = metrics_bus.BusMetrics(series)
+    bus_series = client_metrics.BusMetrics(series)
     connected: list[nats_bus.NatsBus] = []
 
     def watch(bus: nats_bus.NatsBus) -> None:

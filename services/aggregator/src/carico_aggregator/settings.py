@@ -4,8 +4,8 @@ import dataclasses
 import enum
 
 from carico_core.domain import errors, names
-from carico_core.runtime import bus as buses
-from carico_core.runtime import service_settings, settings
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.process import settings
 
 PREFIX = "aggregator"
 PROGRAM = "carico-aggregator"
@@ -31,8 +31,8 @@ class AggregatorSettings:
         10.0, help="memory of merge `round`: what is this old has lost 63 % of its weight", unit="s",
         minimum=0.1, maximum=3600.0,
     )  # fmt: skip
-    http: service_settings.HttpSettings = dataclasses.field(default_factory=service_settings.HttpSettings)
-    log: service_settings.LogSettings = dataclasses.field(default_factory=service_settings.LogSettings)
+    http: settings.HttpSettings = dataclasses.field(default_factory=settings.HttpSettings)
+    log: settings.LogSettings = dataclasses.field(default_factory=settings.LogSettings)
     bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
 
     def __post_init__(self) -> None:

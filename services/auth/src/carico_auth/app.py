@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from carico_auth import instruments, nats_jwt, policy, reviews
-from carico_core.runtime import bus_keys
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.bus.security import nkeys
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
 
 # The curve key of the server that asks, in the header of a question that is sealed.
@@ -29,8 +29,8 @@ class Reviewer(Protocol):
 class Keys:
     """What answers are signed with, and what questions are sealed for (None: they come in the clear)."""
 
-    issuer: bus_keys.Signer
-    sealer: bus_keys.Sealer | None
+    issuer: nkeys.Signer
+    sealer: nkeys.Sealer | None
 
 
 class Callout:

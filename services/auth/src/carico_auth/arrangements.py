@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from carico_auth import key_folder, server_config
-from carico_core.runtime import bus_keys
+from carico_core.runtime.bus.security import nkeys
 from carico_core.wire import roles
 
 ISSUER, XKEY, AUTH, OWNER = "issuer", "xkey", "auth", "owner"
@@ -26,9 +26,9 @@ class Arrangement:
 
 def callout(keys: key_folder.KeyFolder, *, tls: server_config.Tls | None) -> Arrangement:
     """NATS asks the callout; its keys and the owner's are in `keys`. Raises `SettingsError`."""
-    issuer = keys.publics(ISSUER, bus_keys.Kind.ACCOUNT)[0]
-    xkey = keys.publics(XKEY, bus_keys.Kind.CURVE)[0]
-    auth, owner = (keys.publics(name, bus_keys.Kind.USER) for name in (AUTH, OWNER))
+    issuer = keys.publics(ISSUER, nkeys.Kind.ACCOUNT)[0]
+    xkey = keys.publics(XKEY, nkeys.Kind.CURVE)[0]
+    auth, owner = (keys.publics(name, nkeys.Kind.USER) for name in (AUTH, OWNER))
     config = server_config.callout(issuer=issuer, auth_keys=auth, xkey=xkey, owner_keys=owner, tls=tls)
     return Arrangement(config=config, publics=_named({ISSUER: issuer, XKEY: xkey, AUTH: auth[0], OWNER: owner[0]}))
 
@@ -42,7 +42,7 @@ def static(keys: key_folder.KeyFolder, *, nodes: Sequence[str], tls: server_conf
     every = sorted({*nodes, *(name.removeprefix(_AGENT) for name in keys.names() if name.startswith(_AGENT))})
     users, publics = [], {}
     for name, role, node in _identities(every):
-        users.append(server_config.User(role=role, node=node, keys=keys.publics(name, bus_keys.Kind.USER)))
+        users.append(server_config.User(role=role, node=node, keys=keys.publics(name, nkeys.Kind.USER)))
         if node is None:
             publics[name] = str(users[-1].keys[0])
     return Arrangement(config=server_config.static(users, tls=tls), publics=_named(publics))

@@ -1,9 +1,9 @@
 """The callout's metrics, carico_auth_..., and its log of whom it let in and whom not."""
 
 from carico_auth import nats_jwt, policy
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs
-from carico_core.runtime import metrics as metric
+from carico_core.runtime.observe import logs
+from carico_core.runtime.observe import metrics as metric
+from carico_core.runtime.process import clock as clocks
 
 ANSWER_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 3.0)
 # What says that the API does not answer us, rather than that a token is bad.

@@ -7,7 +7,7 @@ import os
 import pathlib
 
 from carico_core.domain import errors
-from carico_core.runtime import bus_keys
+from carico_core.runtime.bus.security import nkeys
 
 SUFFIX = ".nk"
 PREVIOUS = ".previous"
@@ -24,14 +24,14 @@ class KeyFolder:
         except OSError as error:
             raise errors.SettingsError(f"{folder}: got {error.strerror}, expected a folder to write keys to") from error
 
-    def publics(self, name: str, kind: bus_keys.Kind) -> list[str]:
+    def publics(self, name: str, kind: nkeys.Kind) -> list[str]:
         """The public keys that count for `name`, that in use first; it is made where there is none.
 
         Raises `SettingsError` for a file that holds no seed of this kind.
         """
         path = self.path(name)
         if not path.exists():
-            self._write(path, bus_keys.generate(kind))
+            self._write(path, nkeys.generate(kind))
         previous = self._previous(name)
         return [_public(each, kind) for each in (path, previous) if each.exists()]
 
@@ -76,12 +76,12 @@ class KeyFolder:
             out.write(seed + "\n")
 
 
-def _public(path: pathlib.Path, kind: bus_keys.Kind) -> str:
+def _public(path: pathlib.Path, kind: nkeys.Kind) -> str:
     try:
         seed = path.read_text(encoding="ascii").strip()
-        found, _ = bus_keys.decode_seed(seed)
+        found, _ = nkeys.decode_seed(seed)
         if found is not kind:
             raise ValueError(f"the seed of a key of kind {found.name.lower()}")
     except (OSError, ValueError) as error:
         raise errors.SettingsError(f"{path}: got {error}, expected a seed of kind {kind.name.lower()}") from error
-    return (bus_keys.Sealer(seed) if kind is bus_keys.Kind.CURVE else bus_keys.Signer(seed)).public
+    return (nkeys.Sealer(seed) if kind is nkeys.Kind.CURVE else nkeys.Signer(seed)).public

@@ -2,7 +2,7 @@
 
 from carico_auth import service
 from carico_auth import settings as setting
-from carico_core.runtime import clock, entry, settings
+from carico_core.runtime.process import clock, entry, settings
 
 
 def main() -> int:

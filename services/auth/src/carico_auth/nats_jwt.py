@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from carico_auth import policy
-from carico_core.runtime import bus_keys
+from carico_core.runtime.bus.security import nkeys
 from carico_core.wire import roles
 
 _HEADER = {"typ": "JWT", "alg": "ed25519-nkey"}
@@ -49,7 +49,7 @@ def decode_request(text: bytes) -> Request:
         raise NotARequest("not for an auth callout, or not from the server it names")
     user_key = _text(question, "user_nkey")
     try:
-        bus_keys.decode(bus_keys.Kind.USER, user_key)
+        nkeys.decode(nkeys.Kind.USER, user_key)
     except ValueError as error:
         raise NotARequest(f"user_nkey is {error}") from None
     return Request(
@@ -63,7 +63,7 @@ def decode_request(text: bytes) -> Request:
     )
 
 
-def encode_user(grant: policy.Grant, request: Request, *, account: str, signer: bus_keys.Signer, now_s: int) -> str:
+def encode_user(grant: policy.Grant, request: Request, *, account: str, signer: nkeys.Signer, now_s: int) -> str:
     """The user whom the server should make of who asked."""
     allowed = grant.permissions
     answers = {"max": roles.ANSWERS_EACH, "ttl": int(roles.ANSWER_WITHIN_S * 1e9)}
@@ -79,7 +79,7 @@ def encode_user(grant: policy.Grant, request: Request, *, account: str, signer: 
     return encode(claims, signer, now_s=now_s)
 
 
-def encode_answer(request: Request, *, user: str, error: str, signer: bus_keys.Signer, now_s: int) -> bytes:
+def encode_answer(request: Request, *, user: str, error: str, signer: nkeys.Signer, now_s: int) -> bytes:
     """The answer to a question: a user, or an error."""
     body = {"jwt": user} if user else {"error": error}
     claims = {
@@ -89,7 +89,7 @@ def encode_answer(request: Request, *, user: str, error: str, signer: bus_keys.S
     return encode(claims, signer, now_s=now_s).encode()
 
 
-def encode(claims: Mapping[str, Any], signer: bus_keys.Signer, *, now_s: int) -> str:
+def encode(claims: Mapping[str, Any], signer: nkeys.Signer, *, now_s: int) -> str:
     """A signed JWT of these claims, with issuer, time and id."""
     body = {**claims, "iss": signer.public, "iat": now_s}
     body["jti"] = base64.b32encode(hashlib.sha256(orjson.dumps(body)).digest()).decode().rstrip("=")
@@ -110,7 +110,7 @@ def decode(text: bytes) -> dict[str, Any]:
     if not isinstance(header, dict) or not isinstance(claims, dict) or header.get("alg") != _HEADER["alg"]:
         raise NotARequest("no JWT of NATS")
     issuer = _text(claims, "iss")
-    if not bus_keys.verify(issuer, bus_keys.Kind.SERVER, b".".join(parts[:2]), signature):
+    if not nkeys.verify(issuer, nkeys.Kind.SERVER, b".".join(parts[:2]), signature):
         raise NotARequest("not signed by the server that it names")
     return claims
 

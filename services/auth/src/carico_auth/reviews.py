@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from carico_auth import policy
 from carico_core.domain import errors
-from carico_core.runtime import bus_token
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.bus.security import token_expiry
+from carico_core.runtime.process import clock as clocks
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 # Kubernetes 1.30 and later: the node of the Pod that a token is bound to.
@@ -42,7 +42,7 @@ class Reviewer:
 
     async def review(self, token: str) -> Verdict:
         """Whose token it is, or why it is not taken."""
-        expires_s = bus_token.expires_at_s(token)
+        expires_s = token_expiry.expires_at_s(token)
         if not token or len(token) > _LONGEST_TOKEN:
             return policy.Refusal(reason=policy.Refused.NO_TOKEN)
         now_s = self._clock.monotonic_s()

@@ -6,8 +6,12 @@ from collections.abc import Callable, Mapping
 from carico_auth import app, instruments, reviews
 from carico_auth import settings as setting
 from carico_core.domain import errors
-from carico_core.runtime import bus_keys, health, kube, logs, metrics, metrics_bus, metrics_kube, nats_bus, tasks
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus.security import nkeys
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.observe import client_metrics, health, logs, metrics
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
 from carico_core.wire import roles
 
 
@@ -17,7 +21,7 @@ async def serve(
     """Answers questions until `stop`. Raises `BusUnavailable` once the bus is closed for good."""
     keys = read_keys(chosen)
     series = metrics.Metrics("auth")
-    bus_series = metrics_bus.BusMetrics(series)
+    bus_series = client_metrics.BusMetrics(series)
     counted = instruments.Instruments(series, clock=clock)
     listening: list[nats_bus.NatsBus] = []
 
@@ -29,9 +33,9 @@ async def serve(
         "bus": lambda: None if listening and listening[0].connected else "not connected to NATS",
         "api": counted.trouble,
     }
-    api = await kube.connect(
+    api = await api_client.connect(
         chosen.kube, clock=clock, user_agent=setting.PROGRAM, environ=environ,
-        observe=metrics_kube.KubeMetrics(series).asked,
+        observe=client_metrics.KubeMetrics(series).asked,
     )  # fmt: skip
     try:
         server = await health.serve(health.Health(checks), series, host=chosen.http.host, port=chosen.http.port)
@@ -52,8 +56,8 @@ async def serve(
 def read_keys(chosen: setting.AuthSettings) -> app.Keys:
     """The keys that the settings name. Raises `SettingsError`, which shows nothing of them."""
     try:
-        issuer = bus_keys.read(pathlib.Path(chosen.issuer))
-        if issuer.kind is not bus_keys.Kind.ACCOUNT:
+        issuer = nkeys.read(pathlib.Path(chosen.issuer))
+        if issuer.kind is not nkeys.Kind.ACCOUNT:
             raise ValueError(f"a seed of kind {issuer.kind.name.lower()}")
     except (OSError, ValueError) as error:
         raise errors.SettingsError(
@@ -62,7 +66,7 @@ def read_keys(chosen: setting.AuthSettings) -> app.Keys:
     if not chosen.xkey:
         return app.Keys(issuer=issuer, sealer=None)
     try:
-        sealer = bus_keys.Sealer(pathlib.Path(chosen.xkey).read_text(encoding="ascii").strip())
+        sealer = nkeys.Sealer(pathlib.Path(chosen.xkey).read_text(encoding="ascii").strip())
     except (OSError, ValueError) as error:
         raise errors.SettingsError(
             f"--xkey: got {chosen.xkey}, expected a curve seed (SX...) in it: {error}"

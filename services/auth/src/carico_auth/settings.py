@@ -4,9 +4,9 @@ import dataclasses
 
 from carico_auth import policy
 from carico_core.domain import errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import kube as kubes
-from carico_core.runtime import service_settings, settings
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client as kubes
+from carico_core.runtime.process import settings
 from carico_core.wire import roles
 
 PREFIX = "auth"
@@ -43,8 +43,8 @@ class AuthSettings:
         minimum=0.0, maximum=300.0,
         why="a thousand agents that come back at once, some of them twice; a revoked token lives this much longer",
     )  # fmt: skip
-    http: service_settings.HttpSettings = dataclasses.field(default_factory=service_settings.HttpSettings)
-    log: service_settings.LogSettings = dataclasses.field(default_factory=service_settings.LogSettings)
+    http: settings.HttpSettings = dataclasses.field(default_factory=settings.HttpSettings)
+    log: settings.LogSettings = dataclasses.field(default_factory=settings.LogSettings)
     bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
     kube: kubes.KubeSettings = dataclasses.field(default_factory=kubes.KubeSettings)
 

@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from carico_core.domain import amounts, errors
-from carico_core.runtime import bus as buses
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, kube_actions, logs, metrics, metrics_bus, tasks
-from carico_core.runtime import pace as paces
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_actions
+from carico_core.runtime.observe import client_metrics, health, logs, metrics
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
 from carico_core.wire import subjects
 from carico_scheduler import engine
 from carico_scheduler import settings as setting
@@ -57,14 +58,14 @@ class Scheduler:
 
     def __init__(
         self, settings: setting.SchedulerSettings, *, api: engine.Kube, clock: clocks.Clock,
-        lease_api: kube_actions.Api | None = None, tracer: traces.Tracer | None = None,
+        lease_api: api_actions.Api | None = None, tracer: traces.Tracer | None = None,
         series: metrics.Metrics | None = None,
     ) -> None:  # fmt: skip
         self._settings = settings
         self._bus: Bus | None = None
         self._clock = clock
         self.metrics = metrics.Metrics("scheduler") if series is None else series
-        self._bus_metrics = metrics_bus.BusMetrics(self.metrics)
+        self._bus_metrics = client_metrics.BusMetrics(self.metrics)
         counted = instruments.Instruments(self.metrics)
         self._boot = boot = clocks.boot_id(clock)
         seed = settings.seed if settings.seed >= 0 else clock.wall_ns()
@@ -75,12 +76,12 @@ class Scheduler:
             on_record=counted.count_rejections,
             on_drop=counted.lost_records.inc,
         )
-        recorder = kube_actions.EventRecorder(
+        recorder = api_actions.EventRecorder(
             api, clock=clock, controller=setting.PROGRAM, instance=f"{setting.PROGRAM}-{boot}"
         )
         self._events = events.Writer(
             recorder,
-            pace=paces.Pace(settings.events_per_s, clock=clock),
+            pace=tasks.Pace(settings.events_per_s, clock=clock),
             on_drop=lambda why: counted.lost_events.labels(why).inc(),
         )
         self._api = api

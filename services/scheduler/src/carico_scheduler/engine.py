@@ -12,8 +12,9 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_actions, kube_list, logs
+from carico_core.runtime.kube import api_actions, paged_lists
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
 from carico_scheduler import state
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.bind import outcomes, volume_binding
@@ -36,7 +37,7 @@ DECODED_AT_ONCE = 32
 DECODED_WITHIN_S = 3.0
 
 
-class Kube(kube_actions.BindApi, informers.Kube, kube_list.Api, Protocol):
+class Kube(api_actions.BindApi, informers.Kube, paged_lists.Api, Protocol):
     """What is needed of the Kubernetes API."""
 
 

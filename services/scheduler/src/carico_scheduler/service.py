@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import dataclasses
 
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import health, kube, logs, metrics, nats_bus, tasks, tracing
-from carico_core.runtime import metrics_kube as kube_series
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.observe import client_metrics, health, logs, metrics, tracing
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
 from carico_core.wire import roles
 from carico_scheduler import app
 from carico_scheduler import settings as setting
@@ -16,12 +18,12 @@ async def serve(settings: setting.SchedulerSettings, stop: tasks.Stop, clock: cl
     """Runs a scheduler of these settings, with its health server, until `stop`; NATS and the API may come later."""
     async with contextlib.AsyncExitStack() as stack:
         series = metrics.Metrics("scheduler")
-        asked = kube_series.KubeMetrics(series).asked
-        api = await kube.connect(settings.kube, clock=clock, user_agent=setting.PROGRAM, observe=asked)
+        asked = client_metrics.KubeMetrics(series).asked
+        api = await api_client.connect(settings.kube, clock=clock, user_agent=setting.PROGRAM, observe=asked)
         stack.push_async_callback(api.close)
         # A client of its own, as Kubernetes' components have: a renewal must not wait for its turn behind binds.
         unpaced = dataclasses.replace(settings.kube, rate_per_s=0.0)
-        lease_api = await kube.connect(
+        lease_api = await api_client.connect(
             unpaced, clock=clock, user_agent=f"{setting.PROGRAM}/leader-election", observe=asked
         )
         stack.push_async_callback(lease_api.close)

@@ -2,9 +2,10 @@
 
 import dataclasses
 
-from carico_core.runtime import bus as buses
-from carico_core.runtime import kube as kubes
-from carico_core.runtime import service_settings, settings, tracing
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import api_client as kubes
+from carico_core.runtime.observe import tracing
+from carico_core.runtime.process import settings
 from carico_scheduler.extender import settings as extender_settings
 from carico_scheduler.leadership import settings as leader_settings
 from carico_scheduler.rules import policy as policies
@@ -74,8 +75,8 @@ class SchedulerSettings:
     traces_share: float = settings.setting(
         1.0, help="share of all Pods that are traced, the same ones in every service", minimum=0.0, maximum=1.0
     )
-    http: service_settings.HttpSettings = dataclasses.field(default_factory=service_settings.HttpSettings)
-    log: service_settings.LogSettings = dataclasses.field(default_factory=service_settings.LogSettings)
+    http: settings.HttpSettings = dataclasses.field(default_factory=settings.HttpSettings)
+    log: settings.LogSettings = dataclasses.field(default_factory=settings.LogSettings)
     bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
     kube: kubes.KubeSettings = dataclasses.field(default_factory=kubes.KubeSettings)
     leader: leader_settings.LeaderSettings = dataclasses.field(default_factory=leader_settings.LeaderSettings)

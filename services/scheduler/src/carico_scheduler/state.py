@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from carico_core.domain import cluster, constraints, messages
-from carico_core.wire import kubernetes_placement
+from carico_core.wire.kubernetes import placement
 from carico_scheduler.nodes import fleet as fleets
 from carico_scheduler.pods import anti_affinity_index, reservations
 from carico_scheduler.pods import demand as demands
@@ -60,12 +60,12 @@ class State:
         """The Pod whose bind is under way, as it was taken from the queue."""
         return self._binding.get(uid)
 
-    def placed_by(self, node: str, now_s: float) -> kubernetes_placement.Advertised | None:
+    def placed_by(self, node: str, now_s: float) -> placement.Advertised | None:
         """The advertisement that a Pod is placed by on `node` now; None where there is none to go by."""
         heard = self.heard.get(node)
         if heard is None or now_s - heard.sampled_s > self.fleet.policy.ageing_s:
             return None
-        return kubernetes_placement.Advertised(boot=heard.advertisement.boot, seq=heard.advertisement.seq)
+        return placement.Advertised(boot=heard.advertisement.boot, seq=heard.advertisement.seq)
 
     def put_pods(self, pods: Iterable[cluster.Pod], now_s: float) -> None:
         """Takes in the list of all Pods: those not in it are gone."""

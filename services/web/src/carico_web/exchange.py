@@ -1,6 +1,6 @@
 """One HTTP/1.1 request and its response; pure but for reading from the stream.
 
-As small as `carico_core.runtime.health`, for the same reason, and with bodies and headers, which a page needs.
+As small as `carico_core.runtime.observe.health`, for the same reason, and with bodies and headers, which a page needs.
 """
 
 import asyncio

@@ -6,7 +6,7 @@ import re
 from typing import Protocol
 
 from carico_core.domain import errors
-from carico_core.runtime import bus_keys, bus_token
+from carico_core.runtime.bus.security import nkeys, token_expiry
 
 # What nats-server sends in INFO: 11 random bytes (24 with an XKey), base64url.
 _NONCE = re.compile(r"[A-Za-z0-9_-]{8,64}")
@@ -52,16 +52,16 @@ class Key:
     def trouble(self) -> str | None:
         """That there is no user's seed in the file."""
         try:
-            signer = bus_keys.read(self._path)
+            signer = nkeys.read(self._path)
         except (OSError, ValueError) as error:
             return f"{self._path}: expected a user's seed (SU...): {error}"
-        return None if signer.kind is bus_keys.Kind.USER else f"{self._path}: got another kind of seed, expected SU..."
+        return None if signer.kind is nkeys.Kind.USER else f"{self._path}: got another kind of seed, expected SU..."
 
     def shown(self, nonce: str) -> dict[str, str]:
         """The public key, and the signature of the nonce."""
         if _NONCE.fullmatch(nonce) is None:
             raise BadNonce
-        signer = bus_keys.read(self._path)
+        signer = nkeys.read(self._path)
         signature = base64.urlsafe_b64encode(signer.sign(nonce.encode("ascii"))).decode().rstrip("=")
         return {"nkey": signer.public, "sig": signature}
 
@@ -74,11 +74,11 @@ class Token:
 
     def trouble(self) -> str | None:
         """That there is none in the file."""
-        return None if bus_token.read(self._path) else f"{self._path}: no token in it"
+        return None if token_expiry.read(self._path) else f"{self._path}: no token in it"
 
     def shown(self, nonce: str) -> dict[str, str]:
         """The token."""
-        return {"auth_token": bus_token.read(self._path)}
+        return {"auth_token": token_expiry.read(self._path)}
 
 
 def of(*, nkey: str, token_file: str) -> Identity:

@@ -1,6 +1,6 @@
 """The page server's metrics: carico_web_..."""
 
-from carico_core.runtime import metrics as metric
+from carico_core.runtime.observe import metrics as metric
 
 ANSWER_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.02, 0.1, 1.0)
 

@@ -1,6 +1,6 @@
 """Entry point of the web page's server."""
 
-from carico_core.runtime import clock, entry
+from carico_core.runtime.process import clock, entry
 from carico_web import service
 from carico_web import settings as setting
 

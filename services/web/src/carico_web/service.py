@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import AsyncIterator
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import connections, health, logs, metrics, tasks
+from carico_core.runtime.observe import health, logs, metrics
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
 from carico_web import exchange, identity, instruments, page_files, site
 from carico_web import settings as setting
 
@@ -59,7 +60,7 @@ class _Door:
     def __init__(self, answers: site.Site, counted: instruments.Instruments, *, clock: clocks.Clock) -> None:
         self._answers = answers
         self._clock = clock
-        self.connections = connections.Connections()
+        self.connections = health.Connections()
         self._log = logs.get("door")
         self._counted = counted
 

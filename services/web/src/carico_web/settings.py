@@ -4,7 +4,7 @@ import dataclasses
 import urllib.parse
 
 from carico_core.domain import errors
-from carico_core.runtime import service_settings, settings
+from carico_core.runtime.process import settings
 
 PREFIX = "web"
 PROGRAM = "carico-web"
@@ -36,7 +36,7 @@ class WebSettings:
     )  # fmt: skip
     http_host: str = settings.setting("127.0.0.1", help="address of the page, /healthz, /readyz and /metrics")
     http_port: int = settings.setting(DEFAULT_PORT, help="its port; 0 a free one", minimum=0, maximum=65535)
-    log: service_settings.LogSettings = dataclasses.field(default_factory=service_settings.LogSettings)
+    log: settings.LogSettings = dataclasses.field(default_factory=settings.LogSettings)
 
     def __post_init__(self) -> None:
         if self.nkey and self.token_file:

@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from carico_core.runtime import health
-from carico_core.runtime import metrics as metric
+from carico_core.runtime.observe import health
+from carico_core.runtime.observe import metrics as metric
 from carico_web import exchange, identity, page_files
 from carico_web import settings as setting
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from carico_core.domain import cluster, errors, messages
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import state

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_core.domain import cluster, decision, errors, messages
-from carico_core.wire import kubernetes
+from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import questions
 from carico_scheduler.nodes import headroom
 from carico_scheduler.report import explain
@@ -337,7 +337,7 @@ async def test_what_is_said_to_fit_is_what_a_cycle_places(seed: int, kind: str) 
         desk.hear_cost(name, room, costs, capacity=rng.uniform(0.0, 4.0), pods=rng.randint(0, 1), limit=limit)
     said = await desk.ask("capacity.fit", pod=described("what-if", kind))
     for index in range(60):
-        desk.state.put_pod(kubernetes.parse_pod(described(f"pod-{index}", kind)), NOW_S)
+        desk.state.put_pod(api_objects.parse_pod(described(f"pod-{index}", kind)), NOW_S)
     placed = desk.decide()
     assert {each["node"]: each["fits"] for each in said["per_node"] if each["fits"]} == dict(placed)
     assert said["total"] == sum(placed.values()) and not said["at_least"]

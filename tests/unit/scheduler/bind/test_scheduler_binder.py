@@ -5,8 +5,8 @@ import random
 from typing import Any
 
 from carico_core.domain import errors
-from carico_core.runtime import kube_actions, memory_kube
-from carico_core.wire import kubernetes_placement
+from carico_core.runtime.kube import api_actions, memory_kube
+from carico_core.wire.kubernetes import placement
 from carico_scheduler.bind import binder
 from tests.unit.scheduler import objects
 
@@ -63,8 +63,8 @@ class Bench:
         await memory_kube_bind(self.kube, self.pod.uid, "node-9")
 
 
-async def memory_kube_bind(api: kube_actions.BindApi, uid: str, node: str) -> None:
-    await kube_actions.bind(api, namespace="default", name="pod-0", uid=uid, node=node)
+async def memory_kube_bind(api: api_actions.BindApi, uid: str, node: str) -> None:
+    await api_actions.bind(api, namespace="default", name="pod-0", uid=uid, node=node)
 
 
 def test_bound() -> None:
@@ -112,12 +112,12 @@ def test_what_is_only_being_prepared_is_not_bound_at_the_end() -> None:
 
 def test_what_it_was_placed_by_is_written_on_the_pod_and_nothing_else() -> None:
     async def main() -> None:
-        for said in (None, kubernetes_placement.Advertised(objects.BOOT, 7)):
+        for said in (None, placement.Advertised(objects.BOOT, 7)):
             bench = Bench()
             bench.binder.start(bench.pod, "node-0", placed_by=said)
             await bench.binder.drain(60.0)
             found = bench.kube.objects.get("pods", ("default", "pod-0"), "test")
-            assert kubernetes_placement.parse_advertised(found) == said
+            assert placement.parse_advertised(found) == said
             assert len(found["metadata"].get("annotations") or {}) == (said is not None)
             assert sum(request.startswith("POST") for request in bench.kube.requests) == 1
             assert not any(request.startswith("PATCH") for request in bench.kube.requests)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import cluster, errors
-from carico_core.wire import kubernetes_storage as parse
+from carico_core.wire.kubernetes import storage as parse
 from carico_scheduler import state
 from carico_scheduler.bind import volume_binding
 from carico_scheduler.decide import cycle

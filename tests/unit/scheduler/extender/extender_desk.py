@@ -6,8 +6,9 @@ import pathlib
 import random
 from typing import Any
 
-from carico_core.runtime import memory_kube, metrics
-from carico_core.wire import kubernetes_placement
+from carico_core.runtime.kube import memory_kube
+from carico_core.runtime.observe import metrics
+from carico_core.wire.kubernetes import placement
 from carico_scheduler import state
 from carico_scheduler.extender import service, unit
 from carico_scheduler.extender import settings as extender_settings
@@ -88,9 +89,9 @@ class Desk:
         pod = objects.make_pod(name, scheduler_name="kube-carico", node_name=node)
         self.state.put_pod(pod, self.clock.monotonic_s())
 
-    def placed_by(self, name: str) -> kubernetes_placement.Advertised | None:
+    def placed_by(self, name: str) -> placement.Advertised | None:
         """What the Pod at the API says it was placed by."""
-        return kubernetes_placement.parse_advertised(self.kube.objects.get("pods", ("default", name), "test"))
+        return placement.parse_advertised(self.kube.objects.get("pods", ("default", name), "test"))
 
     def node_of(self, name: str) -> str | None:
         """Where the API has the Pod."""

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import settings
+from carico_core.runtime.process import settings
 from carico_local.control_plane import certificates
 from carico_scheduler import settings as setting
 from carico_scheduler.extender import messages, server, service

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_scheduler.intake import api_probe
 
 AWAY = errors.ApiUnavailable("GET /version: no answer in time")

@@ -12,11 +12,11 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from carico_core.wire import kubernetes_lease
+from carico_core.wire.kubernetes import lease
 from carico_scheduler.leadership import candidate as candidates
 
 TERMS = candidates.Terms(duration_s=15, renew_s=10.0, retry_s=2.0)
-Lease = kubernetes_lease.Lease
+Lease = lease.Lease
 
 
 def make(identity: str = "a", terms: candidates.Terms = TERMS) -> candidates.Candidate:

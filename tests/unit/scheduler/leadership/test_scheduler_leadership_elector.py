@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import kube_actions, memory_kube, settings
-from carico_core.wire import kubernetes_lease
+from carico_core.runtime.kube import api_actions, memory_kube
+from carico_core.runtime.process import settings
+from carico_core.wire.kubernetes import lease as kubernetes_lease
 from carico_scheduler import settings as setting
 from carico_scheduler import state
 from carico_scheduler.leadership import elector, handover, status
@@ -67,7 +68,7 @@ class Scene:
 
     async def lease(self) -> kubernetes_lease.Lease:
         """The Lease as it is."""
-        found = await kube_actions.get_lease(self.kube, namespace="kube-system", name="carico-scheduler")
+        found = await api_actions.get_lease(self.kube, namespace="kube-system", name="carico-scheduler")
         assert found is not None
         return found
 
@@ -157,7 +158,7 @@ def test_a_renewal_without_an_answer_is_read_up_on(taken: bool) -> None:
             if taken:
                 # As if an earlier write of its own had landed after it was given up.
                 found = await made.lease()
-                await kube_actions.update_lease(made.kube, found)
+                await api_actions.update_lease(made.kube, found)
             else:
                 made.kube.fail_next(errors.ApiUnavailable("PUT: no answer"), method="PUT", path=LEASES)
             await asyncio.sleep(8.0)

@@ -9,7 +9,10 @@ import orjson
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime import memory_bus, memory_kube, memory_objects, metrics, settings, tasks
+from carico_core.runtime.bus import memory_bus
+from carico_core.runtime.kube import memory_kube, memory_objects
+from carico_core.runtime.observe import metrics
+from carico_core.runtime.process import settings, tasks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import app

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from carico_core.runtime import metrics as metric
+from carico_core.runtime.observe import metrics as metric
 from carico_core.wire import freshness
 from carico_scheduler.nodes import fleet
 from carico_scheduler.pods import queue, reservations

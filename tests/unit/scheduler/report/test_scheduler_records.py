@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from carico_core.domain import cluster, decision, errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import pace as paces
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import tasks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler import state
@@ -104,7 +104,7 @@ async def drained(writer: events.Writer) -> None:
 
 def make_writer(recorder: SlowRecorder) -> tuple[events.Writer, collections.Counter[str]]:
     drops: collections.Counter[str] = collections.Counter()
-    pace = paces.Pace(0.0, clock=clocks.FakeClock())
+    pace = tasks.Pace(0.0, clock=clocks.FakeClock())
     return events.Writer(recorder, pace=pace, on_drop=lambda why: drops.update([why])), drops
 
 

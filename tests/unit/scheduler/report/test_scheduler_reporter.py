@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import cluster
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import fleet
 from carico_scheduler.pods import queue, reservations

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_core.domain import cluster
-from carico_core.wire import kubernetes, kubernetes_storage
+from carico_core.wire.kubernetes import api_objects, storage
 from carico_scheduler import state
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import snapshot
@@ -29,7 +29,7 @@ def pod(name: str, *, labels: dict[str, str] | None = None, namespace: str = "de
     """A Pod as it is read from the API."""
     obj = objects.pod_object(name, **spec)
     obj["metadata"] |= {"uid": f"uid-{name}", "labels": labels or {}, "namespace": namespace}
-    return kubernetes.parse_pod(obj)
+    return api_objects.parse_pod(obj)
 
 
 def node(name: str, **labels: str) -> cluster.Node:
@@ -69,7 +69,7 @@ def without_api(seed: int) -> tuple[state.State, list[cluster.Pod]]:
         if path == "/api/v1/namespaces":
             labels[obj["metadata"]["name"]] = obj["metadata"]["labels"]
         elif path == "/api/v1/nodes":
-            known.put_node(kubernetes.parse_node(obj))
+            known.put_node(api_objects.parse_node(obj))
         elif path.endswith("/pods"):
             known.put_pod(_read(obj), NOW_S)
     known.put_namespaces(labels, NOW_S)
@@ -79,7 +79,7 @@ def without_api(seed: int) -> tuple[state.State, list[cluster.Pod]]:
 def _read(obj: dict[str, Any]) -> cluster.Pod:
     metadata = obj["metadata"] | {"uid": f"uid-{obj['metadata']['name']}", "creationTimestamp": "2026-01-01T00:00:00Z"}
     spec = {key: value for key, value in obj["spec"].items() if key != "volumes"} | {"schedulerName": "carico"}
-    return kubernetes.parse_pod({"metadata": metadata, "spec": spec})
+    return api_objects.parse_pod({"metadata": metadata, "spec": spec})
 
 
 @hypothesis.settings(max_examples=25, deadline=None, derandomize=True)
@@ -329,9 +329,9 @@ def test_a_claim_of_one_pod_is_given_once_within_one_cycle() -> None:
     known = make_state(node("a"), node("b"))
     held = known.fleet.storage
     bound = claim("disk", volumeName="v", accessModes=["ReadWriteOncePod"])
-    bound["metadata"]["annotations"] = {kubernetes_storage.BIND_COMPLETED: "yes"}
-    held.claims.put(("default", "disk"), kubernetes_storage.parse_claim(bound))
-    held.volumes.put(("", "v"), kubernetes_storage.parse_volume({"metadata": {"name": "v"}, "spec": {}}))
+    bound["metadata"]["annotations"] = {storage.BIND_COMPLETED: "yes"}
+    held.claims.put(("default", "disk"), storage.parse_claim(bound))
+    held.volumes.put(("", "v"), storage.parse_volume({"metadata": {"name": "v"}, "spec": {}}))
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "disk"}}]
     for index in range(2):
         known.put_pod(pod(f"user-{index}", volumes=volumes), NOW_S)

@@ -1,4 +1,4 @@
-"""The names of every stream, consumer and bucket of CARICO; how they are made stands in `runtime.bus_streams`."""
+"""The names of every stream, consumer and bucket of CARICO; how they are made stands in `runtime.bus.jetstream`."""
 
 CAPACITY = "CARICO_CAPACITY"
 SUBSPACES = "CARICO_SUBSPACES"

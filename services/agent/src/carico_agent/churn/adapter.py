@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from carico_agent.churn import ledger
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
 
 
 class Adapter:

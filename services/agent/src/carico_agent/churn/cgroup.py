@@ -19,8 +19,8 @@ from collections.abc import Callable
 from carico_agent import settings
 from carico_agent.churn import adapter, inotify
 from carico_agent.telemetry import cgroup_tree, kernel_file, port
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
 
 # Ten looks a second, as telemetry itself.
 POLL_S = 0.1

@@ -10,10 +10,11 @@ from typing import Any
 from carico_agent import settings
 from carico_agent.churn import node_pods
 from carico_core.domain import messages, pod_class
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube, logs, metrics_kube
-from carico_core.runtime import metrics as metric
-from carico_core.wire import kubernetes, kubernetes_placement
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.observe import client_metrics, logs
+from carico_core.runtime.observe import metrics as metric
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import api_objects, placement
 
 # Of a mirror Pod: the UID that the runtime knows the static Pod by.
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-hash
@@ -22,7 +23,7 @@ STATIC_UID_ANNOTATION = "kubernetes.io/config.hash"
 
 def open_classes(chosen: settings.AgentSettings, *, clock: clocks.Clock, metrics: metric.Metrics) -> "PodClasses":
     """The classes of the Pods bound to the agent's Node."""
-    asked = metrics_kube.KubeMetrics(metrics).asked
+    asked = client_metrics.KubeMetrics(metrics).asked
     return PodClasses(chosen.node, connect=node_pods.connector(chosen, clock=clock, observe=asked))
 
 
@@ -58,31 +59,31 @@ class PodClasses:
         """Never returns; keeps the classes up to date, as they were while the API is away. Raises `KubeconfigError`."""
         await node_pods.follow(self._node, self._connect, self._take)
 
-    def _take(self, event: kube.MirrorEvent) -> None:
+    def _take(self, event: api_client.MirrorEvent) -> None:
         match event:
-            case kube.Listed(objects=objects):
+            case api_client.Listed(objects=objects):
                 known, self._classes = self._classes, {}
                 for pod in objects:
                     self._note(pod)
                 if self._classes != known:
                     self._tell()
-            case kube.Changed(type="DELETED", object=pod):
+            case api_client.Changed(type="DELETED", object=pod):
                 self._classes.pop(_uid_on_node(pod), None)
-            case kube.Changed(object=pod):
+            case api_client.Changed(object=pod):
                 if self._note(pod):
                     self._tell()
 
     def _note(self, pod: dict[str, Any]) -> bool:
         """True where the Pod's class is news."""
         try:
-            found = kubernetes.parse_pod(pod)
+            found = api_objects.parse_pod(pod)
         except ValueError as error:
             self._log.warning("a Pod of the API cannot be read", why=str(error))
             return False
         uid, name = _uid_on_node(pod), None if found.is_baseline else pod_class.class_of(found)
         is_news = uid not in self._classes or self._classes[uid] != name
         self._classes[uid] = name
-        said = kubernetes_placement.parse_advertised(pod)
+        said = placement.parse_advertised(pod)
         if said is not None:
             for callback in self._on_placed:
                 callback(uid, said.boot, said.seq)

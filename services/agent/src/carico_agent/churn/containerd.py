@@ -18,8 +18,8 @@ from carico_agent import settings
 from carico_agent.churn import adapter
 from carico_agent.churn import containerd_wire as wire
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
 
 # containerd does not say when a subscription stands, so what came about while it was made is looked for once more.
 SETTLE_S = 1.0

@@ -9,9 +9,9 @@ from typing import Any
 
 from carico_agent import settings
 from carico_agent.churn import adapter, node_pods
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube
-from carico_core.wire import kubernetes_status
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import status
 
 
 def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "KubernetesPods":
@@ -34,15 +34,15 @@ class KubernetesPods(adapter.Adapter):
         """Never returns; keeps `current` up to date. Raises `KubeconfigError`."""
         await node_pods.follow(self._node, self._connect, self._take)
 
-    def _take(self, event: kube.MirrorEvent) -> None:
+    def _take(self, event: api_client.MirrorEvent) -> None:
         match event:
-            case kube.Listed(objects=objects):
+            case api_client.Listed(objects=objects):
                 self._on_list(objects)
-            case kube.Changed(type="DELETED", object=pod):
+            case api_client.Changed(type="DELETED", object=pod):
                 self._on_deleted(pod)
-            case kube.Changed(object=pod):
+            case api_client.Changed(object=pod):
                 self._on_pod(pod, is_news=True)
-            case kube.Away(error=error):
+            case api_client.Away(error=error):
                 self._away = True
                 self._log.warning("the API is away: Pods are those of before", why=str(error))
 
@@ -71,13 +71,13 @@ class KubernetesPods(adapter.Adapter):
             return
         now_s = self._clock.monotonic_s()
         match run.state:
-            case kubernetes_status.State.WAITING:
+            case status.State.WAITING:
                 # A container that ended and starts again counts as ended in between.
                 self._ledger.ended(run.uid, now_s)
                 self._ledger.created(run.uid, now_s)
-            case kubernetes_status.State.RUNNING:
+            case status.State.RUNNING:
                 self._ledger.started(run.uid, now_s)
-            case kubernetes_status.State.ENDED:
+            case status.State.ENDED:
                 self._done.add(run.uid)
                 self._on_ended(run.uid, now_s, is_news=is_news)
 
@@ -90,9 +90,9 @@ class KubernetesPods(adapter.Adapter):
         self._ledger.ended(uid, now_s)
         self._ledger.removed(uid, now_s)
 
-    def _read(self, pod: dict[str, Any]) -> kubernetes_status.Run | None:
+    def _read(self, pod: dict[str, Any]) -> status.Run | None:
         try:
-            return kubernetes_status.parse_run(pod)
+            return status.parse_run(pod)
         except ValueError as error:
             self._log.warning("a Pod of the API cannot be read", why=str(error))
             return None

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Protocol
 
 from carico_agent import settings
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.process import clock as clocks
 
 PODS = "/api/v1/pods"
 
@@ -14,7 +14,9 @@ PODS = "/api/v1/pods"
 class Api(Protocol):
     """What is needed of a client."""
 
-    def mirror(self, path: str, *, params: Mapping[str, str] | None = None) -> AsyncGenerator[kube.MirrorEvent, None]:
+    def mirror(
+        self, path: str, *, params: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[api_client.MirrorEvent, None]:
         """List and watch for ever."""
         ...
 
@@ -27,14 +29,14 @@ Connect = Callable[[], Awaitable[Api]]
 
 
 def connector(
-    chosen: settings.AgentSettings, *, clock: clocks.Clock, observe: kube.Observe | None = None
+    chosen: settings.AgentSettings, *, clock: clocks.Clock, observe: api_client.Observe | None = None
 ) -> Connect:  # fmt: skip
     """What connects to the API that these settings name."""
-    wanted = kube.KubeSettings(kubeconfig=chosen.kubeconfig, context=chosen.kube_context)
-    return lambda: kube.connect(wanted, clock=clock, user_agent=settings.PROGRAM, observe=observe)
+    wanted = api_client.KubeSettings(kubeconfig=chosen.kubeconfig, context=chosen.kube_context)
+    return lambda: api_client.connect(wanted, clock=clock, user_agent=settings.PROGRAM, observe=observe)
 
 
-async def follow(node: str, connect: Connect, take: Callable[[kube.MirrorEvent], None]) -> None:
+async def follow(node: str, connect: Connect, take: Callable[[api_client.MirrorEvent], None]) -> None:
     """Never returns; `take` is given each event of the node's Pods. Raises `KubeconfigError`."""
     api = await connect()
     try:

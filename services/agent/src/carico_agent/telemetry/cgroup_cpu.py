@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from carico_agent.telemetry import cgroup_tree, kernel_file, port
 from carico_core.numerics import counters
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 
 # Samples between two looks at the quota: 10 s at 10 Hz. People resize a node seldom.
 QUOTA_EVERY = 100

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from carico_agent.telemetry import cgroup_tree, kernel_file, port, pressure
 from carico_core.numerics import counters
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 
 # Of /proc/diskstats, whatever the device's own sectors are.
 SECTOR_BYTES = 512

@@ -9,7 +9,7 @@ import pathlib
 
 from carico_agent.telemetry import kernel_file, port
 from carico_core.numerics import counters
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 
 BYTES_PER_MBIT = 1e6 / 8
 # Eight counters of what is received, the bytes first, then eight of what is sent.

@@ -8,7 +8,7 @@ import pathlib
 
 from carico_agent.telemetry import kernel_file, port
 from carico_core.numerics import counters
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 
 _SOME = b"some "
 _TOTAL = b" total="

@@ -14,7 +14,7 @@ import os
 import pathlib
 
 from carico_agent.telemetry import kernel_file, port
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 
 # Seconds between two looks through /proc for new processes (1.5 ms each on a machine with a hundred of them).
 SCAN_S = 0.5

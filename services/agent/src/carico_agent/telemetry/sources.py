@@ -23,7 +23,7 @@ from carico_agent.telemetry import (
 )
 from carico_agent.telemetry import cpu as cpus
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 
 PROCESS_FALLBACK = "process-accounting"
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from carico_core.domain import decision, messages
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness
 from carico_scheduler.answers import kinds, questions, room
 from carico_scheduler.answers import known as knowns

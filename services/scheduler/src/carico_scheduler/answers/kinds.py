@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import cluster, messages, pod_class
-from carico_core.wire import kubernetes
+from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions
 from carico_scheduler.pods import demand as demands
@@ -66,7 +66,7 @@ def _parsed(described: object) -> cluster.Pod:
         "uid": WHAT_IF, "creationTimestamp": "1970-01-01T00:00:00Z", "deletionTimestamp": None,
     }  # fmt: skip
     try:
-        return kubernetes.parse_pod({**whole, "metadata": stamped, "status": {}})
+        return api_objects.parse_pod({**whole, "metadata": stamped, "status": {}})
     except ValueError as error:
         raise questions.BadQuestion(f'"pod": {error}') from error
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness
 from carico_core.wire import messages as wire
 from carico_scheduler.answers import fit, known, node, pod, questions

@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeAlias
 
 from carico_core.domain import cluster, errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_actions, kube_watch
-from carico_core.wire import kubernetes, kubernetes_placement
+from carico_core.runtime.kube import api_actions, list_watch
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import api_objects, placement
 
 Step: TypeAlias = Callable[[], Awaitable[None]]
 ASK_FIRST_S = 0.1
@@ -68,7 +68,7 @@ class Binder:
 
     def __init__(
         self,
-        api: kube_actions.BindApi,
+        api: api_actions.BindApi,
         *,
         witness: Witness,
         clock: clocks.Clock,
@@ -120,15 +120,15 @@ class Binder:
         node: str,
         prepare: Step | None = None,
         *,
-        placed_by: kubernetes_placement.Advertised | None = None,
+        placed_by: placement.Advertised | None = None,
     ) -> None:
         """Begins to bind `pod` to `node`, once `prepare` has returned; where that raises, it is not bound.
 
         `placed_by` is written on the Pod.
         """
         send = functools.partial(
-            kube_actions.bind, self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node,
-            annotations=None if placed_by is None else kubernetes_placement.format_advertised(placed_by),
+            api_actions.bind, self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node,
+            annotations=None if placed_by is None else placement.format_advertised(placed_by),
             timeout_s=self._timeout_s, permit=self._permit,
         )  # fmt: skip
         task = asyncio.create_task(self._bind(pod, node, send, prepare), name=f"bind {pod.key}")
@@ -200,10 +200,10 @@ class Binder:
 
     async def _ask(self, pod: cluster.Pod, node: str, *, detail: str, is_conflict: bool) -> Result:
         """What the API says has become of the Pod, asked until it answers or the watch tells."""
-        backoff = kube_watch.Backoff(first_s=ASK_FIRST_S, most_s=ASK_MOST_S, rng=self._rng)
+        backoff = list_watch.Backoff(first_s=ASK_FIRST_S, most_s=ASK_MOST_S, rng=self._rng)
         while not self._witness.is_settled(pod.uid):
             try:
-                found = await self._api.request("GET", kube_actions.pod_path(pod.namespace, pod.name))
+                found = await self._api.request("GET", api_actions.pod_path(pod.namespace, pod.name))
             except errors.NotFound:
                 return _result(pod, node, Fate.GONE, detail=detail, is_conflict=is_conflict)
             except (errors.ApiError, errors.ApiUnavailable):
@@ -216,7 +216,7 @@ class Binder:
 
 def _read(pod: cluster.Pod, node: str, found: Any, *, detail: str, is_conflict: bool) -> Result:
     """The outcome that the API's answer tells."""
-    now = kubernetes.parse_pod(found)
+    now = api_objects.parse_pod(found)
     if now.uid != pod.uid:
         return _result(pod, node, Fate.GONE, detail=detail, is_conflict=is_conflict)
     fate = {None: Fate.UNBOUND, node: Fate.BOUND}.get(now.node_name, Fate.ELSEWHERE)

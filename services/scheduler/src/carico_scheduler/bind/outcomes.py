@@ -3,8 +3,8 @@
 import dataclasses
 
 from carico_core.domain import decision
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
 from carico_scheduler import state
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.pods import queue as queues

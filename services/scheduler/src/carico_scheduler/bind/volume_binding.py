@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 
 from carico_core.domain import cluster, constraints, errors
 from carico_core.domain import storage as objects
-from carico_core.runtime import kube_actions
-from carico_core.wire import kubernetes_storage
+from carico_core.runtime.kube import api_actions
+from carico_core.wire.kubernetes import storage as kubernetes_storage
 from carico_scheduler.nodes import fleet as fleets
 from carico_scheduler.nodes import snapshot, storage, volumes
 
@@ -25,7 +25,7 @@ class NotBound(errors.CaricoError):
 class VolumeBinding:
     """Binds claims through the API; the mirror is in `fleet`, and `notify` is called when it has changed."""
 
-    def __init__(self, api: kube_actions.Api, fleet: fleets.Fleet, *, may_write: Callable[[], bool]) -> None:
+    def __init__(self, api: api_actions.Api, fleet: fleets.Fleet, *, may_write: Callable[[], bool]) -> None:
         self._api = api
         self._fleet = fleet
         self._known = fleet.storage
@@ -80,7 +80,7 @@ class VolumeBinding:
     async def _patch(self, path: str, body: dict[str, object]) -> None:
         if not self._may_write():
             raise NotBound("not asked for: another scheduler may lead by now")
-        await self._api.request("PATCH", path, body=body, content_type=kube_actions.MERGE_PATCH)
+        await self._api.request("PATCH", path, body=body, content_type=api_actions.MERGE_PATCH)
 
     async def _until_bound(self, uses: tuple[constraints.ClaimUse, ...], plan: storage.Plan, node: str) -> None:
         asked = {claim.uid for claim in plan.make if claim.selected_node == node}

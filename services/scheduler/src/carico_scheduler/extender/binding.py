@@ -5,9 +5,9 @@ import dataclasses
 from collections.abc import Callable
 
 from carico_core.domain import cluster
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs
-from carico_core.wire import kubernetes_placement
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import placement
 from carico_scheduler import state as states
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.bind import outcomes
@@ -49,7 +49,7 @@ class Binds:
 
     async def bind(
         self, pod: cluster.Pod, node: str, facts: decisions.Facts, *, since_s: float,
-        placed_by: kubernetes_placement.Advertised | None,
+        placed_by: placement.Advertised | None,
     ) -> str:  # fmt: skip
         """Empty once the Pod, which has waited since `since_s`, is bound to the node; else why it is not."""
         now_s = self._clock.monotonic_s()

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from carico_core.domain import cluster, errors
-from carico_core.wire import kubernetes
+from carico_core.wire.kubernetes import api_objects
 
 # MinExtenderPriority and MaxExtenderPriority.
 SCORE_MOST = 10
@@ -55,7 +55,7 @@ def decode_args(payload: bytes) -> Args:
     """The arguments of filter and prioritize. Raises `BadRequest`."""
     body = _object(payload)
     try:
-        pod = kubernetes.parse_pod(body["Pod"])
+        pod = api_objects.parse_pod(body["Pod"])
         names, nodes = body.get("NodeNames"), body.get("Nodes")
         if names is not None:
             return Args(pod=pod, names=tuple(map(str, names)), objects=None)

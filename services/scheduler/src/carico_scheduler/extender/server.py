@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from aiohttp import web
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
 from carico_scheduler.extender import messages, service
 from carico_scheduler.extender import settings as setting
 

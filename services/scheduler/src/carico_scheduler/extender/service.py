@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Iterator
 
 from carico_core.domain import cluster, decision, errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_actions
-from carico_core.wire import kubernetes
+from carico_core.runtime.kube import api_actions
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import api_objects
 from carico_scheduler import state as states
 from carico_scheduler.extender import binding, judge, messages
 from carico_scheduler.extender import holds as holding
@@ -29,7 +29,7 @@ class Parts:
     """What an extender is made of; `leads` says whether it may answer, `wake` lets our own queue look again."""
 
     state: states.State
-    kube: kube_actions.BindApi
+    kube: api_actions.BindApi
     clock: clocks.Clock
     rng: random.Random
     log: decisions.Log
@@ -164,8 +164,8 @@ class Extender:
         known = self._state.pod(asked.uid) or (None if hold is None else hold.pod)
         if known is not None:
             return known
-        path = kube_actions.pod_path(asked.namespace, asked.name)
-        found = kubernetes.parse_pod(await self._api.request("GET", path))
+        path = api_actions.pod_path(asked.namespace, asked.name)
+        found = api_objects.parse_pod(await self._api.request("GET", path))
         if found.uid != asked.uid:
             raise ValueError(f"{found.key} is another Pod now, of UID {found.uid}")
         return found

@@ -3,7 +3,7 @@
 import dataclasses
 import ipaddress
 
-from carico_core.runtime import settings
+from carico_core.runtime.process import settings
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

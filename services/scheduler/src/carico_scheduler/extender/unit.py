@@ -2,7 +2,7 @@
 
 import asyncio
 
-from carico_core.runtime import logs
+from carico_core.runtime.observe import logs
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.extender import server, service
 from carico_scheduler.extender import settings as setting

@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from carico_core.runtime import clock as clocks
-from carico_core.wire import kubernetes
-from carico_core.wire import kubernetes_storage as parse
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import storage as parse
 from carico_scheduler import state as states
 from carico_scheduler.nodes import storage
 
@@ -43,7 +43,7 @@ def _pods(state: states.State, clock: clocks.Clock) -> Collection:
     return Collection(
         path=PODS,
         kind="pod",
-        parse=kubernetes.parse_pod,
+        parse=api_objects.parse_pod,
         put_all=lambda pods: state.put_pods(pods, clock.monotonic_s()),
         put=lambda pod: state.put_pod(pod, clock.monotonic_s()),
         remove=lambda metadata: state.remove_pod(str(metadata.get("uid", ""))),
@@ -54,7 +54,7 @@ def _nodes(state: states.State) -> Collection:
     return Collection(
         path=NODES,
         kind="node",
-        parse=kubernetes.parse_node,
+        parse=api_objects.parse_node,
         put_all=state.put_nodes,
         put=state.put_node,
         remove=lambda metadata: state.remove_node(str(metadata.get("name", ""))),

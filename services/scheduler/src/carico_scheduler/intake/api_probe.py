@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Callable
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_actions
+from carico_core.runtime.kube import api_actions
+from carico_core.runtime.process import clock as clocks
 
 # Nothing is asked of an API that said something just now. It answers this at once, from memory, to whoever may ask.
 QUIET_S = 2.0
@@ -22,7 +22,7 @@ _ASKED = "/version"
 class ApiProbe:
     """`heard_s`: when anything last came from the API, on the monotonic clock."""
 
-    api: kube_actions.Api
+    api: api_actions.Api
     heard_s: Callable[[], float]
     clock: clocks.Clock
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube as kubes
-from carico_core.runtime import logs
+from carico_core.runtime.kube import api_client as kubes
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
 from carico_scheduler import state
 from carico_scheduler.intake import api_collections
 from carico_scheduler.report import instruments

@@ -13,7 +13,7 @@ of the truth, it holds while renew_s / (1 - r) <= duration_s / (1 + r) (`Terms.d
 import dataclasses
 import math
 
-from carico_core.wire import kubernetes_lease as leases
+from carico_core.wire.kubernetes import lease as leases
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ import math
 from collections.abc import Awaitable, Callable
 
 from carico_core.domain import errors
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import logs
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
 from carico_scheduler.leadership import candidate as candidates
 from carico_scheduler.leadership import leases
 

@@ -6,8 +6,8 @@ up the Lease a moment ago, a decision made now could miss its last binds and fil
 
 import asyncio
 
-from carico_core.runtime import kube_list
-from carico_core.wire import kubernetes
+from carico_core.runtime.kube import paged_lists
+from carico_core.wire.kubernetes import api_objects
 from carico_scheduler import state as states
 
 # Bound a moment ago: a Pod leaves Pending when its containers run, and the agent of its node advertises it then.
@@ -16,7 +16,7 @@ LOOK_EVERY_S = 0.02
 LIST_AGAIN_S = 0.5
 
 
-async def catch_up(api: kube_list.Api, state: states.State) -> int:
+async def catch_up(api: paged_lists.Api, state: states.State) -> int:
     """How many Pods had to be waited for, once the state has a claim for each that the API knows to be just bound.
 
     Nothing of the list is put into the state: the watch alone does that, in its order, so that a Pod that has ended
@@ -41,14 +41,14 @@ def _unknown(uids: set[str], state: states.State) -> set[str]:
     return {uid for uid, claim in found.items() if claim is None or claim.is_assumed}
 
 
-async def _just_bound(api: kube_list.Api) -> set[str]:
+async def _just_bound(api: paged_lists.Api) -> set[str]:
     """The UIDs of the Pods that are bound and still Pending, without those that cannot be read."""
-    listed = await kube_list.list_all(api, "/api/v1/pods", params=JUST_BOUND, read=_uid_of)
+    listed = await paged_lists.list_all(api, "/api/v1/pods", params=JUST_BOUND, read=_uid_of)
     return {uid for uid in listed.objects if uid is not None}
 
 
-def _uid_of(obj: kube_list.Object) -> str | None:
+def _uid_of(obj: paged_lists.Object) -> str | None:
     try:
-        return kubernetes.parse_pod(obj).uid
+        return api_objects.parse_pod(obj).uid
     except ValueError:
         return None

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from carico_core.runtime import kube_actions
-from carico_core.wire import kubernetes_lease
+from carico_core.runtime.kube import api_actions
+from carico_core.wire.kubernetes import lease as kubernetes_lease
 
 
 class Leases(Protocol):
@@ -19,7 +19,7 @@ class Leases(Protocol):
 class ApiLeases:
     """A Lease of coordination.k8s.io."""
 
-    def __init__(self, api: kube_actions.Api, *, namespace: str, name: str, timeout_s: float) -> None:
+    def __init__(self, api: api_actions.Api, *, namespace: str, name: str, timeout_s: float) -> None:
         self._api = api
         self._namespace = namespace
         self._name = name
@@ -27,12 +27,12 @@ class ApiLeases:
 
     async def read(self) -> kubernetes_lease.Lease | None:
         """The Lease as it is: never an older one, as a read of one object without a version asks the store."""
-        return await kube_actions.get_lease(
+        return await api_actions.get_lease(
             self._api, namespace=self._namespace, name=self._name, timeout_s=self._timeout_s
         )
 
     async def write(self, lease: kubernetes_lease.Lease) -> kubernetes_lease.Lease:
         """The Lease as written."""
         if lease.resource_version:
-            return await kube_actions.update_lease(self._api, lease, timeout_s=self._timeout_s)
-        return await kube_actions.create_lease(self._api, lease, timeout_s=self._timeout_s)
+            return await api_actions.update_lease(self._api, lease, timeout_s=self._timeout_s)
+        return await api_actions.create_lease(self._api, lease, timeout_s=self._timeout_s)

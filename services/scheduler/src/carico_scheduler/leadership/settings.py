@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from carico_core.runtime import settings
+from carico_core.runtime.process import settings
 from carico_scheduler.leadership import candidate
 
 

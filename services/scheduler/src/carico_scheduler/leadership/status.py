@@ -7,8 +7,8 @@ import math
 import socket
 from collections.abc import Awaitable
 
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import kube_actions, kube_config
+from carico_core.runtime.kube import api_actions, cluster_access
+from carico_core.runtime.process import clock as clocks
 from carico_scheduler.leadership import candidate, elector, leases
 from carico_scheduler.leadership import settings as setting
 
@@ -20,7 +20,7 @@ class Leadership:
     """The one place that says who leads."""
 
     def __init__(
-        self, wanted: setting.LeaderSettings, *, boot: str, api: kube_actions.Api, clock: clocks.Clock,
+        self, wanted: setting.LeaderSettings, *, boot: str, api: api_actions.Api, clock: clocks.Clock,
         duties: elector.Duties,
     ) -> None:  # fmt: skip
         """`boot` sets this start apart from earlier ones."""
@@ -79,10 +79,10 @@ class Leadership:
 
 
 def elector_of(
-    wanted: setting.LeaderSettings, *, boot: str, api: kube_actions.Api, clock: clocks.Clock, duties: elector.Duties
+    wanted: setting.LeaderSettings, *, boot: str, api: api_actions.Api, clock: clocks.Clock, duties: elector.Duties
 ) -> elector.Elector:
     """An elector that runs for the Lease of these settings."""
-    namespace = wanted.namespace or kube_config.own_namespace() or NAMESPACE
+    namespace = wanted.namespace or cluster_access.own_namespace() or NAMESPACE
     # As client-go's users name themselves. A fixed name would let a restart go on with the term of a process that may
     # still run; waiting out its Lease is the price.
     identity = wanted.identity or f"{socket.gethostname()}_{boot}"

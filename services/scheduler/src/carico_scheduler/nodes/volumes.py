@@ -10,7 +10,7 @@ import numpy as np
 
 from carico_core.domain import constraints, selectors
 from carico_core.domain import storage as objects
-from carico_core.wire import kubernetes_storage
+from carico_core.wire.kubernetes import storage as kubernetes_storage
 from carico_scheduler.nodes import node_labels, snapshot, storage
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from carico_core.domain import decision, errors
-from carico_core.runtime import clock as clocks
+from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_scheduler.pods import queue as queues

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from carico_core.domain import cluster, errors
-from carico_core.runtime import pace as paces
+from carico_core.runtime.process import tasks
 
 WAITING_MAX = 1024
 SCHEDULED = "Scheduled"
@@ -33,7 +33,7 @@ class Note:
 class Writer:
     """One Event at a time, at most so many a second; when the line is full the newest is dropped and counted."""
 
-    def __init__(self, recorder: Recorder, *, pace: paces.Pace, on_drop: Callable[[str], None]) -> None:
+    def __init__(self, recorder: Recorder, *, pace: tasks.Pace, on_drop: Callable[[str], None]) -> None:
         """`on_drop(why)` is told of each Event that is not written."""
         self._recorder = recorder
         self._pace = pace

@@ -1,6 +1,6 @@
 """The metrics of the scheduler: what is counted, and its meaning."""
 
-from carico_core.runtime import metrics
+from carico_core.runtime.observe import metrics
 from carico_core.wire import freshness
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import queue as queues

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from carico_core.domain import cluster, decision
-from carico_core.runtime import clock as clocks
-from carico_core.runtime import tracing
+from carico_core.runtime.observe import tracing
+from carico_core.runtime.process import clock as clocks
 from carico_scheduler.bind import binder
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.report import decisions

@@ -1,0 +1,12 @@
+"""The message bus: a port, its adapter for NATS with JetStream, and one in memory for tests.
+
+- `port`: what the bus offers, as protocols, and its settings. Services know nothing else.
+- `memory_bus`: the port in one process's memory. The same contract tests run on both adapters.
+- `nats_bus`: the port on NATS. `connect` is the way in; the rest of this package are its parts:
+  - connecting: `connection_options`, `nats_client` (nats-py's client, with TLS and nkeys of ours), `nats_server`
+    (joining a server, checking its version, translating errors), `upkeep` (what is done at each reconnect), `security`
+    (TLS, nkeys, tokens and their renewal);
+  - streams: `jetstream` (every stream, consumer and bucket), `direct_get` (reading what streams hold), `pull_consumer`
+    (the work queue);
+  - messages: `intake` (the short way in), `responders` (answering requests), `services` (NATS's services framework).
+"""

@@ -1,0 +1,115 @@
+"""Reading what streams keep by the direct-get API (ADR-31), in pages: no consumer is made and none is left behind.
+
+`multi_last` looks made for the newest of each subject, but answers 413 and nothing else above 1,024 subjects
+(measured); pages of `next_by_subj` have no such limit.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+
+from carico_core.runtime.process import memory_use
+
+with memory_use.hidden_from_nats():
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.errors import Error as NatsError
+
+# A page ends with either. By bytes, or a server takes who reads thousands of large messages for one that does not keep
+# up, and hangs up (`max_pending`).
+PAGE_MESSAGES = 1000
+PAGE_BYTES = 1 << 20
+PAGE_TIMEOUT_S = 2.0
+_END_OF_PAGE = "204"
+_NOT_FOUND = "404"
+_LEFT = "Nats-Num-Pending"
+# A first look back this far; eight times as far each time that was not enough.
+_WINDOW = 1024
+_WIDER = 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stored:
+    """One message of a stream."""
+
+    seq: int
+    subject: str
+    payload: bytes
+
+
+@dataclasses.dataclass(slots=True)
+class _Page:
+    """What an answer holds, and how many messages of the subject come after it."""
+
+    messages: list[Stored] = dataclasses.field(default_factory=list)
+    left: int = 0
+
+
+async def read(client: Client, stream: str, subject: str, *, first_seq: int = 1) -> AsyncIterator[Stored]:
+    """Every message of `subject` (wildcards allowed) from `first_seq` on, oldest first. Raises nats-py's errors."""
+    while True:
+        query = {"seq": first_seq, "next_by_subj": subject, "batch": PAGE_MESSAGES, "max_bytes": PAGE_BYTES}
+        page = await _ask(client, stream, query)
+        for message in page.messages:
+            yield message
+        if not page.messages or page.left == 0:
+            return
+        first_seq = page.messages[-1].seq + 1
+
+
+async def last(client: Client, stream: str, subject: str) -> Stored | None:
+    """The last message of one subject, which stands in what is asked: a right can be given to it alone.
+
+    Raises nats-py's errors.
+    """
+    found = (await _ask(client, f"{stream}.{subject}", None)).messages
+    return found[-1] if found else None
+
+
+async def newest_of_each(client: Client, stream: str, subject: str, *, limit: int) -> list[Stored]:
+    """The last message of each subject, of the `limit` subjects written last, oldest first. Raises nats-py's errors."""
+    newest = (await _ask(client, stream, {"last_by_subj": subject})).messages
+    window = _WINDOW
+    while newest:
+        first_seq = max(1, newest[0].seq - window + 1)
+        found: dict[str, Stored] = {}
+        async for message in read(client, stream, subject, first_seq=first_seq):
+            found.pop(message.subject, None)  # so that the order is that of the last messages
+            found[message.subject] = message
+        if len(found) >= limit or first_seq == 1:
+            return list(found.values())[-limit:]
+        window *= _WIDER
+    return []
+
+
+async def _ask(client: Client, stream: str, query: dict[str, Any] | None) -> _Page:
+    """One answer: a single message, or several and a status that ends them."""
+    found = _Page()
+    is_page = query is not None and "batch" in query
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def on_message(message: Msg) -> None:
+        headers = message.headers or {}
+        if "Nats-Subject" in headers:
+            found.messages.append(Stored(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data))
+        if ended.done() or ("Nats-Subject" in headers and is_page):
+            return
+        status = headers.get("Status", _END_OF_PAGE)
+        if status in (_END_OF_PAGE, _NOT_FOUND):
+            found.left = int(headers.get(_LEFT, "0"))
+            ended.set_result(None)
+        else:
+            ended.set_exception(NatsError(f"{stream} answers {status} {headers.get('Description', '')}".strip()))
+
+    inbox = client.new_inbox()
+    listening = await client.subscribe(inbox, cb=on_message)
+    try:
+        await client.publish(f"$JS.API.DIRECT.GET.{stream}", b"" if query is None else orjson.dumps(query), reply=inbox)
+        async with asyncio.timeout(PAGE_TIMEOUT_S):
+            await ended
+    finally:
+        await listening.unsubscribe()
+    return found

@@ -1,0 +1,128 @@
+"""Every stream, consumer and bucket of CARICO: defined here, once, and created where missing.
+
+File storage everywhere: memory streams vanish with the server, and an ordered reader then skips what came anew
+(measured). Nothing in them is irreplaceable: nodes say it again within one lease.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from nats.js import JetStreamContext, api
+from nats.js.errors import NotFoundError
+
+from carico_core.domain import errors
+from carico_core.runtime.bus import port as buses
+from carico_core.wire import streams as names
+from carico_core.wire import subjects
+
+CAPACITY, SUBSPACES, DECISIONS = names.CAPACITY, names.SUBSPACES, names.DECISIONS
+MODEL_BUCKET, MODEL_KEY = names.MODEL_BUCKET, names.MODEL_KEY
+MODEL_STREAM, MODEL_SUBJECT = names.MODEL_STREAM, names.MODEL_SUBJECT
+CONSUMER = names.CONSUMER
+
+DECISIONS_AGE_S = 24 * 3600.0
+DECISIONS_COUNT = 100_000
+# How long a replica has for a batch before its messages go to another.
+ACK_WAIT_S = 5.0
+# Duplicates of one subspace are refused for this long (Nats-Msg-Id); no longer than the stream keeps anything.
+_DUPLICATE_WINDOW_S = 2.0
+# What is compared of a stream that exists; the server adds much that is not ours to judge.
+_STREAM_FIELDS = (
+    "subjects", "retention", "storage", "discard", "max_msgs_per_subject", "max_age", "max_msgs", "allow_direct",
+    "num_replicas",
+)  # fmt: skip
+_CONSUMER_FIELDS = ("durable_name", "ack_policy", "ack_wait", "deliver_policy", "filter_subject")
+
+
+def streams(lease_s: float, *, copies: int = 1) -> tuple[api.StreamConfig, ...]:
+    """The definition of each stream; `copies`: how many servers keep it."""
+    return (
+        api.StreamConfig(
+            name=CAPACITY, description="newest advertisement of each node", subjects=[subjects.CAPACITY_ALL],
+            storage=api.StorageType.FILE, retention=api.RetentionPolicy.LIMITS, discard=api.DiscardPolicy.OLD,
+            max_msgs_per_subject=1, max_age=lease_s, allow_direct=True, num_replicas=copies,
+            duplicate_window=min(_DUPLICATE_WINDOW_S, lease_s),
+        ),
+        api.StreamConfig(
+            name=SUBSPACES, description="newest local subspace of each node, for the aggregators",
+            subjects=[subjects.SUBSPACE_ALL], storage=api.StorageType.FILE,
+            retention=api.RetentionPolicy.WORK_QUEUE, discard=api.DiscardPolicy.OLD, max_msgs_per_subject=1,
+            max_age=lease_s / 3.0, duplicate_window=min(_DUPLICATE_WINDOW_S, lease_s / 3.0), num_replicas=copies,
+        ),
+        api.StreamConfig(
+            name=DECISIONS, description="what the scheduler decided and why", subjects=[subjects.DECISION_ALL],
+            storage=api.StorageType.FILE, retention=api.RetentionPolicy.LIMITS, discard=api.DiscardPolicy.OLD,
+            max_age=DECISIONS_AGE_S, max_msgs=DECISIONS_COUNT, allow_direct=True,
+            duplicate_window=_DUPLICATE_WINDOW_S, num_replicas=copies,
+        ),
+    )  # fmt: skip
+
+
+def consumer() -> api.ConsumerConfig:
+    """The one durable consumer that all replicas of the aggregator pull from."""
+    return api.ConsumerConfig(
+        name=CONSUMER, durable_name=CONSUMER, description="shared by all replicas of the aggregator",
+        deliver_policy=api.DeliverPolicy.ALL, ack_policy=api.AckPolicy.EXPLICIT, ack_wait=ACK_WAIT_S,
+        filter_subject=subjects.SUBSPACE_ALL, max_ack_pending=20_000,
+    )  # fmt: skip
+
+
+async def ensure(js: JetStreamContext, *, lease_s: float, copies: int = 1) -> None:
+    """Creates what is missing. Raises `StreamMismatch` where something exists with another configuration."""
+    for wanted in streams(lease_s, copies=copies):
+        try:
+            found = (await js.stream_info(str(wanted.name))).config
+        except NotFoundError:
+            await js.add_stream(wanted)
+        else:
+            _compare(str(wanted.name), wanted, found, _STREAM_FIELDS)
+    wanted_consumer = consumer()
+    try:
+        found_consumer = (await js.consumer_info(SUBSPACES, CONSUMER)).config
+    except NotFoundError:
+        await js.add_consumer(SUBSPACES, wanted_consumer)
+    else:
+        _compare(f"{SUBSPACES} consumer {CONSUMER}", wanted_consumer, found_consumer, _CONSUMER_FIELDS)
+    try:
+        await js.key_value(MODEL_BUCKET)
+    except NotFoundError:
+        bucket = api.KeyValueConfig(
+            bucket=MODEL_BUCKET, description="the model of the cluster, for late joiners", history=1,
+            storage=api.StorageType.FILE, direct=True, replicas=copies,
+        )  # fmt: skip
+        await js.create_key_value(bucket)
+
+
+async def backlog(js: JetStreamContext) -> buses.Backlog:
+    """How each stream and the consumer stand."""
+    held = []
+    for name in names.ALL:
+        state = (await js.stream_info(name)).state
+        held.append(buses.Stored(stream=name, messages=state.messages, size_bytes=state.bytes))
+    queue = await js.consumer_info(SUBSPACES, CONSUMER)
+    return buses.Backlog(
+        streams=tuple(held),
+        pending=queue.num_pending or 0,
+        unacknowledged=queue.num_ack_pending or 0,
+        redelivered=queue.num_redelivered or 0,
+    )
+
+
+def _compare(name: str, wanted: Any, found: Any, fields: tuple[str, ...]) -> None:
+    differences = tuple(_differences(wanted, found, fields))
+    if differences:
+        raise errors.StreamMismatch(name=name, differences=differences)
+
+
+def _differences(wanted: Any, found: Any, fields: tuple[str, ...]) -> Iterator[str]:
+    for field in fields:
+        ours, theirs = _plain(getattr(wanted, field)), _plain(getattr(found, field))
+        if ours is not None and ours != theirs:
+            yield f"{field} is {theirs}, expected {ours}"
+
+
+def _plain(value: Any) -> Any:
+    """Comparable whatever form the client gives it: enumerations as text, seconds rounded."""
+    if isinstance(value, float):
+        return round(value, 3)
+    return getattr(value, "value", value)

@@ -1,0 +1,260 @@
+"""The bus in one process's memory, for tests: the same contract as `nats_bus`, no sockets, no time."""
+
+import asyncio
+import itertools
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Sequence
+
+import orjson
+
+from carico_core.domain import errors
+from carico_core.runtime.bus import port as buses
+from carico_core.wire import streams, subjects
+
+
+class Hub:
+    """What several `MemoryBus` share: subscriptions, the queue, the latest values. `away` plays an outage."""
+
+    def __init__(self) -> None:
+        self.subscriptions: list[tuple[str, buses.Handler]] = []
+        self.queue: OrderedDict[str, bytes] = OrderedDict()
+        self.queued = asyncio.Condition()
+        self.message_ids: set[str] = set()
+        self.capacities: dict[str, bytes] = {}
+        self.decisions: list[tuple[str, bytes]] = []
+        self.model: bytes | None = None
+        self.endpoints: dict[str, buses.Endpoint] = {}
+        # What serves now, by an id of its own.
+        self.services: dict[str, buses.ServiceSpec] = {}
+        self.buses: list[MemoryBus] = []
+        self.away = False
+        self.numbers = itertools.count()
+
+    def set_away(self, away: bool) -> None:
+        """Takes the bus away from everybody, or gives it back."""
+        back = self.away and not away
+        self.away = away
+        if back:
+            for member in self.buses:
+                member.came_back()
+
+
+class MemoryBus:
+    """One member's view of a `Hub`."""
+
+    def __init__(self, hub: Hub | None = None) -> None:
+        self.hub = hub or Hub()
+        self.hub.buses.append(self)
+        self._closed = asyncio.Event()
+        self._reconnect_callbacks: list[Callable[[], None]] = []
+        self._reconnects = 0
+        self._sent = (0, 0)
+
+    @property
+    def connected(self) -> bool:
+        """True while messages can be sent."""
+        return not self.hub.away and not self._closed.is_set()
+
+    @property
+    def traffic(self) -> buses.Traffic:
+        """What this member has published so far; what it hears is not counted."""
+        return buses.Traffic(out_messages=self._sent[0], out_bytes=self._sent[1], reconnects=self._reconnects)
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        """Calls every handler that matches, in the order of subscription."""
+        self._require(subject)
+        self._sent = (self._sent[0] + 1, self._sent[1] + len(payload))
+        hub = self.hub
+        if matches(subjects.CAPACITY_ALL, subject):
+            hub.capacities[subject] = payload
+        elif matches(subjects.DECISION_ALL, subject):
+            hub.decisions.append((subject, payload))
+        for pattern, handler in list(hub.subscriptions):
+            if matches(pattern, subject):
+                handler(subject, payload)
+
+    async def subscribe(self, subject: str, handler: buses.Handler) -> buses.Subscription:
+        """Calls `handler` for each message of `subject`."""
+        self._require(subject)
+        entry = (subject, handler)
+        self.hub.subscriptions.append(entry)
+        return _Subscription(self.hub, entry)
+
+    async def enqueue(self, subject: str, payload: bytes, *, msg_id: str) -> None:
+        """Stores in place of an older message of the subject."""
+        self._require(subject)
+        if not matches(subjects.SUBSPACE_ALL, subject):
+            raise errors.BusUnavailable(f"{subject}: no stream takes it")
+        hub = self.hub
+        if msg_id in hub.message_ids:
+            return
+        hub.message_ids.add(msg_id)
+        async with hub.queued:
+            hub.queue.pop(subject, None)
+            hub.queue[subject] = payload
+            hub.queued.notify_all()
+
+    async def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]:
+        """All that is queued, as soon as there is something."""
+        hub = self.hub
+        while True:
+            async with hub.queued:
+                await hub.queued.wait_for(lambda: bool(hub.queue))
+                batch: list[buses.QueueItem] = [_QueueItem(s, p) for s, p in hub.queue.items()]
+                hub.queue.clear()
+            yield batch
+
+    async def acknowledge(self, items: Sequence[buses.QueueItem]) -> None:
+        """They are done with."""
+        for item in items:
+            await item.ack()
+
+    async def backlog(self) -> buses.Backlog:
+        """How the streams and the work queue stand."""
+        self._require("streams")
+        hub = self.hub
+        held = {
+            streams.CAPACITY: list(hub.capacities.values()), streams.SUBSPACES: list(hub.queue.values()),
+            streams.DECISIONS: [payload for _, payload in hub.decisions],
+            streams.MODEL_STREAM: [] if hub.model is None else [hub.model],
+        }  # fmt: skip
+        stored = tuple(
+            buses.Stored(stream=name, messages=len(held[name]), size_bytes=sum(map(len, held[name])))
+            for name in streams.ALL
+        )
+        return buses.Backlog(streams=stored, pending=len(hub.queue), unacknowledged=0, redelivered=0)
+
+    async def latest_capacities(self) -> list[tuple[str, bytes]]:
+        """Each node's newest advertisement."""
+        self._require("capacities")
+        return list(self.hub.capacities.items())
+
+    async def put_model(self, payload: bytes) -> None:
+        """Keeps the model."""
+        self._require("the model")
+        self.hub.model = payload
+
+    async def get_model(self) -> bytes | None:
+        """The model kept last."""
+        self._require("the model")
+        return self.hub.model
+
+    async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
+        """The newest `limit` of one Pod, or the last one of each of the `limit` Pods decided on last; oldest first."""
+        self._require("decisions")
+        pattern = subjects.decisions(namespace, pod)
+        found = [(s, p) for s, p in self.hub.decisions if matches(pattern, s)]
+        if namespace is None or pod is None:
+            last: dict[str, bytes] = {}
+            for subject, payload in found:
+                last.pop(subject, None)  # so that the order is that of the last messages
+                last[subject] = payload
+            found = list(last.items())
+        return found[-limit:]
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        """The answer of a service."""
+        self._require(subject)
+        endpoint = self.hub.endpoints.get(subject)
+        if endpoint is None:
+            raise errors.BusUnavailable(f"{subject}: nobody answers")
+        try:
+            return await endpoint(payload)
+        except errors.CaricoError as error:
+            raise errors.BusError(f"{subject}: {error}") from error
+
+    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
+        """(0, JSON) of each instance of a service: who it is; nothing is counted here."""
+        self._require(name)
+        found = self.hub.services.items()
+        return [(0.0, _stats(identity, spec)) for identity, spec in found if spec.name == name]
+
+    async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
+        """Answers the questions to a service."""
+        own = {subjects.query(service.short_name, verb, service.node): e for verb, e in service.endpoints.items()}
+        self.hub.endpoints.update(own)
+        identity = f"{service.name}-{next(self.hub.numbers)}"
+        self.hub.services[identity] = service
+        return _ServiceHandle(self.hub, identity, tuple(own))
+
+    def on_reconnect(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` each time the bus is back."""
+        self._reconnect_callbacks.append(callback)
+
+    def came_back(self) -> None:
+        """The outage is over."""
+        self._reconnects += 1
+        for callback in self._reconnect_callbacks:
+            callback()
+
+    async def wait_closed(self) -> None:
+        """Returns once this member has closed."""
+        await self._closed.wait()
+
+    async def close(self) -> None:
+        """Leaves the bus."""
+        self._closed.set()
+
+    def _require(self, what: str) -> None:
+        if not self.connected:
+            raise errors.BusUnavailable(f"not connected: {what}")
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """True where `subject` is one of `pattern`: `*` stands for one token, `>` for all that follow.
+
+    >>> matches("a.*.c", "a.b.c"), matches("a.>", "a.b.c"), matches("a.*", "a.b.c")
+    (True, True, False)
+    """
+    wanted, got = pattern.split("."), subject.split(".")
+    for index, token in enumerate(wanted):
+        if token == ">":
+            return len(got) > index
+        if index >= len(got) or token not in ("*", got[index]):
+            return False
+    return len(wanted) == len(got)
+
+
+class _Subscription:
+    def __init__(self, hub: Hub, entry: tuple[str, buses.Handler]) -> None:
+        self._hub = hub
+        self._entry = entry
+
+    async def unsubscribe(self) -> None:
+        if self._entry in self._hub.subscriptions:
+            self._hub.subscriptions.remove(self._entry)
+
+
+class _ServiceHandle:
+    def __init__(self, hub: Hub, identity: str, endpoints: tuple[str, ...]) -> None:
+        self._hub = hub
+        self._identity = identity
+        self._endpoints = endpoints
+
+    async def close(self) -> None:
+        self._hub.services.pop(self._identity, None)
+        for subject in self._endpoints:
+            self._hub.endpoints.pop(subject, None)
+
+
+class _QueueItem:
+    __slots__ = ("payload", "subject")
+
+    def __init__(self, subject: str, payload: bytes) -> None:
+        self.subject = subject
+        self.payload = payload
+
+    async def ack(self) -> None:
+        """Nothing: a pulled message is gone from the queue already."""
+
+    async def term(self) -> None:
+        """Nothing, likewise."""
+
+
+def _stats(identity: str, spec: buses.ServiceSpec) -> bytes:
+    """As NATS's services framework answers, as far as there is something to tell."""
+    metadata = {} if spec.node is None else {"node": spec.node}
+    endpoints = [{"name": verb.replace(".", "-"), "num_requests": 0, "num_errors": 0} for verb in spec.endpoints]
+    return orjson.dumps(
+        {"name": spec.name, "id": identity, "version": spec.version, "metadata": metadata, "endpoints": endpoints}
+    )

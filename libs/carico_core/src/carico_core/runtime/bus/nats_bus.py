@@ -1,0 +1,287 @@
+"""The bus on NATS with JetStream, by nats-py, which only this package imports.
+
+Rules that were measured (docs of nats-py do not say them): callbacks must never raise, or the read loop dies while
+`is_connected` stays true; nothing is buffered while disconnected; pulls are asked for anew at a reconnect
+(`pull_consumer`).
+"""
+
+import asyncio
+import collections
+import contextlib
+import functools
+import pathlib
+import random
+from collections.abc import AsyncGenerator, Callable, Sequence
+
+from carico_core.domain import errors
+from carico_core.runtime.bus import connection_options
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.bus.security import tls
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import memory_use
+
+with memory_use.hidden_from_nats():
+    from nats.aio.subscription import Subscription
+    from nats.errors import Error as NatsError
+    from nats.js import JetStreamContext
+
+    from carico_core.runtime.bus import (
+        direct_get,
+        jetstream,
+        nats_client,
+        nats_server,
+        pull_consumer,
+        responders,
+        services,
+        upkeep,
+    )
+    from carico_core.runtime.bus.security import renewal as bus_renewal
+from carico_core.wire import roles, subjects
+
+STORE_TIMEOUT_S = 2.0
+SETTLE_TIMEOUT_S = 2
+
+
+class NatsBus:
+    """One connection. Made by `connect`."""
+
+    def __init__(
+        self, client: "nats_client.Client", watch: connection_options.Watch, *,
+        name: str, lease_s: float, copies: int, owns_streams: bool, rng: random.Random,
+    ) -> None:  # fmt: skip
+        self._client = client
+        self._js: JetStreamContext = client.jetstream(timeout=STORE_TIMEOUT_S)
+        self._lease_s = lease_s
+        self._copies = copies
+        self._owns_streams = owns_streams
+        self._log = logs.get("bus", connection=name)
+        self._pullers: list[pull_consumer.Puller] = []
+        self._upkeep = upkeep.Upkeep(client, watch, prepare=self.prepare, rng=rng)
+        self._upkeep.on_reconnect(self._restart_pulls)
+
+    @property
+    def connected(self) -> bool:
+        """True while messages can be sent."""
+        return bool(self._client.is_connected)
+
+    @property
+    def traffic(self) -> buses.Traffic:
+        """What has gone over this connection so far."""
+        stats = self._client.stats
+        return buses.Traffic(
+            in_messages=stats["in_msgs"],
+            in_bytes=stats["in_bytes"],
+            out_messages=stats["out_msgs"],
+            out_bytes=stats["out_bytes"],
+            reconnects=stats["reconnects"],
+        )
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        """Sends to whoever listens now."""
+        if not self._client.is_connected:
+            raise errors.BusUnavailable(f"not connected to NATS: {subject} was not sent")
+        with nats_server.translated(subject):
+            await self._client.publish(subject, payload)
+
+    async def subscribe(self, subject: str, handler: buses.Handler) -> buses.Subscription:
+        """Calls `handler` for each message of `subject`, across reconnects."""
+
+        def take(subject: str, reply: str, headers: bytes, payload: bytes) -> None:
+            try:
+                handler(subject, payload)
+            except Exception:  # one message must not end the subscription of all
+                self._log.exception("message handler failed", subject=subject)
+
+        with nats_server.translated(subject):
+            found = await self._client.subscribe_raw(subject, take)
+            await self._settle()
+        return _Subscription(found)
+
+    async def enqueue(self, subject: str, payload: bytes, *, msg_id: str) -> None:
+        """Stores into the work queue."""
+        if not self._client.is_connected:
+            raise errors.BusUnavailable(f"not connected to NATS: {subject} was not stored")
+        with nats_server.translated(subject):
+            await self._js.publish(subject, payload, timeout=STORE_TIMEOUT_S, headers={"Nats-Msg-Id": msg_id})
+
+    async def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]:
+        """Batches of the work queue: whatever is there, as soon as something is."""
+        puller = pull_consumer.Puller(self._client, stream=jetstream.SUBSPACES, consumer=jetstream.CONSUMER)
+        self._pullers.append(puller)
+        try:
+            async with contextlib.aclosing(puller.batches()) as batches:
+                async for batch in batches:
+                    yield list(batch)
+        finally:
+            self._pullers.remove(puller)
+
+    async def acknowledge(self, items: Sequence[buses.QueueItem]) -> None:
+        """Acknowledges a batch in one write."""
+        replies = [item.reply for item in items if isinstance(item, pull_consumer.QueueItem)]
+        with contextlib.suppress(NatsError, OSError):
+            await pull_consumer.acknowledge_all(self._client, replies)
+
+    async def backlog(self) -> buses.Backlog:
+        """How the streams and the work queue stand."""
+        with nats_server.translated("streams"):
+            return await jetstream.backlog(self._js)
+
+    async def latest_capacities(self) -> list[tuple[str, bytes]]:
+        """Each node's newest advertisement."""
+        with nats_server.translated(jetstream.CAPACITY):
+            found = [
+                (message.subject, message.payload)
+                async for message in direct_get.read(self._client, jetstream.CAPACITY, subjects.CAPACITY_ALL)
+            ]
+        # One that was replaced while we read has come twice: the later is the newer.
+        return list(dict(found).items())
+
+    async def put_model(self, payload: bytes) -> None:
+        """Keeps the model of the cluster."""
+        with nats_server.translated("the model"):
+            await self._js.publish(jetstream.MODEL_SUBJECT, payload, timeout=STORE_TIMEOUT_S)
+
+    async def get_model(self) -> bytes | None:
+        """The model kept last."""
+        with nats_server.translated("the model"):
+            found = await direct_get.last(self._client, jetstream.MODEL_STREAM, jetstream.MODEL_SUBJECT)
+        # A key that was deleted leaves an empty message.
+        return found.payload if found is not None and found.payload else None
+
+    async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
+        """The newest `limit` of one Pod, or the last one of each of the `limit` Pods decided on last; oldest first."""
+        subject = subjects.decisions(namespace, pod)
+        with nats_server.translated(jetstream.DECISIONS):
+            if namespace is None or pod is None:
+                last = await direct_get.newest_of_each(self._client, jetstream.DECISIONS, subject, limit=limit)
+                return [(message.subject, message.payload) for message in last]
+            found: collections.deque[tuple[str, bytes]] = collections.deque(maxlen=limit)
+            async for message in direct_get.read(self._client, jetstream.DECISIONS, subject):
+                found.append((message.subject, message.payload))
+            return list(found)
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        """The answer of a service."""
+        with nats_server.translated(subject):
+            answer = await self._client.request(subject, payload, timeout=timeout_s)
+        failure = (answer.headers or {}).get(services.ERROR_HEADER)
+        if failure is not None:
+            raise errors.BusError(f"{subject}: {failure}")
+        return bytes(answer.data)
+
+    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
+        """(seconds until it came, JSON) of each instance of a service."""
+        subject = f"$SRV.STATS.{name}"
+        if not self._client.is_connected:
+            raise errors.BusUnavailable(f"not connected to NATS: {subject} was not asked")
+        with nats_server.translated(subject):
+            return await services.ask_all(self._client, subject, within_s=within_s)
+
+    async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
+        """Answers the questions to a service."""
+        with nats_server.translated(service.name):
+            found = await services.serve(self._client, service)
+            await self._settle()
+        return found
+
+    async def respond(
+        self, subject: str, answer: "responders.Answer", *, group: str, on_dropped: Callable[[], None]
+    ) -> "responders.Responder":
+        """Answers requests that others of the `group` do not. Raises `BusUnavailable`."""
+        found = responders.Responder(self._client, answer, log=self._log, on_dropped=on_dropped)
+        with nats_server.translated(subject):
+            await found.start(subject, group=group)
+            await self._settle()
+        return found
+
+    def on_reconnect(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` each time the bus is back."""
+        self._upkeep.on_reconnect(callback)
+
+    async def wait_closed(self) -> None:
+        """Returns once the connection is closed for good."""
+        await self._upkeep.wait_closed()
+
+    async def close(self) -> None:
+        """Leaves the bus; what was published is flushed first."""
+        await self._upkeep.end()
+        if self._client.is_connected:
+            with contextlib.suppress(NatsError, TimeoutError):
+                await self._client.flush(timeout=1)
+        with contextlib.suppress(NatsError):
+            await self._client.close()
+
+    async def prepare(self) -> None:
+        """Checks the server and, for a role that owns streams, creates them.
+
+        Raises `BusTooOld`, `EnvironmentUnfit` (no JetStream), `StreamMismatch`, `BusUnavailable`.
+        """
+        nats_server.check(self._client)
+        if not self._owns_streams:
+            return
+        with nats_server.translated("streams"):
+            await jetstream.ensure(self._js, lease_s=self._lease_s, copies=self._copies)
+
+    def renew_by(self, renewal: "bus_renewal.Renewal") -> None:
+        """Makes the connection anew before its token expires, from now on."""
+        self._upkeep.renew_by(renewal)
+
+    def _restart_pulls(self) -> None:
+        for puller in self._pullers:
+            puller.restart()
+
+    async def _settle(self) -> None:
+        """Until the server knows of subscriptions just made; where it is away, it learns of them at the reconnect."""
+        # nats-py writes the PING of a flush before commands that wait for its flusher: give that its turn first, or
+        # the PONG proves nothing and messages of the next instant are missed (measured).
+        await asyncio.sleep(0)
+        if self._client.is_connected:
+            with contextlib.suppress(NatsError, TimeoutError):
+                await self._client.flush(timeout=SETTLE_TIMEOUT_S)
+
+
+async def connect(
+    settings: buses.BusSettings, *,
+    name: str, clock: clocks.Clock, owns_streams: bool = True, inbox: str = roles.INBOX,
+) -> NatsBus:  # fmt: skip
+    """A bus that is connected and has its streams; waits for the server for as long as it takes.
+
+    Without `owns_streams` (agents) neither streams nor consumers are asked for, and no right to do so is needed: until
+    another role has made them, what needs them raises `BusUnavailable`. `inbox`: the prefix of the role's inboxes.
+
+    Raises `BusTooOld`, `StreamMismatch`, and `SettingsError` for credentials and certificates that cannot be read.
+    """
+    rng = random.Random(f"{name}{clock.wall_ns()}")
+    watch = connection_options.Watch(logs.get("bus", connection=name), settings)
+    options = connection_options.options(settings, name=name, inbox=inbox, watch=watch, rng=rng)
+    make_tls = tls.context_maker(settings)
+    make_client = functools.partial(nats_client.Client, make_tls, shows_certificate=bool(settings.tls_cert))
+    client = make_client()
+    await nats_server.join(client, options, watch, rng)
+    bus = NatsBus(
+        client, watch, name=name, lease_s=settings.lease_s, copies=settings.copies, owns_streams=owns_streams, rng=rng
+    )
+    try:
+        await nats_server.until_ready(bus.prepare, log=watch.log, rng=rng)
+    except BaseException:
+        await bus.close()
+        raise
+    if settings.token_file:
+        bus.renew_by(
+            bus_renewal.Renewal(
+                client, make_client=make_client, options=options,
+                token=pathlib.Path(settings.token_file), log=watch.log, clock=clock, rng=rng,
+            )
+        )  # fmt: skip
+    watch.log.info("connected", url=nats_server.address(client), server=str(client.connected_server_version))
+    return bus
+
+
+class _Subscription:
+    def __init__(self, found: "Subscription") -> None:
+        self._found = found
+
+    async def unsubscribe(self) -> None:
+        with contextlib.suppress(NatsError):
+            await self._found.unsubscribe()

@@ -1,0 +1,184 @@
+"""nats-py's client, with what it leaves open about TLS closed, and nkeys by our own `bus.security.nkeys`.
+
+It goes on in plain text where a server, or whoever stands between, does not ask for TLS, and sends its token then; and
+it reads certificates once, though they are replaced more often than a service is started.
+"""
+
+import base64
+import pathlib
+import re
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from carico_core.runtime.bus import intake
+from carico_core.runtime.process import memory_use
+
+if TYPE_CHECKING:
+    from carico_core.runtime.bus.security import nkeys
+
+with memory_use.hidden_from_nats():
+    from nats.aio import client as nats_client
+    from nats.aio.client import Client as NatsClient
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
+    from nats.aio.transport import TcpTransport
+    from nats.errors import Error as NatsError
+
+PLAIN = "the server does not offer TLS, which the settings ask for"
+NO_CERTIFICATE = "the server asks for a client certificate: CARICO_BUS_TLS_CERT and _KEY"
+# Inboxes of clients and of servers, and what a consumer's messages are acknowledged on.
+INBOXES = (b"_INBOX.", b"$SYS._INBOX.", b"$JS.ACK.")
+CLOSED = "the server closed the connection before it let us in: authorization is away, or refuses us"
+# What a connection says of itself: `hidden_from_nats` keeps nats-py from finding out.
+NATS_VERSION = memory_use.installed_version("nats-py", pathlib.Path(nats_client.__file__).parents[1])
+if NATS_VERSION is not None:
+    nats_client.__version__ = NATS_VERSION
+
+
+class Client(NatsClient):
+    """A client. `make_tls`: makes the TLS context from its files, for each handshake anew; None: no TLS asked for.
+
+    `shows_certificate`: whether that context holds a certificate of ours.
+    """
+
+    def __init__(
+        self, make_tls: Callable[[], ssl.SSLContext] | None = None, *, shows_certificate: bool = True
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self._make_tls = make_tls
+        self._shows_certificate = shows_certificate
+        self._intake = intake.Parser(self)
+        self._ps = self._intake
+
+    async def subscribe_raw(self, subject: str, sink: intake.Sink) -> Subscription:
+        """A subscription whose messages come to `sink` by the short way, across reconnects."""
+
+        async def on_message(message: Msg) -> None:
+            """Nothing: none comes this way."""
+
+        found = await self.subscribe(subject, cb=on_message)
+        self._intake.sinks[found._id] = sink
+        return found
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        # What nats-py's own parser has begun, as it does with whatever comes behind a PING in one read.
+        sink = self._intake.sinks.get(sid)
+        if sink is None:
+            # Whoever asks chooses where the answer goes, and who answers may publish it there: to an inbox and nowhere
+            # else, or a reader could have our answer stored in place of a node's report.
+            wanted = reply if reply and reply.startswith(INBOXES) else b""
+            try:
+                await super()._process_msg(sid, subject, wanted, data, headers)
+            except (ValueError, LookupError) as error:
+                # Subjects, replies and headers may be any bytes: what nats-py cannot read would end its reading of all.
+                await self._error_cb(NatsError(f"a message cannot be read: {error!r}"))
+        else:
+            self.stats["in_msgs"] += 1
+            self.stats["in_bytes"] += len(data)
+            sink(intake.text_of(subject), intake.text_of(reply), headers or b"", data)
+
+    def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
+        super()._remove_sub(sid, max_msgs)
+        self._intake.sinks.pop(sid, None)
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """The context of the next handshake."""
+        return ssl.create_default_context() if self._make_tls is None else self._make_tls()
+
+    def _connect_command(self) -> bytes:
+        # The last step before who we are goes out; nats-py has made the handshake by now where the server asked for it.
+        if self._make_tls is not None and not self._server_info.get("tls_required"):
+            raise NatsError(PLAIN)
+        # Its alert comes after the handshake (TLS 1.3), and is lost where what we send next meets a closed connection.
+        if self._server_info.get("tls_verify") and not self._shows_certificate:
+            raise NatsError(NO_CERTIFICATE)
+        return bytes(super()._connect_command())
+
+    async def _connect_to_server(self, s: Any) -> None:
+        if self._transport is None and s.uri.scheme in ("nats", "tls"):
+            patient: Any = _Patient  # nats-py's transports have no types
+            self._transport = patient()
+        await super()._connect_to_server(s)
+
+    async def _process_connect_init(self) -> None:
+        try:
+            await super()._process_connect_init()
+            # A server that closed the connection in place of an answer, as one does whose callout is away: nats-py
+            # takes it for a yes.
+            if not self.is_connected:
+                raise NatsError(CLOSED)
+        except BaseException:
+            self._drop()
+            raise
+
+    def _drop(self) -> None:
+        """Ends what a connection that came to nothing has left: nats-py replaces it, and closes neither."""
+        # Of an older connection these would count the pings of the next one.
+        for task in (self._reading_task, self._ping_interval_task, self._flusher_task):
+            if task is not None:
+                task.cancel()
+        if not isinstance(self._transport, TcpTransport):
+            return
+        for name in ("_io_writer", "_bare_io_writer"):
+            writer = getattr(self._transport, name, None)
+            if writer is not None:
+                writer.transport.abort()
+        # nats-py would wait for ever for the closing of a connection whose TLS handshake failed (nats.py issue 718).
+        self._transport = None
+
+    def _setup_nkeys_seed_connect(self) -> None:
+        # nats-py imports the nkeys package here, and keeps the public half of a key that is replaced.
+        seed = pathlib.Path(str(self._nkeys_seed))
+
+        def sign(nonce: str) -> bytes:
+            signer = _signer(seed.read_text(encoding="ascii"))
+            self._public_nkey = signer.public
+            return base64.b64encode(signer.sign(nonce.encode()))
+
+        self._signature_cb = sign
+
+    def _setup_nkeys_jwt_connect(self) -> None:
+        file = pathlib.Path(str(self._user_credentials))
+        self._user_jwt_cb = lambda: _section(file, "NATS USER JWT").encode()
+        self._signature_cb = lambda nonce: base64.b64encode(
+            _signer(_section(file, "USER NKEY SEED")).sign(nonce.encode())
+        )
+
+
+class _Patient(TcpTransport):
+    """A TCP transport whose lines, of which only connecting reads any, are without PINGs.
+
+    A server that asks a callout pings after 2 s, before it has answered; nats-py takes that for the answer.
+    """
+
+    async def readline(self) -> bytes:
+        """The next line that is no PING; each of those is answered."""
+        untyped: Any = super()
+        while (line := bytes(await untyped.readline())).startswith(b"PING"):
+            untyped.write(b"PONG\r\n")
+        return line
+
+    def __bool__(self) -> bool:
+        # nats-py replaces a transport that says it is none, as this one would before its first connection.
+        return True
+
+
+def _section(file: pathlib.Path, name: str) -> str:
+    """The text between `-----BEGIN <name>-----` and the end line of a NATS credentials file."""
+    found = re.search(rf"-+BEGIN {name}-+\s+(\S+)\s+-+END", file.read_text(encoding="ascii"))
+    if found is None:
+        raise NatsError(f"{file} is no credentials file: it holds no {name}")
+    return found[1]
+
+
+def _signer(seed: str) -> "nkeys.Signer":
+    # Most set-ups have no nkeys, and cryptography costs an agent memory.
+    from carico_core.runtime.bus.security import nkeys
+
+    try:
+        return nkeys.Signer(seed.strip())
+    except ValueError as error:
+        # A file that is being replaced: another kind of error would end nats-py's reconnecting.
+        raise NatsError(f"the seed that says who we are is {error}") from None

@@ -1,0 +1,215 @@
+"""What the bus offers, whichever adapter carries it: `nats_bus` (NATS) or `memory_bus` (tests)."""
+
+import dataclasses
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from carico_core.runtime.process import settings
+
+# (subject, payload). Called in the loop's thread; must not block.
+Handler = Callable[[str, bytes], None]
+Endpoint = Callable[[bytes], Awaitable[bytes]]
+# Of every service: all packages are released together.
+VERSION = "0.1.0"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BusSettings:
+    """How to reach NATS, and for how long what is said there holds."""
+
+    url: str = settings.setting("nats://127.0.0.1:4222", help="address of the NATS server, or several with commas")
+    lease_s: float = settings.setting(
+        10.0, help="how long a node counts after its last message", unit="s", minimum=1.0, maximum=600.0,
+        why="ten missed messages; a shorter lease forgets nodes at each hiccup",
+    )  # fmt: skip
+    copies: int = settings.setting(
+        1, help="servers that keep each stream, for whoever makes the streams", minimum=1, maximum=5,
+        why="one server is enough for what can be rebuilt; three go on without a pause when one is lost",
+    )  # fmt: skip
+    credentials: str = settings.setting("", help="path of a NATS credentials file")
+    nkey: str = settings.setting("", help="path of an nkey seed file")
+    token_file: str = settings.setting("", help="path of a token, read anew at each connection", why="tokens rotate")
+    tls_ca: str = settings.setting(
+        "", help="path of the certificate authority of the server, read anew at each connection; empty: no TLS, "
+        "or by the system's authorities where the address is tls://...",
+        why="where TLS is asked for, a server that does not offer it is refused",
+    )  # fmt: skip
+    tls_cert: str = settings.setting("", help="path of the client's certificate")
+    tls_key: str = settings.setting("", help="path of the client's key")
+    inbox_prefix: str = settings.setting(
+        "", help="prefix of the subjects on which answers come; empty: that of the service's role",
+        why="a role may listen to its own inboxes only",
+    )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What has gone over a connection since its process began."""
+
+    in_messages: int = 0
+    in_bytes: int = 0
+    out_messages: int = 0
+    out_bytes: int = 0
+    reconnects: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What a stream holds."""
+
+    stream: str
+    messages: int
+    size_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What the bus holds, and how far the work queue is behind.
+
+    pending: messages that nobody has been given yet. unacknowledged: given to a replica that has not said it is done.
+    redelivered: of those, given more than once.
+    """
+
+    streams: tuple[Stored, ...]
+    pending: int
+    unacknowledged: int
+    redelivered: int
+
+
+class Subscription(Protocol):
+    """What `subscribe` gives."""
+
+    async def unsubscribe(self) -> None:
+        """Ends it; the handler is not called any more."""
+        ...
+
+
+class QueueItem(Protocol):
+    """One message of the work queue; it comes again unless it is acknowledged or terminated."""
+
+    @property
+    def subject(self) -> str: ...
+
+    @property
+    def payload(self) -> bytes: ...
+
+    async def ack(self) -> None:
+        """It is done with."""
+        ...
+
+    async def term(self) -> None:
+        """It is poison: never again."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSpec:
+    """A service that answers questions. `node`: answer only those addressed to it.
+
+    Instances of one `queue` share the questions, so that one that is frozen loses its part of them.
+    """
+
+    name: str
+    description: str
+    endpoints: Mapping[str, Endpoint]
+    node: str | None = None
+    # None: that of NATS's services framework.
+    queue: str | None = None
+    version: str = VERSION
+
+    @property
+    def short_name(self) -> str:
+        """The name as it stands in subjects: `carico-agent` is `agent`."""
+        return self.name.removeprefix("carico-")
+
+
+class ServiceHandle(Protocol):
+    """What `serve` gives."""
+
+    async def close(self) -> None:
+        """Answers no more."""
+        ...
+
+
+class Bus(Protocol):
+    """Everything an adapter does. Services declare the few methods they use as ports of their own."""
+
+    @property
+    def connected(self) -> bool:
+        """True while messages can be sent."""
+        ...
+
+    @property
+    def traffic(self) -> Traffic:
+        """What has gone over this connection so far."""
+        ...
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        """Sends to whoever listens now. Raises `BusUnavailable`: nothing is buffered, old signals are worthless."""
+        ...
+
+    async def subscribe(self, subject: str, handler: Handler) -> Subscription:
+        """Calls `handler` for each message of `subject` (wildcards allowed) from now on, across reconnects."""
+        ...
+
+    async def enqueue(self, subject: str, payload: bytes, *, msg_id: str) -> None:
+        """Stores into the work queue, in place of an older message of the subject. Raises `BusUnavailable`."""
+        ...
+
+    def pull(self) -> AsyncGenerator[list[QueueItem], None]:
+        """Batches of the work queue, for ever; replicas share them. Closed, it gives back what nobody was handed."""
+        ...
+
+    async def acknowledge(self, items: Sequence[QueueItem]) -> None:
+        """They are done with, all in one write; what could not be sent comes again."""
+        ...
+
+    async def backlog(self) -> Backlog:
+        """How the streams and the work queue stand; for roles that may look at them. Raises `BusUnavailable`."""
+        ...
+
+    async def latest_capacities(self) -> list[tuple[str, bytes]]:
+        """(subject, payload) of each node's newest advertisement. Raises `BusUnavailable`."""
+        ...
+
+    async def put_model(self, payload: bytes) -> None:
+        """Keeps the model of the cluster for late joiners. Raises `BusUnavailable`."""
+        ...
+
+    async def get_model(self) -> bytes | None:
+        """The model kept last, if any. Raises `BusUnavailable`."""
+        ...
+
+    async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
+        """(subject, payload) of the newest `limit` of one Pod, or the last of each of the `limit` Pods decided on last.
+
+        Oldest first. Raises `BusUnavailable`.
+        """
+        ...
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        """The answer. Raises `BusUnavailable` where nobody answers in time, `BusError` where the answer is an error."""
+        ...
+
+    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
+        """(seconds until it came, JSON) of each instance of a service, by NATS's services framework.
+
+        Takes `within_s`, since nobody knows how many there are. Raises `BusUnavailable`.
+        """
+        ...
+
+    async def serve(self, service: ServiceSpec) -> ServiceHandle:
+        """Answers the questions to a service."""
+        ...
+
+    def on_reconnect(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` each time the bus is back."""
+        ...
+
+    async def wait_closed(self) -> None:
+        """Returns once the bus is closed for good and will not come back by itself."""
+        ...
+
+    async def close(self) -> None:
+        """Leaves the bus."""
+        ...

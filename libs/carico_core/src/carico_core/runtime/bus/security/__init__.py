@@ -1,0 +1,7 @@
+"""Who we are on the bus, and who the server is.
+
+- `tls`: TLS contexts from files that may be replaced while a service runs.
+- `nkeys`: NATS's Ed25519 and Curve25519 keys in their text form: signing, sealing, verifying.
+- `token_expiry`: when a connection must be renewed because its token expires.
+- `renewal`: renews the connection before that, without a gap.
+"""

@@ -1,0 +1,93 @@
+"""Services that answer on NATS by its services framework, so that `nats service ls|info|stats|ping` see them."""
+
+import asyncio
+import contextlib
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.micro import add_service
+from nats.micro.request import ERROR_HEADER as ERROR_HEADER
+from nats.micro.request import Request, ServiceError
+from nats.micro.service import EndpointConfig, Service, ServiceConfig
+
+from carico_core.domain import errors
+from carico_core.runtime.bus import port as buses
+from carico_core.wire import subjects
+
+# What a server says where nobody listens: https://docs.nats.io/nats-concepts/core-nats/reqreply
+_NOBODY = "503"
+
+
+async def serve(client: Client, spec: buses.ServiceSpec) -> "Handle":
+    """A running service with one endpoint per verb."""
+    metadata = {} if spec.node is None else {"node": spec.node}
+    service = await add_service(
+        client,
+        ServiceConfig(
+            name=spec.name,
+            version=spec.version,
+            description=spec.description,
+            metadata=metadata,
+            queue_group=spec.queue,
+        ),
+    )
+    try:
+        for verb, answer in spec.endpoints.items():
+            subject = subjects.query(spec.short_name, verb, spec.node)
+            config = EndpointConfig(name=verb.replace(".", "-"), subject=subject, handler=_handler(answer))
+            await service.add_endpoint(config)
+    except BaseException:
+        # Whoever asks for it again would be two services, one of them half made.
+        with contextlib.suppress(NatsError):
+            await service.stop()
+        raise
+    return Handle(service)
+
+
+class Handle:
+    """A running service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def close(self) -> None:
+        """Answers no more."""
+        await self._service.stop()
+
+
+def _handler(answer: buses.Endpoint):  # type: ignore[no-untyped-def]  # nats.micro has no types of its own
+    async def on_request(request: Request) -> None:
+        try:
+            payload = await answer(request.data)
+        except errors.CaricoError as error:
+            # A raised error counts in the service's statistics, an answered one does not.
+            raise ServiceError("400", str(error)) from error
+        await request.respond(payload)
+
+    return on_request
+
+
+async def ask_all(client: Client, subject: str, *, within_s: float) -> list[tuple[float, bytes]]:
+    """(seconds until it came, payload) of each answer that comes in time; none where nobody listens."""
+    loop = asyncio.get_running_loop()
+    found: list[tuple[float, bytes]] = []
+    nobody = asyncio.Event()
+
+    async def on_answer(message: Msg) -> None:
+        if not message.data and (message.headers or {}).get("Status") == _NOBODY:
+            nobody.set()
+        else:
+            found.append((loop.time() - asked_s, bytes(message.data)))
+
+    inbox = client.new_inbox()
+    listening = await client.subscribe(inbox, cb=on_answer)
+    asked_s = loop.time()
+    try:
+        await client.publish(subject, b"", reply=inbox)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await nobody.wait()
+    finally:
+        await listening.unsubscribe()
+    return found

@@ -1,0 +1,84 @@
+"""What keeps a connection to NATS: what is done anew at each reconnect, the renewal of its token, and its end."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from carico_core.domain import errors
+from carico_core.runtime.bus import connection_options, nats_client, nats_server
+from carico_core.runtime.bus.security import renewal as bus_renewal
+
+LEAVE_TIMEOUT_S = 2.0
+
+
+class Upkeep:
+    """The upkeep of one connection. `prepare`: checks the server, and makes what it lacks."""
+
+    def __init__(
+        self, client: nats_client.Client, watch: connection_options.Watch, *,
+        prepare: Callable[[], Awaitable[None]], rng: random.Random,
+    ) -> None:  # fmt: skip
+        self._client = client
+        self._watch = watch
+        self._prepare = prepare
+        self._log = watch.log
+        self._rng = rng
+        self._closed = asyncio.Event()
+        self._callbacks: list[Callable[[], None]] = []
+        self._restoring: asyncio.Future[None] | None = None
+        self._renewing: asyncio.Future[None] | None = None
+        watch.on_back = self._reconnected
+        watch.on_end = self._ended
+
+    def on_reconnect(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` each time the connection is back."""
+        self._callbacks.append(callback)
+
+    def renew_by(self, renewal: bus_renewal.Renewal) -> None:
+        """Makes the connection anew before its token expires, from now on."""
+        self._renewing = asyncio.ensure_future(renewal.run())
+        self._renewing.add_done_callback(self._renewal_ended)
+
+    async def wait_closed(self) -> None:
+        """Returns once the connection is closed for good."""
+        await self._closed.wait()
+
+    async def end(self) -> None:
+        """Nothing is kept up any more; the connection is about to be closed."""
+        self._watch.is_closing = True
+        tasks = [task for task in (self._restoring, self._renewing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            # A renewal has a connection of its own to close.
+            await asyncio.wait(tasks, timeout=LEAVE_TIMEOUT_S)
+
+    def _reconnected(self) -> None:
+        if self._restoring is not None:
+            self._restoring.cancel()
+        self._restoring = asyncio.ensure_future(self._restore())
+        for callback in self._callbacks:
+            try:
+                callback()
+            except Exception:  # a raising callback would end nats-py's reconnecting
+                self._log.exception("reconnect callback failed")
+
+    async def _restore(self) -> None:
+        """Makes streams anew where the server came back without them; pulls and publishes then go on by themselves."""
+        try:
+            await nats_server.until_ready(
+                self._prepare, log=self._log, rng=self._rng, while_=lambda: self._client.is_connected
+            )
+        except errors.CaricoError as error:
+            self._log.error("streams could not be checked after the reconnect", error=str(error))
+
+    def _renewal_ended(self, renewing: asyncio.Future[None]) -> None:
+        # Nobody would notice before the token has expired, hours later: whoever waits for the end starts anew now.
+        if not renewing.cancelled():
+            self._log.error("the connection is not renewed any more", error=repr(renewing.exception()))
+            self._closed.set()
+
+    def _ended(self) -> None:
+        if not self._watch.is_closing:
+            self._log.error("closed by NATS for good", error=str(self._client.last_error))
+        self._closed.set()

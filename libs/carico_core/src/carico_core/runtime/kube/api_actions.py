@@ -1,0 +1,197 @@
+"""What CARICO does to the API, typed: bind, Events, patches, Leases."""
+
+import collections
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from carico_core.domain import cluster, errors
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import lease as kubernetes_lease
+
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+EVENTS_PATH = "/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+LEASES_PATH = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+# client-go's event correlator: an Event seen again within this counts up the first one (tools/events, 6 minutes).
+SERIES_NS = 360 * 10**9
+SERIES_KEPT = 4096
+
+
+class Api(Protocol):
+    """What an action needs of a client."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout_s: float = 10.0,
+    ) -> Any:
+        """The decoded answer."""
+        ...
+
+
+class BindApi(Protocol):
+    """What a bind needs of a client: an `Api` that asks `permit` at the last moment before it sends."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout_s: float = 10.0,
+        permit: Callable[[], None] | None = None,
+    ) -> Any:
+        """The decoded answer. What `permit` raises is raised, and nothing was sent."""
+        ...
+
+
+async def bind(
+    api: BindApi,
+    *,
+    namespace: str,
+    name: str,
+    uid: str,
+    node: str,
+    annotations: Mapping[str, str] | None = None,
+    timeout_s: float = 10.0,
+    permit: Callable[[], None] | None = None,
+) -> None:
+    """Nothing; the Pod is bound to the node.
+
+    Raises `Conflict` (bound already, or another Pod of that name), `NotFound`, `ApiUnavailable` (then it may be bound
+    all the same: the watch tells), and what `permit` raises: then it is not bound by this.
+    """
+    body = api_objects.binding_body(namespace=namespace, name=name, uid=uid, node=node, annotations=annotations)
+    path = f"{pod_path(namespace, name)}/binding"
+    await api.request("POST", path, body=body, timeout_s=timeout_s, permit=permit)
+
+
+async def patch_pod_status(api: Api, *, namespace: str, name: str, uid: str, status: Mapping[str, Any]) -> None:
+    """Nothing; `status` is merged into the Pod's (conditions by type). A Pod of another UID raises `Conflict`."""
+    body = {"metadata": {"uid": uid}, "status": status}
+    try:
+        await api.request("PATCH", f"{pod_path(namespace, name)}/status", body=body, content_type=STRATEGIC_PATCH)
+    except errors.Invalid as error:
+        # A UID is no precondition of a patch but a field that may not change, which is another answer for the same.
+        if "metadata.uid" not in error.message:
+            raise
+        raise errors.Conflict(
+            status=error.status, reason=error.reason, message=error.message, request=error.request
+        ) from error
+
+
+async def patch_node_status(api: Api, *, node: str, status: Mapping[str, Any]) -> Any:
+    """The Node, with `status` merged into its own (conditions by type)."""
+    path, body = f"/api/v1/nodes/{node}/status", {"status": status}
+    return await api.request("PATCH", path, body=body, content_type=STRATEGIC_PATCH)
+
+
+async def patch_node(api: Api, *, node: str, patch: Mapping[str, Any]) -> Any:
+    """The Node, with `patch` (a JSON merge patch) in it."""
+    return await api.request("PATCH", f"/api/v1/nodes/{node}", body=patch, content_type=MERGE_PATCH)
+
+
+async def get_lease(api: Api, *, namespace: str, name: str, timeout_s: float = 10.0) -> kubernetes_lease.Lease | None:
+    """The Lease, or None where there is none. Raises `ApiUnavailable` also for one that cannot be read."""
+    try:
+        found = await api.request("GET", f"{LEASES_PATH.format(namespace=namespace)}/{name}", timeout_s=timeout_s)
+    except errors.NotFound:
+        return None
+    return _lease(found)
+
+
+async def create_lease(api: Api, lease: kubernetes_lease.Lease, *, timeout_s: float = 10.0) -> kubernetes_lease.Lease:
+    """The Lease as created. Raises `Conflict` where there is one already."""
+    body = kubernetes_lease.lease_body(dataclasses.replace(lease, resource_version=""))
+    path = LEASES_PATH.format(namespace=lease.namespace)
+    return _lease(await api.request("POST", path, body=body, timeout_s=timeout_s))
+
+
+async def update_lease(api: Api, lease: kubernetes_lease.Lease, *, timeout_s: float = 10.0) -> kubernetes_lease.Lease:
+    """The Lease as updated. Raises `Conflict` where it is no longer of `lease.resource_version`."""
+    path = f"{LEASES_PATH.format(namespace=lease.namespace)}/{lease.name}"
+    return _lease(await api.request("PUT", path, body=kubernetes_lease.lease_body(lease), timeout_s=timeout_s))
+
+
+class EventRecorder:
+    """Writes Events about Pods; the same again within minutes counts the first one up in place of a new one."""
+
+    def __init__(self, api: Api, *, clock: clocks.Clock, controller: str, instance: str) -> None:
+        self._api = api
+        self._clock = clock
+        self._controller = controller
+        self._instance = instance
+        self._series: collections.OrderedDict[tuple[str, ...], _Series] = collections.OrderedDict()
+        self._written = 0
+
+    async def record(self, pod: cluster.Pod, *, reason: str, action: str, note: str, warning: bool = False) -> None:
+        """Nothing; the Event is written. Raises `ApiError` or `ApiUnavailable`: the caller says that it may be lost."""
+        key = (pod.uid, reason, action, note)
+        now_ns = self._clock.wall_ns()
+        series = self._series.get(key)
+        if series is not None and now_ns - series.last_ns < SERIES_NS and await self._count_up(pod, series, now_ns):
+            self._series.move_to_end(key)
+            return
+        name = self._name(pod.name, now_ns)
+        body = api_objects.event_body(
+            {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
+            name=name,
+            reason=reason,
+            action=action,
+            note=note,
+            controller=self._controller,
+            instance=self._instance,
+            at_ns=now_ns,
+            warning=warning,
+        )
+        await self._api.request("POST", EVENTS_PATH.format(namespace=pod.namespace), body=body)
+        self._series[key] = _Series(name=name, count=1, last_ns=now_ns)
+        while len(self._series) > SERIES_KEPT:
+            self._series.popitem(last=False)
+
+    async def _count_up(self, pod: cluster.Pod, series: "_Series", now_ns: int) -> bool:
+        """False where the Event has gone meanwhile."""
+        count = {"count": series.count + 1, "lastObservedTime": api_objects.format_instant(now_ns)}
+        path = f"{EVENTS_PATH.format(namespace=pod.namespace)}/{series.name}"
+        try:
+            await self._api.request("PATCH", path, body={"series": count}, content_type=MERGE_PATCH)
+        except errors.NotFound:
+            return False
+        series.count += 1
+        series.last_ns = now_ns
+        return True
+
+    def _name(self, pod: str, now_ns: int) -> str:
+        """<pod>.<hex>, as kubectl users know it; a generateName may not end in a dot, so the name is made here."""
+        self._written += 1
+        return f"{pod[:220].rstrip('.-')}.{now_ns:x}{self._written & 0xFF:02x}"
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class _Series:
+    """One Event written and how often it was seen."""
+
+    name: str
+    count: int
+    last_ns: int
+
+
+def pod_path(namespace: str, name: str) -> str:
+    """The path of a Pod."""
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+def _lease(obj: Any) -> kubernetes_lease.Lease:
+    try:
+        return kubernetes_lease.parse_lease(obj)
+    except (ValueError, AttributeError) as error:
+        raise errors.ApiUnavailable(f"a Lease of the API cannot be read: {error}") from error

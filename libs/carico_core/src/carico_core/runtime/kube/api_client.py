@@ -1,0 +1,298 @@
+"""The Kubernetes API over raw HTTP and JSON: objects are plain dicts, model classes are never built.
+
+`connect` makes a `KubeClient`; `carico_core.runtime.kube.memory_kube` has the same surface in memory.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from typing import Any
+
+import aiohttp
+import orjson
+
+from carico_core.domain import errors
+from carico_core.runtime.kube import api_errors, cluster_access, http_client, keepalive, list_watch, paged_lists
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings, tasks
+
+REQUEST_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 5.0
+# Answers above this are refused: the largest page of Pods is far smaller (etcd objects are at most 1.5 MiB).
+BODY_LIMIT_BYTES = 256 * 2**20
+
+# Told of each request that was sent: its verb (the HTTP method, or WATCH), the answer's status (`NO_ANSWER`: none
+# came) and the seconds until then, waits for a turn apart. `metrics_kube.KubeMetrics.asked` is one.
+Observe = Callable[[str, str, float], None]
+NO_ANSWER = "none"
+
+MirrorEvent = list_watch.MirrorEvent
+Listed = list_watch.Listed
+Changed = list_watch.Changed
+Away = list_watch.Away
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KubeSettings:
+    """How the Kubernetes API is used."""
+
+    kubeconfig: str = settings.setting(
+        "", help="path of a kubeconfig; empty: this Pod's service account, else ~/.kube/config"
+    )
+    context: str = settings.setting("", help="context of the kubeconfig; empty: its current one")
+    in_flight: int = settings.setting(
+        64,
+        help="most requests at a time, watches apart",
+        why="the API server's own priority levels give one client fewer seats than that",
+        minimum=1,
+        maximum=1024,
+    )
+    rate_per_s: float = settings.setting(
+        0.0,
+        help="most requests a second, watches apart; 0: no limit",
+        unit="1/s",
+        why="the API server limits fairly by itself; for APIs that do not",
+        minimum=0.0,
+    )
+
+
+async def connect(
+    wanted: KubeSettings, *, clock: clocks.Clock, user_agent: str, environ: Mapping[str, str] | None = None,
+    observe: Observe | None = None,
+) -> "KubeClient":  # fmt: skip
+    """A client of the API that `wanted` names; nothing is sent yet, so the API may start later.
+
+    `environ` may give KUBECONFIG and, in a Pod, KUBERNETES_SERVICE_HOST and _PORT; without them the service is found
+    by its DNS name. Raises `KubeconfigError`.
+    """
+    access = await asyncio.to_thread(
+        cluster_access.load, wanted.kubeconfig, context=wanted.context, environ=environ or {}, clock=clock
+    )
+    return KubeClient(access, wanted=wanted, clock=clock, user_agent=user_agent, observe=observe)
+
+
+class KubeClient:
+    """One API server, one session. Errors: `ApiError` and below (it answered), `ApiUnavailable` (it did not)."""
+
+    def __init__(
+        self, access: cluster_access.Access, *, wanted: KubeSettings, clock: clocks.Clock, user_agent: str,
+        observe: Observe | None = None,
+    ) -> None:  # fmt: skip
+        self._access = access
+        self._clock = clock
+        self._observe = observe
+        self._rng = random.Random(clock.wall_ns())
+        self._in_flight = asyncio.Semaphore(wanted.in_flight)
+        self._pace = tasks.Pace(wanted.rate_per_s, clock=clock)
+        # The short way to the server itself; a proxy is aiohttp's to talk to.
+        self._server = http_client.Server(
+            access.server, tls=access.tls, server_hostname=access.server_hostname,
+            headers={"User-Agent": user_agent, "Accept": "application/json"},
+            connect_timeout_s=CONNECT_TIMEOUT_S, limit_bytes=BODY_LIMIT_BYTES, configure=keepalive.keep_alive,
+        ) if access.proxy is None else None  # fmt: skip
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=access.tls or True, socket_factory=keepalive.create),
+            headers={"User-Agent": user_agent, "Accept": "application/json"},
+            # The API's redirects and cookies are not ours to follow; the kubeconfig names the only proxy.
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+        )
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        permit: Callable[[], None] | None = None,
+    ) -> Any:
+        """The decoded JSON of the answer. `body` is encoded as JSON; raises `ApiError` or `ApiUnavailable`.
+
+        `permit` is called at the last moment, after every wait for a turn: what it raises is raised, nothing was sent.
+        """
+        call = _Call(
+            method=method, path=path, params=params, data=None if body is None else orjson.dumps(body),
+            content_type=content_type, permit=permit,
+        )  # fmt: skip
+        async with self._in_flight:
+            await self._pace.wait()
+            if self._server is None:
+                payload = await self._by_proxy(call, timeout_s)
+            else:
+                payload = await self._directly(self._server, call, timeout_s)
+        try:
+            return orjson.loads(payload)
+        except orjson.JSONDecodeError as error:
+            raise errors.ApiUnavailable(f"{call.name}: the answer is not JSON: {payload[:80]!r}") from error
+
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        idle_timeout_s: float | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """The bytes of the answer as they arrive; ends where the server ends it.
+
+        Raises `ApiUnavailable` where it breaks off, or says nothing for `idle_timeout_s`.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)
+        async with self._open(_Call(method=method, path=path, params=params), timeout) as response:
+            async for chunk in response.content.iter_any():
+                yield chunk
+
+    def mirror(
+        self,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        options: list_watch.Options = list_watch.DEFAULT_OPTIONS,
+        read: paged_lists.Read | None = None,
+    ) -> AsyncGenerator[list_watch.MirrorEvent, None]:
+        """List and watch of one collection for ever: see `kube.list_watch.mirror`."""
+        return list_watch.mirror(
+            self, path, params=params or {}, clock=self._clock, rng=self._rng, options=options, read=read
+        )
+
+    async def close(self) -> None:
+        """Nothing; all connections are closed."""
+        if self._server is not None:
+            self._server.close()
+        await self._session.close()
+
+    async def _directly(self, server: http_client.Server, call: "_Call", timeout_s: float) -> bytes:
+        """The body of a 2xx answer, by the short way; every other outcome is one of our errors."""
+        with api_errors.translated(call.name, self._access.server), self._observed(call) as statuses:
+            async with asyncio.timeout(timeout_s):
+                for attempt in (1, 2):
+                    answer = await server.request(
+                        call.method, call.path, params=call.params, headers=await self._headers(call),
+                        body=call.data or b"", permit=call.permit,
+                    )  # fmt: skip
+                    statuses.append(answer.status)
+                    if answer.status != 401 or attempt == 2:
+                        break
+                    # A token that was rotated meanwhile: read or make it again, once.
+                    self._access.credentials.expire()
+        if answer.status >= 300:
+            raise api_errors.to_error(answer.status, answer.body, call.name)
+        return answer.body
+
+    async def _by_proxy(self, call: "_Call", timeout_s: float) -> bytes:
+        """The same by aiohttp."""
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
+        async with self._open(call, timeout) as response:
+            return await _read(response, call.name)
+
+    @contextlib.asynccontextmanager
+    async def _open(self, call: "_Call", timeout: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A response of status 2xx; every other outcome is one of our errors."""
+        with api_errors.translated(call.name, self._access.server):
+            with self._observed(call) as statuses:
+                response = await self._send(call, timeout)
+                statuses.append(response.status)
+            async with response:
+                if response.status >= 300:
+                    raise api_errors.to_error(response.status, await _read(response, call.name), call.name)
+                try:
+                    yield response
+                finally:
+                    _abandon(response)
+
+    async def _send(self, call: "_Call", timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        for attempt in (1, 2):
+            headers = await self._headers(call)
+            if call.permit is not None:
+                call.permit()
+            response = await self._session.request(
+                call.method,
+                self._access.server + call.path,
+                params=call.params,
+                data=call.data,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+                proxy=self._access.proxy,
+                server_hostname=self._access.server_hostname,
+            )
+            if response.status != 401 or attempt == 2:
+                break
+            response.release()
+            self._access.credentials.expire()
+        return response
+
+    async def _headers(self, call: "_Call") -> dict[str, str]:
+        headers = {} if call.data is None else {"Content-Type": call.content_type}
+        authorization = await self._access.credentials.authorization()
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        return headers
+
+    @contextlib.contextmanager
+    def _observed(self, call: "_Call") -> Iterator[list[int]]:
+        """The statuses that came, of which the last counts; nothing is told where `permit` kept it from being sent."""
+        statuses: list[int] = []
+        began_s = self._clock.monotonic_s()
+        code = ""
+        try:
+            yield statuses
+            code = str(statuses[-1])
+        except (TimeoutError, OSError, aiohttp.ClientError):
+            code = NO_ANSWER
+            raise
+        finally:
+            if code and self._observe is not None:
+                self._observe(call.verb, code, self._clock.monotonic_s() - began_s)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """One request, apart from what is true of all."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] | None
+    data: bytes | None = None
+    content_type: str = "application/json"
+    permit: Callable[[], None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The request in words."""
+        return f"{self.method} {self.path}"
+
+    @property
+    def verb(self) -> str:
+        """The HTTP method, or WATCH."""
+        return "WATCH" if self.params is not None and "watch" in self.params else self.method
+
+
+def _abandon(response: aiohttp.ClientResponse) -> None:
+    """Nothing; the connection of an answer that was not read to its end ends now.
+
+    Closed in order, one with TLS would stay for up to 30 s, until a server that is busy or gone has said goodbye, and
+    outlive its client.
+    """
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+
+
+async def _read(response: aiohttp.ClientResponse, name: str) -> bytes:
+    """The whole body. Raises `ApiUnavailable` for one above `BODY_LIMIT_BYTES`, of which no more than that is read."""
+    chunks: list[bytes] = []
+    read_bytes = 0
+    async for chunk in response.content.iter_any():
+        read_bytes += len(chunk)
+        if read_bytes > BODY_LIMIT_BYTES:
+            # What is left unread cannot be skipped: the connection is of no more use.
+            response.close()
+            raise errors.ApiUnavailable(f"{name}: the answer is longer than {BODY_LIMIT_BYTES} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)

@@ -1,0 +1,55 @@
+"""What goes wrong with a request to the Kubernetes API, as errors of ours."""
+
+import contextlib
+from collections.abc import Iterator
+
+import aiohttp
+import orjson
+
+from carico_core.domain import errors
+from carico_core.runtime.kube import http_answer
+
+ERROR_OF_STATUS: dict[int, type[errors.ApiError]] = {
+    400: errors.Invalid,
+    401: errors.Forbidden,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    410: errors.Gone,
+    422: errors.Invalid,
+}
+
+
+def to_error(status: int, payload: bytes, request: str) -> errors.ApiError | errors.ApiUnavailable:
+    """The error of an answer that is not 2xx: 408, 429 and 5xx may pass, all else is the API's refusal."""
+    reason, message = "", ""
+    with contextlib.suppress(orjson.JSONDecodeError):
+        document = orjson.loads(payload)
+        if isinstance(document, dict):
+            reason, message = str(document.get("reason") or ""), str(document.get("message") or "")
+    message = message or payload[:200].decode(errors="replace").strip()
+    if status in (408, 429) or status >= 500:
+        return errors.ApiUnavailable(f"{request}: {status} {reason}: {message}")
+    known = ERROR_OF_STATUS.get(status, errors.ApiError)
+    return known(status=status, reason=reason, message=message, request=request)
+
+
+@contextlib.contextmanager
+def translated(request: str, server: str) -> Iterator[None]:
+    """Nothing; every error of a connection leaves as `ApiUnavailable`."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise errors.ApiUnavailable(f"{request}: no answer in time from {server}") from error
+    except http_answer.TooLong as error:
+        raise errors.ApiUnavailable(f"{request}: {error}") from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise errors.ApiUnavailable(f"{request}: {server} cannot be reached: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Why, in a line. Of a connection that is refused, asyncio and aiohttp name the server again, each in its way."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(cause, ConnectionRefusedError):
+        return "connection refused"
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,93 @@
+"""What a request to the Kubernetes API carries to say who asks, and how it is renewed."""
+
+import asyncio
+import dataclasses
+import pathlib
+from typing import Any, Protocol
+
+from carico_core.domain import errors
+from carico_core.runtime.process import clock as clocks
+
+# client-go reads a token file again after this long (transport/token_source.go); kubelets rotate it at 80 % of its life
+TOKEN_FILE_PERIOD_S = 60.0
+
+
+class Credentials(Protocol):
+    """What a request carries in its Authorization header."""
+
+    async def authorization(self) -> str | None:
+        """The header's value, or None for a client known by its certificate alone."""
+        ...
+
+    def expire(self) -> None:
+        """Forget what is cached: the API answered 401."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FixedCredentials:
+    """An Authorization value that never changes."""
+
+    value: str | None = None
+
+    async def authorization(self) -> str | None:
+        """The value."""
+        return self.value
+
+    def expire(self) -> None:
+        """Nothing: there is no other value."""
+
+
+class FileCredentials:
+    """A bearer token in a file that is rotated."""
+
+    def __init__(self, path: pathlib.Path, *, clock: clocks.Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._token = ""
+        self._read_at_s = float("-inf")
+
+    async def authorization(self) -> str | None:
+        """`Bearer <token>`; the file is read again each minute, and the last token kept where that fails."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._read_at_s >= TOKEN_FILE_PERIOD_S:
+            try:
+                # A few hundred bytes of tmpfs: cheaper than a thread.
+                self._token = self._path.read_text().strip()
+            except OSError as error:
+                if not self._token:
+                    raise errors.ApiUnavailable(f"token file {self._path} cannot be read: {error.strerror}") from error
+            self._read_at_s = now_s
+        return f"Bearer {self._token}"
+
+    def expire(self) -> None:
+        """Read the file at the next request."""
+        self._read_at_s = float("-inf")
+
+
+class PluginCredentials:
+    """A token that an exec plugin or auth provider makes, through the `kubernetes` package."""
+
+    def __init__(self, loader: Any, configuration: Any) -> None:
+        self._loader = loader
+        self._configuration = configuration
+        self._lock = asyncio.Lock()
+        self._expired = False
+
+    async def authorization(self) -> str | None:
+        """The newest token; a plugin may run a process, so it runs in a thread."""
+        async with self._lock:
+            return await asyncio.to_thread(self._refresh)
+
+    def expire(self) -> None:
+        """Run the plugin at the next request."""
+        self._expired = True
+
+    def _refresh(self) -> str | None:
+        if self._expired:
+            self._loader.load_and_set(self._configuration)
+            self._expired = False
+        elif self._configuration.refresh_api_key_hook is not None:
+            self._configuration.refresh_api_key_hook(self._configuration)
+        value = self._configuration.api_key.get("BearerToken")
+        return None if value is None else str(value)

@@ -1,0 +1,224 @@
+"""Requests to one HTTP/1.1 server over connections that are kept: no more of HTTP than the Kubernetes API uses.
+
+For the thousands of small requests of a scheduler, of which each costs aiohttp several times the CPU that it costs
+here (ADR 41). Answers are httptools' to read; streams and proxies are aiohttp's.
+"""
+
+import asyncio
+import contextlib
+import functools
+import re
+import socket
+import ssl
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from carico_core.runtime.kube import http_answer as answers
+
+# Go's server closes an idle connection after minutes, proxies and other servers sooner; aiohttp's client keeps 15 s.
+KEPT_S = 15.0
+# May be sent again where a kept connection ends before any of an answer came (RFC 9110, 9.2.2).
+_IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
+_PLAIN = re.compile(r"[A-Za-z0-9/._~-]+")
+_PATH_SAFE = "/%:@!$&'()*+,;=~"
+
+
+class Ended(OSError):
+    """The connection ended before the answer was whole. `is_clean`: before any of it came."""
+
+    def __init__(self, why: str, *, is_clean: bool) -> None:
+        self.is_clean = is_clean
+        super().__init__(why)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, for one request at a time."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._reader = answers.Reader(limit_bytes)
+        self._waiting: asyncio.Future[answers.Answer] | None = None
+        self.idle_since_s = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """True while a request may be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def ask(self, request: bytes) -> answers.Answer:
+        """The answer. The connection is of no more use where this raises or is cancelled."""
+        if self._transport is None or self._transport.is_closing():
+            raise Ended("the server closed the connection", is_clean=True)
+        waiting: asyncio.Future[answers.Answer] = asyncio.get_running_loop().create_future()
+        self._waiting = waiting
+        self._transport.write(request)
+        try:
+            answer = await waiting
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._waiting = None
+        if not self._reader.keeps:
+            self.close()
+        return answer
+
+    def close(self) -> None:
+        """Nothing; the connection ends now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keeps the transport."""
+        # uvloop's are no subclasses of it.
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Hands on the answer once it is whole."""
+        if self._waiting is None or self._waiting.done():
+            # Nobody asked: a server says so that it is about to close.
+            self.close()
+            return
+        try:
+            answer = self._reader.feed(data)
+        except OSError as error:
+            self._waiting.set_exception(error)
+            self.close()
+            return
+        if answer is not None:
+            self._waiting.set_result(answer)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Ends what waits."""
+        self._transport = None
+        if self._waiting is None or self._waiting.done():
+            return
+        answer = self._reader.end() if error is None else None
+        if answer is not None:
+            self._waiting.set_result(answer)
+        else:
+            why = f"the connection ended: {error}" if error else "the server closed the connection"
+            self._waiting.set_exception(Ended(why, is_clean=self._reader.is_untouched))
+
+
+class Server:
+    """One server, and the connections to it that are kept."""
+
+    def __init__(
+        self, url: str, *, tls: ssl.SSLContext | None, server_hostname: str | None, headers: Mapping[str, str],
+        connect_timeout_s: float, limit_bytes: int, configure: Callable[[socket.socket], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        """`headers` go with every request; no body may be longer than `limit_bytes`.
+
+        `configure` is called with each new connection's socket.
+        """
+        parts = urllib.parse.urlsplit(url)
+        is_tls = parts.scheme == "https"
+        self._host = parts.hostname or ""
+        self._port = parts.port or (443 if is_tls else 80)
+        self._prefix = parts.path.rstrip("/")
+        self._tls = (tls or ssl.create_default_context()) if is_tls else None
+        self._server_hostname = (server_hostname or self._host) if is_tls else None
+        self._common = _header_lines({"Host": parts.netloc.rpartition("@")[2], **headers})
+        self._connect_timeout_s = connect_timeout_s
+        self._limit_bytes = limit_bytes
+        self._configure = configure
+        # Those that may take a request, the one used last at the end.
+        self._idle: list[_Connection] = []
+        self._sweep_due: asyncio.TimerHandle | None = None
+
+    @property
+    def kept_count(self) -> int:
+        """Connections that wait for a request."""
+        return sum(each.is_open for each in self._idle)
+
+    async def request(
+        self, method: str, path: str, *, params: Mapping[str, str] | None, headers: Mapping[str, str], body: bytes,
+        permit: Callable[[], None] | None = None,
+    ) -> answers.Answer:  # fmt: skip
+        """The answer. Raises `OSError`, and what `permit` raises, which is called right before it is sent."""
+        request = self._encode(method, path, params, headers, body)
+        while True:
+            kept = self._take_kept()
+            connection = kept or await self._connect()
+            try:
+                if permit is not None:
+                    permit()
+                answer = await connection.ask(request)
+            except Ended as error:
+                if kept is not None and error.is_clean and method in _IDEMPOTENT:
+                    continue
+                raise
+            except BaseException:
+                connection.close()
+                raise
+            self._keep(connection)
+            return answer
+
+    def close(self) -> None:
+        """Nothing; the kept connections end."""
+        if self._sweep_due is not None:
+            self._sweep_due.cancel()
+        for connection in self._idle:
+            connection.close()
+        self._idle.clear()
+
+    def _encode(
+        self, method: str, path: str, params: Mapping[str, str] | None, headers: Mapping[str, str], body: bytes
+    ) -> bytes:
+        target = self._prefix + (path if _is_plain(path) else urllib.parse.quote(path, safe=_PATH_SAFE))
+        if params:
+            target += f"?{urllib.parse.urlencode(params)}"
+        length = f"Content-Length: {len(body)}\r\n" if body or method in ("POST", "PUT", "PATCH") else ""
+        head = f"{method} {target} HTTP/1.1\r\n{self._common}{_header_lines(headers)}{length}\r\n"
+        return head.encode("latin-1") + body
+
+    def _take_kept(self) -> _Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open:
+                return connection
+        return None
+
+    def _keep(self, connection: _Connection) -> None:
+        if not connection.is_open:
+            return
+        loop = asyncio.get_running_loop()
+        connection.idle_since_s = loop.time()
+        self._idle.append(connection)
+        if self._sweep_due is None:
+            self._sweep_due = loop.call_later(KEPT_S, self._sweep, loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Closes what was idle for long, and comes again while anything is kept."""
+        before_s = loop.time() - KEPT_S
+        for connection in self._idle:
+            if connection.idle_since_s <= before_s:
+                connection.close()
+        self._idle = [each for each in self._idle if each.is_open]
+        self._sweep_due = loop.call_later(KEPT_S, self._sweep, loop) if self._idle else None
+
+    async def _connect(self) -> _Connection:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self._connect_timeout_s):
+            transport, connection = await loop.create_connection(
+                functools.partial(_Connection, self._limit_bytes), self._host, self._port,
+                ssl=self._tls, server_hostname=self._server_hostname,
+            )  # fmt: skip
+        with contextlib.suppress(OSError):
+            self._configure(transport.get_extra_info("socket"))
+        return connection
+
+
+def _header_lines(headers: Mapping[str, str]) -> str:
+    """The headers as they are sent. Raises `ValueError` for a value that would not be one line."""
+    for name, value in headers.items():
+        if not (value.isprintable() and value.isascii()):
+            raise ValueError(f"{name}: got a value with characters that no header takes")
+    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+
+
+def _is_plain(path: str) -> bool:
+    """True where nothing of a path needs quoting, as in all that names allow."""
+    return _PLAIN.fullmatch(path) is not None

@@ -1,0 +1,242 @@
+"""List and watch of one collection for ever, as a stream of events that keeps a reader's copy right.
+
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Literal, cast
+
+import orjson
+
+from carico_core.domain import errors
+from carico_core.runtime.kube import paged_lists
+from carico_core.runtime.process import clock as clocks
+
+Object = paged_lists.Object
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+# Comes first, and after each gap.
+Listed = paged_lists.Listed
+# One line of a watch is one object, and etcd takes none above 1.5 MiB.
+LINE_LIMIT_BYTES = 16 * 2**20
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """One object was added, modified or deleted (then `object` is its last state)."""
+
+    type: ChangeType
+    object: Object
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Away:
+    """The API does not answer; said once, and over with the next `Listed`."""
+
+    error: errors.CaricoError
+
+
+MirrorEvent = Listed | Changed | Away
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Times of a mirror, in seconds."""
+
+    # The server ends a watch after this long (times 1 to 1.25, so that clients spread); client-go: 5 to 10 minutes.
+    watch_s: float = 240.0
+    # What the client waits longer than that before it calls the connection dead.
+    grace_s: float = 15.0
+    list_timeout_s: float = paged_lists.TIMEOUT_S
+    backoff_first_s: float = 0.1
+    backoff_most_s: float = 5.0
+
+
+DEFAULT_OPTIONS = Options()
+
+
+class Backoff:
+    """Waits that double from first to most, each times 0.5 to 1, until `reset`."""
+
+    def __init__(self, *, first_s: float, most_s: float, rng: random.Random) -> None:
+        self._first_s = first_s
+        self._most_s = most_s
+        self._rng = rng
+        self._next_s = first_s
+
+    def reset(self) -> None:
+        """Nothing; the next wait is the first again."""
+        self._next_s = self._first_s
+
+    def next_s(self) -> float:
+        """How long to wait now."""
+        wait_s = self._next_s * self._rng.uniform(0.5, 1.0)
+        self._next_s = min(2.0 * self._next_s, self._most_s)
+        return wait_s
+
+
+async def mirror(
+    api: paged_lists.Api, path: str, *, params: Mapping[str, str], clock: clocks.Clock, rng: random.Random,
+    options: Options, read: paged_lists.Read | None = None,
+) -> AsyncGenerator[MirrorEvent, None]:  # fmt: skip
+    """`Listed`, then `Changed` for each change; never ends by itself.
+
+    A watch that ends, or breaks once, is resumed where it stood and the reader sees nothing of it. Where the API
+    stays away, `Away` is said once, and a new list follows when it is back: a server that restarted may have another
+    past, so nothing of the old one is relied on. 410 lists again. Events that the reader has seen are not repeated.
+
+    `read` is applied to each object of a list as it comes: see `kube.paged_lists.list_all`.
+    """
+    follower = _Follower(api, path, params=params, clock=clock, rng=rng, options=options, read=read)
+    while True:
+        if follower.position is None:
+            async for event in follower.list_until_listed():
+                yield event
+        async with contextlib.aclosing(follower.watch()) as events:
+            async for event in events:
+                yield event
+
+
+class _Follower:
+    """The position of one mirror and the rules for moving on from each kind of end."""
+
+    def __init__(
+        self,
+        api: paged_lists.Api,
+        path: str,
+        *,
+        params: Mapping[str, str],
+        clock: clocks.Clock,
+        rng: random.Random,
+        options: Options,
+        read: paged_lists.Read | None,
+    ) -> None:
+        self.position: str | None = None
+        self._read = read
+        self._api = api
+        self._path = path
+        self._params = dict(params)
+        self._clock = clock
+        self._rng = rng
+        self._options = options
+        self._backoff = Backoff(first_s=options.backoff_first_s, most_s=options.backoff_most_s, rng=rng)
+        self._broken = 0
+        self._away = False
+
+    async def list_until_listed(self) -> AsyncGenerator[MirrorEvent, None]:
+        """One `Listed`, after one `Away` where the API does not answer."""
+        while True:
+            try:
+                listed = await paged_lists.list_all(
+                    self._api, self._path, params=self._params, timeout_s=self._options.list_timeout_s, read=self._read
+                )
+            except (errors.ApiError, errors.ApiUnavailable) as error:
+                if not self._away:
+                    self._away = True
+                    yield Away(error=error)
+                await asyncio.sleep(self._backoff.next_s())
+                continue
+            self._away = False
+            self.position = listed.resource_version
+            yield listed
+            return
+
+    async def watch(self) -> AsyncGenerator[MirrorEvent, None]:
+        """The events of one watch; afterwards `position` is where to go on, or None to list again."""
+        started_s, before = self._clock.monotonic_s(), self.position
+        broken: errors.CaricoError | None = None
+        try:
+            async with contextlib.aclosing(self._changes()) as changes:
+                async for change in changes:
+                    yield change
+        except errors.Gone:
+            self.position = None
+        except (errors.ApiError, errors.ApiUnavailable) as error:
+            broken = error
+        settled_s = min(self._options.backoff_most_s, self._options.watch_s / 2.0)
+        if self._clock.monotonic_s() - started_s > settled_s:
+            self._backoff.reset()
+            self._broken = 0
+        if broken is None or self.position != before:
+            self._broken = 0
+        if broken is not None:
+            self._broken += 1
+        # The first break is tried again silently: one of several servers went, or this one only restarts.
+        if broken is not None and self._broken > 1:
+            self.position, self._away = None, True
+            yield Away(error=broken)
+        # Every round waits, so that a server which ends each watch at once is not asked in a busy loop.
+        await asyncio.sleep(self._backoff.next_s())
+
+    async def _changes(self) -> AsyncGenerator[Changed, None]:
+        watch_s = self._options.watch_s * self._rng.uniform(1.0, 1.25)
+        params = self._params | {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self.position or "",
+            "timeoutSeconds": str(max(1, round(watch_s))),
+        }
+        idle_s = watch_s + self._options.grace_s
+        stream = self._api.stream("GET", self._path, params, idle_timeout_s=idle_s)
+        async with contextlib.aclosing(stream) as chunks, contextlib.aclosing(lines(chunks)) as whole:
+            async for line in whole:
+                change = self._take(decode_event(line, self._path))
+                if change is not None:
+                    yield change
+
+    def _take(self, event: Object) -> Changed | None:
+        """The change to hand on; None for a bookmark or a repetition. Moves the position."""
+        kind, subject = event["type"], event["object"]
+        version = str(subject["metadata"]["resourceVersion"])
+        # DELETED is never held back: some APIs give it the version of the object's last change.
+        repeated = kind != "DELETED" and _is_not_newer(version, self.position)
+        if not _is_not_newer(version, self.position):
+            self.position = version
+            self._backoff.reset()
+        if repeated or kind == "BOOKMARK":
+            return None
+        return Changed(type=kind, object=subject)
+
+
+async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """The non-empty lines of a stream of bytes; a last one without its end is dropped, as it may be half an object."""
+    rest = b""
+    async for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line.strip():
+                yield line
+        if len(rest) > LINE_LIMIT_BYTES:
+            raise errors.ApiUnavailable(f"a watch sent a line of more than {LINE_LIMIT_BYTES} bytes")
+
+
+def decode_event(line: bytes, path: str) -> Object:
+    """The watch event of one line; an ERROR event is raised as `Gone` or `ApiUnavailable`."""
+    try:
+        event = orjson.loads(line)
+        kind, subject = event["type"], event["object"]
+        if kind == "ERROR":
+            raise _error_of(subject, path)
+        if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
+            raise ValueError(kind)
+        subject["metadata"]["resourceVersion"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise errors.ApiUnavailable(f"watch of {path}: cannot read the event {line[:120]!r}") from error
+    return cast(Object, event)
+
+
+def _error_of(status: Object, path: str) -> errors.CaricoError:
+    code, message = int(status.get("code") or 500), str(status.get("message") or "")
+    if code == 410:
+        return errors.Gone(status=code, reason="Expired", message=message, request=f"WATCH {path}")
+    return errors.ApiUnavailable(f"WATCH {path}: {code} {status.get('reason') or ''}: {message}")
+
+
+def _is_not_newer(version: str, than: str | None) -> bool:
+    """True where both are numbers and `version` is not the larger; opaque versions are taken as they come."""
+    if than is None or not (version.isdecimal() and than.isdecimal()):
+        return False
+    return int(version) <= int(than)

@@ -1,0 +1,84 @@
+"""Metrics of a service's connection to the bus and of its requests to the API, of the same names in every service."""
+
+from typing import TYPE_CHECKING, Protocol
+
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.observe import metrics as metric
+
+if TYPE_CHECKING:
+    import prometheus_client
+
+# Around the API's own aim of 1 s for one object (Kubernetes' service levels, sig-scalability); requests end after 10 s.
+_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0)
+
+
+class Bus(Protocol):
+    """What is read of the bus."""
+
+    @property
+    def connected(self) -> bool: ...
+
+    @property
+    def traffic(self) -> buses.Traffic: ...
+
+
+class BusMetrics:
+    """`carico_bus_...`; before there is a bus it counts as not connected."""
+
+    def __init__(self, metrics: metric.Metrics) -> None:
+        self._bus: Bus | None = None
+        metrics.reading("bus_connected", "1 while messages can be sent to NATS", self._connected, shared=True)
+        for name, meaning, labels, read in (
+            ("bus_messages", "messages over the connection to NATS", ("direction",), self._messages),
+            ("bus_bytes", "bytes of those messages", ("direction",), self._bytes),
+            ("bus_reconnects", "times that the connection to NATS was made anew", (), self._reconnects),
+        ):
+            metrics.reading(name, meaning, read, labels=labels, kind=metric.Kind.COUNTER, shared=True)
+
+    def watch(self, bus: Bus) -> None:
+        """From now on `bus` is read."""
+        self._bus = bus
+
+    def _connected(self) -> metric.Readings:
+        return [((), float(self._bus is not None and self._bus.connected))]
+
+    @property
+    def _traffic(self) -> buses.Traffic:
+        return buses.Traffic() if self._bus is None else self._bus.traffic
+
+    def _messages(self) -> metric.Readings:
+        return [(("in",), self._traffic.in_messages), (("out",), self._traffic.out_messages)]
+
+    def _bytes(self) -> metric.Readings:
+        return [(("in",), self._traffic.in_bytes), (("out",), self._traffic.out_bytes)]
+
+    def _reconnects(self) -> metric.Readings:
+        return [((), self._traffic.reconnects)]
+
+
+class KubeMetrics:
+    """`carico_kube_...`; `asked` is what `kube.connect` tells of each request."""
+
+    def __init__(self, metrics: metric.Metrics) -> None:
+        self._requests = metrics.counter(
+            "kube_requests", "requests to the Kubernetes API; WATCH: one that began; code none: no answer came",
+            ("verb", "code"), shared=True,
+        )  # fmt: skip
+        self._request_s = metrics.histogram(
+            "kube_request_seconds", "time until the Kubernetes API had answered, waits for a turn apart",
+            buckets=_SECONDS, labels=("verb",), shared=True,
+        )  # fmt: skip
+        # Looking up labels costs more than counting, and a scheduler sends thousands of requests a second.
+        self._counters: dict[tuple[str, str], prometheus_client.Counter] = {}
+        self._histograms: dict[str, prometheus_client.Histogram] = {}
+
+    def asked(self, verb: str, code: str, took_s: float) -> None:
+        """Nothing; one request is counted."""
+        counter = self._counters.get((verb, code))
+        if counter is None:
+            counter = self._counters[verb, code] = self._requests.labels(verb, code)
+        histogram = self._histograms.get(verb)
+        if histogram is None:
+            histogram = self._histograms[verb] = self._request_s.labels(verb)
+        counter.inc()
+        histogram.observe(took_s)

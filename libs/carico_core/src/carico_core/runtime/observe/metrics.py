@@ -1,0 +1,159 @@
+"""Prometheus metrics of one process: `carico_<service>_...`, and `carico_...` for what every service has."""
+
+import asyncio
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable, Sequence
+
+from carico_core.runtime.process import memory_use
+
+# Its own servers, and its client of a push gateway: 1.2 MB that `health` does without.
+with memory_use.left_out("gzip", "http.server", "urllib.error", "urllib.request", "wsgiref.simple_server"):
+    import prometheus_client
+    from prometheus_client import exposition, metrics_core, process_collector, registry
+
+CONTENT_TYPE = exposition.CONTENT_TYPE_LATEST
+# Often enough to meet a stall of a second between two scrapes, seldom enough to cost nothing.
+LOOK_EVERY_S = 1.0
+BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+
+class Kind(enum.StrEnum):
+    """What a metric is to Prometheus."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """One metric as people see it; `name` as it stands in queries (a histogram's without its endings)."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+# (values of the labels, value) of each series.
+Readings = Iterable[tuple[tuple[str, ...], float]]
+
+
+class Metrics:
+    """A registry of its own: two services in one process, or two tests, do not meet in a global one."""
+
+    def __init__(self, service: str) -> None:
+        self._prefix = f"carico_{service.replace('-', '_')}_"
+        # When each series was made: a third of the text, for the sake of resets that Prometheus sees by itself.
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the package leaves it without
+        self.registry = registry.CollectorRegistry(auto_describe=True)
+        process_collector.ProcessCollector(registry=self.registry)
+        self._readings: dict[str, _Reading] = {}
+        self._declared: dict[str, Declared] = {}
+
+    @property
+    def declared(self) -> tuple[Declared, ...]:
+        """Every metric of this registry, in the order of declaration; those of the process itself apart."""
+        return tuple(self._declared.values())
+
+    def counter(
+        self, name: str, meaning: str, labels: Sequence[str] = (), *, shared: bool = False
+    ) -> prometheus_client.Counter:  # fmt: skip
+        """A counter; Prometheus adds `_total` to its name. `shared`: of the same name in every service."""
+        full = ("carico_" if shared else self._prefix) + name
+        self._declare(f"{full}_total", Kind.COUNTER, meaning, labels)
+        return prometheus_client.Counter(full, meaning, labels, registry=self.registry)
+
+    def gauge(self, name: str, meaning: str, labels: Sequence[str] = ()) -> prometheus_client.Gauge:
+        """A gauge."""
+        full = self._prefix + name
+        self._declare(full, Kind.GAUGE, meaning, labels)
+        return prometheus_client.Gauge(full, meaning, labels, registry=self.registry)
+
+    def histogram(
+        self, name: str, meaning: str, *, buckets: Sequence[float], labels: Sequence[str] = (), shared: bool = False
+    ) -> prometheus_client.Histogram:
+        """A histogram with the upper bounds of its buckets. `shared`: of the same name in every service."""
+        full = ("carico_" if shared else self._prefix) + name
+        self._declare(full, Kind.HISTOGRAM, meaning, labels, buckets)
+        return prometheus_client.Histogram(full, meaning, labels, buckets=tuple(buckets), registry=self.registry)
+
+    def reading(
+        self, name: str, meaning: str, read: Callable[[], Readings], *,
+        labels: Sequence[str] = (), kind: Kind = Kind.GAUGE, shared: bool = False,
+    ) -> None:  # fmt: skip
+        """Declares what is asked for at each scrape, and costs nothing between two. `shared` as for histograms.
+
+        A reading of the same name is replaced: what is read may come anew, as a server does.
+        """
+        full = ("carico_" if shared else self._prefix) + name
+        self._declare(full + ("_total" if kind is Kind.COUNTER else ""), kind, meaning, labels)
+        old = self._readings.pop(full, None)
+        if old is not None:
+            self.registry.unregister(old)
+        found = _Reading(full, meaning, read, labels=tuple(labels), kind=kind)
+        self.registry.register(found)
+        self._readings[full] = found
+
+    def value(self, name: str, labels: dict[str, str] | None = None) -> float | None:
+        """The current value of a sample by its name without prefix, for tests and state queries; None: not known."""
+        return self.registry.get_sample_value(self._prefix + name, labels or {})
+
+    def render(self) -> bytes:
+        """The text that Prometheus scrapes."""
+        return exposition.generate_latest(self.registry)
+
+    def _declare(
+        self, name: str, kind: Kind, meaning: str, labels: Sequence[str], buckets: Sequence[float] = ()
+    ) -> None:
+        self._declared[name] = Declared(
+            name=name, kind=kind, meaning=meaning, labels=tuple(labels), buckets=tuple(buckets)
+        )
+
+
+class _Reading(registry.Collector):
+    """A metric whose series are asked for at each scrape."""
+
+    def __init__(
+        self, name: str, meaning: str, read: Callable[[], Readings], *, labels: tuple[str, ...], kind: Kind
+    ) -> None:
+        self._name = name
+        self._meaning = meaning
+        self._read = read
+        self._labels = labels
+        self._kind = kind
+
+    def describe(self) -> Iterable[metrics_core.Metric]:
+        """The family without series, so that nothing is read at the registration."""
+        return [self._family()]
+
+    def collect(self) -> Iterable[metrics_core.Metric]:
+        """The family as it stands now."""
+        found = self._family()
+        for labels, value in self._read():
+            found.add_metric(labels, value)
+        return [found]
+
+    def _family(self) -> metrics_core.CounterMetricFamily | metrics_core.GaugeMetricFamily:
+        kind = metrics_core.CounterMetricFamily if self._kind is Kind.COUNTER else metrics_core.GaugeMetricFamily
+        return kind(self._name, self._meaning, labels=self._labels)
+
+
+class LoopWatch:
+    """Feeds `carico_loop_lag_seconds`."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._lag_s = metrics.histogram(
+            "loop_lag_seconds", "how much later than asked for the event loop woke a task", buckets=BUCKETS_S,
+            shared=True,
+        )  # fmt: skip
+
+    async def run(self) -> None:
+        """Never; looks once a second."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due_s = loop.time() + LOOK_EVERY_S
+            await asyncio.sleep(LOOK_EVERY_S)
+            self._lag_s.observe(max(loop.time() - due_s, 0.0))

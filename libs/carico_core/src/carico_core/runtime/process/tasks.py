@@ -1,0 +1,158 @@
+"""Running a service: event loop, signals, exit codes, tasks that must not end, and a rate that is kept."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+
+import uvloop
+
+from carico_core.domain import errors
+from carico_core.runtime.process import clock as clocks
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USER_ERROR = 2
+
+
+class TaskEnded(errors.CaricoError):
+    """A task that runs for ever has returned."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"task {name} ended, expected it to run for ever: restart the service")
+
+
+class Stop:
+    """The wish to end, as something to wait for."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """Nothing; the service is asked to end."""
+        self._event.set()
+
+    @property
+    def is_set(self) -> bool:
+        """True once the service was asked to end."""
+        return self._event.is_set()
+
+    async def wait(self) -> None:
+        """Nothing, once the service was asked to end."""
+        await self._event.wait()
+
+    async def sleep(self, seconds: float) -> bool:
+        """True where the wish to end cut the sleep short."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        return self._event.is_set()
+
+
+Main = Callable[[Stop], Awaitable[None]]
+
+
+def run(main: Main, *, program: str = "carico") -> int:
+    """The exit code of `main`: 0 ended, 1 failed, 2 a person has to mend something (one line on stderr says what).
+
+    SIGTERM and SIGINT set the Stop; a second one cancels `main`.
+    """
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_supervise(main))
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        return EXIT_FAILED
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else EXIT_FAILED
+    except BaseException as error:
+        return report(error, program=program)
+    return EXIT_OK
+
+
+def report(error: BaseException, *, program: str) -> int:
+    """The exit code for an error, after saying on stderr what happened: one line if raised on purpose."""
+    leaves = list(_leaves(error))
+    mendable = next((leaf for leaf in leaves if isinstance(leaf, errors.UserError)), None)
+    if mendable is not None:
+        print(f"{program}: {mendable}", file=sys.stderr)
+        return EXIT_USER_ERROR
+    if all(isinstance(leaf, errors.CaricoError) for leaf in leaves):
+        for leaf in leaves:
+            print(f"{program}: {leaf}", file=sys.stderr)
+        return EXIT_FAILED
+    traceback.print_exception(error, file=sys.stderr)
+    return EXIT_FAILED
+
+
+async def forever(name: str, work: Awaitable[object]) -> None:
+    """Never. Raises `TaskEnded` where `work` returns, and what `work` raises, with the task's name as a note."""
+    try:
+        await work
+    except Exception as error:
+        error.add_note(f"in task {name}")
+        raise
+    raise TaskEnded(name)
+
+
+async def until(stop: Stop, **works: Awaitable[object]) -> None:
+    """Nothing, once `stop` is set and every task (named by its keyword) was cancelled and has ended.
+
+    A task that returns or raises ends them all: its error leaves in an ExceptionGroup.
+    """
+    async with asyncio.TaskGroup() as group:
+        children = [group.create_task(forever(name, work), name=name) for name, work in works.items()]
+        waiter = group.create_task(stop.wait(), name="stop")
+        await waiter
+        for child in children:
+            child.cancel()
+
+
+async def _supervise(main: Main) -> None:
+    stop = Stop()
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+
+    def on_signal() -> None:
+        if stop.is_set:
+            task.cancel()
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    try:
+        await main(stop)
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for child in error.exceptions:
+            yield from _leaves(child)
+    else:
+        yield error
+
+
+class Pace:
+    """Spaces requests to a rate: each takes the next slot, and waits for it."""
+
+    def __init__(self, rate_per_s: float, *, clock: clocks.Clock) -> None:
+        """At 0 nobody waits."""
+        self._period_s = 1.0 / rate_per_s if rate_per_s > 0 else 0.0
+        self._clock = clock
+        self._next_s = float("-inf")
+
+    async def wait(self) -> None:
+        """Nothing, once it is this request's turn."""
+        if not self._period_s:
+            return
+        now_s = self._clock.monotonic_s()
+        slot_s = max(now_s, self._next_s)
+        self._next_s = slot_s + self._period_s
+        if slot_s > now_s:
+            await asyncio.sleep(slot_s - now_s)

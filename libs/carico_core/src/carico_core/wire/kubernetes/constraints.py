@@ -1,0 +1,203 @@
+"""The constraints of a Pod of the API -> `carico_core.domain.constraints`."""
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from carico_core.domain import constraints, selectors
+from carico_core.wire.kubernetes import object_fields as fields
+from carico_core.wire.kubernetes import selectors as parse
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+Labels: TypeAlias = Mapping[str, str]
+# Fields of a spec, and kinds of volumes, that are looked at below; ports of containers are another.
+_STATED = frozenset({"affinity", "topologySpreadConstraints"})
+_VOLUMES = frozenset(
+    {"persistentVolumeClaim", "ephemeral", "gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"}
+)
+
+
+def parse_constraints(
+    spec: fields.Object, *, namespace: str, name: str, uid: str, labels: Labels
+) -> constraints.Constraints | None:
+    """What a Pod's spec demands and wishes; None where that is nothing. Raises `ValueError`."""
+    if not _may_demand(spec):
+        return None
+    affinity = fields.mapping(spec, "affinity", "spec.")
+    nodes, node_path = fields.mapping(affinity, "nodeAffinity", "spec.affinity."), "spec.affinity.nodeAffinity."
+    required = nodes.get(REQUIRED)
+    peers = _pod_terms(affinity, "podAffinity", namespace, labels)
+    found = constraints.Constraints(
+        node_terms=None
+        if required is None
+        else parse.node_terms(fields.mapping(nodes, REQUIRED, node_path), f"{node_path}{REQUIRED}."),
+        affinity=peers,
+        anti_affinity=_pod_terms(affinity, "podAntiAffinity", namespace, labels),
+        is_own_peer=bool(peers) and all(selectors.matches(term.selector, labels) for term in peers),
+        namespace=namespace if peers else "",
+        spreads=_spreads(spec, namespace, labels),
+        host_ports=_host_ports(spec),
+        disks=_disks(spec),
+        claims=_claims(spec, namespace=namespace, name=name, uid=uid),
+        node_wishes=_node_wishes(nodes, node_path),
+        pod_wishes=_pod_wishes(affinity, namespace, labels),
+    )
+    return None if found == constraints.NONE else _shared(found)
+
+
+def _may_demand(spec: fields.Object) -> bool:
+    """False for the usual Pod, of which nothing below would find anything. Raises `ValueError`."""
+    if not _STATED.isdisjoint(spec):
+        return True
+    containers = fields.objects(spec, "containers", "spec.") + fields.objects(spec, "initContainers", "spec.")
+    if any("ports" in container for container in containers):
+        return True
+    return any(not _VOLUMES.isdisjoint(volume) for volume in fields.objects(spec, "volumes", "spec."))
+
+
+@functools.lru_cache(maxsize=4096)
+def _shared(found: constraints.Constraints) -> constraints.Constraints:
+    """The same object for equal constraints: thousands of Pods come from one template."""
+    return found
+
+
+def _node_wishes(nodes: fields.Object, path: str) -> tuple[constraints.NodeWish, ...]:
+    path = f"{path}{PREFERRED}."
+    return tuple(
+        constraints.NodeWish(
+            weight=fields.integer(item, "weight", path),
+            term=parse.node_term(fields.mapping(item, "preference", path), f"{path}preference."),
+        )
+        for item in fields.objects(nodes, PREFERRED)
+    )
+
+
+def _pod_terms(affinity: fields.Object, kind: str, namespace: str, labels: Labels) -> tuple[constraints.PodTerm, ...]:
+    path = f"spec.affinity.{kind}."
+    found = fields.mapping(affinity, kind, "spec.affinity.")
+    return tuple(
+        _pod_term(item, f"{path}{REQUIRED}.", namespace, labels) for item in fields.objects(found, REQUIRED, path)
+    )
+
+
+def _pod_wishes(affinity: fields.Object, namespace: str, labels: Labels) -> tuple[constraints.PodWish, ...]:
+    wishes = []
+    for kind, sign in (("podAffinity", 1), ("podAntiAffinity", -1)):
+        path = f"spec.affinity.{kind}."
+        for item in fields.objects(fields.mapping(affinity, kind, "spec.affinity."), PREFERRED, path):
+            term = fields.mapping(item, "podAffinityTerm", f"{path}{PREFERRED}.")
+            weight = sign * fields.integer(item, "weight", f"{path}{PREFERRED}.")
+            parsed = _pod_term(term, f"{path}{PREFERRED}.podAffinityTerm.", namespace, labels)
+            wishes.append(constraints.PodWish(weight=weight, term=parsed))
+    return tuple(wishes)
+
+
+def _pod_term(item: fields.Object, path: str, namespace: str, labels: Labels) -> constraints.PodTerm:
+    selector = parse.label_selector(item, "labelSelector", path)
+    selector = _with_keys(selector, fields.words(item, "matchLabelKeys", path), selectors.IN, labels)
+    selector = _with_keys(selector, fields.words(item, "mismatchLabelKeys", path), selectors.NOT_IN, labels)
+    named = fields.words(item, "namespaces", path)
+    namespaces = parse.label_selector(item, "namespaceSelector", path)
+    return constraints.PodTerm(
+        topology_key=fields.optional(item, "topologyKey", path),
+        selector=selector,
+        namespaces=(namespace,) if not named and namespaces is None else tuple(sorted(set(named))),
+        namespace_selector=namespaces,
+    )
+
+
+def _with_keys(selector: selectors.Selector, keys: Iterable[str], operator: str, labels: Labels) -> selectors.Selector:
+    """The selector with the Pod's own values of these labels required, or excluded.
+
+    The API server writes the same into the selector as the Pod is made; what it wrote then stands, whatever the labels
+    are now. No selector matches nothing, with or without keys.
+    """
+    if selector is None:
+        return None
+    stated = {each.key for each in selector if each.operator == operator}
+    added = [
+        selectors.Requirement(key=key, operator=operator, values=(labels[key],))
+        for key in keys
+        if key in labels and key not in stated
+    ]
+    return (*selector, *added)
+
+
+def _spreads(spec: fields.Object, namespace: str, labels: Labels) -> tuple[constraints.Spread, ...]:
+    path = "spec.topologySpreadConstraints."
+    spreads = []
+    for item in fields.objects(spec, "topologySpreadConstraints", "spec."):
+        selector = parse.label_selector(item, "labelSelector", path)
+        selector = _with_keys(selector, fields.words(item, "matchLabelKeys", path), selectors.IN, labels)
+        spreads.append(
+            constraints.Spread(
+                namespace=namespace,
+                topology_key=fields.optional(item, "topologyKey", path),
+                selector=selector,
+                max_skew=fields.integer(item, "maxSkew", path) or 1,
+                min_domains=fields.integer(item, "minDomains", path) or 1,
+                honours_affinity=(fields.optional(item, "nodeAffinityPolicy", path) or "Honor") == "Honor",
+                honours_taints=fields.optional(item, "nodeTaintsPolicy", path) == "Honor",
+                is_soft=fields.optional(item, "whenUnsatisfiable", path) == "ScheduleAnyway",
+                is_self=selectors.matches(selector, labels),
+            )
+        )
+    return tuple(spreads)
+
+
+def _host_ports(spec: fields.Object) -> tuple[constraints.HostPort, ...]:
+    # On the host's network every container port is a host port, also before the API server's defaults say so.
+    fallback = "containerPort" if spec.get("hostNetwork") is True else "hostPort"
+    lasting = [
+        container
+        for container in fields.objects(spec, "initContainers", "spec.")
+        if container.get("restartPolicy") == "Always"
+    ]
+    ports = {
+        constraints.HostPort(
+            address=fields.optional(port, "hostIP") or constraints.ANY_ADDRESS,
+            protocol=fields.optional(port, "protocol") or constraints.DEFAULT_PROTOCOL,
+            port=fields.integer(port, "hostPort", "ports.") or fields.integer(port, fallback, "ports."),
+        ): None
+        for container in lasting + fields.objects(spec, "containers", "spec.")
+        for port in fields.objects(container, "ports")
+    }
+    return tuple(port for port in ports if port.port > 0)
+
+
+def _claims(spec: fields.Object, *, namespace: str, name: str, uid: str) -> tuple[constraints.ClaimUse, ...]:
+    claims = []
+    for volume in fields.objects(spec, "volumes", "spec."):
+        if volume.get("persistentVolumeClaim") is not None:
+            used = fields.mapping(volume, "persistentVolumeClaim", "spec.volumes.")
+            claim = fields.optional(used, "claimName", "spec.volumes.persistentVolumeClaim.")
+            claims.append(constraints.ClaimUse(namespace=namespace, name=claim))
+        elif volume.get("ephemeral") is not None:
+            # https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/#persistentvolumeclaim-naming
+            claim = f"{name}-{fields.optional(volume, 'name', 'spec.volumes.')}"
+            claims.append(constraints.ClaimUse(namespace=namespace, name=claim, owner_uid=uid))
+    return tuple(claims)
+
+
+def _disks(spec: fields.Object) -> tuple[constraints.Disk, ...]:
+    """Volumes of the kinds that Kubernetes lets one node have once; an EBS volume conflicts also where only read."""
+    disks = []
+    for volume in fields.objects(spec, "volumes", "spec."):
+        gce, ebs = fields.mapping(volume, "gcePersistentDisk"), fields.mapping(volume, "awsElasticBlockStore")
+        iscsi, rbd = fields.mapping(volume, "iscsi"), fields.mapping(volume, "rbd")
+        if gce:
+            disks.append(_disk("gce", [fields.optional(gce, "pdName")], gce))
+        if ebs:
+            disks.append(_disk("ebs", [fields.optional(ebs, "volumeID")], {}))
+        if iscsi:
+            disks.append(_disk("iscsi", [fields.optional(iscsi, "iqn")], iscsi))
+        if rbd:
+            pool = fields.optional(rbd, "pool") or "rbd"
+            image = f"{pool}/{fields.optional(rbd, 'image')}"
+            disks.append(_disk("rbd", [f"{monitor}/{image}" for monitor in fields.words(rbd, "monitors")], rbd))
+    return tuple(disks)
+
+
+def _disk(kind: str, names: list[str], source: fields.Object) -> constraints.Disk:
+    return constraints.Disk(kind=kind, names=tuple(names), read_only=source.get("readOnly") is True)

@@ -1,0 +1,136 @@
+"""What a Pod of the API asks for per resource, as the Kubernetes scheduler sums it."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from carico_core.domain import quantity
+from carico_core.wire.kubernetes import object_fields as fields
+
+# Resources that a Pod may state for itself in place of its containers' sum; hugepages-<size> as well.
+POD_LEVEL = frozenset({"cpu", "memory"})
+# Sums of floats: less than this is rounding, and not one more unit.
+_SLACK = 1e-6
+
+Object = Mapping[str, Any]
+Amounts = dict[str, float]
+
+
+def pod_requests(obj: Object) -> Amounts:
+    """What a Pod asks for per resource.
+
+    The larger of (containers and sidecars together) and (each init container with the sidecars started before it),
+    then what the Pod states for itself in place of the sum, plus the runtime's overhead. A container that is being
+    resized counts as the most of what is asked, allocated and in force. Source: PodRequests in
+    k8s.io/component-helpers/resource/helpers.go.
+    """
+    spec = fields.mapping(obj, "spec")
+    resized = _Resized(fields.mapping(obj, "status"))
+    running: Amounts = {}
+    for index, container in enumerate(fields.objects(spec, "containers", "spec.")):
+        _add(running, resized.of(container, _container_requests(container, f"spec.containers[{index}].")))
+    sidecars: Amounts = {}
+    starting: Amounts = {}
+    for index, container in enumerate(fields.objects(spec, "initContainers", "spec.")):
+        requests = _container_requests(container, f"spec.initContainers[{index}].")
+        if container.get("restartPolicy") == "Always":
+            requests = resized.of(container, requests)
+            _add(running, requests)
+            _add(sidecars, requests)
+            _raise_to(starting, sidecars)
+        else:
+            _add(requests, sidecars)
+            _raise_to(starting, requests)
+    _raise_to(running, starting)
+    if spec.get("resources"):
+        running |= resized.whole(_pod_level(_container_requests(spec, "spec.")))
+    _add(running, amounts(spec, "overhead", "spec."))
+    return running
+
+
+def rounded(found: Amounts) -> Amounts:
+    """The amounts as the scheduler compares them: whole millicores, and whole units of all else, rounded up.
+
+    >>> rounded({"cpu": 0.0001, "memory": 1.5})
+    {'cpu': 0.001, 'memory': 2.0}
+    """
+    return {
+        name: math.ceil(value * 1000.0 - _SLACK) / 1000.0 if name == "cpu" else float(math.ceil(value - _SLACK))
+        for name, value in found.items()
+    }
+
+
+def amounts(obj: Object, key: str, path: str) -> Amounts:
+    """The quantities at `key` by name. Raises `ValueError` with the path of the bad one."""
+    return {name: _amount(value, f"{path}{key}.{name}") for name, value in fields.mapping(obj, key, path).items()}
+
+
+class _Resized:
+    """What a Pod's status says of resources in force, while they are changed in place."""
+
+    def __init__(self, status: Object) -> None:
+        told = [
+            each
+            for key in ("initContainerStatuses", "containerStatuses")
+            for each in fields.objects(status, key, "status.")
+        ]
+        self._status = status
+        self._containers = {str(each.get("name")): each for each in told if each.get("resources") is not None}
+        conditions = fields.objects(status, "conditions", "status.")
+        self._is_infeasible = any(
+            each.get("type") == "PodResizePending" and each.get("reason") == "Infeasible" for each in conditions
+        )
+
+    def of(self, container: Object, asked: Amounts) -> Amounts:
+        """What the container counts as, where its spec asks for `asked`."""
+        told = self._containers.get(str(container.get("name")))
+        return asked if told is None else self._most(asked, told, "status.containerStatuses.")
+
+    def whole(self, asked: Amounts) -> Amounts:
+        """What the Pod counts as by its own resources."""
+        if self._status.get("resources") is None:
+            return asked
+        most = self._most(asked, self._status, "status.")
+        return {name: most.get(name, 0.0) for name in asked}
+
+    def _most(self, asked: Amounts, told: Object, path: str) -> Amounts:
+        most = {} if self._is_infeasible else dict(asked)
+        _raise_to(most, amounts(fields.mapping(told, "resources", path), "requests", path))
+        _raise_to(most, amounts(told, "allocatedResources", path))
+        return most
+
+
+def _pod_level(found: Amounts) -> Amounts:
+    return {name: value for name, value in found.items() if name in POD_LEVEL or name.startswith("hugepages-")}
+
+
+def _container_requests(container: Object, path: str) -> Amounts:
+    """Requests, and limits where no request is stated: the API server's own default."""
+    resources = fields.mapping(container, "resources", path)
+    return amounts(resources, "limits", f"{path}resources.") | amounts(resources, "requests", f"{path}resources.")
+
+
+def _add(total: Amounts, more: Mapping[str, float]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0.0) + amount
+
+
+def _raise_to(total: Amounts, least: Mapping[str, float]) -> None:
+    for name, amount in least.items():
+        total[name] = max(total.get(name, 0.0), amount)
+
+
+def _amount(value: object, path: str) -> float:
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise ValueError(f"{path}: got {value!r}, expected a Kubernetes quantity such as 250m or 1Gi")
+    amount = _at(path, quantity.parse_quantity, value)
+    if not math.isfinite(amount):
+        raise ValueError(f"{path}: got {value!r}, expected a finite quantity")
+    return amount
+
+
+def _at(path: str, parse: Callable[[Any], float], value: object) -> float:
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

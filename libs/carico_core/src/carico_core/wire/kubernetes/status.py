@@ -1,0 +1,55 @@
+"""Whether a Pod's containers run, as its status says."""
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from carico_core.domain import cluster
+from carico_core.wire.kubernetes import api_objects
+from carico_core.wire.kubernetes import object_fields as fields
+
+
+class State(enum.StrEnum):
+    """What a Pod's containers do."""
+
+    # None runs now, and one may later.
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One Pod, reduced to what counting it needs."""
+
+    uid: str
+    is_baseline: bool
+    state: State
+
+
+def parse_run(obj: Mapping[str, Any]) -> Run:
+    """What runs of the Pod that an API object describes. Raises `ValueError` with the path of the bad field."""
+    metadata = fields.mapping(obj, "metadata")
+    return Run(
+        uid=fields.required(metadata, "uid", "metadata."),
+        is_baseline=api_objects.is_baseline(metadata),
+        state=_state(fields.mapping(obj, "status")),
+    )
+
+
+def _state(status: Mapping[str, Any]) -> State:
+    phase = fields.optional(status, "phase", "status.")
+    if phase in cluster.TERMINAL_PHASES:
+        return State.ENDED
+    # Init containers are the Pod's load as well; sidecars are among them.
+    told = [
+        container
+        for field in ("initContainerStatuses", "containerStatuses")
+        for container in fields.objects(status, field, "status.")
+    ]
+    if any(fields.mapping(container, "state").get("running") for container in told):
+        return State.RUNNING
+    if not told and phase == "Running":
+        return State.RUNNING
+    return State.WAITING

@@ -1,0 +1,184 @@
+"""Objects of the API's storage, and Namespaces -> `carico_core.domain.storage`; every parser raises `ValueError`."""
+
+from carico_core.domain import storage
+from carico_core.wire.kubernetes import object_fields as fields
+from carico_core.wire.kubernetes import pod_requests as requests
+from carico_core.wire.kubernetes import selectors as parse
+
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+# The class of claims and volumes written before spec.storageClassName.
+_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+_ZONES = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
+_REGIONS = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
+# Several zones in one label of a volume: https://kubernetes.io/docs/reference/labels-annotations-taints/
+_ZONE_SEPARATOR = "__"
+
+
+def parse_claim(obj: fields.Object) -> storage.Claim:
+    """The PersistentVolumeClaim that an API object describes."""
+    metadata, spec, status = (fields.mapping(obj, key) for key in ("metadata", "spec", "status"))
+    annotations = fields.texts(metadata, "annotations", "metadata.")
+    volume, phase = fields.optional(spec, "volumeName", "spec."), fields.optional(status, "phase", "status.")
+    owners = fields.objects(metadata, "ownerReferences", "metadata.")
+    return storage.Claim(
+        namespace=fields.required(metadata, "namespace", "metadata."),
+        name=fields.required(metadata, "name", "metadata."),
+        uid=fields.optional(metadata, "uid", "metadata."),
+        resource_version=fields.optional(metadata, "resourceVersion", "metadata."),
+        storage_class=annotations.get(_CLASS_ANNOTATION, fields.optional(spec, "storageClassName", "spec.")),
+        volume=volume,
+        is_bound=bool(volume) and BIND_COMPLETED in annotations,
+        is_lost=phase == "Lost",
+        deleting=metadata.get("deletionTimestamp") is not None,
+        selected_node=annotations.get(SELECTED_NODE, ""),
+        access_modes=fields.words(spec, "accessModes", "spec."),
+        volume_mode=fields.optional(spec, "volumeMode", "spec.") or "Filesystem",
+        attributes_class=fields.optional(spec, "volumeAttributesClassName", "spec."),
+        size_bytes=_storage_bytes(fields.mapping(spec, "resources", "spec."), "requests"),
+        selector=parse.label_selector(spec, "selector", "spec.") if spec.get("selector") is not None else (),
+        owner_uid=next((fields.optional(each, "uid") for each in owners if each.get("controller") is True), ""),
+    )
+
+
+def parse_volume(obj: fields.Object) -> storage.Volume:
+    """The PersistentVolume that an API object describes."""
+    metadata, spec, status = (fields.mapping(obj, key) for key in ("metadata", "spec", "status"))
+    annotations = fields.texts(metadata, "annotations", "metadata.")
+    labels, csi = fields.texts(metadata, "labels", "metadata."), fields.mapping(spec, "csi", "spec.")
+    affinity = fields.mapping(spec, "nodeAffinity", "spec.")
+    terms = None
+    if affinity.get("required") is not None:
+        terms = parse.node_terms(fields.mapping(affinity, "required", "spec.nodeAffinity."), "spec.nodeAffinity.")
+    return storage.Volume(
+        name=fields.required(metadata, "name", "metadata."),
+        uid=fields.optional(metadata, "uid", "metadata."),
+        resource_version=fields.optional(metadata, "resourceVersion", "metadata."),
+        storage_class=annotations.get(_CLASS_ANNOTATION, fields.optional(spec, "storageClassName", "spec.")),
+        node_terms=terms,
+        labels=labels,
+        claim=_claim_ref(spec),
+        is_available=fields.optional(status, "phase", "status.") == "Available",
+        deleting=metadata.get("deletionTimestamp") is not None,
+        access_modes=fields.words(spec, "accessModes", "spec."),
+        volume_mode=fields.optional(spec, "volumeMode", "spec.") or "Filesystem",
+        attributes_class=fields.optional(spec, "volumeAttributesClassName", "spec."),
+        size_bytes=_storage_bytes(spec, "capacity"),
+        driver=fields.optional(csi, "driver", "spec.csi."),
+        handle=fields.optional(csi, "volumeHandle", "spec.csi."),
+    )
+
+
+def zones_of(volume: storage.Volume) -> list[tuple[tuple[str, ...], frozenset[str]]]:
+    """Where a volume's labels say that it lives: names of the node's label, either will do, and allowed values."""
+    found: list[tuple[tuple[str, ...], frozenset[str]]] = []
+    for names in (_ZONES, _REGIONS):
+        for name in names:
+            if name in volume.labels:
+                values = frozenset(volume.labels[name].split(_ZONE_SEPARATOR))
+                # A node may have the newer name for the older one of the volume, and not the other way round.
+                found.append((names if name == names[0] else (name,), values))
+    return found
+
+
+ZONE_LABELS = _ZONES + _REGIONS
+
+
+def parse_class(obj: fields.Object) -> storage.StorageClass:
+    """The StorageClass that an API object describes."""
+    return storage.StorageClass(
+        name=fields.required(fields.mapping(obj, "metadata"), "name", "metadata."),
+        provisioner=fields.optional(obj, "provisioner"),
+        waits_for_consumer=fields.optional(obj, "volumeBindingMode") == "WaitForFirstConsumer",
+        topologies=parse.topology_terms(obj, "allowedTopologies", ""),
+    )
+
+
+def parse_csi_node(obj: fields.Object) -> storage.CsiNode:
+    """The CSINode that an API object describes."""
+    limits = {}
+    for driver in fields.objects(fields.mapping(obj, "spec"), "drivers", "spec."):
+        allocatable = fields.mapping(driver, "allocatable", "spec.drivers.")
+        if allocatable.get("count") is not None:
+            name = fields.required(driver, "name", "spec.drivers.")
+            limits[name] = fields.integer(allocatable, "count", "spec.drivers.allocatable.")
+    return storage.CsiNode(name=fields.required(fields.mapping(obj, "metadata"), "name", "metadata."), limits=limits)
+
+
+def parse_attachment(obj: fields.Object) -> storage.Attachment:
+    """The VolumeAttachment that an API object describes."""
+    spec = fields.mapping(obj, "spec")
+    return storage.Attachment(
+        name=fields.required(fields.mapping(obj, "metadata"), "name", "metadata."),
+        node=fields.optional(spec, "nodeName", "spec."),
+        driver=fields.optional(spec, "attacher", "spec."),
+        volume=fields.optional(fields.mapping(spec, "source", "spec."), "persistentVolumeName", "spec.source."),
+    )
+
+
+def parse_driver(obj: fields.Object) -> storage.CsiDriver:
+    """The CSIDriver that an API object describes."""
+    return storage.CsiDriver(
+        name=fields.required(fields.mapping(obj, "metadata"), "name", "metadata."),
+        tracks_capacity=fields.mapping(obj, "spec").get("storageCapacity") is True,
+    )
+
+
+def parse_capacity(obj: fields.Object) -> storage.Capacity:
+    """The CSIStorageCapacity that an API object describes."""
+    metadata = fields.mapping(obj, "metadata")
+    stated = obj.get("maximumVolumeSize") if obj.get("maximumVolumeSize") is not None else obj.get("capacity")
+    return storage.Capacity(
+        namespace=fields.required(metadata, "namespace", "metadata."),
+        name=fields.required(metadata, "name", "metadata."),
+        storage_class=fields.optional(obj, "storageClassName"),
+        nodes=parse.label_selector(obj, "nodeTopology", ""),
+        largest_bytes=None
+        if stated is None
+        else requests.amounts({"size": {"storage": stated}}, "size", "")["storage"],
+    )
+
+
+def parse_namespace(obj: fields.Object) -> storage.Namespace:
+    """The Namespace that an API object describes."""
+    metadata = fields.mapping(obj, "metadata")
+    return storage.Namespace(
+        name=fields.required(metadata, "name", "metadata."), labels=fields.texts(metadata, "labels", "metadata.")
+    )
+
+
+def selected_node_body(*, node: str, resource_version: str) -> dict[str, object]:
+    """A merge patch that asks for a claim's volume to be made for `node`, if the claim is still as it was."""
+    return {"metadata": {"annotations": {SELECTED_NODE: node}, "resourceVersion": resource_version}}
+
+
+def prebind_body(volume: storage.Volume, claim: storage.Claim) -> dict[str, object]:
+    """A merge patch that keeps a volume for a claim, if the volume is still as it was."""
+    reference = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": claim.namespace,
+        "name": claim.name,
+        "uid": claim.uid,
+        "resourceVersion": claim.resource_version,
+    }
+    metadata: dict[str, object] = {"resourceVersion": volume.resource_version}
+    if volume.claim is None:
+        metadata["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
+    return {"metadata": metadata, "spec": {"claimRef": reference}}
+
+
+def _claim_ref(spec: fields.Object) -> storage.ClaimRef | None:
+    if spec.get("claimRef") is None:
+        return None
+    found = fields.mapping(spec, "claimRef", "spec.")
+    return storage.ClaimRef(
+        namespace=fields.optional(found, "namespace", "spec.claimRef."),
+        name=fields.optional(found, "name", "spec.claimRef."),
+        uid=fields.optional(found, "uid", "spec.claimRef."),
+    )
+
+
+def _storage_bytes(obj: fields.Object, key: str) -> float:
+    return requests.amounts(obj, key, "spec.").get("storage", 0.0)

@@ -1,0 +1,322 @@
+"""A mirror of a collection keeps a reader's copy right whatever the API does, and never asks in a busy loop."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+import orjson
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime.kube import list_watch, paged_lists
+from carico_core.runtime.process import clock as clocks
+
+AWAY = errors.ApiUnavailable("away")
+GONE = errors.Gone(status=410, reason="Expired", message="too old", request="GET /x")
+
+
+class End(Exception):
+    """The script is over."""
+
+
+class Script:
+    """An API that answers as written: lists are pages or errors; watches are lines, then an error or an end."""
+
+    def __init__(self, *, lists: list[Any], watches: list[list[Any]]) -> None:
+        self.lists = lists
+        self.watches = watches
+        self.asked: list[dict[str, str]] = []
+
+    async def request(
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, timeout_s: float = 10.0
+    ) -> Any:
+        self.asked.append({"list": "1", **(params or {})})
+        answer = self.lists.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def stream(
+        self, method: str, path: str, params: Mapping[str, str] | None = None, *, idle_timeout_s: float | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        self.asked.append(dict(params or {}))
+        if not self.watches:
+            raise End
+        for item in self.watches.pop(0):
+            if isinstance(item, Exception):
+                raise item
+            yield item if isinstance(item, bytes) else orjson.dumps(item) + b"\n"
+
+    def positions(self) -> list[str]:
+        """What each list and watch started from."""
+        return ["list" if "list" in item else item["resourceVersion"] for item in self.asked]
+
+
+def obj(name: str, version: int | str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "resourceVersion": str(version)}}
+
+
+def page(version: int, *items: dict[str, Any], following: str = "") -> dict[str, Any]:
+    return {"metadata": {"resourceVersion": str(version), "continue": following}, "items": list(items)}
+
+
+def event(kind: str, name: str, version: int | str) -> dict[str, Any]:
+    return {"type": kind, "object": obj(name, version)}
+
+
+def failure(code: int) -> dict[str, Any]:
+    return {"type": "ERROR", "object": {"kind": "Status", "code": code, "reason": "R", "message": "m"}}
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Every wait of a mirror; none is really waited."""
+    seen: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        seen.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    return seen
+
+
+async def run(script: Script, clock: clocks.FakeClock | None = None) -> list[str]:
+    """What a mirror tells until the script ends."""
+    told: list[str] = []
+    mirror = list_watch.mirror(
+        script,
+        "/x",
+        params={"labelSelector": "a=b"},
+        clock=clock or clocks.FakeClock(),
+        rng=random.Random(1),
+        options=list_watch.DEFAULT_OPTIONS,
+    )
+    with contextlib.suppress(End):
+        async for item in mirror:
+            match item:
+                case list_watch.Listed(objects=objects):
+                    told.append("list " + ",".join(found["metadata"]["name"] for found in objects))
+                case list_watch.Changed(type=kind, object=found):
+                    told.append(f"{kind} {found['metadata']['name']}")
+                case list_watch.Away():
+                    told.append("away")
+    return told
+
+
+async def test_pages_then_changes(waits: list[float]) -> None:
+    script = Script(
+        lists=[page(5, obj("a", 1), following="next"), page(5, obj("b", 2))],
+        watches=[[event("ADDED", "c", 6), event("DELETED", "a", 7)]],
+    )
+    assert await run(script) == ["list a,b", "ADDED c", "DELETED a"]
+    assert script.asked[0] == {"list": "1", "labelSelector": "a=b", "limit": "500"}
+    assert script.asked[1]["continue"] == "next"
+    assert script.asked[2]["resourceVersion"] == "5"
+    assert script.asked[2]["allowWatchBookmarks"] == "true"
+    assert 240 <= int(script.asked[2]["timeoutSeconds"]) <= 300
+    assert script.asked[3]["resourceVersion"] == "7"
+
+
+async def test_objects_of_a_list_are_read_page_by_page() -> None:
+    read: list[str] = []
+
+    class Paged(Script):
+        async def request(self, *arguments: Any, **more: Any) -> Any:
+            read.append("page")
+            return await super().request(*arguments, **more)
+
+    def name(found: dict[str, Any]) -> str:
+        read.append(found["metadata"]["name"])
+        return str(found["metadata"]["name"])
+
+    script = Paged(lists=[page(5, obj("a", 1), obj("b", 1), following="next"), page(5, obj("c", 2))], watches=[])
+    listed = await paged_lists.list_all(script, "/x", params={}, read=name)
+    assert (listed.objects, read) == (["a", "b", "c"], ["page", "a", "b", "page", "c"])
+
+
+async def test_a_list_whose_pages_expire_starts_anew_without_them(waits: list[float]) -> None:
+    whole = page(6, obj("a", 1), obj("b", 6))
+    script = Script(lists=[page(5, obj("a", 1), following="next"), GONE], watches=[[whole]])
+    assert await run(script) == ["list a,b"]
+    assert "limit" not in script.asked[2]
+    assert "continue" not in script.asked[2]
+
+
+async def test_bookmarks_move_the_position_and_are_not_told(waits: list[float]) -> None:
+    script = Script(lists=[page(5)], watches=[[event("BOOKMARK", "", 90)], [event("ADDED", "a", 91)]])
+    assert await run(script) == ["list ", "ADDED a"]
+    assert script.positions() == ["list", "5", "90", "91"]
+
+
+async def test_repetitions_and_older_ones_are_not_told(waits: list[float]) -> None:
+    script = Script(
+        lists=[page(5, obj("a", 5))],
+        watches=[
+            [event("MODIFIED", "a", 5), event("MODIFIED", "a", 8), event("MODIFIED", "a", 8), event("MODIFIED", "a", 6)]
+        ],
+    )
+    assert await run(script) == ["list a", "MODIFIED a"]
+    assert script.positions() == ["list", "5", "8"]
+
+
+async def test_a_delete_with_the_version_of_the_last_change_is_told(waits: list[float]) -> None:
+    script = Script(lists=[page(5, obj("a", 5))], watches=[[event("DELETED", "a", 5)]])
+    assert await run(script) == ["list a", "DELETED a"]
+
+
+async def test_versions_that_are_not_numbers_are_taken_as_they_come(waits: list[float]) -> None:
+    script = Script(lists=[page(5)], watches=[[event("ADDED", "a", "x9"), event("ADDED", "b", "x1")]])
+    assert await run(script) == ["list ", "ADDED a", "ADDED b"]
+    assert script.positions() == ["list", "5", "x1"]
+
+
+@pytest.mark.parametrize("told_in", ["stream", "answer"])
+async def test_too_old_is_listed_again(told_in: str, waits: list[float]) -> None:
+    refusal: Any = failure(410) if told_in == "stream" else GONE
+    script = Script(lists=[page(5), page(50, obj("a", 9))], watches=[[refusal], [event("ADDED", "b", 51)]])
+    assert await run(script) == ["list ", "list a", "ADDED b"]
+    assert script.positions() == ["list", "5", "list", "50", "51"]
+
+
+async def test_one_break_is_not_told(waits: list[float]) -> None:
+    script = Script(
+        lists=[page(5)], watches=[[event("ADDED", "a", 6), AWAY], [event("ADDED", "b", 7), AWAY], [], [AWAY]]
+    )
+    assert await run(script) == ["list ", "ADDED a", "ADDED b"]
+    assert script.positions() == ["list", "5", "6", "7", "7", "7"]
+
+
+async def test_two_breaks_are_away_once_and_then_listed_anew(waits: list[float]) -> None:
+    lists = [page(5, obj("a", 1)), AWAY, AWAY, errors.Forbidden(status=403, reason="", message="", request=""), page(3)]
+    script = Script(lists=lists, watches=[[AWAY], [AWAY], [event("ADDED", "b", 4)]])
+    # The version is lower than before: another past, as after a restored backup.
+    assert await run(script) == ["list a", "away", "list ", "ADDED b"]
+    assert script.positions() == ["list", "5", "5", "list", "list", "list", "list", "3", "4"]
+
+
+async def test_away_from_the_start_is_told_once_and_again_after_it_was_back(waits: list[float]) -> None:
+    script = Script(lists=[AWAY, AWAY, page(5), AWAY, page(6)], watches=[[GONE], []])
+    assert await run(script) == ["away", "list ", "away", "list "]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{not json}\n",
+        b"[]\n",
+        b"null\n",
+        b'{"type": "ADDED"}\n',
+        b'{"type": "ADDED", "object": null}\n',
+        b'{"type": "ADDED", "object": {"metadata": {}}}\n',
+        b'{"type": "ADDED", "object": {"metadata": []}}\n',
+        b'{"type": "NEWS", "object": {"metadata": {"resourceVersion": "9"}}}\n',
+        b'{"type": "ERROR", "object": null}\n',
+        b'{"type": "ERROR", "object": {"code": "x"}}\n',
+    ],
+)
+async def test_a_line_that_cannot_be_read_ends_the_watch_only(line: bytes, waits: list[float]) -> None:
+    script = Script(lists=[page(5)], watches=[[event("ADDED", "a", 6), line], [event("ADDED", "b", 7)]])
+    assert await run(script) == ["list ", "ADDED a", "ADDED b"]
+
+
+@pytest.mark.parametrize("code", [500, 504, 403, 0])
+async def test_an_error_in_the_stream_is_a_break(code: int, waits: list[float]) -> None:
+    script = Script(lists=[page(5)], watches=[[event("ADDED", "a", 6), failure(code)], [event("ADDED", "b", 7)]])
+    assert await run(script) == ["list ", "ADDED a", "ADDED b"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        [],
+        "x",
+        {},
+        {"items": []},
+        {"items": 5, "metadata": {"resourceVersion": "1"}},
+        {"items": ["x"], "metadata": {"resourceVersion": "1"}},
+        {"items": [{"metadata": None}], "metadata": {"resourceVersion": "1"}},
+    ],
+)
+async def test_a_list_that_cannot_be_read_is_away(answer: Any, waits: list[float]) -> None:
+    script = Script(lists=[answer, page(5)], watches=[])
+    assert await run(script) == ["away", "list "]
+
+
+async def test_half_a_line_at_the_end_is_not_an_object(waits: list[float]) -> None:
+    whole = orjson.dumps(event("ADDED", "a", 6)) + b"\n"
+    script = Script(lists=[page(5)], watches=[[whole[:9], whole[9:] + whole[:20]], [event("ADDED", "b", 7)]])
+    assert await run(script) == ["list ", "ADDED a", "ADDED b"]
+    assert script.positions() == ["list", "5", "6", "7"]
+
+
+async def test_a_line_without_end_is_refused(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(list_watch, "LINE_LIMIT_BYTES", 1000)
+    script = Script(lists=[page(5)], watches=[[b"x" * 600, b"x" * 600, event("ADDED", "a", 6)]])
+    assert await run(script) == ["list "]
+
+
+async def test_watches_that_end_at_once_are_asked_for_ever_less(waits: list[float]) -> None:
+    script = Script(lists=[page(5)], watches=[[] for _ in range(50)])
+    await run(script)
+    assert len(waits) == 50
+    assert all(wait > 0.04 for wait in waits)
+    assert sum(waits[20:]) > 30 * 2.0
+
+
+async def test_lists_and_410_in_turn_are_asked_for_ever_less(waits: list[float]) -> None:
+    script = Script(lists=[page(5) for _ in range(41)], watches=[[GONE] for _ in range(40)])
+    await run(script)
+    assert sum(waits[20:]) > 20 * 2.0
+
+
+async def test_an_api_that_is_away_is_asked_for_ever_less_and_by_chance(waits: list[float]) -> None:
+    script = Script(lists=[AWAY for _ in range(40)] + [page(5)], watches=[])
+    await run(script)
+    assert 0.05 <= waits[0] <= 0.1
+    assert max(waits) <= list_watch.DEFAULT_OPTIONS.backoff_most_s
+    assert len({round(wait, 6) for wait in waits[10:]}) > 20
+
+
+async def test_a_quiet_watch_that_lasted_is_resumed_at_once(waits: list[float]) -> None:
+    clock = clocks.FakeClock()
+
+    class Lasting(Script):
+        async def stream(
+            self,
+            method: str,
+            path: str,
+            params: Mapping[str, str] | None = None,
+            *,
+            idle_timeout_s: float | None = None,
+        ) -> AsyncGenerator[bytes, None]:
+            clock.advance(240.0)
+            async for line in super().stream(method, path, params, idle_timeout_s=idle_timeout_s):
+                yield line
+
+    assert await run(Lasting(lists=[page(5)], watches=[[AWAY] for _ in range(20)]), clock) == ["list "]
+    assert max(waits) <= 0.1
+
+
+async def test_the_client_waits_longer_than_the_server(waits: list[float]) -> None:
+    idle: list[float | None] = []
+
+    class Noting(Script):
+        async def stream(
+            self,
+            method: str,
+            path: str,
+            params: Mapping[str, str] | None = None,
+            *,
+            idle_timeout_s: float | None = None,
+        ) -> AsyncGenerator[bytes, None]:
+            idle.append(idle_timeout_s)
+            async for line in super().stream(method, path, params, idle_timeout_s=idle_timeout_s):
+                yield line
+
+    script = Noting(lists=[page(5)], watches=[])
+    await run(script)
+    assert idle[0] is not None
+    assert idle[0] > int(script.asked[1]["timeoutSeconds"])

@@ -1,0 +1,306 @@
+"""The raw client: each answer has its error, tokens are renewed, slow and dead servers end in ApiUnavailable."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import test_utils, web
+
+from carico_core.domain import errors
+from carico_core.runtime.kube import api_client, api_errors, cluster_access
+from carico_core.runtime.kube import credentials as kube_credentials
+from carico_core.runtime.process import clock as clocks
+from tests.tools import waiting
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Start = Callable[[Handler], Awaitable[api_client.KubeClient]]
+
+
+class Rotating:
+    """Credentials whose first value has been revoked."""
+
+    def __init__(self) -> None:
+        self.values = ["Bearer old", "Bearer new"]
+
+    async def authorization(self) -> str | None:
+        return self.values[0]
+
+    def expire(self) -> None:
+        self.values.pop(0)
+
+
+def make_client(
+    server: str,
+    *,
+    credentials: kube_credentials.Credentials | None = None,
+    wanted: api_client.KubeSettings | None = None,
+) -> api_client.KubeClient:
+    access = cluster_access.Access(
+        server=server, tls=None, credentials=credentials or kube_credentials.FixedCredentials(value=None)
+    )
+    return api_client.KubeClient(
+        access, wanted=wanted or api_client.KubeSettings(), clock=clocks.SystemClock(), user_agent="carico-test"
+    )
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Starts a server that answers by one handler, and gives a client of it."""
+    servers: list[test_utils.TestServer] = []
+    clients: list[api_client.KubeClient] = []
+
+    async def begin(handler: Handler) -> api_client.KubeClient:
+        app = web.Application()
+        app.router.add_route("*", "/{tail:.*}", handler)
+        server = test_utils.TestServer(app, host="127.0.0.1")
+        await server.start_server()
+        servers.append(server)
+        clients.append(make_client(str(server.make_url("")).rstrip("/")))
+        return clients[-1]
+
+    yield begin
+    for client in clients:
+        await client.close()
+    for server in servers:
+        await server.close()
+
+
+def status(code: int, reason: str = "Because", message: str = "no") -> dict[str, Any]:
+    return {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}
+
+
+CLASSES: dict[int, type[errors.CaricoError]] = {
+    301: errors.ApiError,
+    304: errors.ApiError,
+    400: errors.Invalid,
+    401: errors.Forbidden,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    405: errors.ApiError,
+    406: errors.ApiError,
+    408: errors.ApiUnavailable,
+    409: errors.Conflict,
+    410: errors.Gone,
+    413: errors.ApiError,
+    415: errors.ApiError,
+    422: errors.Invalid,
+    429: errors.ApiUnavailable,
+    500: errors.ApiUnavailable,
+    502: errors.ApiUnavailable,
+    503: errors.ApiUnavailable,
+    504: errors.ApiUnavailable,
+}
+
+
+@pytest.mark.parametrize("code", sorted(CLASSES))
+async def test_each_status_has_its_class(code: int, start: Start) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response(status(code), status=code)
+
+    client = await start(answer)
+    with pytest.raises(CLASSES[code]) as caught:
+        await client.request("GET", "/api/v1/pods")
+    assert type(caught.value) is CLASSES[code]
+    assert "GET /api/v1/pods" in str(caught.value)
+
+
+def test_no_status_is_without_a_class() -> None:
+    known = (errors.ApiError, errors.ApiUnavailable)
+    for code in range(300, 600):
+        error = api_errors.to_error(code, b"", "GET /")
+        assert isinstance(error, known)
+        assert type(error) is CLASSES.get(code, errors.ApiUnavailable if code >= 500 else errors.ApiError)
+
+
+async def test_the_error_says_what_the_api_said(start: Start) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response(status(409, "AlreadyExists", 'pods "a" already exists'), status=409)
+
+    client = await start(answer)
+    with pytest.raises(errors.Conflict) as caught:
+        await client.request("POST", "/api/v1/pods", body={})
+    assert str(caught.value) == 'POST /api/v1/pods: 409 AlreadyExists: pods "a" already exists'
+
+
+@pytest.mark.parametrize("payload", [b"", b"<html>bad gateway</html>", b"[1]", b'"x"', b"\xff\xfe", b'{"reason": 5}'])
+async def test_an_error_without_a_status_object_is_told_all_the_same(payload: bytes, start: Start) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=payload, status=403)
+
+    client = await start(answer)
+    with pytest.raises(errors.Forbidden):
+        await client.request("GET", "/x")
+
+
+async def test_an_answer_that_is_not_json_is_not_an_answer(start: Start) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text="<html>captive portal</html>")
+
+    client = await start(answer)
+    with pytest.raises(errors.ApiUnavailable, match="not JSON"):
+        await client.request("GET", "/x")
+
+
+@pytest.mark.parametrize("code", [200, 403])
+async def test_an_answer_beyond_the_limit_is_refused(code: int, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_client, "BODY_LIMIT_BYTES", 1000)
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"x": "x" * (991 if request.path == "/fits" else 992)}, status=code)
+
+    client = await start(answer)
+    with pytest.raises(errors.ApiUnavailable, match="GET /x: the answer is longer than 1000 bytes"):
+        await client.request("GET", "/x")
+    if code == 200:
+        assert await client.request("GET", "/fits") == {"x": "x" * 991}
+
+
+async def test_nobody_listening_is_unavailable(unused_tcp_port: int) -> None:
+    client = make_client(f"http://127.0.0.1:{unused_tcp_port}")
+    with pytest.raises(errors.ApiUnavailable) as failed:
+        await client.request("GET", "/x")
+    assert str(failed.value) == f"GET /x: http://127.0.0.1:{unused_tcp_port} cannot be reached: connection refused"
+    await client.close()
+
+
+async def test_a_silent_server_is_unavailable_in_time(start: Start) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        await asyncio.sleep(30)
+        return web.Response()
+
+    client = await start(answer)
+    async with asyncio.timeout(waiting.WAIT_S):
+        with pytest.raises(errors.ApiUnavailable, match="in time"):
+            await client.request("GET", "/x", timeout_s=0.5)
+
+
+async def test_an_answer_that_breaks_off_is_unavailable(start: Start) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "100"})
+        await response.prepare(request)
+        await response.write(b'{"items": [')
+        assert request.transport is not None
+        request.transport.abort()
+        return response
+
+    client = await start(answer)
+    with pytest.raises(errors.ApiUnavailable):
+        await client.request("GET", "/x")
+    with pytest.raises(errors.ApiUnavailable):
+        async for _ in client.stream("GET", "/x"):
+            pass
+
+
+async def test_a_half_open_stream_ends(start: Start) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"one\n")
+        await asyncio.sleep(30)
+        return response
+
+    client = await start(answer)
+    # In which the first line, too, has to come, on a machine that does much besides.
+    stream = client.stream("GET", "/x", idle_timeout_s=2.0)
+    async with asyncio.timeout(waiting.WAIT_S):
+        assert await anext(stream) == b"one\n"
+        with pytest.raises(errors.ApiUnavailable, match="in time"):
+            await anext(stream)
+
+
+async def test_a_revoked_token_is_renewed_once(start: Start) -> None:
+    seen: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(request.headers["Authorization"])
+        if seen[-1] != "Bearer new":
+            return web.json_response(status(401, "Unauthorized"), status=401)
+        return web.json_response({"body": await request.json()})
+
+    plain = await start(answer)
+    client = make_client(plain._access.server, credentials=Rotating())
+    assert await client.request("POST", "/x", body={"a": 1}) == {"body": {"a": 1}}
+    assert seen == ["Bearer old", "Bearer new"]
+    await client.close()
+
+
+async def test_a_client_that_is_not_known_is_told_so(start: Start) -> None:
+    asked = 0
+
+    async def answer(_: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        return web.json_response(status(401, "Unauthorized"), status=401)
+
+    client = await start(answer)
+    with pytest.raises(errors.Forbidden):
+        await client.request("GET", "/x")
+    assert asked == 2
+
+
+async def test_redirects_are_not_followed(start: Start) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        assert request.path == "/x"
+        raise web.HTTPTemporaryRedirect("/elsewhere")
+
+    client = await start(answer)
+    with pytest.raises(errors.ApiError):
+        await client.request("GET", "/x")
+
+
+async def test_no_more_requests_at_a_time_than_allowed(start: Start) -> None:
+    now = most = 0
+    # The first answers wait for one another, and not for a time in which others may or may not come.
+    full = asyncio.Event()
+
+    async def answer(_: web.Request) -> web.Response:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        if now == 3:
+            full.set()
+        await full.wait()
+        await asyncio.sleep(0.01)
+        now -= 1
+        return web.json_response({})
+
+    plain = await start(answer)
+    client = make_client(plain._access.server, wanted=api_client.KubeSettings(in_flight=3))
+    async with asyncio.timeout(waiting.WAIT_S):
+        await asyncio.gather(*(client.request("GET", "/x") for _ in range(12)))
+    assert most == 3
+    await client.close()
+
+
+async def test_a_permit_is_asked_at_the_last_moment_and_its_refusal_sends_nothing(start: Start) -> None:
+    arrived: list[str] = []
+    first_may_end = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.Response:
+        arrived.append(request.path)
+        if request.path == "/first":
+            await first_may_end.wait()
+        return web.json_response({})
+
+    server = await start(handler)
+    client = make_client(server._access.server, wanted=api_client.KubeSettings(in_flight=1))
+    asked: list[str] = []
+
+    def refuse() -> None:
+        asked.append("permit")
+        raise errors.CaricoError("no longer")
+
+    first = asyncio.create_task(client.request("GET", "/first"))
+    await asyncio.sleep(0.05)
+    second = asyncio.create_task(client.request("POST", "/second", body={}, permit=refuse))
+    await asyncio.sleep(0.05)
+    assert asked == [], "it waits for its turn first"
+    first_may_end.set()
+    await first
+    with pytest.raises(errors.CaricoError, match="no longer"):
+        await second
+    assert (asked, arrived) == (["permit"], ["/first"])
+    assert await client.request("POST", "/third", body={}, permit=lambda: asked.append("granted")) == {}
+    assert asked == ["permit", "granted"]
+    await client.close()

@@ -1,0 +1,115 @@
+"""The health server: verdicts, metrics, and requests nobody should send."""
+
+import asyncio
+
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime.observe import health
+from carico_core.runtime.observe import metrics as metric
+
+
+async def ask(port: int, request: bytes) -> tuple[int, str]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return (int(head.split()[1]) if head else 0), body.decode()
+
+
+def get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+
+async def test_ready_follows_the_checks_and_health_its_own() -> None:
+    why: list[str | None] = ["no bus yet"]
+    metrics = metric.Metrics("agent")
+    metrics.gauge("x", "x").set(1)
+    server = await health.serve(
+        health.Health({"bus": lambda: why[0], "samples": lambda: None}), metrics, host="127.0.0.1", port=0
+    )
+    try:
+        assert await ask(server.port, get("/healthz")) == (200, "ok\n")
+        assert await ask(server.port, get("/readyz")) == (503, "bus: no bus yet\n")
+        why[0] = None
+        assert await ask(server.port, get("/readyz?verbose")) == (200, "ok\n")
+        status, body = await ask(server.port, get("/metrics"))
+        assert status == 200
+        assert "carico_agent_x 1.0" in body
+        assert 'carico_check_failing{check="bus"} 0.0' in body
+        why[0] = "away"
+        assert 'carico_check_failing{check="bus"} 1.0' in (await ask(server.port, get("/metrics")))[1]
+    finally:
+        await server.close()
+
+
+async def test_a_check_at_fault_is_told_and_leaves_no_connection_open() -> None:
+    def broken() -> str | None:
+        raise RuntimeError("a bug in a check")
+
+    server = await health.serve(health.Health({"bus": broken}), metric.Metrics("agent"), host="127.0.0.1", port=0)
+    try:
+        async with asyncio.timeout(10):
+            assert (await ask(server.port, get("/readyz")))[0] == 500
+            assert (await ask(server.port, get("/metrics")))[0] == 500
+            assert (await ask(server.port, get("/healthz")))[0] == 200
+    finally:
+        await server.close()
+
+
+async def test_its_end_waits_for_nobody_who_asks_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(health, "REQUEST_TIMEOUT_S", 1e6)
+    server = await health.serve(health.Health({}), metric.Metrics("agent"), host="127.0.0.1", port=0)
+    async with asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        # Who comes later is answered: by then the first one is taken.
+        assert (await ask(server.port, get("/healthz")))[0] == 200
+        await server.close()
+        assert await reader.read(-1) == b""
+        writer.close()
+    assert not caplog.records
+
+
+async def test_what_should_not_be_asked() -> None:
+    server = await health.serve(
+        health.Health({}, alive={"loop": lambda: "stuck"}), metric.Metrics("agent"), host="127.0.0.1", port=0
+    )
+    try:
+        assert (await ask(server.port, get("/healthz")))[0] == 503
+        assert (await ask(server.port, get("/secret")))[0] == 404
+        assert (await ask(server.port, b"POST /metrics HTTP/1.1\r\n\r\n"))[0] == 405
+        assert (await ask(server.port, b"\r\n\r\n"))[0] == 400
+        # Not a byte more than it reads to see that: Linux resets a connection that is closed with bytes unread.
+        assert (await ask(server.port, b"GET " + b"x" * health.REQUEST_LIMIT_BYTES))[0] == 0, "cut off, not served"
+        assert (await ask(server.port, get("/healthz")))[0] == 503, "and still answering"
+    finally:
+        await server.close()
+
+
+async def test_a_port_in_use_is_one_line_and_off_serves_nothing() -> None:
+    first = await health.serve(health.Health({}), metric.Metrics("agent"), host="127.0.0.1", port=0)
+    try:
+        with pytest.raises(errors.EnvironmentUnfit, match="--http-port"):
+            await health.serve(health.Health({}), metric.Metrics("agent"), host="127.0.0.1", port=first.port)
+    finally:
+        await first.close()
+    off = await health.serve(health.Health({}), metric.Metrics("agent"), host="127.0.0.1", port=health.OFF)
+    assert off.port == health.OFF
+    await off.close()
+
+
+async def test_notes_are_said_beside_the_verdict() -> None:
+    why: list[str | None] = [None]
+    made = health.Health({"bus": lambda: why[0]}, notes={"leader": lambda: "node-1_17"})
+    server = await health.serve(made, metric.Metrics("agent"), host="127.0.0.1", port=0)
+    try:
+        assert await ask(server.port, get("/readyz")) == (200, "ok\nleader: node-1_17\n")
+        why[0] = "away"
+        assert await ask(server.port, get("/readyz")) == (503, "bus: away\nleader: node-1_17\n")
+        assert await ask(server.port, get("/healthz")) == (200, "ok\n")
+    finally:
+        await server.close()

@@ -1,0 +1,104 @@
+"""Exit codes, signals, and tasks that must not end."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from carico_core.domain import errors
+from carico_core.runtime.process import tasks
+
+
+def test_a_main_that_ends_is_zero() -> None:
+    async def main(stop: tasks.Stop) -> None:
+        assert not stop.is_set
+
+    assert tasks.run(main) == 0
+
+
+def test_a_users_mistake_is_one_line_and_two(capsys: pytest.CaptureFixture[str]) -> None:
+    async def main(stop: tasks.Stop) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+
+    async def fail() -> None:
+        raise errors.SettingsError("--x: got 1, expected 2")
+
+    assert tasks.run(main, program="carico-agent") == 2
+    assert capsys.readouterr().err == "carico-agent: --x: got 1, expected 2\n"
+
+
+def test_an_error_raised_on_purpose_is_one_line_and_one(capsys: pytest.CaptureFixture[str]) -> None:
+    async def main(stop: tasks.Stop) -> None:
+        raise errors.BusUnavailable("the bus closed for good")
+
+    assert tasks.run(main, program="carico-agent") == 1
+    assert capsys.readouterr().err == "carico-agent: the bus closed for good\n"
+
+
+def test_an_error_nobody_expected_shows_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    async def main(stop: tasks.Stop) -> None:
+        raise RuntimeError("bug")
+
+    assert tasks.run(main) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_asks_to_end(number: signal.Signals) -> None:
+    ended: list[bool] = []
+
+    async def main(stop: tasks.Stop) -> None:
+        os.kill(os.getpid(), number)
+        await stop.wait()
+        ended.append(True)
+
+    assert tasks.run(main) == 0
+    assert ended == [True]
+
+
+def test_a_second_signal_does_not_wait() -> None:
+    async def main(stop: tasks.Stop) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await stop.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.Event().wait()
+
+    assert tasks.run(main) == 1
+
+
+async def test_a_task_that_returns_is_an_error_with_its_name() -> None:
+    with pytest.raises(tasks.TaskEnded, match="task sampler ended"):
+        await tasks.forever("sampler", asyncio.sleep(0))
+
+
+async def test_until_cancels_its_tasks_when_asked_to_end() -> None:
+    stop = tasks.Stop()
+    cleaned: list[str] = []
+
+    async def work() -> None:
+        try:
+            stop.set()
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append("work")
+
+    await tasks.until(stop, work=work())
+    assert cleaned == ["work"]
+
+
+async def test_until_ends_all_where_one_fails() -> None:
+    async def bad() -> None:
+        raise RuntimeError("bad")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await tasks.until(tasks.Stop(), good=asyncio.Event().wait(), bad=bad())
+    assert caught.value.exceptions[0].__notes__ == ["in task bad"]
+
+
+async def test_stop_sleep_says_which_came_first() -> None:
+    stop = tasks.Stop()
+    assert await stop.sleep(0.001) is False
+    stop.set()
+    assert await stop.sleep(60) is True

@@ -1,0 +1,390 @@
+"""Objects of the API become records: by the scheduler's rules for requests, and with the path of what is wrong."""
+
+import copy
+import re
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies
+
+from carico_core.domain import cluster
+from carico_core.wire.kubernetes import api_objects, pod_requests
+from carico_core.wire.kubernetes import lease as kubernetes_lease
+from carico_core.wire.kubernetes import status as kubernetes_status
+
+
+def container(cpu: str | None = None, memory: str | None = None, **more: Any) -> dict[str, Any]:
+    requests = {name: value for name, value in (("cpu", cpu), ("memory", memory)) if value is not None}
+    return {"name": "c", "image": "pi:1", "resources": {"requests": requests}} | more
+
+
+def sidecar(cpu: str) -> dict[str, Any]:
+    return container(cpu, restartPolicy="Always")
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "namespace": "default",
+            "name": "pi-1",
+            "uid": "u-1",
+            "resourceVersion": "7",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"containers": [container()]} | spec,
+        "status": {"phase": "Pending"},
+    }
+
+
+def test_a_pod() -> None:
+    obj = pod(
+        schedulerName="carico",
+        priority=5,
+        nodeSelector={"disk": "ssd"},
+        tolerations=[{"key": "a", "value": "b", "effect": "NoSchedule"}, {"operator": "Exists"}],
+        schedulingGates=[{"name": "quota"}],
+        containers=[container("250m", "1Gi")],
+    )
+    obj["metadata"] |= {
+        "labels": {"app": "pi"},
+        "ownerReferences": [
+            {"kind": "ConfigMap", "name": "other", "uid": "x"},
+            {"kind": "Job", "name": "pi", "uid": "j", "controller": True},
+        ],
+    }
+    assert api_objects.parse_pod(obj) == cluster.Pod(
+        namespace="default",
+        name="pi-1",
+        uid="u-1",
+        resource_version="7",
+        scheduler_name="carico",
+        node_name=None,
+        phase="Pending",
+        priority=5,
+        created_at_s=1767225600.0,
+        deleting=False,
+        labels={"app": "pi"},
+        node_selector={"disk": "ssd"},
+        tolerations=(
+            cluster.Toleration(key="a", operator="Equal", value="b", effect="NoSchedule"),
+            cluster.Toleration(key="", operator="Exists", value="", effect=""),
+        ),
+        owner=cluster.Owner(kind="Job", name="pi", uid="j"),
+        image="pi:1",
+        is_baseline=False,
+        request_cores=0.25,
+        request_bytes=2.0**30,
+        unsupported=(),
+        scheduling_gates=("quota",),
+    )
+
+
+def test_a_pod_that_is_bound_and_leaves() -> None:
+    obj = pod(nodeName="n1")
+    obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:30Z"
+    obj["status"] = {"phase": "Running"}
+    found = api_objects.parse_pod(obj)
+    assert (found.node_name, found.phase, found.deleting, found.is_terminal) == ("n1", "Running", True, False)
+    assert found.scheduler_name == "default-scheduler"
+
+
+# Expected values by the rules of k8s.io/component-helpers resource/helpers_test.go, TestPodRequestsAndLimits.
+REQUESTS: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
+    "nothing": ({}, {}),
+    "containers are summed": ({"containers": [container("1", "1Ki"), container("2")]}, {"cpu": 3.0, "memory": 1024.0}),
+    "the largest init container": (
+        {"containers": [container("1")], "initContainers": [container("3"), container("2")]},
+        {"cpu": 3.0},
+    ),
+    "an init container that is smaller": (
+        {"containers": [container("2"), container("2")], "initContainers": [container("3")]},
+        {"cpu": 4.0},
+    ),
+    "each resource by itself": (
+        {"containers": [container("1", "4Ki")], "initContainers": [container("2", "1Ki")]},
+        {"cpu": 2.0, "memory": 4096.0},
+    ),
+    "a sidecar runs with the containers": (
+        {"containers": [container("1")], "initContainers": [sidecar("2")]},
+        {"cpu": 3.0},
+    ),
+    "an init container after a sidecar runs with it": (
+        {"containers": [container("1")], "initContainers": [sidecar("2"), container("5")]},
+        {"cpu": 7.0},
+    ),
+    "an init container before a sidecar runs alone": (
+        {"containers": [container("1")], "initContainers": [container("5"), sidecar("2")]},
+        {"cpu": 5.0},
+    ),
+    "sidecars among init containers": (
+        {
+            "containers": [container("1")],
+            "initContainers": [container("10"), sidecar("2"), container("9"), sidecar("1"), container("8")],
+        },
+        {"cpu": 11.0},
+    ),
+    "overhead on top": (
+        {"containers": [container("1")], "initContainers": [container("3")], "overhead": {"cpu": "250m"}},
+        {"cpu": 3.25},
+    ),
+    "what the Pod states for itself": (
+        {"containers": [container("1", "1Ki")], "resources": {"requests": {"cpu": "5"}}, "overhead": {"cpu": "1"}},
+        {"cpu": 6.0, "memory": 1024.0},
+    ),
+    "a limit alone is a request": (
+        {"containers": [{"resources": {"limits": {"cpu": "2", "memory": "1Ki"}, "requests": {"cpu": "1"}}}]},
+        {"cpu": 1.0, "memory": 1024.0},
+    ),
+    "other resources": ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": 2}}}]}, {"nvidia.com/gpu": 2.0}),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_requests(name: str) -> None:
+    spec, expected = REQUESTS[name]
+    assert pod_requests.pod_requests(pod(**spec)) == expected
+
+
+def test_what_is_not_evaluated_is_named() -> None:
+    assert api_objects.parse_pod(pod(resourceClaims=[{"name": "gpu"}])).unsupported == ("resourceClaims",)
+    inside = api_objects.parse_pod(pod(hostNetwork=True, hostUsers=False))
+    assert inside.unsupported == ("hostUsers with hostNetwork",)
+    rules = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}]
+    restarting = api_objects.parse_pod(pod(containers=[container() | {"restartPolicyRules": rules}]))
+    assert restarting.unsupported == ("restartPolicyRules.RestartAllContainers",)
+    assert api_objects.parse_pod(pod(hostNetwork=True)).unsupported == ()
+
+
+def test_other_resources_are_kept_by_name() -> None:
+    requests = {"nvidia.com/gpu": "1", "ephemeral-storage": "1Gi", "hugepages-2Mi": "0", "cpu": "0.1m"}
+    found = api_objects.parse_pod(pod(containers=[{"resources": {"requests": requests}}]))
+    assert found.request_others == (("ephemeral-storage", 2.0**30), ("nvidia.com/gpu", 1.0))
+    # Kubernetes compares whole millicores, rounded up.
+    assert found.request_cores == 0.001
+
+
+def test_a_container_that_is_resized_counts_as_the_most() -> None:
+    obj = pod(containers=[container("1", "1Ki")])
+    told = {"name": "c", "resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "3", "memory": "1"}}
+    obj["status"] = {"phase": "Running", "containerStatuses": [told]}
+    assert pod_requests.pod_requests(obj) == {"cpu": 3.0, "memory": 1024.0}
+    obj["status"]["conditions"] = [{"type": "PodResizePending", "reason": "Infeasible"}]
+    assert pod_requests.pod_requests(obj) == {"cpu": 3.0, "memory": 1.0}
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"annotations": {"kubernetes.io/config.mirror": "hash"}},
+        {"annotations": {"kubernetes.io/config.source": "file"}},
+        {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "x", "controller": True}]},
+        {"labels": {"carico.dev/baseline": "true"}},
+        {"ownerReferences": [{"kind": "Node", "name": "n", "uid": "x", "controller": True}]},
+    ],
+)
+def test_daemons_and_static_pods_are_baseline(metadata: dict[str, Any]) -> None:
+    obj = pod()
+    obj["metadata"] |= metadata
+    assert api_objects.parse_pod(obj).is_baseline
+
+
+def test_pods_of_the_api_are_not_baseline() -> None:
+    obj = pod()
+    obj["metadata"] |= {
+        "annotations": {"kubernetes.io/config.source": "api"},
+        "ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "x"}],
+    }
+    assert not api_objects.parse_pod(obj).is_baseline
+
+
+def node(**more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "n1", "uid": "u", "resourceVersion": "3", "labels": {"zone": "a"}}} | more
+
+
+def test_a_node() -> None:
+    obj = node(
+        spec={"unschedulable": True, "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
+        status={
+            "allocatable": {"cpu": "3900m", "memory": "7Gi", "pods": "50"},
+            "capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+            "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
+        },
+    )
+    assert api_objects.parse_node(obj) == cluster.Node(
+        name="n1",
+        uid="u",
+        resource_version="3",
+        labels={"zone": "a"},
+        taints=(cluster.Taint(key="k", value="v", effect="NoSchedule"),),
+        unschedulable=True,
+        ready=True,
+        deleting=False,
+        allocatable_cores=3.9,
+        allocatable_bytes=7 * 2.0**30,
+        pod_limit=50,
+    )
+
+
+def test_a_node_that_has_not_reported() -> None:
+    found = api_objects.parse_node(node())
+    assert (found.ready, found.allocatable_cores, found.pod_limit) == (False, 0.0, 0)
+    assert api_objects.parse_node(node(status={"capacity": {"cpu": "4"}})).allocatable_cores == 4.0
+    unknown = node(status={"conditions": [{"type": "Ready", "status": "Unknown"}]})
+    assert not api_objects.parse_node(unknown).ready
+
+
+BROKEN: dict[str, tuple[list[Any], Any, str]] = {
+    "no name": (["metadata", "name"], "", "metadata.name"),
+    "uid of another type": (["metadata", "uid"], 5, "metadata.uid"),
+    "metadata": (["metadata"], [], "metadata"),
+    "spec": (["spec"], "x", "spec"),
+    "time": (["metadata", "creationTimestamp"], "yesterday", "metadata.creationTimestamp"),
+    "time without zone": (["metadata", "creationTimestamp"], "2026-01-01T00:00:00", "metadata.creationTimestamp"),
+    "labels": (["metadata", "labels"], {"a": 1}, "metadata.labels.a"),
+    "containers": (["spec", "containers"], [1], "spec.containers"),
+    "quantity": (["spec", "containers", 0, "resources", "requests", "cpu"], "lots", "spec.containers[0].resources"),
+    "quantity of another type": (["spec", "containers", 0, "resources", "requests", "cpu"], True, "spec.containers[0]"),
+    "endless quantity": (["spec", "overhead"], {"memory": "1e999"}, "spec.overhead.memory"),
+    "priority": (["spec", "priority"], "high", "spec.priority"),
+    "toleration": (["spec", "tolerations"], [{"key": 1}], "spec.tolerations[0].key"),
+    "owner": (["metadata", "ownerReferences"], [{"controller": True, "kind": ""}], "metadata.ownerReferences[0].kind"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_path_of_a_bad_field_is_told(name: str) -> None:
+    path, value, expected = BROKEN[name]
+    obj = pod()
+    target: Any = obj
+    for step in path[:-1]:
+        target = target[step]
+    target[path[-1]] = value
+    with pytest.raises(ValueError, match=f"^{re.escape(expected)}"):
+        api_objects.parse_pod(obj)
+
+
+JSON = strategies.recursive(
+    strategies.none()
+    | strategies.booleans()
+    | strategies.integers()
+    | strategies.floats()
+    | strategies.text(max_size=9),
+    lambda inner: strategies.lists(inner, max_size=2) | strategies.dictionaries(strategies.text(max_size=4), inner),
+    max_leaves=4,
+)
+PATHS = (
+    [["metadata"], ["spec"], ["status"], ["spec", "containers"], ["spec", "containers", 0]]
+    + [["metadata", name] for name in (*pod()["metadata"], "labels", "annotations", "ownerReferences")]
+    + [["spec", name] for name in ("initContainers", "affinity", "tolerations", "volumes", "overhead", "resources")]
+    + [["spec", name] for name in ("topologySpreadConstraints", "schedulingGates", "nodeSelector", "taints")]
+    + [["spec", "containers", 0, name] for name in ("resources", "ports", "image")]
+    + [["spec", "containers", 0, "resources", "requests"], ["status", "conditions"], ["status", "allocatable"]]
+    + [["status", "phase"], ["status", "containerStatuses"]]
+)
+
+
+@hypothesis.given(path=strategies.sampled_from(PATHS), value=JSON)
+@hypothesis.settings(max_examples=300, deadline=None)
+def test_odd_fields_raise_nothing_but_value_errors(path: list[Any], value: Any) -> None:
+    obj = copy.deepcopy(pod())
+    target: Any = obj
+    for step in path[:-1]:
+        target = target[step]
+    target[path[-1]] = value
+    for parse in (api_objects.parse_pod, api_objects.parse_node, kubernetes_status.parse_run):
+        try:
+            parse(obj)
+        except ValueError:
+            continue
+
+
+def test_a_binding_carries_its_precondition() -> None:
+    body = api_objects.binding_body(namespace="d", name="p", uid="u", node="n", annotations={"a": "b"})
+    assert body["metadata"] == {"namespace": "d", "name": "p", "uid": "u", "annotations": {"a": "b"}}
+    assert body["target"]["name"] == "n"
+
+
+def test_a_note_is_cut_at_the_limit_between_characters() -> None:
+    body = api_objects.event_body(
+        {"kind": "Node", "name": "n"},
+        name="e",
+        reason="R",
+        action="A",
+        note="x" + "ü" * 600,
+        controller="c",
+        instance="i",
+        at_ns=0,
+        warning=True,
+    )
+    assert body["note"] == "x" + "ü" * 511
+    assert (body["type"], body["metadata"]["namespace"]) == ("Warning", "default")
+
+
+def test_instants_round_to_microseconds_both_ways() -> None:
+    text = api_objects.format_instant(1_700_000_000_123_456_789)
+    assert text == "2023-11-14T22:13:20.123456Z"
+    assert api_objects.parse_instant(text) == 1700000000.123456
+
+
+def test_a_lease_both_ways() -> None:
+    lease = kubernetes_lease.Lease(
+        namespace="kube-system",
+        name="carico",
+        holder="one",
+        duration_s=15,
+        acquired_at_ns=1_700_000_000_123_456_000,
+        renewed_at_ns=1_700_000_001_000_001_000,
+        transitions=3,
+        resource_version="9",
+    )
+    assert kubernetes_lease.parse_lease(kubernetes_lease.lease_body(lease)) == lease
+
+
+@pytest.mark.parametrize(
+    ("obj", "said"),
+    [
+        ({}, "lease: expected metadata"),
+        ({"metadata": {}}, "lease: .*name"),
+        ({"metadata": {"name": "a"}, "spec": {"renewTime": "now"}}, "now"),
+        ({"metadata": 1}, "lease: expected metadata"),
+    ],
+)
+def test_a_lease_that_cannot_be_read(obj: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        kubernetes_lease.parse_lease(obj)
+
+
+def status(phase: str, *containers: dict[str, Any], init: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
+    told = [{"name": "c", "state": state} for state in containers]
+    return pod() | {
+        "status": {
+            "phase": phase,
+            "containerStatuses": told,
+            "initContainerStatuses": [{"name": "i", "state": state} for state in init],
+        }
+    }
+
+
+RUNNING: dict[str, Any] = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+WAITING: dict[str, Any] = {"waiting": {"reason": "CrashLoopBackOff"}}
+EXITED: dict[str, Any] = {"terminated": {"exitCode": 0}}
+
+
+@pytest.mark.parametrize(
+    ("obj", "state"),
+    [
+        (status("Pending"), "waiting"),
+        (status("Pending", WAITING), "waiting"),
+        (status("Pending", WAITING, init=(RUNNING,)), "running"),
+        (status("Running"), "running"),
+        (status("Running", RUNNING), "running"),
+        (status("Running", EXITED, RUNNING), "running"),
+        (status("Running", EXITED), "waiting"),
+        (status("Running", WAITING), "waiting"),
+        (status("Succeeded", EXITED), "ended"),
+        (status("Failed"), "ended"),
+    ],
+)
+def test_what_runs(obj: dict[str, Any], state: str) -> None:
+    assert kubernetes_status.parse_run(obj).state.value == state
