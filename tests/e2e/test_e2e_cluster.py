@@ -32,8 +32,9 @@ async def test_two_clusters_run_side_by_side_and_are_used_from_other_shells(shel
             assert code == 0, err
             environments[name] = out
             lines = out.splitlines()
-            assert lines[0].startswith("export NATS_URL=nats://127.0.0.1:")
-            assert lines[1].startswith("export KUBECONFIG=")
+            assert lines[0] == f"export CARICO_CLUSTER={name}"
+            assert lines[1].startswith("export NATS_URL=nats://127.0.0.1:")
+            assert lines[2].startswith("export KUBECONFIG=")
         assert environments["e2e-a"] != environments["e2e-b"]
         code, out, err = await shell.run(
             "submit", "pi", "--name", "e2e-a", "--pods", "6", "--seconds", "0.5", "--job", "six", "--wait"

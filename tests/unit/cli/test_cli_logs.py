@@ -84,7 +84,10 @@ def test_who_has_the_address_of_a_cluster_elsewhere_is_told_what_shows_it(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.delenv("NATS_URL", raising=False)
     assert carico_cli.run(monkeypatch, *words) == 2
-    assert capsys.readouterr().err == ("carico: no cluster named 'demo': there is none: start one with `carico up`\n")
+    assert capsys.readouterr().err == (
+        "carico: no cluster runs on this machine (there is none): `carico up` starts one; "
+        "NATS_URL or --nats-url names one elsewhere\n"
+    )
     monkeypatch.setenv("NATS_URL", "nats://nats-server:4222")
     assert carico_cli.run(monkeypatch, *words) == 2
     said = capsys.readouterr().err

@@ -27,14 +27,24 @@ def context(home: pathlib.Path, **environ: str) -> settings.Context:
 
 
 def test_without_a_local_cluster_the_environment_says_where(tmp_path: pathlib.Path) -> None:
-    found = submit._address(context(tmp_path, NATS_URL="nats://nats-server:4222", KUBECONFIG="/etc/k"), "demo")
-    assert (found.bus.url, found.kube.kubeconfig) == ("nats://nats-server:4222", "/etc/k")
+    environ = context(tmp_path, NATS_URL="nats://nats-server:4222", KUBECONFIG="/etc/k")
+    found = submit._address(environ, which.Flags())
+    assert (found.bus.url, found.kube.kubeconfig) == ("nats://nats-server:4222", "")
 
 
-@pytest.mark.parametrize("environ", [{}, {"NATS_URL": "nats://x:1"}, {"KUBECONFIG": "/etc/k"}])
-def test_where_nothing_says_it_the_missing_cluster_is_named(tmp_path: pathlib.Path, environ: dict[str, str]) -> None:
-    with pytest.raises(errors.SettingsError, match="no cluster named 'demo'"):
-        submit._address(context(tmp_path, **environ), "demo")
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({}, "no cluster runs on this machine"),
+        ({"NATS_URL": "nats://x:1"}, "got an address of NATS alone"),
+        ({"KUBECONFIG": "/etc/k"}, "no cluster runs on this machine"),
+    ],
+)
+def test_where_nothing_says_which_cluster_it_is_refused(
+    tmp_path: pathlib.Path, environ: dict[str, str], said: str
+) -> None:
+    with pytest.raises(errors.SettingsError, match=said):
+        submit._address(context(tmp_path, **environ), which.Flags())
 
 
 def test_a_container_is_run_again_where_that_is_asked_for() -> None:
@@ -49,10 +59,10 @@ def test_a_container_is_run_again_where_that_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("workload", "pods", "batch", "said"),
     [
-        ("pi", 27, False, "job j: 27 Pods created"),
-        ("pi", 1, False, "job j: 1 Pod created"),
-        ("pi", 27, True, "job j: 1 Job created, of which the Job controller makes 27 Pods"),
-        ("mixed", 27, True, "job j: 2 Jobs created, of which the Job controller makes 27 Pods"),
+        ("pi", 27, False, "job j on cluster nats:4222: 27 Pods created"),
+        ("pi", 1, False, "job j on cluster nats:4222: 1 Pod created"),
+        ("pi", 27, True, "job j on cluster nats:4222: 1 Job created, of which the Job controller makes 27 Pods"),
+        ("mixed", 27, True, "job j on cluster nats:4222: 2 Jobs created, of which the Job controller makes 27 Pods"),
     ],
 )
 async def test_what_is_said_to_be_created_is_there(
@@ -74,7 +84,7 @@ async def test_what_is_said_to_be_created_is_there(
             return {}
 
     @contextlib.asynccontextmanager
-    async def connect_to(address: which.Address) -> AsyncGenerator[object, None]:
+    async def connect_to(address: which.Address, environ: object) -> AsyncGenerator[object, None]:
         yield types.SimpleNamespace(api=Taker())
 
     monkeypatch.setattr(connection, "connect_to", connect_to)

@@ -208,7 +208,7 @@ async def test_an_end_that_fails_says_so() -> None:
         await interrupts.finished(end(), hurry=lambda: None)
 
 
-def test_env_prints_two_export_lines_that_a_shell_can_read(tmp_path: pathlib.Path) -> None:
+def test_env_prints_the_name_and_the_addresses_as_export_lines_that_a_shell_can_read(tmp_path: pathlib.Path) -> None:
     paths = state.Paths(tmp_path / "carico" / "a-b")
     paths.root.mkdir(parents=True)
     paths.plan.write_text("{}")
@@ -226,4 +226,7 @@ def test_env_prints_two_export_lines_that_a_shell_can_read(tmp_path: pathlib.Pat
     assert "does not run" in str(refused.exception)
     with state.acquire(paths):
         given = runner.invoke(application.cli, ["env", "--name", "a-b"])
-    assert given.output == f"export NATS_URL=nats://127.0.0.1:1\nexport KUBECONFIG={paths.kubeconfig}\n"
+    assert (
+        given.output == "export CARICO_CLUSTER=a-b\n"
+        f"export NATS_URL=nats://127.0.0.1:1\nexport KUBECONFIG={paths.kubeconfig}\n"
+    )

@@ -7,31 +7,34 @@ from typing import Any
 import click
 import orjson
 
-from carico_cli.clusters import nats_cli
-from carico_cli.shell import options, settings
+from carico_cli.clusters import nats_cli, which
+from carico_cli.shell import settings
 from carico_local.cluster import state
 
 
 @click.command("env")
-@options.name()
+@which.name_flag
 @click.option("--nats-context", "saves", is_flag=True, help="Save a context for the nats CLI as well: carico-NAME.")
 @click.pass_obj
-def env(context: settings.Context, name: str, saves: bool) -> None:
-    """Prints NATS_URL and KUBECONFIG as export lines: eval "$(carico env)"."""
-    paths, found = state.running(context.home, name)
+def env(context: settings.Context, name: str | None, saves: bool) -> None:
+    """Print CARICO_CLUSTER, NATS_URL and KUBECONFIG as export lines: eval "$(carico env)"."""
+    local = which.meant(context, which.Flags(name=name)).local_name("its address is in the environment already")
+    paths, found = state.running(context.home, local)
+    click.echo(f"export {which.CLUSTER}={shlex.quote(local)}")
     click.echo(f"export NATS_URL={shlex.quote(found.nats_url)}")
     click.echo(f"export KUBECONFIG={shlex.quote(str(paths.kubeconfig))}")
     if saves:
-        saved = nats_cli.save(context.environ, name, found.nats_url)
+        saved = nats_cli.save(context.environ, local, found.nats_url)
         click.echo(f"# from any shell, until the cluster is down: nats context select {saved}")
 
 
 @click.command("targets")
-@options.name()
+@which.name_flag
 @click.pass_obj
-def list_targets(context: settings.Context, name: str) -> None:
-    """Prints what deploy/observe/prometheus-local.yml reads: carico targets > deploy/observe/targets.json."""
-    _, found = state.running(context.home, name)
+def list_targets(context: settings.Context, name: str | None) -> None:
+    """Print what deploy/observe/prometheus-local.yml reads: carico targets > deploy/observe/targets.json."""
+    local = which.meant(context, which.Flags(name=name)).local_name("its own Prometheus finds its services")
+    _, found = state.running(context.home, local)
     click.echo(orjson.dumps(list(targets(found)), option=orjson.OPT_INDENT_2))
 
 

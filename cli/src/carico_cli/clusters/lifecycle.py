@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from carico_cli.clusters import nats_cli, starting
+from carico_cli.clusters import nats_cli, starting, which
 from carico_cli.shell import interrupts, options, settings
 from carico_local.cluster import client, state
 from carico_local.cluster import plan as plans
@@ -16,12 +16,12 @@ SILENT_S = 10.0
 
 
 @click.command()
-@options.name()
+@click.option("--name", help=f"Name of the cluster (default: ${which.CLUSTER}, else {options.DEFAULT_NAME}).")
 @options.cluster
 @click.pass_obj
-def up(context: settings.Context, /, name: str, **given: Any) -> None:
-    """Starts a cluster in the background; returns when it is ready."""
-    wish = options.wish(name, given)
+def up(context: settings.Context, /, name: str | None, **given: Any) -> None:
+    """Start a cluster in the background; return when it is ready."""
+    wish = options.wish(name or context.environ.get(which.CLUSTER) or options.DEFAULT_NAME, given)
     binaries = starting.obtain(wish, context)
     asyncio.run(_up(context, wish, binaries))
 
@@ -41,7 +41,8 @@ async def _up(context: settings.Context, wish: plans.Wish, binaries: Mapping[str
         if failed and launched.paths.logs.exists():
             click.echo(f"the services' logs are kept in {launched.paths.logs}", err=True)
         raise
-    of = "" if name == options.DEFAULT_NAME else f" --name {name}"
+    others = [each for each in which.cluster_names(context.home, which.Need.RUNNING) if each != name]
+    of = f" --name {name}" if others else ""
     click.echo(f'next: eval "$(carico env{of})", carico submit pi --pods 50{of}, carico status{of}, carico down{of}')
 
 
@@ -51,15 +52,17 @@ async def _give_up(launched: client.Launched, *, keep_logs: bool) -> None:
 
 
 @click.command()
-@options.name()
+@which.name_flag
 @click.option("--keep-logs", is_flag=True, help="Leave the services' logs where they are.")
 @click.pass_obj
-def down(context: settings.Context, name: str, keep_logs: bool) -> None:
-    """Ends a cluster and removes everything it left."""
-    paths = state.find(context.home, name)
+def down(context: settings.Context, name: str | None, keep_logs: bool) -> None:
+    """End a cluster and remove everything it left."""
+    meant = which.meant(context, which.Flags(name=name), need=which.Need.STATE)
+    instead = "end it as it was started: `docker compose down`, `kubectl delete`"
+    paths = state.find(context.home, meant.local_name(instead))
     asyncio.run(_down(paths, keep_logs=keep_logs))
-    nats_cli.remove(context.environ, name)
-    click.echo(f"cluster {name} is down" + (f"; logs are in {paths.logs}" if keep_logs else ""))
+    nats_cli.remove(context.environ, paths.name)
+    click.echo(f"cluster {paths.name} is down" + (f"; logs are in {paths.logs}" if keep_logs else ""))
 
 
 async def _down(paths: state.Paths, *, keep_logs: bool) -> None:

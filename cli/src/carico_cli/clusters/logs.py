@@ -11,7 +11,8 @@ from typing import Any, TextIO
 import click
 import orjson
 
-from carico_cli.shell import options, settings
+from carico_cli.clusters import which
+from carico_cli.shell import settings
 from carico_core.domain import errors
 from carico_local.cluster import service as service_parts
 from carico_local.cluster import state, topology
@@ -26,15 +27,18 @@ _LOOKS_WITHOUT_CLUSTER = 25
 
 @click.command("logs")
 @click.argument("service", required=False)
-@options.name()
+@which.name_flag
 @click.option("--follow", "-f", is_flag=True, help="Go on as lines are written.")
 @click.option("--tail", type=click.IntRange(min=0), default=200, show_default=True, help="Last lines to show.")
 @click.option("--raw", is_flag=True, help="Lines as they were written, JSON; so it does without a terminal.")
 @click.pass_obj
-def command(context: settings.Context, service: str | None, name: str, follow: bool, tail: int, raw: bool) -> None:
+def command(
+    context: settings.Context, service: str | None, name: str | None, follow: bool, tail: int, raw: bool
+) -> None:
     """Shows a service's log: nats, api, aggregator, scheduler, node/node-1, agent/node-1 or supervisor."""
-    elsewhere = "`docker compose logs -f` or `kubectl logs -f` shows the logs"
-    paths = settings.local(context, name, elsewhere=elsewhere, find=state.find_logs)
+    meant = which.meant(context, which.Flags(name=name), need=which.Need.LOGS)
+    local = meant.local_name("`docker compose logs -f` or `kubectl logs -f` shows its logs")
+    paths = state.find_logs(context.home, local)
     found = state.read(paths)
     # A cluster that is gone, as after a crashed demo, has left its logs alone.
     known = [*topology.service_names(found.plan), "supervisor"] if found else service_parts.logged(paths)
@@ -57,7 +61,7 @@ def command(context: settings.Context, service: str | None, name: str, follow: b
         for line in file.readlines()[-tail:] if tail else []:
             show(line)
         if follow:
-            click.echo(f"carico: cluster {name!r} {_follow(file, log, paths, show)}", err=True)
+            click.echo(f"carico: cluster {local!r} {_follow(file, log, paths, show)}", err=True)
 
 
 def _follow(file: TextIO, log: pathlib.Path, paths: state.Paths, show: Callable[[str], None]) -> str:

@@ -7,10 +7,11 @@ from typing import Any, Protocol
 import click
 import orjson
 
+from carico_cli.clusters import which
 from carico_cli.explain import words
 from carico_cli.live import connection
 from carico_cli.output import tables
-from carico_cli.shell import options, settings
+from carico_cli.shell import settings
 from carico_core.domain import amounts, errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
@@ -26,16 +27,17 @@ _NOT_RUNNING = "not running"
 
 
 @click.command("status")
-@options.name()
+@which.name_flag
 @click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
 @click.pass_obj
-def command(context: settings.Context, name: str, as_json: bool) -> int:
+def command(context: settings.Context, name: str | None, as_json: bool) -> int:
     """Shows services, nodes and jobs. Exit code 1 where something is not ready."""
-    paths = settings.local(context, name, elsewhere="`carico top --once` shows nodes, jobs and services")
+    meant = which.meant(context, which.Flags(name=name), need=which.Need.STATE)
+    paths = state.find(context.home, meant.local_name("`carico top --once` shows nodes, jobs and services"))
     found = state.read(paths)
     running = state.is_running(paths)
     if found is None:
-        raise errors.SettingsError(f"cluster {name!r} has not started: see {paths.log('supervisor')}")
+        raise errors.SettingsError(f"cluster {paths.name!r} has not started: see {paths.log('supervisor')}")
     view = _services(found, running=running)
     if running and (full := full_disk.shortage(paths.root)) is not None:
         # A supervisor that cannot write either says nothing of it.

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Callable
 
 import click
 
-from carico_cli.shell import interrupts, options, settings
+from carico_cli.clusters import which
+from carico_cli.shell import interrupts, settings
 from carico_core.domain import errors
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
@@ -35,14 +36,15 @@ Look = Callable[[], Run | None]
 
 
 @click.command("web")
-@options.name()
+@which.name_flag
 @click.option("--open", "opens", is_flag=True, help="Open it in this machine's browser.")
 @click.pass_obj
-def command(context: settings.Context, name: str, opens: bool) -> None:
+def command(context: settings.Context, name: str | None, opens: bool) -> None:
     """Serves the live page of a cluster on 127.0.0.1, until Ctrl-C: nodes, capacity, Pods as they are placed."""
-    first = run_of(context.home, name)
+    local = which.meant(context, which.Flags(name=name)).local_name("docs/web.md says how it serves its page")
+    first = run_of(context.home, local)
     logs.setup(service=setting.PROGRAM, json=False, level="warning")
-    asyncio.run(_until_interrupted(first, lambda: run_now(context.home, name), opens=opens))
+    asyncio.run(_until_interrupted(first, lambda: run_now(context.home, local), opens=opens))
 
 
 def run_of(home: pathlib.Path, name: str) -> Run:

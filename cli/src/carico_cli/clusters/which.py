@@ -1,21 +1,61 @@
-"""Where a cluster is: a local one by its name, any other by its addresses."""
+"""Which cluster a command means: one rule for all of them.
 
-import contextlib
+1. The flags: `--name` for a cluster of this machine; `--nats-url`, `--kubeconfig` and `--context` for any other.
+2. The environment, as `eval "$(carico env)"` sets it: CARICO_CLUSTER names a cluster of this machine, and NATS_URL and
+   KUBECONFIG beside it must be that cluster's; NATS_URL alone is an address. KUBECONFIG alone names no bus, so that it
+   counts for `carico doctor` alone.
+3. The only cluster of this machine that runs; for a command that does not need it to run, else the only one there is.
+
+Anything else is refused in one line that names the clusters there are.
+"""
+
 import dataclasses
+import enum
 import pathlib
 import urllib.parse
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
 
-from carico_cli.shell import options
+import click
+
+from carico_cli.shell import settings as contexts
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client as kube
 from carico_core.runtime.process import settings
 from carico_local.cluster import state
 
+CLUSTER, NATS_URL, KUBECONFIG = "CARICO_CLUSTER", "NATS_URL", "KUBECONFIG"
 _SCHEMES = ("nats", "tls", "ws", "wss")
 _EXAMPLE = "nats://127.0.0.1:4222"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Need(enum.Enum):
+    """What a command needs of a cluster of this machine."""
+
+    RUNNING = "running"
+    # Its state, also of one that has ended without `carico down`.
+    STATE = "state"
+    # Its logs, also where nothing else is left.
+    LOGS = "logs"
+    # Its Kubernetes API alone: it may have no bus yet, as before an install.
+    API = "api"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """What the command line says of the cluster."""
+
+    name: str | None = None
+    nats_url: str | None = None
+    kubeconfig: str = ""
+    kube_context: str = ""
+
+    @property
+    def kube(self) -> kube.KubeSettings:
+        """How to reach the Kubernetes API by these flags."""
+        return kube.KubeSettings(kubeconfig=self.kubeconfig, context=self.kube_context)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,25 +70,88 @@ class Address:
 
     @property
     def url(self) -> str:
-        """Where NATS is, without what we say to be let in."""
+        """The address of NATS without credentials."""
         return self.bus.url.rpartition("@")[2]
 
     @property
     def look(self) -> str:
         """What to do where nothing answers there."""
         if self.is_local:
-            return f"`carico status --name {self.name}` says what runs"
-        return (
-            "is the address right, and are we let in (CARICO_BUS_..., docs/security.md)? `carico doctor` looks closer"
-        )
+            return f"`carico status --name {self.name}` shows what runs"
+        return "check the address and the credentials (CARICO_BUS_..., docs/security.md); `carico doctor` checks more"
 
 
 class Where(Protocol):
-    """Says where the cluster is now; one that was started again may be elsewhere."""
+    """Finds the address of the cluster now; one that was started again may have another."""
 
     def __call__(self) -> Address:
         """The address. Raises `SettingsError` where there is none at present, with what to do."""
         ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Meant:
+    """The cluster that is meant: one of this machine by its name, one elsewhere, or (`Need.API`) one without a bus."""
+
+    home: pathlib.Path
+    name: str | None = None
+    elsewhere: Address | None = None
+    api: kube.KubeSettings | None = None
+    # The flag or variable that says so; empty: it is the only one.
+    by: str = ""
+
+    def where(self) -> Where:
+        """How to find its address."""
+        at = self.elsewhere
+        if at is not None:
+            return lambda: at
+        assert self.name is not None
+        return local(self.home, self.name)
+
+    def local_name(self, instead: str) -> str:
+        """Its name, for a command about clusters of this machine alone.
+
+        Raises `SettingsError` for a cluster elsewhere; `instead` says what to do then.
+        """
+        if self.name is None:
+            assert self.elsewhere is not None
+            others = _names(cluster_names(self.home, Need.STATE))
+            raise errors.SettingsError(
+                f"{self.by} names the cluster at {self.elsewhere.url}, which is not of this machine ({others}): "
+                f"{instead}, or give --name"
+            )
+        return self.name
+
+
+def name_flag(function: F) -> F:
+    """Add --name, for commands about clusters of this machine."""
+    return click.option("--name", help=f"Cluster of this machine (default: ${CLUSTER}, else the one that runs).")(
+        function
+    )
+
+
+def flags(function: F) -> F:
+    """Add --name, --nats-url, --kubeconfig and --context."""
+    for option in (
+        click.option("--context", "kube_context", default="", help="Context of the kubeconfig."),
+        click.option("--kubeconfig", default="", help="Path (default: $KUBECONFIG, else ~/.kube/config)."),
+        click.option("--nats-url", help="Address of NATS of a cluster elsewhere (default: $NATS_URL)."),
+    ):
+        function = option(function)
+    return name_flag(function)
+
+
+def meant(context: contexts.Context, given: Flags, *, need: Need = Need.RUNNING) -> Meant:
+    """The cluster that a command means, by the rule above. Raises `SettingsError`."""
+    by_flags = _by_flags(context, given, need)
+    return by_flags or _by_environment(context, given, need) or _by_presence(context, given, need)
+
+
+def cluster_names(home: pathlib.Path, need: Need) -> list[str]:
+    """The clusters of this machine that a command with that need could mean."""
+    if need in (Need.RUNNING, Need.API):
+        return [name for name in state.cluster_names(home) if state.is_running(state.find(home, name))]
+    return state.cluster_names(home) if need is Need.STATE else state.logged_names(home)
 
 
 def local(home: pathlib.Path, name: str) -> Where:
@@ -62,10 +165,8 @@ def local(home: pathlib.Path, name: str) -> Where:
     return find
 
 
-def remote(
-    nats_url: str, wanted: kube.KubeSettings, environ: Mapping[str, str], *, given_by: str = "--nats-url"
-) -> Where:  # fmt: skip
-    """A cluster elsewhere; who we are on its bus stands in CARICO_BUS_..., as for every service.
+def remote(nats_url: str, wanted: kube.KubeSettings, environ: Mapping[str, str], *, given_by: str) -> Address:
+    """A cluster elsewhere; credentials for its bus are in CARICO_BUS_..., as for every service.
 
     given_by: the flag or variable that holds the address. Raises `SettingsError` for an address, or a value there, that
     cannot be used.
@@ -74,31 +175,101 @@ def remote(
         raise errors.SettingsError(f"{given_by}: got {nats_url!r}, expected an address such as {_EXAMPLE}")
     shared = {name: value for name, value in environ.items() if name.startswith("CARICO_BUS_")}
     bus = settings.load(buses.BusSettings, prefix="bus", argv=["--url", nats_url], environ=shared, program="carico")
-    address = Address(name=nats_url.rpartition("@")[2], bus=bus, kube=wanted)
-    return lambda: address
+    return Address(name=nats_url.rpartition("@")[2], bus=bus, kube=wanted)
 
 
-def chosen(
-    home: pathlib.Path, environ: Mapping[str, str], *, name: str | None, nats_url: str | None, wanted: kube.KubeSettings
-) -> Where:  # fmt: skip
-    """The cluster that is meant: by its name, by an address, by NATS_URL, or the one named demo.
+def _by_flags(context: contexts.Context, given: Flags, need: Need) -> Meant | None:
+    others = (("--nats-url", given.nats_url), ("--kubeconfig", given.kubeconfig), ("--context", given.kube_context))
+    elsewhere = [flag for flag, value in others if value]
+    if given.name is not None:
+        if elsewhere:
+            raise errors.SettingsError(f"--name and {elsewhere[0]}: got both, expected one of them")
+        return Meant(home=context.home, name=given.name, by="--name")
+    if not elsewhere:
+        return None
+    url, by = given.nats_url, "--nats-url"
+    if url is None:
+        url, by = context.environ.get(NATS_URL), NATS_URL
+    if not url and need is Need.API:
+        return Meant(home=context.home, api=given.kube, by=elsewhere[0])
+    if not url:
+        raise errors.SettingsError(f"{elsewhere[0]}: got it without an address of NATS; give --nats-url as well")
+    return Meant(home=context.home, elsewhere=remote(url, given.kube, context.environ, given_by=by), by=by)
 
-    Raises `SettingsError` for both a name and an address, and as `remote` does.
-    """
-    if name is not None and nats_url is not None:
-        raise errors.SettingsError("--name and --nats-url: got both, expected one of them")
-    if nats_url is not None:
-        return remote(nats_url, wanted, environ)
-    url = environ.get("NATS_URL")
-    if name is not None or not url:
-        return local(home, name or options.DEFAULT_NAME)
-    # `eval "$(carico env)"` was said: by its name it is found again where it is started anew.
-    own = None if wanted.kubeconfig or wanted.context else _named(home, url)
-    return remote(url, wanted, environ, given_by="NATS_URL") if own is None else local(home, own)
+
+def _by_environment(context: contexts.Context, given: Flags, need: Need) -> Meant | None:
+    name, url, kubeconfig = (context.environ.get(variable) for variable in (CLUSTER, NATS_URL, KUBECONFIG))
+    if name:
+        if name not in cluster_names(context.home, Need.STATE) + cluster_names(context.home, Need.LOGS):
+            raise errors.SettingsError(
+                f"environment: {CLUSTER} is {name!r}, which is not a cluster of this machine "
+                f"({_names(cluster_names(context.home, Need.STATE))}): `unset {CLUSTER} {NATS_URL} {KUBECONFIG}`, "
+                f"or start it with `carico up --name {name}`"
+            )
+        _check_agreement(context, name)
+        return Meant(home=context.home, name=name, by=CLUSTER)
+    if not url and kubeconfig and need is Need.API:
+        files = {str(state.find(context.home, each).kubeconfig): each for each, _ in _running(context.home)}
+        named = files.get(kubeconfig)
+        return Meant(home=context.home, name=named, api=None if named else given.kube, by=KUBECONFIG)
+    if not url:
+        return None
+    # By its name it is found again where it is started again.
+    known = {own.nats_url: each for each, own in _running(context.home)}
+    if url in known:
+        return Meant(home=context.home, name=known[url], by=NATS_URL)
+    return Meant(home=context.home, elsewhere=remote(url, given.kube, context.environ, given_by=NATS_URL), by=NATS_URL)
+
+
+def _check_agreement(context: contexts.Context, name: str) -> None:
+    """Raise `SettingsError` where NATS_URL or KUBECONFIG is of another cluster than CARICO_CLUSTER."""
+    own = dict(_running(context.home)).get(name)
+    if own is None:
+        return
+    expected = {NATS_URL: own.nats_url, KUBECONFIG: str(state.find(context.home, name).kubeconfig)}
+    for variable, value in expected.items():
+        got = context.environ.get(variable)
+        if got and got != value:
+            raise errors.SettingsError(
+                f"environment: {CLUSTER} is {name!r}, whose {variable} is {value}, but {variable} is {got}: "
+                f'`eval "$(carico env --name {name})"` sets all three, `unset {CLUSTER}` leaves the address'
+            )
+
+
+def _by_presence(context: contexts.Context, given: Flags, need: Need) -> Meant:
+    running = cluster_names(context.home, Need.RUNNING)
+    possible = running or cluster_names(context.home, need)
+    if len(possible) == 1:
+        return Meant(home=context.home, name=possible[0])
+    if possible:
+        raise errors.SettingsError(f"which cluster? {_names(possible)}: give --name, or set {CLUSTER} by `carico env`")
+    if need is Need.API:
+        return Meant(home=context.home, api=given.kube)
+    left = _names(cluster_names(context.home, Need.STATE))
+    raise errors.SettingsError(
+        f"no cluster runs on this machine ({left}): `carico up` starts one; NATS_URL or --nats-url names one elsewhere"
+    )
+
+
+def _names(names: list[str]) -> str:
+    return f"there are {', '.join(names)}" if len(names) > 1 else f"there is {names[0] if names else 'none'}"
+
+
+def _running(home: pathlib.Path) -> list[tuple[str, state.ClusterState]]:
+    """The clusters of this machine that run, with their state, as far as it can be read."""
+    found = []
+    for name in cluster_names(home, Need.RUNNING):
+        try:
+            own = state.read(state.find(home, name))
+        except errors.CaricoError:
+            continue
+        if own is not None:
+            found.append((name, own))
+    return found
 
 
 def _is_address(text: str) -> bool:
-    """Whether a client of NATS can take it. Without a scheme it is host:port, as everywhere in NATS.
+    """Whether a NATS client accepts it. Without a scheme it is host:port, as everywhere in NATS.
 
     >>> [_is_address(text) for text in ("tls://nats:4222", "nats:4222", "nats:port", "nats:99999", "http://nats", "")]
     [True, True, False, False, False, False]
@@ -107,16 +278,5 @@ def _is_address(text: str) -> bool:
         parsed = urllib.parse.urlsplit(text if "://" in text else f"nats://{text}")
         return parsed.scheme in _SCHEMES and bool(parsed.hostname) and parsed.port != 0
     except ValueError:
-        # Of a port that is no number or none of TCP's, or of brackets without an end.
+        # A port that is not a number or out of range, or brackets without an end.
         return False
-
-
-def _named(home: pathlib.Path, nats_url: str) -> str | None:
-    """The name of the local cluster at an address."""
-    for name in state.cluster_names(home):
-        with contextlib.suppress(errors.CaricoError):
-            paths = state.find(home, name)
-            found = state.read(paths)
-            if found is not None and found.nats_url == nats_url and state.is_running(paths):
-                return name
-    return None

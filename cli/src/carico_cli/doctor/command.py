@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from typing import Any
 
 import click
 import orjson
@@ -21,29 +22,27 @@ AWAY = "is the kubeconfig's server right, and can it be reached from here?"
 
 
 @click.command("doctor")
-@click.option("--name", help="A local cluster of `carico up` (default: the cluster of your kubeconfig).")
-@click.option("--kubeconfig", default="", help="Path (default: $KUBECONFIG, else ~/.kube/config).")
-@click.option("--context", "kube_context", default="", help="Context of the kubeconfig (default: its current one).")
-@click.option("--nats-url", help="Address of NATS (default: $NATS_URL; without either NATS is not looked at).")
+@which.flags
 @click.option("--namespace", default="carico", show_default=True, help="Where CARICO is, or will be, installed.")
 @click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
 @click.pass_obj
 def command(
-    context: settings.Context, /, name: str | None, nats_url: str | None, namespace: str, as_json: bool, **more: str
-) -> int:
-    """Looks at versions, rights, NATS, and PSI on each node. Exit code 1 where something will not work."""
-    wanted = api_client.KubeSettings(kubeconfig=more["kubeconfig"], context=more["kube_context"])
-    url = nats_url or context.environ.get("NATS_URL")
-    at: which.Address | None = None
-    if name is not None:
-        at = which.local(context.home, name)()
-        wanted = at.kube
-    elif url:
-        at = which.remote(url, wanted, context.environ, given_by="--nats-url" if nats_url else "NATS_URL")()
+    context: settings.Context, /, namespace: str, as_json: bool, **place: Any
+) -> int:  # fmt: skip
+    """Check versions, rights, NATS, and PSI on each node of a cluster. Exit code 1 where something will not work.
+
+    Before an install there is no NATS yet: then it checks the cluster of $KUBECONFIG or --kubeconfig alone.
+    """
+    meant = which.meant(context, which.Flags(**place), need=which.Need.API)
+    at = None if meant.api is not None else meant.where()()
+    wanted = meant.api if at is None else at.kube
+    assert wanted is not None
     try:
         found = asyncio.run(_examine(context, wanted, at, namespace))
     except errors.KubeconfigError as error:
-        hint = _of_here(context) if at is None and not any(more.values()) else ""
+        by_flag = meant.by.startswith("--")
+        here = [] if by_flag or at is not None else which.cluster_names(context.home, which.Need.RUNNING)
+        hint = "".join(f"; for one of this machine: `carico doctor --name {name}`" for name in here)
         raise errors.SettingsError(f"{error}{hint}") from None
     if as_json:
         click.echo(orjson.dumps([dataclasses.asdict(one) for one in found], option=orjson.OPT_INDENT_2).decode())
@@ -55,12 +54,6 @@ def command(
 def _disk(paths: state.Paths) -> list[findings.Finding]:
     why = full_disk.shortage(paths.root)
     return [] if why is None else [findings.fail("disk", why, "make room: what has ended is started again by itself")]
-
-
-def _of_here(context: settings.Context) -> str:
-    """What to say of the clusters of this machine where no other one was meant."""
-    running = [name for name in state.cluster_names(context.home) if state.is_running(state.find(context.home, name))]
-    return "".join(f"; for the one of `carico up` here: `carico doctor --name {name}`" for name in running)
 
 
 async def _examine(

@@ -5,13 +5,11 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-import click
 import orjson
 
 from carico_cli.clusters import which
 from carico_cli.jobs import refusals
 from carico_cli.live import connection
-from carico_cli.shell import options, settings
 from carico_core.domain import decision, errors
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
@@ -26,7 +24,6 @@ LEADER_MOST_S = 4.0
 LEADER_EVERY_S = 0.5
 # Rows of an answer: what the scheduler gives at most.
 LIMIT_MOST = 1000
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
@@ -48,28 +45,6 @@ class Bus(Protocol):
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes: ...
 
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]: ...
-
-
-def places_of(function: F) -> F:
-    """--name, --nats-url, --kubeconfig, --context."""
-    for option in (
-        click.option(
-            "--name", help=f"A local cluster of `carico up` (default: $NATS_URL, else {options.DEFAULT_NAME})."
-        ),
-        click.option("--nats-url", help="Address of NATS of any cluster (default: $NATS_URL)."),
-        click.option("--kubeconfig", default="", help="Path (default: $KUBECONFIG, else ~/.kube/config)."),
-        click.option("--context", "kube_context", default="", help="Context of the kubeconfig."),
-    ):
-        function = option(function)
-    return function
-
-
-def address(
-    context: settings.Context, *, name: str | None, nats_url: str | None, kubeconfig: str, kube_context: str
-) -> which.Address:
-    """Where the cluster is that is meant. Raises `SettingsError`."""
-    wanted = api_client.KubeSettings(kubeconfig=kubeconfig, context=kube_context)
-    return which.chosen(context.home, context.environ, name=name, nats_url=nats_url, wanted=wanted)()
 
 
 def run(asking: Callable[["Asker"], Awaitable[T]], at: which.Address, environ: Mapping[str, str]) -> T:

@@ -9,6 +9,7 @@ import click
 import orjson
 import yaml
 
+from carico_cli.clusters import which
 from carico_cli.explain import asking, fit_text
 from carico_cli.shell import settings
 from carico_core.domain import errors
@@ -25,7 +26,7 @@ _OWNERS = {
 @click.option("--like", help="A Pod that waits or runs: NAME or NAMESPACE/NAME.")
 @click.option("--file", "file", type=click.Path(path_type=pathlib.Path), help="A manifest: a Pod, or what makes Pods.")
 @click.option("--class", "pod_class", help="A class that nodes have measured, such as Job/default/NAME, or its NAME.")
-@asking.places_of
+@which.flags
 @click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
 @click.pass_obj
 def command(
@@ -34,7 +35,7 @@ def command(
 ) -> None:  # fmt: skip
     """Says how many more Pods of a kind fit, on each node and in all (default: typical Pods)."""
     question = _question(like, file, pod_class)
-    at = asking.address(context, **place)
+    at = which.meant(context, which.Flags(**place)).where()()
 
     async def ask(asker: asking.Asker) -> dict[str, Any]:
         return await _fit(asker, {**question, "limit": asking.LIMIT_MOST if as_json else fit_text.SHOWN})

@@ -6,6 +6,7 @@ from typing import Any
 import click
 import orjson
 
+from carico_cli.clusters import which
 from carico_cli.explain import asking, containers, node_text, pod_text
 from carico_cli.shell import settings
 from carico_core.domain import errors, names
@@ -17,7 +18,7 @@ NODE, POD = "node", "pod"
 @click.command("explain")
 @click.argument("what", nargs=-1, metavar="POD | node NODE")
 @click.option("--namespace", "-n", default="default", show_default=True, help="Namespace of the Pod.")
-@asking.places_of
+@which.flags
 @click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
 @click.pass_obj
 def command(context: settings.Context, /, what: tuple[str, ...], namespace: str, as_json: bool, **place: Any) -> None:
@@ -25,7 +26,7 @@ def command(context: settings.Context, /, what: tuple[str, ...], namespace: str,
     kind, name = _meant(what)
     if kind == POD:
         namespace, name = _key(namespace, name)
-    at = asking.address(context, **place)
+    at = which.meant(context, which.Flags(**place)).where()()
     limit = asking.LIMIT_MOST if as_json else pod_text.SHOWN
 
     async def ask(asker: asking.Asker) -> str:

@@ -31,7 +31,7 @@ DEFAULT_TARGET_S = 120.0
 
 
 @click.command("compare")
-@options.name(NAME)
+@options.new_name(NAME)
 @options.cluster
 @click.option(
     "--repeats", type=click.IntRange(1, 100), default=DEFAULT_REPEATS, show_default=True, help="Runs of each."

@@ -30,7 +30,7 @@ JOB_NAME = "demo"
 
 
 @click.command("demo")
-@options.name()
+@options.new_name()
 @options.cluster
 @click.option(
     "--workload", type=click.Choice(["pi", "train", "mixed"]), default="pi", show_default=True, help="What its Pods do."

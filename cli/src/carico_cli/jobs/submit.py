@@ -2,16 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import click
 
 from carico_cli.clusters import which
 from carico_cli.jobs import refusals
 from carico_cli.live import connection
-from carico_cli.shell import options, settings
+from carico_cli.shell import settings
 from carico_core.domain import amounts, errors
-from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from carico_local import job as jobs
 from carico_local.report import facts
@@ -30,7 +30,7 @@ WhyGone = Callable[[float], str | None]
 
 @click.command("submit")
 @click.argument("workload", type=click.Choice([workload.value for workload in jobs.Workload]))
-@options.name()
+@which.flags
 @click.option("--pods", type=int, default=12, show_default=True, help="How many Pods.")
 @click.option(
     "--seconds", type=float, help="Seconds of work of a Pod on one idle core (default: pi 5, train 25, server 60)."
@@ -40,28 +40,31 @@ WhyGone = Callable[[float], str | None]
 @click.option("--wait", is_flag=True, help="Return when every Pod has ended; exit code 1 where one failed.")
 @click.pass_obj
 def command(
-    context: settings.Context, workload: str, name: str, pods: int, seconds: float | None, job_name: str | None,
-    restart: bool, wait: bool,
+    context: settings.Context, /, workload: str, pods: int, seconds: float | None, job_name: str | None,
+    restart: bool, wait: bool, **place: Any,
 ) -> int:  # fmt: skip
-    """Submits a job to a local cluster; where none of that name runs, to that of NATS_URL and KUBECONFIG."""
+    """Submit a job of Pods to a cluster."""
     # By hundredths of a second: two jobs are soon submitted within one.
     made_up = f"{workload}-{clocks.SystemClock().wall_ns() // 10**7 % 10**7}"
     job = jobs.Job(
         name=job_name or made_up, workload=jobs.Workload(workload), pods=pods, seconds=seconds, restarts=restart
     )  # fmt: skip
-    address = _address(context, name)
-    return asyncio.run(_submit(address, job, wait=wait, why_gone=lambda s: _why_gone(context, address, job, away_s=s)))
+    address = _address(context, which.Flags(**place))
+
+    def why_gone(away_s: float) -> str | None:
+        return _why_gone(context, address, job, away_s=away_s)
+
+    return asyncio.run(_submit(address, job, wait=wait, why_gone=why_gone, environ=context.environ))
 
 
-def _address(context: settings.Context, name: str) -> which.Address:
-    try:
-        return which.local(context.home, name)()
-    except errors.SettingsError:
-        nats_url, kubeconfig = context.environ.get("NATS_URL"), context.environ.get("KUBECONFIG")
-        if not nats_url or not kubeconfig:
-            raise
-        wanted = api_client.KubeSettings(kubeconfig=kubeconfig)
-        return which.remote(nats_url, wanted, context.environ, given_by="NATS_URL")()
+def _address(context: settings.Context, given: which.Flags) -> which.Address:
+    address = which.meant(context, given).where()()
+    if not (address.is_local or given.kubeconfig or context.environ.get(which.KUBECONFIG)):
+        # An address of NATS alone must not lead to a job at whatever API the user's default kubeconfig names.
+        raise errors.SettingsError(
+            f"{address.name}: got an address of NATS alone; give --kubeconfig or set KUBECONFIG for its API as well"
+        )
+    return address
 
 
 def _why_gone(context: settings.Context, address: which.Address, job: jobs.Job, *, away_s: float) -> str | None:
@@ -80,14 +83,16 @@ def _why_gone(context: settings.Context, address: which.Address, job: jobs.Job, 
     )
 
 
-async def _submit(address: which.Address, job: jobs.Job, *, wait: bool, why_gone: WhyGone) -> int:
-    async with connection.connect_to(address) as live:
+async def _submit(
+    address: which.Address, job: jobs.Job, *, wait: bool, why_gone: WhyGone, environ: Mapping[str, str] | None = None
+) -> int:  # fmt: skip
+    async with connection.connect_to(address, environ) as live:
         try:
             batch = await jobs.has_controller(live.api)
             created = await jobs.submit(live.api, job, batch=batch)
         except errors.Conflict:
             raise errors.SettingsError(f"--job: a job named {job.name!r} is there already") from None
-        click.echo(f"job {job.name}: {_created(job, created, batch=batch)}")
+        click.echo(f"job {job.name} on cluster {address.name}: {_created(job, created, batch=batch)}")
         return await _wait(live, job, why_gone=why_gone, batch=batch) if wait else 0
 
 

@@ -38,10 +38,10 @@ async def connect(paths: state.Paths, found: state.ClusterState) -> AsyncIterato
 
 
 @contextlib.asynccontextmanager
-async def connect_to(address: which.Address) -> AsyncIterator[Session]:
+async def connect_to(address: which.Address, environ: Mapping[str, str] | None = None) -> AsyncIterator[Session]:
     """A session with any cluster, ended when the block is left."""
     clock = clocks.SystemClock()
-    api = await api_client.connect(address.kube, clock=clock, user_agent="carico-cli")
+    api = await api_client.connect(address.kube, clock=clock, user_agent="carico-cli", environ=environ)
     try:
         async with bus_of(address, clock, name="carico-cli", within_s=CONNECT_MOST_S) as bus:
             yield Session(api, bus, clock)
@@ -53,16 +53,14 @@ async def connect_to(address: which.Address) -> AsyncIterator[Session]:
 async def bus_of(
     at: which.Address, clock: clocks.Clock, *, name: str, within_s: float
 ) -> AsyncIterator[nats_bus.NatsBus]:  # fmt: skip
-    """The bus there, left with the block. Raises `BusUnavailable` where nothing lets us in in time, with what to do."""
+    """Connect to the bus there until the block is left. Raises `BusUnavailable` with what to do."""
     try:
         async with asyncio.timeout(within_s):
             joined = await nats_bus.connect(
                 at.bus, name=name, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI)
             )
     except TimeoutError:
-        raise errors.BusUnavailable(
-            f"NATS at {at.url}: nothing that lets us in within {within_s:g} s; {at.look}"
-        ) from None
+        raise errors.BusUnavailable(f"NATS at {at.url}: cannot connect within {within_s:g} s; {at.look}") from None
     try:
         yield joined
     finally:

@@ -7,6 +7,7 @@ import click
 
 from carico_agent import recording, recording_session
 from carico_agent import settings as agent
+from carico_cli.clusters import which
 from carico_cli.shell import exits, interrupts, settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
@@ -22,10 +23,10 @@ _SECONDS_MOST = 30 * 86_400.0
 @click.command("record")
 @click.option("--out", type=click.Path(path_type=pathlib.Path), required=True, help="The file; it must not exist yet.")
 @click.option("--for", "seconds", type=float, default=60.0, show_default=True, help="How long, in seconds.")
-@click.option("--node", help="A node of a local cluster (default: this machine).")
-@click.option("--name", default="demo", show_default=True, help="Name of the cluster that --node is of.")
+@click.option("--node", help="A node of a cluster of this machine (default: this machine itself).")
+@which.name_flag
 @click.pass_obj
-def command(context: settings.Context, out: pathlib.Path, seconds: float, node: str | None, name: str) -> int:
+def command(context: settings.Context, out: pathlib.Path, seconds: float, node: str | None, name: str | None) -> int:
     """Records this machine, or an emulated node, ten times a second; Ctrl-C ends it early and keeps the file.
 
     CARICO_AGENT_... in the environment (dims, cgroup, pod_events, ...) hold for this machine as they do for an agent.
@@ -51,11 +52,12 @@ def _of_machine(context: settings.Context, out: pathlib.Path) -> agent.AgentSett
     return loader.load(agent.AgentSettings, prefix=agent.PREFIX, argv=flags, environ=environ, program="carico record")
 
 
-def _of_cluster(context: settings.Context, name: str, node: str, out: pathlib.Path) -> agent.AgentSettings:
-    paths, found = state.running(context.home, name)
+def _of_cluster(context: settings.Context, name: str | None, node: str, out: pathlib.Path) -> agent.AgentSettings:
+    local = which.meant(context, which.Flags(name=name)).local_name("record on that node itself")
+    paths, found = state.running(context.home, local)
     if node not in found.plan.node_names:
         known = ", ".join(found.plan.node_names)
-        raise errors.SettingsError(f"--node: got {node!r}, expected one of {known} of cluster {name!r}")
+        raise errors.SettingsError(f"--node: got {node!r}, expected one of {known} of cluster {local!r}")
     flags = service_parts.flags({"record": out, **topology.node_facts(found.plan, paths, node)})
     return loader.load(agent.AgentSettings, prefix=agent.PREFIX, argv=flags, environ={}, program="carico record")
 

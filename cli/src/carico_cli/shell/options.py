@@ -15,9 +15,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_NAME = "demo"
 
 
-def name(default: str = DEFAULT_NAME) -> Callable[[F], F]:
-    """--name"""
-    return click.option("--name", default=default, show_default=True, help="Name of the cluster.")
+def new_name(default: str = DEFAULT_NAME) -> Callable[[F], F]:
+    """Add --name, for commands that start a cluster of their own."""
+    return click.option("--name", default=default, show_default=True, help="Name of the cluster to start.")
 
 
 class Nodes(click.ParamType[tuple[str, int | None]]):

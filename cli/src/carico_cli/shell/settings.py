@@ -6,7 +6,7 @@ A misspelt `CARICO_...` is refused as a user's mistake: it must not fall back to
 import dataclasses
 import difflib
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from carico_core.domain import errors
 from carico_core.runtime.process import settings
@@ -19,10 +19,10 @@ OF_SERVICES = (
     "AGENT", "AGGREGATOR", "API", "AUTH", "BUS", "COMPOSE", "CONTAINER", "EXTENDER", "FLEET", "KUBE", "LEADER", "NODE",
     "SCHEDULER", "TEST", "WEB",
 )  # fmt: skip
-# What a cluster's own processes and Pods find there, and the tests.
+# What `carico env` sets, what a cluster's own processes and Pods find there, and the tests.
 OF_PROCESSES = (
-    "CARICO_CLUSTER_RUN", "CARICO_CLUSTER_RUNTIME", "CARICO_POD_IP", "CARICO_SCALE", "CARICO_SHARED_DATA",
-    "CARICO_TERMINATION_MESSAGE_PATH",
+    "CARICO_CLUSTER", "CARICO_CLUSTER_RUN", "CARICO_CLUSTER_RUNTIME", "CARICO_POD_IP", "CARICO_SCALE",
+    "CARICO_SHARED_DATA", "CARICO_TERMINATION_MESSAGE_PATH",
 )  # fmt: skip
 # Kubernetes tells every Pod of each Service of its namespace: https://kubernetes.io/docs/concepts/services-networking/
 _SERVICE_LINK = ("_SERVICE_HOST", "_SERVICE_PORT", "_PORT")
@@ -43,22 +43,6 @@ def read(*, is_terminal: bool) -> Context:
     # https://no-color.org and a terminal that cannot move its cursor both ask for plain lines.
     plain = not is_terminal or environ.get("TERM", "dumb") == "dumb" or bool(environ.get("NO_COLOR"))
     return Context(home=state.home(environ), environ=environ, plain=plain)
-
-
-def local(
-    context: Context, name: str, *, elsewhere: str,
-    find: Callable[[pathlib.Path, str], state.Paths] = state.find,
-) -> state.Paths:  # fmt: skip
-    """The places of a cluster of this machine. Raises `SettingsError` where there is none of that name.
-
-    elsewhere: what is said, then, to who has the address of a cluster that is not of this machine.
-    """
-    try:
-        return find(context.home, name)
-    except errors.SettingsError as error:
-        if not context.environ.get("NATS_URL"):
-            raise
-        raise errors.SettingsError(f"{error}; of the cluster at NATS_URL, {elsewhere}") from None
 
 
 def check(environ: Mapping[str, str]) -> None:

@@ -14,12 +14,10 @@ import click
 import orjson
 
 from carico_cli.clusters import which
-from carico_cli.explain import asking
 from carico_cli.live import connection, picture, reader
 from carico_cli.shell import exits, settings
 from carico_cli.top import once
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_client
 from carico_core.runtime.observe import logs as log_setup
 from carico_core.runtime.process import clock as clocks
 
@@ -41,7 +39,7 @@ class Wish:
 
 
 @click.command("top")
-@asking.places_of
+@which.flags
 @click.option("--every", "every_s", type=float, default=1.0, show_default=True, help="Seconds between two pictures.")
 @click.option("--once", "is_once", is_flag=True, help="Print the picture once; so it does without a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="With --once: JSON, as docs/top.md describes it.")
@@ -49,13 +47,13 @@ class Wish:
 @click.option("--node", help="Begin with a look into this node.")
 @click.pass_obj
 def command(
-    context: settings.Context, /, name: str | None, is_once: bool, nats_url: str | None, **more: Any
+    context: settings.Context, /, is_once: bool, every_s: float, as_json: bool, svg: str | None, node: str | None,
+    **place: Any,
 ) -> int:  # fmt: skip
     """Shows nodes, jobs, decisions and services live: sort, filter, pause, look into a node; ? shows the keys."""
-    wish = Wish(every_s=more["every_s"], as_json=more["as_json"], svg=more["svg"], node=more["node"])
+    wish = Wish(every_s=every_s, as_json=as_json, svg=svg, node=node)
     _check(wish, is_once=is_once)
-    wanted = api_client.KubeSettings(kubeconfig=more["kubeconfig"], context=more["kube_context"])
-    where = which.chosen(context.home, context.environ, name=name, nats_url=nats_url, wanted=wanted)
+    where = which.meant(context, which.Flags(**place)).where()
     address = where()
     clock = clocks.SystemClock()
     connect = connection.connector(clock, context.environ, name=USER_AGENT)

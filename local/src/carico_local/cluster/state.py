@@ -137,6 +137,11 @@ def cluster_names(home_path: pathlib.Path) -> list[str]:
     return sorted(entry.name for entry in home_path.iterdir() if (entry / "plan.json").exists())
 
 
+def logged_names(home_path: pathlib.Path) -> list[str]:
+    """Names of the clusters that have left or keep logs, in order."""
+    return sorted({path.parent.parent.name for path in home_path.glob("*/logs/*.log")})
+
+
 def find(home_path: pathlib.Path, name: str) -> Paths:
     """The places of an existing cluster. Raises `SettingsError` that names the ones there are."""
     if name in cluster_names(home_path):
