@@ -81,16 +81,17 @@ def test_a_bind_from_decision_to_covered() -> None:
     hear(made)
     made.put_pod(objects.make_pod(), NOW_S)
     waiting = take(made)
-    made.assume(waiting, "node-0", NOW_S)
+    attempt = made.assume(waiting, "node-0", NOW_S)
     assert reserved(made) == 1
     made.put_pod(objects.make_pod(resource_version="2"), NOW_S)
     assert len(made.queue) == 0, "a late event of before the bind does not queue it again"
-    made.confirm(waiting.pod.uid)
+    assert made.send(waiting.pod.uid, attempt)
+    assert made.is_open(waiting.pod.uid, attempt)
+    made.confirm(waiting.pod.uid, attempt)
     made.put_pod(objects.make_pod(resource_version="3"), NOW_S)
     assert len(made.queue) == 0
-    assert not made.is_settled(waiting.pod.uid)
+    assert not made.is_open(waiting.pod.uid, attempt)
     made.put_pod(objects.make_pod(node_name="node-0", phase="Running"), NOW_S)
-    assert made.is_settled(waiting.pod.uid)
     hear(made, 3.0, seq=2, pods=1, covers=frozenset({waiting.pod.uid}))
     row = made.fleet.snapshot(NOW_S).row(0)
     assert (row.reserved, row.placed, row.free_for("")) == (0, 1, 3.0)
@@ -103,8 +104,8 @@ def test_a_failed_bind_gives_the_room_back_and_queues_the_pod_again() -> None:
     made.put_pod(objects.make_pod(), NOW_S)
     waiting = take(made)
     waiting.attempts = 1
-    made.assume(waiting, "node-0", NOW_S)
-    assert made.revoke(waiting.pod.uid, NOW_S)
+    attempt = made.assume(waiting, "node-0", NOW_S)
+    assert made.refuse(waiting.pod.uid, attempt, NOW_S)
     assert reserved(made) == 0
     assert made.queue.take(NOW_S) is None
     assert made.queue.take(NOW_S + 0.1) is waiting
@@ -114,11 +115,11 @@ def test_a_pod_deleted_while_it_is_bound_leaves_nothing() -> None:
     made = make()
     made.put_pod(objects.make_pod(), NOW_S)
     waiting = take(made)
-    made.assume(waiting, "node-0", NOW_S)
+    attempt = made.assume(waiting, "node-0", NOW_S)
     made.remove_pod(waiting.pod.uid)
     assert reserved(made) == 0
-    assert not made.revoke(waiting.pod.uid, NOW_S)
-    made.confirm(waiting.pod.uid)
+    assert not made.refuse(waiting.pod.uid, attempt, NOW_S)
+    made.confirm(waiting.pod.uid, attempt)
     assert (reserved(made), len(made.queue), len(made.ledger)) == (0, 0, 0)
 
 
@@ -127,9 +128,9 @@ def test_a_bind_that_failed_here_but_was_seen_bound_is_not_tried_again() -> None
     made.put_nodes([objects.make_node(), objects.make_node("node-1")])
     made.put_pod(objects.make_pod(), NOW_S)
     waiting = take(made)
-    made.assume(waiting, "node-0", NOW_S)
+    attempt = made.assume(waiting, "node-0", NOW_S)
     made.put_pod(objects.make_pod(node_name="node-1"), NOW_S)
-    assert not made.revoke(waiting.pod.uid, NOW_S)
+    assert not made.refuse(waiting.pod.uid, attempt, NOW_S)
     assert (reserved(made, 0), reserved(made, 1), len(made.queue)) == (0, 1, 0)
 
 
@@ -137,9 +138,9 @@ def test_a_pod_that_began_to_leave_meanwhile_is_not_queued_again() -> None:
     made = make()
     made.put_pod(objects.make_pod(), NOW_S)
     waiting = take(made)
-    made.assume(waiting, "node-0", NOW_S)
+    attempt = made.assume(waiting, "node-0", NOW_S)
     made.put_pod(objects.make_pod(deleting=True), NOW_S)
-    assert not made.revoke(waiting.pod.uid, NOW_S)
+    assert not made.refuse(waiting.pod.uid, attempt, NOW_S)
     assert (reserved(made), len(made.queue)) == (0, 0)
 
 
@@ -220,14 +221,14 @@ def test_what_else_opens_the_queue() -> None:
         made.put_pod(objects.make_pod("bad"), NOW_S)
         bad = take(made)
         bad.attempts = 50
-        made.assume(bad, "node-0", NOW_S)
+        attempt = made.assume(bad, "node-0", NOW_S)
         park(made)
         if event == "node":
             made.put_node(objects.make_node("node-0", labels={"new": "label"}))
         elif event == "end":
             made.put_pod(objects.make_pod("other", node_name="node-0", phase="Failed"), NOW_S)
         elif event == "unreserve":
-            made.revoke("uid-bad", NOW_S)
+            made.refuse("uid-bad", attempt, NOW_S)
         else:
             made.put_advertisement(
                 state.Heard(advertisement=objects.make_advertisement(seq=2), sampled_s=NOW_S + 20), NOW_S + 20

@@ -9,6 +9,7 @@ from carico_core.domain import cluster, constraints, messages, selectors
 from carico_scheduler import state
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import snapshot
+from carico_scheduler.pods import reservations
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
@@ -42,6 +43,7 @@ class Desk:
         self.cycle = cycle.Cycle(self.state.fleet.policy)
         self.pods: list[cluster.Pod] = []
         self.binding: list[cluster.Pod] = []
+        self.attempts: dict[str, int] = {}
         self.seq = 0
         for name in NODES:
             self.node(name)
@@ -54,9 +56,13 @@ class Desk:
         )
         self.state.put_node(made)
 
+    def claim(self, uid: str) -> reservations.Claim | None:
+        record = self.state.records.find(uid)
+        return None if record is None else record.claim
+
     def hear(self, name: str) -> None:
         self.seq += 1
-        rng, find = self.rng, self.state.ledger.find
+        rng, find = self.rng, self.claim
         bound = [pod.uid for pod in self.pods if pod not in self.binding]
         covered = [uid for uid in bound if (claim := find(uid)) is not None and claim.node == name]
         keys = ("Job/default/job-0", "Job/default/job-1", messages.ANY_CLASS)
@@ -87,7 +93,7 @@ class Desk:
         """A Pod is shown on its node, or on another, with other requests or labels, or running."""
         if self.pods:
             at, rng = self.rng.randrange(len(self.pods)), self.rng
-            claim = self.state.ledger.find(self.pods[at].uid)
+            claim = self.claim(self.pods[at].uid)
             if claim is not None:
                 self.pods[at] = self.pods[at]._replace(
                     node_name=claim.node if rng.random() < 0.7 else rng.choice(NODES),
@@ -106,15 +112,16 @@ class Desk:
         if self.binding:
             uid = self.binding.pop().uid
             if self.rng.random() < 0.5:
-                self.state.revoke(uid, self.now_s)
+                self.state.refuse(uid, self.attempts.pop(uid), self.now_s)
             else:
-                self.state.confirm(uid)
+                self.state.confirm(uid, self.attempts.pop(uid))
 
     def follow(self) -> None:
         """What the scheduler does after each event."""
         view = self.state.fleet.snapshot(self.now_s)
         for placed in self.cycle.run(view, self.state.queue, most=1000).placed:
-            self.state.assume(placed.waiting, placed.row.node.name, self.now_s)
+            uid = placed.waiting.pod.uid
+            self.attempts[uid] = self.state.assume(placed.waiting, placed.row.node.name, self.now_s)
             self.binding.append(placed.waiting.pod)
 
     def check(self) -> None:

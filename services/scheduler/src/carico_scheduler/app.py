@@ -15,6 +15,7 @@ from carico_core.wire import subjects
 from carico_scheduler import engine
 from carico_scheduler import settings as setting
 from carico_scheduler.answers import known, queries
+from carico_scheduler.bind import binder as binders
 from carico_scheduler.decide import cycle
 from carico_scheduler.extender import service
 from carico_scheduler.intake import api_probe
@@ -94,7 +95,7 @@ class Scheduler:
             policy=settings.rules(), kube=api, clock=clock, rng=random.Random(seed), log=self._log,
             events=self._events, metrics=counted, binds_in_flight=settings.binds_in_flight,
             bind_timeout_s=settings.bind_timeout_s, event_after_s=settings.event_after_s,
-            leads=lambda: settings.own_pods and self.office.leads(),
+            term=lambda: self.office.term() if settings.own_pods else None,
             traces=None if tracer is None else traces.PodTraces(tracer, clock=clock),
         )  # fmt: skip
         self.engine = engine.Engine(parts)
@@ -108,7 +109,7 @@ class Scheduler:
             {
                 "kubernetes": lambda: "; ".join(self.engine.away.values()) or None,
                 "bus": lambda: None if self._bus is not None and self._bus.connected else "not connected to NATS",
-                "binds": lambda: _doubt(self.engine.binder.doubtful_count),
+                "binds": lambda: _stalled(self.engine.binder),
                 "leadership": self.office.trouble,
                 "extender": self._why_no_extender,
             },
@@ -184,7 +185,7 @@ class Scheduler:
             service.Parts(
                 state=self.engine.state, kube=parts.kube, clock=parts.clock, rng=parts.rng,
                 log=parts.log, metrics=parts.metrics, bind_timeout_s=parts.bind_timeout_s,
-                leads=lambda: self.office.leads() and not self.engine.away, wake=self.engine.wake,
+                term=lambda: None if self.engine.away else self.office.term(), wake=self.engine.wake,
             ),
         )  # fmt: skip
         self.engine.held = made.extender.held
@@ -206,8 +207,8 @@ class Scheduler:
         )  # fmt: skip
 
     def _lacking(self) -> dict[str, str]:
-        doubt = _doubt(self.engine.binder.doubtful_count)
-        return self.engine.away | ({} if doubt is None else {"binds": f"{doubt}; no Pod is placed before it tells"})
+        stalled = _stalled(self.engine.binder)
+        return self.engine.away | ({} if stalled is None else {"binds": f"{stalled}; no Pod is placed before it does"})
 
     def _why_no_extender(self) -> str | None:
         # A Service sends kube-scheduler to who is ready: that must be the one that knows all reservations.
@@ -255,5 +256,6 @@ async def _insist(what: str, attempt: Callable[[], Awaitable[object]]) -> None:
             return
 
 
-def _doubt(count: int) -> str | None:
-    return f"{amounts.plural(count, 'bind')} without an answer from the API" if count else None
+def _stalled(binder: binders.Binder) -> str | None:
+    """Return why no bind can begin; None where one can."""
+    return f"the API does not answer {amounts.plural(binder.doubtful_count, 'bind')}" if binder.is_stalled else None

@@ -55,8 +55,9 @@ class Parts:
     binds_in_flight: int
     bind_timeout_s: float
     event_after_s: float
-    # Asked before each cycle, each Event about waiting Pods, and at the last moment before each bind.
-    leads: Callable[[], bool] = lambda: True
+    # The term in which this scheduler leads, None while it does not: asked before each cycle, each Event about waiting
+    # Pods, and at the last moment before each bind, which is sent in the term of its decision alone.
+    term: Callable[[], int | None] = lambda: 0
     # None: nothing is traced.
     traces: pod_traces.PodTraces | None = None
 
@@ -78,20 +79,14 @@ class Engine:
             notices=told, traces=parts.traces,
         )  # fmt: skip
         self.binder = binders.Binder(
-            parts.kube,
-            witness=self.state,
-            clock=parts.clock,
-            rng=parts.rng,
-            most=parts.binds_in_flight,
-            timeout_s=parts.bind_timeout_s,
-            on_result=self._on_result,
-            may_bind=parts.leads,
-        )
+            parts.kube, pods=self.state, clock=parts.clock, rng=parts.rng, most=parts.binds_in_flight,
+            timeout_s=parts.bind_timeout_s, term=self.term,
+        )  # fmt: skip
         self._cycle = cycles.Cycle(parts.policy)
         self._reporter = reporter.Reporter(cycle=self._cycle, log=parts.log, notices=told)
-        self.state.ledger.on_covered = self._on_covered
-        self._claims = volume_binding.VolumeBinding(parts.kube, self.state.fleet, may_write=parts.leads)
-        self.state.on_volumes = self._claims.notify
+        self.state.on_covered = self._on_covered
+        self._volumes = volume_binding.VolumeBinding(parts.kube, self.state.fleet)
+        self.state.on_volumes = self._volumes.notify
         self._wake = asyncio.Event()
         self.mirrors = informers.Informers(
             parts.kube, into=self.state, clock=parts.clock, metrics=parts.metrics, wake=self._wake.set
@@ -104,6 +99,10 @@ class Engine:
     def away(self) -> dict[str, str]:
         """What is lacking of the API; empty: decisions may be made."""
         return self.mirrors.away
+
+    def term(self) -> int | None:
+        """Return the term in which this scheduler may decide and bind now; None: it must not."""
+        return None if self.away else self._parts.term()
 
     def on_advertisement(self, subject: str, payload: bytes) -> None:
         """Takes in a message from the bus; nothing is decoded before the next cycle."""
@@ -145,8 +144,8 @@ class Engine:
         """How many Pods were placed: takes in what has come, and runs one cycle."""
         now_s = self._clock.monotonic_s()
         self._hear(now_s)
-        room = self._room
-        if room <= 0 or not len(self.state.queue):
+        term, room = self.term(), self.binder.room
+        if term is None or room <= 0 or not len(self.state.queue):
             return 0
         view = self.state.fleet.snapshot(now_s)
         outcome = self._cycle.run(view, self.state.queue, most=room, held=self._held_slots())
@@ -159,7 +158,7 @@ class Engine:
         # All records first: they read the snapshot, which is good until the state changes.
         facts = [explain.facts_of(placement, decided_us) for placement in outcome.placed]
         for placement, each in zip(outcome.placed, facts, strict=True):
-            self._begin(placement, each, now_s)
+            self._begin(placement, each, term, now_s)
         self._metrics.decisions.labels("unschedulable").inc(len(outcome.unplaced))
         self._log_cycle(view, outcome, took_s)
         return len(outcome.placed)
@@ -168,8 +167,7 @@ class Engine:
         """One round of telling why Pods wait; the gauges."""
         now_s = self._clock.monotonic_s()
         queue = self.state.queue
-        decides = not self.away and self._parts.leads()
-        if decides and self._reporter.round(queue, self.state.fleet.snapshot(now_s)):
+        if self.term() is not None and self._reporter.round(queue, self.state.fleet.snapshot(now_s)):
             self._metrics.missed_wakes.inc()
             self.wake()
         self._metrics.count_queue(queue, now_s)
@@ -196,24 +194,25 @@ class Engine:
             if slot is not None:
                 yield slot, demand
 
-    @property
-    def _room(self) -> int:
-        """Decisions that may be made now: none while another leads, or the API cannot be relied on."""
-        return 0 if self.away or not self._parts.leads() else self.binder.room
-
-    def _begin(self, placement: cycles.Placement, facts: decisions.Facts, now_s: float) -> None:
-        """Reserves the node and begins the bind."""
-        waiting = placement.waiting
+    def _begin(self, placement: cycles.Placement, facts: decisions.Facts, term: int, now_s: float) -> None:
+        """Reserve the node and begin the bind."""
+        waiting, pod = placement.waiting, placement.waiting.pod
         waiting.attempts += 1
-        self.outcomes.expect(waiting.pod.uid, facts)
         node = placement.row.node.name
-        self.state.assume(waiting, node, now_s)
+        attempt = self.state.assume(waiting, node, now_s)
         if self._parts.traces is not None:
             self._parts.traces.decided(waiting, facts, now_s)
-        prepare = self._claims.preparation(waiting.pod, placement.row)
-        # Whoever refuses binds may do so for what is written on them: the next try of a Pod goes without.
-        placed_by = self.state.placed_by(node, now_s) if waiting.attempts == 1 else None
-        self.binder.start(waiting.pod, node, prepare, placed_by=placed_by)
+
+        def may_write() -> bool:
+            return self.term() == term and self.state.is_open(pod.uid, attempt)
+
+        bind = binders.Bind(
+            pod=pod, node=node, attempt=attempt, term=term, waiting=waiting, facts=facts, on_result=self._on_result,
+            prepare=self._volumes.preparation(pod, placement.row, may_write=may_write),
+            # What is written on a bind may be why it is refused: the next try of a Pod goes without.
+            placed_by=self.state.placed_by(node, now_s) if waiting.attempts == 1 else None,
+        )  # fmt: skip
+        self.binder.start(bind)
         if placement.row.is_advertised:
             self._metrics.age_s.observe(max(now_s - placement.row.sampled_s, 0.0))
 
@@ -237,7 +236,8 @@ class Engine:
         """Returns when something has happened, a resting Pod is due, or it is time for a heartbeat."""
         if not len(self.intake):
             # With no room, a Pod that is due changes nothing: the loop would spin until there is.
-            due_s = self.state.queue.next_due_s() if self._room > 0 else None
+            may_decide = self.binder.room > 0 and self.term() is not None
+            due_s = self.state.queue.next_due_s() if may_decide else None
             rest_s = BEAT_S if due_s is None else min(max(due_s - self._clock.monotonic_s(), 0.0), BEAT_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(rest_s):

@@ -6,7 +6,7 @@ newest advertisements, which is what happens at a start.
 
 import dataclasses
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from carico_core.domain import cluster, constraints, messages
 from carico_core.wire.kubernetes import placement
@@ -14,6 +14,7 @@ from carico_scheduler.nodes import fleet as fleets
 from carico_scheduler.pods import anti_affinity_index, reservations
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
+from carico_scheduler.pods import record as records
 from carico_scheduler.rules import policy as policies
 
 # Advertisements kept of nodes that the API has not shown yet: the lists may come in any order.
@@ -29,78 +30,141 @@ class Heard:
 
 
 class State:
-    """Fleet, ledger and queue. A Pod is in the queue, or it is taken (being bound), or it has a claim on a node."""
+    """Fleet, ledger, queue and the record of each Pod, by whose state it is in the queue or has a claim (`record`)."""
 
     def __init__(self, policy: policies.Policy, rng: random.Random) -> None:
         self.fleet = fleets.Fleet(policy)
         self.ledger = reservations.Ledger(policy.release)
+        self.ledger.on_covered = self._covered
+        self.ledger.on_uncovered = self._uncovered
         self._repellers = anti_affinity_index.AntiAffinityIndex(self.fleet.census)
         self.queue = queues.Queue(rng, self.demand_of)
+        self.records = records.Records()
         self.heard: dict[str, Heard] = {}
         # Called when something about claims or volumes has changed.
         self.on_volumes: Callable[[], None] = lambda: None
-        # Every Pod of the API that has not ended, as last shown.
-        self._pods: dict[str, cluster.Pod] = {}
-        self._binding: dict[str, queues.Waiting] = {}
+        # Called with each Pod that its node comes to account for, and since when it was reserved.
+        self.on_covered: Callable[[str, float], None] = lambda uid, since_s: None
+        self._attempts = 0
         self._strangers: dict[str, None] = {}
 
     def pod(self, uid: str) -> cluster.Pod | None:
-        """The Pod as the API last showed it; None once it has ended or gone."""
-        return self._pods.get(uid)
+        """Return the Pod as the API last showed it; None once it has ended or gone."""
+        record = self.records.find(uid)
+        return None if record is None else record.pod
 
-    def pods(self) -> Collection[cluster.Pod]:
-        """Every Pod of the API that has not ended, as last shown, in no order."""
-        return self._pods.values()
+    def pods(self) -> list[cluster.Pod]:
+        """Return every Pod of the API that has not ended, as last shown, in no order."""
+        return [record.pod for record in self.records if record.pod is not None]
 
     def demand_of(self, pod: cluster.Pod) -> demands.Demand:
-        """What the Pod asks of a node, by all that is known of other Pods."""
+        """Return what the Pod asks of a node, by all that is known of other Pods."""
         return demands.demand_of(pod, self._repellers.of(pod))
 
-    def binding(self, uid: str) -> queues.Waiting | None:
-        """The Pod whose bind is under way, as it was taken from the queue."""
-        return self._binding.get(uid)
-
     def placed_by(self, node: str, now_s: float) -> placement.Advertised | None:
-        """The advertisement that a Pod is placed by on `node` now; None where there is none to go by."""
+        """Return the advertisement that a Pod is placed by on `node` now; None where there is none to go by."""
         heard = self.heard.get(node)
         if heard is None or now_s - heard.sampled_s > self.fleet.policy.ageing_s:
             return None
         return placement.Advertised(boot=heard.advertisement.boot, seq=heard.advertisement.seq)
 
     def put_pods(self, pods: Iterable[cluster.Pod], now_s: float) -> None:
-        """Takes in the list of all Pods: those not in it are gone."""
+        """Take in the list of all Pods: those that the watch has shown and that are not in it are gone."""
         listed = {pod.uid: pod for pod in pods}
-        for uid in [uid for uid in self._pods if uid not in listed]:
-            self.remove_pod(uid)
-        for uid in self.ledger.missing(listed):
-            self.remove_pod(uid)
+        for record in [each for each in self.records if each.is_shown and each.uid not in listed]:
+            self._end(record)
         for pod in listed.values():
+            self.records.unbury(pod.uid)
             self.put_pod(pod, now_s)
 
     def put_pod(self, pod: cluster.Pod, now_s: float) -> None:
-        """Takes in a Pod as the API shows it."""
+        """Take in a Pod as the watch shows it; an event of a Pod that is gone changes nothing."""
         if pod.is_terminal:
             self.remove_pod(pod.uid)
-            return
-        is_new = pod.uid not in self._pods
-        self._pods[pod.uid] = pod
-        if is_new and self._repellers.add(pod):
-            self._renew_demands(now_s)
-        if pod.node_name is not None:
-            self.queue.forget(pod.uid)
-            self._place(pod, reservations.claim_of(pod, node=pod.node_name, now_s=now_s, is_assumed=False))
-        elif self.ledger.find(pod.uid) is None and pod.uid not in self._binding:
-            self._enqueue(pod, now_s)
-        # Else a bind is under way or done, and this is the Pod as it was before.
+        elif not self.records.is_gone(pod.uid):
+            record = self.records.add(pod.uid)
+            self.records.show(record)
+            self._take_in(record, pod, now_s)
+
+    def see_pod(self, pod: cluster.Pod, now_s: float) -> None:
+        """Take in a Pod as an answer of the API has it, which may be ahead of the watch."""
+        record = self.records.find(pod.uid)
+        if record is not None and pod.is_terminal:
+            self._end(record)
+        elif record is not None:
+            self._take_in(record, pod, now_s)
 
     def remove_pod(self, uid: str) -> None:
-        """Forgets a Pod that has ended or gone; room may have come free."""
-        pod = self._pods.pop(uid, None)
-        if pod is not None:
-            self._repellers.remove(pod)
-        self._binding.pop(uid, None)
-        self.queue.forget(uid)
-        self._release(uid)
+        """Forget a Pod that has ended or gone; room may have come free."""
+        record = self.records.find(uid)
+        if record is None:
+            self.records.bury(uid)
+        else:
+            self._end(record)
+
+    def expect(self, uid: str) -> None:
+        """Make a record of a Pod that only a request of kube-scheduler has named so far."""
+        self.records.add(uid)
+
+    def unexpect(self, uid: str) -> None:
+        """Forget a Pod that was expected, unless something else is known of it by now."""
+        record = self.records.find(uid)
+        if record is not None and record.state is records.UNSEEN:
+            self.records.drop(record)
+
+    def assume(self, waiting: queues.Waiting, node: str, now_s: float) -> int:
+        """Reserve `node` for a Pod and return the number of this decision. The bind follows: `send`.
+
+        The Pod was taken from the queue, or kube-scheduler chose its node.
+        """
+        pod = waiting.pod
+        record = self.records.add(pod.uid)
+        self._step(record, records.ASSUMED)
+        record.waiting = waiting
+        self._attempts += 1
+        record.attempt = self._attempts
+        self._note_pod(record, record.pod or pod, now_s)
+        self._place(record, reservations.claim_of(pod, node=node, now_s=now_s))
+        return record.attempt
+
+    def is_open(self, uid: str, attempt: int) -> bool:
+        """True while it is not known what became of this decision."""
+        return self._open(uid, attempt) is not None
+
+    def send(self, uid: str, attempt: int) -> bool:
+        """Note that the bind is about to be sent. False where it must not be: the Pod is gone or bound by now."""
+        record = self._open(uid, attempt)
+        if record is None:
+            return False
+        if record.state is records.ASSUMED:
+            self._step(record, records.BINDING)
+        return True
+
+    def confirm(self, uid: str, attempt: int) -> None:
+        """Take in that the API accepted the bind; the claim stays until the Pod has ended."""
+        record = self._open(uid, attempt)
+        if record is not None:
+            self._step(record, records.BOUND)
+            self._note_cover(record)
+
+    def refuse(self, uid: str, attempt: int, now_s: float) -> bool:
+        """Take in that the Pod was not bound: its claim ends. True where it waits again, after a backoff."""
+        record = self._open(uid, attempt)
+        if record is None:
+            return False
+        pod, waiting = record.pod, record.waiting
+        if not record.is_shown or pod is None or waiting is None:
+            # It is not ours, or the watch has yet to show it: then it is as if it was never asked for.
+            self._step(record, records.UNSEEN)
+            self._drop(record)
+            return False
+        if not _is_ours(pod):
+            self._step(record, records.OTHERS)
+            return False
+        self._step(record, records.WAITING)
+        waiting.pod, waiting.demand = pod, self.demand_of(pod)
+        self.queue.retry(waiting, now_s)
+        return True
 
     def put_nodes(self, nodes: Iterable[cluster.Node]) -> None:
         """Takes in the list of all Nodes: those not in it are gone."""
@@ -148,45 +212,6 @@ class State:
             # Where there was room already, something else stood in a Pod's way, which no advertisement moves.
             self.queue.unpark_if(lambda demand: demand.pod_class in gained)
 
-    def assume(self, waiting: queues.Waiting, node: str, now_s: float) -> None:
-        """Reserves `node` for a Pod taken from the queue, while its bind is under way."""
-        self._binding[waiting.pod.uid] = waiting
-        self._place(waiting.pod, reservations.claim_of(waiting.pod, node=node, now_s=now_s, is_assumed=True))
-
-    def is_settled(self, uid: str) -> bool:
-        """True where the API has shown how the bind of this Pod came out: bound somewhere, or gone."""
-        claim = self.ledger.find(uid)
-        return uid not in self._pods or (claim is not None and not claim.is_assumed)
-
-    def confirm(self, uid: str) -> None:
-        """The bind was accepted; the claim stays until the Pod has ended."""
-        self._binding.pop(uid, None)
-        if uid not in self._pods:
-            self._release(uid)
-
-    def revoke(self, uid: str, now_s: float) -> bool:
-        """The Pod is not bound: its claim ends and it waits again, after a backoff.
-
-        False where there is nothing to wait for any more: it has gone, or the API has shown it bound meanwhile.
-        """
-        waiting = self._binding.pop(uid, None)
-        claim = self.ledger.find(uid)
-        if claim is not None and not claim.is_assumed:
-            return False
-        self._release(uid)
-        pod = self._pods.get(uid)
-        if waiting is None or pod is None or not _is_ours(pod):
-            return False
-        waiting.pod, waiting.demand = pod, self.demand_of(pod)
-        self.queue.retry(waiting, now_s)
-        return True
-
-    def _enqueue(self, pod: cluster.Pod, now_s: float) -> None:
-        if _is_ours(pod):
-            self.queue.offer(pod, now_s)
-        else:
-            self.queue.forget(pod.uid)
-
     def put_namespaces(self, labels: Mapping[str, Mapping[str, str]], now_s: float) -> None:
         """Takes in the labels of all namespaces, which some terms select Pods by."""
         if self.fleet.census.put_namespaces(labels):
@@ -218,27 +243,106 @@ class State:
         for waiting in self.queue:
             self.queue.offer(waiting.pod, now_s)
 
-    def _place(self, pod: cluster.Pod, claim: reservations.Claim) -> None:
-        old, was_reserved = self.ledger.find(claim.uid), self.ledger.is_reserved(claim.uid)
-        if self.fleet.census.put(pod, claim.node) and self.fleet.census.is_asked:
+    def _open(self, uid: str, attempt: int) -> records.Record | None:
+        """Return the record of a Pod while it is not known what became of this decision."""
+        record = self.records.find(uid)
+        if record is None or record.attempt != attempt or not record.is_placed or record.is_bound:
+            return None
+        return record
+
+    def _take_in(self, record: records.Record, pod: cluster.Pod, now_s: float) -> None:
+        """Bring a record up to date with the Pod as the API shows it."""
+        if pod.node_name is None and record.is_bound:
+            # As it was before the bind: the answer was faster than the watch.
+            return
+        self._note_pod(record, pod, now_s)
+        if pod.node_name is not None:
+            if not record.is_bound:
+                self._step(record, records.BOUND)
+            self._place(record, reservations.claim_of(pod, node=pod.node_name, now_s=now_s))
+            self._note_cover(record)
+        elif not record.is_placed:
+            self._enqueue(record, pod, now_s)
+
+    def _note_pod(self, record: records.Record, pod: cluster.Pod, now_s: float) -> None:
+        is_new, record.pod = record.pod is None, pod
+        if is_new and self._repellers.add(pod):
+            self._renew_demands(now_s)
+
+    def _enqueue(self, record: records.Record, pod: cluster.Pod, now_s: float) -> None:
+        """Queue a Pod that is ours and has no node, or bring it up to date there; take it out where it is not ours."""
+        wanted = records.WAITING if _is_ours(pod) else records.OTHERS
+        if record.state is not wanted:
+            self._step(record, wanted)
+        if wanted is records.WAITING and self.queue.offer(pod, now_s):
+            record.waiting = self.queue.find(pod.uid)
+
+    def _step(self, record: records.Record, after: records.PodState) -> None:
+        """Change a Pod's state, and leave the queue or end the claim that went with the one before."""
+        before = record.step(after)
+        if before is records.WAITING:
+            self.queue.forget(record.uid)
+        if record.claim is not None and not record.is_placed:
+            self._release(record, record.claim)
+        if after not in records.UNBOUND:
+            record.waiting = None
+
+    def _end(self, record: records.Record) -> None:
+        """Take in that a Pod is gone for good."""
+        self._step(record, records.GONE)
+        self._drop(record)
+        self.records.bury(record.uid)
+
+    def _drop(self, record: records.Record) -> None:
+        self.records.drop(record)
+        if record.pod is not None:
+            self._repellers.remove(record.pod)
+
+    def _place(self, record: records.Record, claim: reservations.Claim) -> None:
+        """Enter a claim of a Pod in place of the one that it has."""
+        old = record.claim
+        was_reserved = old is not None and self.ledger.is_reserved(old)
+        if record.pod is not None and self.fleet.census.put(record.pod, claim.node) and self.fleet.census.is_asked:
             # A Pod may open nodes to others by being there. By a change of its labels it may do so in any way.
             self.queue.unpark_if(lambda demand: demand.follows_peers if old is None else demand.looks_at_peers)
-        for node in self.ledger.place(claim):
-            self.fleet.put_load(node, self.ledger.load(node))
-        # Most changes give no room (each bind ends in one: what was assumed is shown as bound). Some do: the Pod
-        # moved, asks for less, or (paper) left Pending. To look at all that wait is dear where the cluster is full.
+        record.claim = claim = self.ledger.place(claim, old)
+        if claim is old:
+            return
+        self.fleet.put_load(claim.node, self.ledger.load(claim.node))
         if old is None:
             return
-        is_released = was_reserved and not self.ledger.is_reserved(claim.uid)
+        if old.node != claim.node:
+            self.fleet.put_load(old.node, self.ledger.load(old.node))
+        # Few changes give room: the Pod moved, asks for less, or (paper) left Pending. Scanning the whole queue is
+        # expensive where the cluster is full.
+        is_released = was_reserved and not self.ledger.is_reserved(claim)
         if is_released or reservations.is_lighter(claim, old):
             self.queue.unpark_if(self._helped_by(old.node))
 
-    def _release(self, uid: str) -> None:
-        self.fleet.census.remove(uid)
-        claim = self.ledger.remove(uid)
-        if claim is not None:
-            self.fleet.put_load(claim.node, self.ledger.load(claim.node))
-            self.queue.unpark_if(self._helped_by(claim.node))
+    def _release(self, record: records.Record, claim: reservations.Claim) -> None:
+        record.claim = None
+        self.fleet.census.remove(record.uid)
+        self.ledger.remove(claim)
+        self.fleet.put_load(claim.node, self.ledger.load(claim.node))
+        self.queue.unpark_if(self._helped_by(claim.node))
+
+    def _note_cover(self, record: records.Record) -> None:
+        """Make a bound Pod COVERED where its node accounts for it already, and BOUND where it does not."""
+        is_reserved = record.claim is not None and self.ledger.is_reserved(record.claim)
+        wanted = records.BOUND if is_reserved else records.COVERED
+        if record.state is not wanted:
+            self._step(record, wanted)
+
+    def _covered(self, uid: str, since_s: float) -> None:
+        record = self.records.find(uid)
+        if record is not None and record.is_bound:
+            self._note_cover(record)
+        self.on_covered(uid, since_s)
+
+    def _uncovered(self, uid: str) -> None:
+        record = self.records.find(uid)
+        if record is not None and record.is_bound:
+            self._note_cover(record)
 
     def _helped_by(self, node: str) -> Callable[[demands.Demand], bool]:
         """Which demands could be helped by `node`, on which room has come free, or which has changed or gone.

@@ -77,7 +77,9 @@ async def test_a_pod_that_rests_says_when_it_is_tried_next() -> None:
     desk.hear()
     desk.state.put_pod(objects.make_pod(), NOW_S)
     desk.decide()
-    desk.state.revoke("uid-pod-0", NOW_S)
+    record = desk.state.records.find("uid-pod-0")
+    assert record is not None
+    desk.state.refuse("uid-pod-0", record.attempt, NOW_S)
     said = await desk.ask("pod.explain", pod="pod-0")
     assert (said["state"], said["attempts"]) == ("waiting", 1)
     assert 0.0 < said["next_try_s"] <= 0.1

@@ -4,23 +4,32 @@ import asyncio
 import random
 from typing import Any
 
-from carico_core.domain import errors
+from carico_core.domain import cluster, decision, errors
 from carico_core.runtime.kube import api_actions, memory_kube
 from carico_core.wire.kubernetes import placement
 from carico_scheduler.bind import binder
+from carico_scheduler.report import decisions
 from tests.unit.scheduler import objects
 
 POD = "/api/v1/namespaces/default/pods/pod-0"
 
 
-class Watch:
-    """What the watch has told."""
+FACTS = decisions.Facts(
+    outcome=decision.Outcome.BOUND, node="node-0", free=1.0, candidates=(), refused={}, message="room"
+)
+
+
+class Pods:
+    """Records of Pods, as far as a binder asks for them."""
 
     def __init__(self) -> None:
         self.settled: set[str] = set()
 
-    def is_settled(self, uid: str) -> bool:
-        return uid in self.settled
+    def send(self, uid: str, attempt: int) -> bool:
+        return self.is_open(uid, attempt)
+
+    def is_open(self, uid: str, attempt: int) -> bool:
+        return uid not in self.settled
 
 
 class Bench:
@@ -30,14 +39,14 @@ class Bench:
         clock = objects.LoopClock(asyncio.get_running_loop())
         self.kube = memory_kube.MemoryKube(clock=clock)
         self.results: list[binder.Result] = []
-        self.watch = Watch()
+        self.pods = Pods()
         made = self.kube.objects.create("pods", objects.pod_object("pod-0"), "test")
         self.pod = objects.make_pod("pod-0", uid=made["metadata"]["uid"])
         self.binder = binder.Binder(
-            self.kube, witness=self.watch, clock=clock, rng=random.Random(0), most=2, timeout_s=1.0,
-            on_result=self._take, may_bind=self._may_bind,
+            self.kube, pods=self.pods, clock=clock, rng=random.Random(0), most=2, timeout_s=1.0, term=self._term,
         )  # fmt: skip
-        # Of the binder, as each bind is sent, and as its outcome is told.
+        self.term: int | None = 0
+        # Of the binder, as each bind is sent, and as its outcome is reported.
         self.rooms: list[int] = []
         self.rooms_told: list[int] = []
 
@@ -45,12 +54,18 @@ class Bench:
         self.results.append(result)
         self.rooms_told.append(self.binder.room)
 
-    def _may_bind(self) -> bool:
+    def _term(self) -> int | None:
         self.rooms.append(self.binder.room)
-        return True
+        return self.term
+
+    def start(self, pod: cluster.Pod | None = None, **changes: Any) -> None:
+        """Begins a bind to node-0."""
+        bound = pod or self.pod
+        values: dict[str, Any] = {"attempt": 1, "term": 0, "waiting": objects.make_waiting(bound), "facts": FACTS}
+        self.binder.start(binder.Bind(pod=bound, node="node-0", **({"on_result": self._take} | values | changes)))
 
     async def result(self) -> binder.Result:
-        self.binder.start(self.pod, "node-0")
+        self.start()
         await self.binder.drain(60.0)
         (found,) = self.results
         return found
@@ -86,7 +101,7 @@ def test_what_comes_before_a_bind_takes_neither_room_nor_time() -> None:
             assert bench.binder.room == 2
             await asyncio.sleep(5.0)
 
-        bench.binder.start(bench.pod, "node-0", prepare)
+        bench.start(prepare=prepare)
         await asyncio.sleep(6.0)
         (found,) = bench.results
         assert (found.fate, bench.rooms, bench.binder.room) == (binder.Fate.BOUND, [1], 2)
@@ -102,7 +117,7 @@ def test_what_is_only_being_prepared_is_not_bound_at_the_end() -> None:
         async def prepare() -> None:
             await asyncio.Event().wait()
 
-        bench.binder.start(bench.pod, "node-0", prepare)
+        bench.start(prepare=prepare)
         await asyncio.sleep(1.0)
         assert await bench.binder.drain(60.0) == 0
         assert (bench.results, bench.rooms, bench.node_of()) == ([], [], None)
@@ -114,7 +129,7 @@ def test_what_it_was_placed_by_is_written_on_the_pod_and_nothing_else() -> None:
     async def main() -> None:
         for said in (None, placement.Advertised(objects.BOOT, 7)):
             bench = Bench()
-            bench.binder.start(bench.pod, "node-0", placed_by=said)
+            bench.start(placed_by=said)
             await bench.binder.drain(60.0)
             found = bench.kube.objects.get("pods", ("default", "pod-0"), "test")
             assert placement.parse_advertised(found) == said
@@ -183,15 +198,16 @@ class _Quiet:
         return self._api._bind(memory_kube._parse(path), body, path)
 
 
-def test_while_in_doubt_no_bind_is_begun_and_the_watch_may_settle_it() -> None:
+def test_a_bind_in_doubt_takes_its_own_place_alone_and_the_watch_may_settle_it() -> None:
     async def main() -> None:
         bench = Bench()
         bench.kube.go_away()
-        bench.binder.start(bench.pod, "node-0")
+        bench.start()
         assert bench.binder.room == 1
         await asyncio.sleep(5.0)
-        assert (bench.binder.room, bench.binder.doubtful_count, bench.results) == (0, 1, [])
-        bench.watch.settled.add(bench.pod.uid)
+        assert (bench.binder.room, bench.binder.doubtful_count, bench.results) == (1, 1, [])
+        assert not bench.binder.is_stalled
+        bench.pods.settled.add(bench.pod.uid)
         await asyncio.sleep(3.0)
         assert [each.fate for each in bench.results] == [binder.Fate.SETTLED]
         assert (bench.binder.room, bench.binder.doubtful_count) == (2, 0)
@@ -203,7 +219,7 @@ def test_a_stop_leaves_what_stays_in_doubt() -> None:
     async def main() -> None:
         bench = Bench()
         bench.kube.go_away()
-        bench.binder.start(bench.pod, "node-0")
+        bench.start()
         assert await bench.binder.drain(2.0) == 1
         assert (bench.results, bench.binder.in_flight) == ([], 0)
 
@@ -230,13 +246,81 @@ def test_what_the_listener_raises_is_kept_and_not_lost_with_the_task() -> None:
         def refuse(_: binder.Result) -> None:
             raise LookupError("no such Pod")
 
-        deaf = binder.Binder(
-            bench.kube, witness=bench.watch, clock=objects.LoopClock(asyncio.get_running_loop()),
-            rng=random.Random(0), most=2, timeout_s=1.0, on_result=refuse,
-        )  # fmt: skip
-        deaf.start(bench.pod, "node-0")
+        bench.start(on_result=refuse)
         await asyncio.sleep(1.0)
-        assert isinstance(deaf.fault, LookupError)
-        assert deaf.in_flight == 0
+        assert isinstance(bench.binder.fault, LookupError)
+        assert bench.binder.in_flight == 0
+
+    objects.run_fast(main())
+
+
+def test_a_bind_that_waited_is_not_sent_in_a_later_term() -> None:
+    async def main() -> None:
+        bench = Bench()
+
+        async def prepare() -> None:
+            await asyncio.sleep(300.0)
+
+        bench.start(prepare=prepare)
+        await asyncio.sleep(1.0)
+        bench.term = None
+        await asyncio.sleep(60.0)
+        # This scheduler leads again; another one did in between.
+        bench.term = 2
+        await asyncio.sleep(300.0)
+        (found,) = bench.results
+        assert (found.fate, bench.node_of()) == (binder.Fate.WITHHELD, None)
+
+    objects.run_fast(main())
+
+
+def test_a_bind_that_the_api_never_explains_is_given_up_and_stops_no_other() -> None:
+    async def main() -> None:
+        bench = Bench()
+        denied = errors.Forbidden(status=403, reason="Forbidden", message="no rights", request=f"GET {POD}")
+        bench.kube.fail_next(errors.ApiUnavailable("lost"), path="/binding")
+        for _ in range(1000):
+            bench.kube.fail_next(denied, method="GET", path=POD)
+        bench.start()
+        await asyncio.sleep(10.0)
+        assert (bench.binder.doubtful_count, bench.binder.room) == (1, 1)
+        other = bench.kube.objects.create("pods", objects.pod_object("other"), "test")
+        bench.start(objects.make_pod("other", uid=other["metadata"]["uid"]))
+        await asyncio.sleep(1.0)
+        assert [each.fate for each in bench.results] == [binder.Fate.BOUND]
+        await asyncio.sleep(binder.ASK_WITHIN_S)
+        assert [each.fate for each in bench.results] == [binder.Fate.BOUND, binder.Fate.UNBOUND]
+        assert bench.binder.in_flight == 0
+
+    objects.run_fast(main())
+
+
+def test_a_bind_in_doubt_is_not_given_up_while_this_scheduler_may_not_decide() -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.kube.go_away()
+        bench.start()
+        await asyncio.sleep(1.0)
+        bench.term = None
+        await asyncio.sleep(10 * binder.ASK_WITHIN_S)
+        assert (bench.results, bench.binder.doubtful_count) == ([], 1)
+        bench.kube.come_back()
+        await asyncio.sleep(10.0)
+        assert [each.fate for each in bench.results] == [binder.Fate.UNBOUND]
+
+    objects.run_fast(main())
+
+
+def test_nothing_is_sent_for_a_pod_that_was_settled_while_it_waited() -> None:
+    async def main() -> None:
+        bench = Bench()
+
+        async def prepare() -> None:
+            bench.pods.settled.add(bench.pod.uid)
+
+        bench.start(prepare=prepare)
+        await asyncio.sleep(1.0)
+        assert [each.fate for each in bench.results] == [binder.Fate.SETTLED]
+        assert bench.node_of() is None
 
     objects.run_fast(main())

@@ -49,7 +49,7 @@ class Site:
         self.pod = peers.pod("user", volumes=DISK)
         self.may_write = True
         self.api = Api()
-        self.claims = volume_binding.VolumeBinding(self.api, self.state.fleet, may_write=lambda: self.may_write)
+        self.claims = volume_binding.VolumeBinding(self.api, self.state.fleet)
 
     def put_class(self, provisioner: str) -> None:
         found = {"metadata": {"name": "later"}, "provisioner": provisioner,
@@ -85,6 +85,9 @@ class Site:
     def view(self) -> Any:
         return self.state.fleet.snapshot(NOW_S)
 
+    async def bind_claims(self, plan: storage.Plan | None) -> None:
+        await self.claims.bind(self.pod, "a", plan, may_write=lambda: self.may_write)
+
     def plan(self, node: str = "a") -> storage.Plan:
         slot = self.state.fleet.slot_of(node)
         assert slot is not None
@@ -106,7 +109,7 @@ def test_a_volume_is_made_for_the_node_chosen() -> None:
         plan = site.plan()
         # Promised already: another Pod that shares the claim can only go to the same node.
         assert site.feasible() == ["a"]
-        work = asyncio.create_task(site.claims.bind(site.pod, "a", plan))
+        work = asyncio.create_task(site.bind_claims(plan))
         await asyncio.sleep(1.0)
         path, body = site.api.patches.pop()
         assert path == "/api/v1/namespaces/default/persistentvolumeclaims/disk"
@@ -133,7 +136,7 @@ def test_the_smallest_volume_that_fits_is_kept_for_the_claim() -> None:
         assert site.feasible() == ["a"]
         plan = site.plan()
         site.api.then = lambda path, body: site.bind("small")
-        await site.claims.bind(site.pod, "a", plan)
+        await site.bind_claims(plan)
         ((path, body),) = site.api.patches
         assert path == "/api/v1/persistentvolumes/small"
         assert body["metadata"] == {"resourceVersion": "7", "annotations": {parse.BOUND_BY_CONTROLLER: "yes"}}
@@ -162,7 +165,7 @@ def test_what_cannot_be_bound_is_decided_on_again(why: str) -> None:
             site.api.then = refuse
         if why == "no plan":
             plan = None
-        work = asyncio.create_task(site.claims.bind(site.pod, "a", plan))
+        work = asyncio.create_task(site.bind_claims(plan))
         await asyncio.sleep(0.1)
         if why == "given back":
             site.claim({parse.SELECTED_NODE: "a"})

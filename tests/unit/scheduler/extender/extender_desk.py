@@ -26,7 +26,7 @@ class Desk:
         self.clock = objects.LoopClock(asyncio.get_running_loop())
         self.kube = memory_kube.MemoryKube(clock=self.clock)
         self.state = state.State(rules or policy.Policy(), random.Random(0))
-        self.leads = True
+        self.term: int | None = 0
         self.wakes = 0
         self.metrics = metrics.Metrics("scheduler")
         self.log = decisions.Log(
@@ -36,7 +36,7 @@ class Desk:
             extender_settings.ExtenderSettings(enabled=True, **({"port": 0} | wanted)),
             service.Parts(
                 state=self.state, kube=self.kube, clock=self.clock, rng=random.Random(0), log=self.log,
-                metrics=instruments.Instruments(self.metrics), bind_timeout_s=1.0, leads=lambda: self.leads,
+                metrics=instruments.Instruments(self.metrics), bind_timeout_s=1.0, term=lambda: self.term,
                 wake=self._wake,
             ),
         )  # fmt: skip
@@ -66,6 +66,10 @@ class Desk:
         made = self.kube.objects.create("pods", body, "test")
         self.state.put_pod(objects.make_pod(name, scheduler_name="kube-carico", **changes), self.clock.monotonic_s())
         return made
+
+    def unshown_pod(self, name: str) -> dict[str, Any]:
+        """A Pod at the API that the watch has not shown yet."""
+        return self.kube.objects.create("pods", objects.pod_object(name, schedulerName="kube-carico"), "test")
 
     async def filter(self, pod: dict[str, Any], *names: str) -> dict[str, Any]:
         """The answer to a filter by names."""

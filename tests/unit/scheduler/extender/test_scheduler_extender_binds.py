@@ -2,10 +2,12 @@
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
 from carico_core.domain import decision, errors
+from carico_scheduler.extender import service
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.extender import extender_desk
 
@@ -95,7 +97,7 @@ def test_a_bind_is_answered_by_what_became_of_it() -> None:
         gone = desk.pod("gone")
         desk.kube.objects.delete("pods", ("default", "gone"), {}, "test")
         assert "not bound to n1" in await desk.bind(gone, "n1")
-        assert desk.state.ledger.find("uid-gone") is None
+        assert desk.state.records.find("uid-gone") is None
 
     objects.run_fast(main())
 
@@ -155,6 +157,119 @@ def test_a_pod_that_the_watch_has_not_shown_yet_is_bound_as_the_filter_or_the_ap
         assert "another Pod now" in await desk.bind(other, "n1")
         other["metadata"]["name"] = "nobody"
         assert "cannot be read" in await desk.bind(other, "n1")
+
+    objects.run_fast(main())
+
+
+def test_a_bound_pod_counts_before_the_watch_shows_it() -> None:
+    async def main() -> None:
+        desk = extender_desk.Desk(wait_s=0.0)
+        desk.node("n1", 1.0)
+        assert await desk.bind(desk.unshown_pod("a"), "n1") == ""
+        second = desk.pod("b")
+        assert await desk.passed(second, "n1") == []
+        assert "no room any more" in await desk.bind(second, "n1")
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.Conflict(status=409, reason="Conflict", message="no", request="POST"),
+        errors.ApiUnavailable("no answer in time"),
+    ],
+)
+def test_a_failed_bind_of_a_pod_that_the_watch_has_not_shown_is_no_success(error: errors.CaricoError) -> None:
+    async def main() -> None:
+        desk = extender_desk.Desk()
+        desk.node("n1", 1.0)
+        made = desk.unshown_pod("a")
+        desk.kube.fail_next(error, path="/binding")
+        assert "not bound to n1" in await desk.bind(made, "n1")
+        assert desk.node_of("a") is None
+        assert not list(desk.state.records)
+        assert await desk.bind(made, "n1") == "", "it may be tried again"
+
+    objects.run_fast(main())
+
+
+def test_of_two_binds_of_one_pod_that_the_watch_has_not_shown_one_is_refused() -> None:
+    async def main() -> None:
+        desk = extender_desk.Desk()
+        desk.node("n1", 1.0)
+        desk.node("n2", 1.0)
+        made = desk.unshown_pod("a")
+        async with asyncio.timeout(60.0):
+            answers = await asyncio.gather(desk.bind(made, "n1"), desk.bind(made, "n2"))
+        assert sorted(answers) == ["", "a bind is under way"]
+        assert desk.node_of("a") == ("n1" if answers[0] == "" else "n2")
+        await desk.unit.binder.drain(1.0)
+        assert desk.unit.binder.fault is None
+
+    objects.run_fast(main())
+
+
+def test_a_pod_that_is_shown_bound_while_it_is_read_is_not_bound_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        desk = extender_desk.Desk()
+        desk.node("n1", 4.0)
+        made = desk.unshown_pod("a")
+        uid, request = made["metadata"]["uid"], desk.kube.request
+
+        async def slow(method: str, path: str, **more: Any) -> Any:
+            answer = await request(method, path, **more)
+            await asyncio.sleep(1.0)
+            return answer
+
+        monkeypatch.setattr(desk.kube, "request", slow)
+        asking = asyncio.create_task(desk.bind(made, "n1"))
+        await asyncio.sleep(0.5)
+        shown = objects.make_pod("a", uid=uid, scheduler_name="kube-carico", node_name="n2")
+        desk.state.put_pod(shown, desk.clock.monotonic_s())
+        assert await asking == "bound to n2 already"
+
+    objects.run_fast(main())
+
+
+def test_a_term_that_ends_while_a_pod_is_read_sends_kube_scheduler_to_the_next_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        desk = extender_desk.Desk()
+        desk.node("n1", 4.0)
+        made, request = desk.unshown_pod("a"), desk.kube.request
+
+        async def slow(method: str, path: str, **more: Any) -> Any:
+            answer = await request(method, path, **more)
+            desk.term = 2
+            return answer
+
+        monkeypatch.setattr(desk.kube, "request", slow)
+        with pytest.raises(service.StandsBy):
+            await desk.bind(made, "n1")
+        assert (desk.node_of("a"), list(desk.state.records)) == (None, [])
+
+    objects.run_fast(main())
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_the_api_is_asked_for_a_bound_pod_that_the_watch_does_not_show(is_deleted: bool) -> None:
+    async def main() -> None:
+        desk = extender_desk.Desk()
+        desk.node("n1", 1.0)
+        made = desk.unshown_pod("a")
+        assert await desk.bind(made, "n1") == ""
+        # A list that is older than the Pod does not say that it is gone.
+        desk.state.put_pods([], desk.clock.monotonic_s())
+        assert len(desk.state.ledger) == 1
+        if is_deleted:
+            desk.kube.objects.delete("pods", ("default", "a"), {}, "test")
+        await desk.extender.verify_unshown()
+        assert len(desk.state.ledger) == 1, "it may be shown yet"
+        await asyncio.sleep(service.UNSHOWN_S)
+        await desk.extender.verify_unshown()
+        assert len(desk.state.ledger) == (0 if is_deleted else 1)
 
     objects.run_fast(main())
 

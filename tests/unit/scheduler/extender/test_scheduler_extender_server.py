@@ -75,7 +75,7 @@ async def test_the_server_says_who_may_ask_what() -> None:
         async with session.post(f"{url}/filter", data=b"nonsense") as answer:
             assert answer.status == 400
             assert "expected JSON" in await answer.text()
-        desk.leads = False
+        desk.term = None
         for verb in ("filter", "prioritize", "bind"):
             async with session.post(f"{url}/{verb}", data=payload) as answer:
                 assert answer.status == 503
@@ -113,7 +113,7 @@ def test_settings_that_would_open_it_to_anybody_are_refused(argv: tuple[str, ...
 def test_one_that_stands_by_refuses() -> None:
     async def main() -> None:
         desk = extender_desk.Desk()
-        desk.leads = False
+        desk.term = None
         with pytest.raises(service.StandsBy):
             await desk.extender.filter((extender_desk.RECORDED / "filter-names.json").read_bytes())
 

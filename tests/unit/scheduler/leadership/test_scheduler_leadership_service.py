@@ -155,12 +155,12 @@ def test_a_bind_that_waits_for_its_turn_as_the_term_ends_is_not_sent() -> None:
             await made.advertise("node-0", 2.0)
             made.api.objects.create("pods", objects.pod_object("pod-0"), "test")
             # Between the decision and the request the process sleeps: the next look at the clock is the permit.
-            first.engine.binder._may_bind = lambda: False
+            first.engine.binder._term = lambda: None
             await asyncio.sleep(0.5)
             assert made.node_of("pod-0") is None
             assert made.published == []
             assert first.engine.state.ledger.reserved_count == 0
-            first.engine.binder._may_bind = first.office.leads
+            first.engine.binder._term = first.engine.term
             await made.advertise("node-0", 2.0)
             await asyncio.sleep(0.5)
             assert made.node_of("pod-0") == "node-0"

@@ -61,7 +61,8 @@ def test_one_node_advertises_anything(lie: messages.Advertisement) -> None:
     known.put_advertisement(state.Heard(advertisement=lie._replace(covers=covers), sampled_s=0.0), 0.0)
     view = known.fleet.snapshot(0.0)
     assert view.row(slot) == before
-    assert all(known.ledger.is_reserved(uid) for uid in others)
+    claims = [known.records.find(uid) for uid in others]
+    assert all(each is not None and each.claim is not None and known.ledger.is_reserved(each.claim) for each in claims)
     for name in CLASSES:
         assert view.row(slot).free_for(name) == before.free_for(name)
         free = view.free(name).item(liars)

@@ -209,3 +209,15 @@ def test_any_history_keeps_each_pod_in_one_place_and_in_order(steps: list[tuple[
         taken.append(waiting)
     assert {each.pod.uid for each in taken} == inside
     assert [each.key for each in taken] == sorted(each.key for each in taken)
+
+
+@pytest.mark.parametrize("kinds", [1, 7])
+def test_a_standby_that_takes_nothing_keeps_nothing_of_pods_that_come_and_go(kinds: int) -> None:
+    source = queue.Queue(random.Random(0))
+    for index in range(5000):
+        source.offer(objects.make_pod(f"pod-{index}", node_selector={"kind": str(index % kinds)}), 0.0)
+        if index >= 10:
+            source.forget(f"uid-pod-{index - 10}")
+    assert len(source) == 10
+    assert len(source._open) <= 2 * queue.SWEEP_ABOVE
+    assert [source.take(0.0) is not None for _ in range(11)] == [True] * 10 + [False]

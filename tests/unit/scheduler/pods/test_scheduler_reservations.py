@@ -12,25 +12,38 @@ from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
 
-def claim(
-    name: str, node: str = "node-0", *, at_s: float = 0.0, assumed: bool = True, **pod: object
-) -> reservations.Claim:
-    return reservations.claim_of(objects.make_pod(name, **pod), node=node, now_s=at_s, is_assumed=assumed)
+def claim(name: str, node: str = "node-0", *, at_s: float = 0.0, **pod: object) -> reservations.Claim:
+    return reservations.claim_of(objects.make_pod(name, **pod), node=node, now_s=at_s)
 
 
-def covering() -> reservations.Ledger:
-    return reservations.Ledger(policy.Release.COVERS)
+class Book(reservations.Ledger):
+    """A ledger with the claims by UID, which the Pods' records hold otherwise."""
+
+    def __init__(self, release: policy.Release = policy.Release.COVERS) -> None:
+        super().__init__(release)
+        self.claims: dict[str, reservations.Claim] = {}
+
+    def put(self, made: reservations.Claim) -> bool:
+        """True where it changed anything."""
+        old = self.claims.get(made.uid)
+        self.claims[made.uid] = self.place(made, old)
+        return self.claims[made.uid] is not old
+
+    def end(self, uid: str) -> None:
+        found = self.claims.pop(uid, None)
+        if found is not None:
+            self.remove(found)
 
 
 def test_reserved_from_the_decision_until_covered() -> None:
-    ledger = covering()
-    ledger.place(claim("a", at_s=5.0))
+    ledger = Book()
+    ledger.put(claim("a", at_s=5.0))
     assert ledger.load("node-0").reserved == 1
     # Its image may still be on its way: that it is not covered yet says nothing about the node.
     assert ledger.load("node-0").uncovered_since_s == math.inf
-    ledger.place(claim("a", at_s=6.0, assumed=False, phase="Running"))
+    ledger.put(claim("a", at_s=6.0, phase="Running"))
     assert ledger.load("node-0").uncovered_since_s == 6.0
-    ledger.place(claim("a", at_s=8.0, assumed=False, phase="Running"))
+    ledger.put(claim("a", at_s=8.0, phase="Running"))
     assert ledger.load("node-0").uncovered_since_s == 6.0
     assert ledger.cover("node-0", frozenset({"uid-a"}), 7.0)
     assert ledger.load("node-0").reserved == 0
@@ -38,14 +51,14 @@ def test_reserved_from_the_decision_until_covered() -> None:
 
 
 def test_the_same_claim_again_changes_nothing() -> None:
-    ledger = covering()
-    assert ledger.place(claim("a", at_s=1.0)) == ("node-0",)
-    assert ledger.place(claim("a", at_s=2.0)) == ()
+    ledger = Book()
+    assert ledger.put(claim("a", at_s=1.0))
+    assert not ledger.put(claim("a", at_s=2.0))
 
 
 def test_a_new_boot_decides_again() -> None:
-    ledger = covering()
-    ledger.place(claim("a", phase="Running"))
+    ledger = Book()
+    ledger.put(claim("a", phase="Running"))
     ledger.cover("node-0", frozenset({"uid-a"}), 1.0)
     ledger.cover("node-0", frozenset(), 50.0)
     assert ledger.load("node-0").reserved == 1
@@ -53,40 +66,40 @@ def test_a_new_boot_decides_again() -> None:
 
 
 def test_a_pod_bound_by_another_is_reserved_too_and_covers_come_first() -> None:
-    ledger = covering()
+    ledger = Book()
     ledger.cover("node-0", frozenset({"uid-known"}), 1.0)
-    ledger.place(claim("known", assumed=False))
-    ledger.place(claim("foreign", assumed=False, scheduler_name="default-scheduler"))
+    ledger.put(claim("known"))
+    ledger.put(claim("foreign", scheduler_name="default-scheduler"))
     assert [each.uid for each, _ in ledger.reservations()] == ["uid-foreign"]
 
 
 def test_baseline_pods_take_room_and_are_never_reserved() -> None:
-    ledger = covering()
-    ledger.place(claim("agent", assumed=False, is_baseline=True, request_cores=0.5))
+    ledger = Book()
+    ledger.put(claim("agent", is_baseline=True, request_cores=0.5))
     load = ledger.load("node-0")
     assert (load.placed, load.workloads, load.reserved, load.used_cores) == (1, 0, 0, 0.5)
 
 
 def test_a_claim_that_moves_leaves_nothing_behind() -> None:
-    ledger = covering()
-    ledger.place(claim("a", "node-0"))
-    assert set(ledger.place(claim("a", "node-1", assumed=False))) == {"node-0", "node-1"}
+    ledger = Book()
+    ledger.put(claim("a", "node-0"))
+    assert ledger.put(claim("a", "node-1"))
     assert ledger.load("node-0") == reservations.Load()
     assert ledger.load("node-1").reserved == 1
 
 
 def test_paper_mode_releases_when_the_pod_leaves_pending() -> None:
-    ledger = reservations.Ledger(policy.Release.PAPER)
-    ledger.place(claim("a"))
+    ledger = Book(policy.Release.PAPER)
+    ledger.put(claim("a"))
     ledger.cover("node-0", frozenset({"uid-a"}), 1.0)
     assert ledger.load("node-0").reserved == 1
-    ledger.place(claim("a", assumed=False, phase="Running"))
+    ledger.put(claim("a", phase="Running"))
     assert ledger.load("node-0").reserved == 0
 
 
 def test_a_node_that_left_covers_nothing() -> None:
-    ledger = covering()
-    ledger.place(claim("a", assumed=False))
+    ledger = Book()
+    ledger.put(claim("a"))
     ledger.cover("node-0", frozenset({"uid-a"}), 1.0)
     ledger.forget_node("node-0")
     assert ledger.load("node-0").reserved == 1
@@ -132,16 +145,16 @@ STEPS = st.lists(
 
 @hypothesis.given(steps=STEPS)
 def test_reserved_is_placed_less_covered_after_any_history(steps: list[tuple[str, object, int]]) -> None:
-    ledger = covering()
+    ledger = Book()
     placed: dict[str, str] = {}
     covers: dict[str, frozenset[str]] = {}
     for now_s, (verb, what, where) in enumerate(steps):
         node = f"node-{where}"
         if verb == "place":
-            ledger.place(claim(f"{what}", node, at_s=float(now_s)))
+            ledger.put(claim(f"{what}", node, at_s=float(now_s)))
             placed[f"uid-{what}"] = node
         elif verb == "remove":
-            ledger.remove(f"uid-{what}")
+            ledger.end(f"uid-{what}")
             placed.pop(f"uid-{what}", None)
         else:
             assert isinstance(what, set)
@@ -150,7 +163,7 @@ def test_reserved_is_placed_less_covered_after_any_history(steps: list[tuple[str
             assert ledger.cover(node, covers[node], float(now_s)) == (dict(waiting(ledger)) != before)
     expected = {(uid, node) for uid, node in placed.items() if uid not in covers.get(node, frozenset())}
     assert {(each.uid, each.node) for each, _ in ledger.reservations()} == expected
-    assert {uid for uid in placed if ledger.is_reserved(uid)} == {uid for uid, _ in expected}
+    assert {uid for uid in placed if ledger.is_reserved(ledger.claims[uid])} == {uid for uid, _ in expected}
     assert ledger.reserved_count == len(expected)
     assert len(ledger) == len(placed)
     for node in ("node-0", "node-1", "node-2"):

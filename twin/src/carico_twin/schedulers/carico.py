@@ -76,7 +76,6 @@ class Carico:
         overrun = placed.free is None or placed.free < self._rules.threshold
         self._cluster.bind(record, node, overrun=overrun)
         self.state.put_pod(api_objects.pod(record, node=name), now_s)
-        self.state.confirm(uid)
 
     def _dropped(self, subject: str, reason: str, detail: str) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1

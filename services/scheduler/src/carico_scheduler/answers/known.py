@@ -24,6 +24,11 @@ class Known:
         heard = self.state.heard.get(node)
         return None if heard is None else heard.advertisement
 
+    def is_binding(self, uid: str) -> bool:
+        """True where a node is chosen for the Pod and the API has not confirmed it yet."""
+        record = self.state.records.find(uid)
+        return record is not None and record.is_placed and not record.is_bound
+
     def measured(self, pod_class: str) -> str:
         """The class, where some node names it; else the one that stands for all that no node names.
 

@@ -127,7 +127,7 @@ def _of_pods(known: knowns.Known, name: str, now_s: float, limit: int) -> dict[s
         "reserved_by": [
             {
                 "pod": claim.key, "uid": claim.uid, "class": claim.pod_class,
-                "age_s": questions.finite(now_s - since_s), "binding": claim.is_assumed,
+                "age_s": questions.finite(now_s - since_s), "binding": known.is_binding(claim.uid),
             }
             for claim, since_s in held[:limit]
         ],

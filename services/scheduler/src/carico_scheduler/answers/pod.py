@@ -41,7 +41,8 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
     if record is not None and record.uid != pod.uid:
         # Of an earlier Pod of this name.
         record = None
-    found, waiting = _standing(known, pod), known.state.queue.find(pod.uid) or known.state.binding(pod.uid)
+    kept = known.state.records.find(pod.uid)
+    found, waiting = _standing(known, pod), None if kept is None else kept.waiting
     board = known.cycle.explain(known.view(now_s), known.state.demand_of(pod._replace(node_name=None)))
     return {
         **_of_pod(known, pod, found),
@@ -70,10 +71,10 @@ def _absent(known: knowns.Known, namespace: str, name: str, record: decision.Dec
 def _standing(known: knowns.Known, pod: cluster.Pod) -> Standing:
     if pod.scheduler_name != cluster.SCHEDULER_NAME:
         return Standing.ELSEWHERE
-    if pod.node_name is not None:
+    kept = known.state.records.find(pod.uid)
+    if kept is not None and kept.is_bound:
         return Standing.BOUND
-    claim = known.state.ledger.find(pod.uid)
-    if claim is not None or known.state.binding(pod.uid) is not None:
+    if known.is_binding(pod.uid):
         return Standing.BINDING
     if pod.deleting:
         return Standing.ENDED
@@ -81,7 +82,8 @@ def _standing(known: knowns.Known, pod: cluster.Pod) -> Standing:
 
 
 def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str, Any]:
-    claim = known.state.ledger.find(pod.uid)
+    kept = known.state.records.find(pod.uid)
+    claim = None if kept is None else kept.claim
     slot = None if pod.node_name is None else known.state.fleet.slot_of(pod.node_name)
     return {
         "namespace": pod.namespace,
@@ -96,7 +98,7 @@ def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str,
         "scheduler": pod.scheduler_name,
         "priority": pod.priority,
         # False: its node does not account for it yet, and a reservation stands for it.
-        "covered": None if claim is None or claim.is_baseline else not known.state.ledger.is_reserved(pod.uid),
+        "covered": None if claim is None or claim.is_baseline else not known.state.ledger.is_reserved(claim),
     }
 
 

@@ -83,7 +83,7 @@ class Answers:
                 "pod": claim.key,
                 "uid": claim.uid,
                 "age_s": round(now_s - since_s, 3),
-                "binding": claim.is_assumed,
+                "binding": self.known.is_binding(claim.uid),
             }
             for claim, since_s in self.known.state.ledger.reservations()
         ]

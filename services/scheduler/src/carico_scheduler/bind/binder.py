@@ -1,8 +1,10 @@
-"""Binds Pods to the nodes chosen for them: pipelined, each exactly once, and never in doubt for good.
+"""Binds Pods to the nodes chosen for them: several at a time, each exactly once, and none in doubt for good.
 
 The API decides: a bind names the Pod's UID, and a second one is refused. Where an answer is missing or says conflict,
-the Pod itself is asked until it tells; meanwhile its reservation stays and no other node is tried. While the API does
-not answer, no new bind is begun.
+the API is asked for the Pod until it answers or the watch shows the outcome; meanwhile its reservation stays and no
+other node is tried. A bind in doubt takes one of the places for binds under way and stops no other.
+
+A bind belongs to the term of leadership in which it was decided: it is not sent in another.
 """
 
 import asyncio
@@ -17,10 +19,14 @@ from carico_core.domain import cluster, errors
 from carico_core.runtime.kube import api_actions, list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects, placement
+from carico_scheduler.pods import queue as queues
+from carico_scheduler.report import decisions
 
 Step: TypeAlias = Callable[[], Awaitable[None]]
 ASK_FIRST_S = 0.1
 ASK_MOST_S = 2.0
+# Longer than a watch can be silent without being noticed (45 s): had the bind landed, the watch would have shown it.
+ASK_WITHIN_S = 60.0
 
 
 class Fate(enum.StrEnum):
@@ -33,76 +39,109 @@ class Fate(enum.StrEnum):
     UNBOUND = "unbound"
     # Deleted, or replaced by another Pod of its name.
     GONE = "gone"
-    # The watch told before the API answered.
+    # The watch showed the outcome before the API answered.
     SETTLED = "settled"
     # Not sent: another scheduler may lead by now.
     WITHHELD = "withheld"
 
 
 class Withheld(errors.CaricoError):
-    """A bind that was not sent, since another scheduler may lead by now."""
+    """A bind that was not sent: the term of leadership in which it was decided is over."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settled(errors.CaricoError):
+    """A bind that was not sent: the Pod is bound or gone."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Bind:
+    """One bind: the Pod, the node chosen, and the decision that chose it."""
+
+    pod: cluster.Pod
+    node: str
+    # The number of the decision in the Pod's record, and the term of leadership in which it was made.
+    attempt: int
+    term: int
+    waiting: queues.Waiting
+    facts: decisions.Facts
+    # Called once with the outcome.
+    on_result: Callable[["Result"], None]
+    # Has to have returned before the bind is sent; where it raises, the Pod is not bound.
+    prepare: Step | None = None
+    # Written on the Pod.
+    placed_by: placement.Advertised | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Result:
     """The outcome of one bind. `pod` is the Pod where the API was asked for it."""
 
-    uid: str
-    node: str
+    bind: Bind
     fate: Fate
     is_conflict: bool
     detail: str
-    took_s: float
+    took_s: float = 0.0
     pod: cluster.Pod | None = None
 
+    @property
+    def uid(self) -> str:
+        """The UID of the Pod that was to be bound."""
+        return self.bind.pod.uid
 
-class Witness(Protocol):
-    """What the watch has told meanwhile."""
+    @property
+    def node(self) -> str:
+        """The node that it was to be bound to."""
+        return self.bind.node
 
-    def is_settled(self, uid: str) -> bool:
-        """True where the Pod is known to be bound or gone."""
+
+class Pods(Protocol):
+    """The records of the Pods."""
+
+    def send(self, uid: str, attempt: int) -> bool:
+        """Note that the bind is about to be sent. False where it must not be."""
+
+    def is_open(self, uid: str, attempt: int) -> bool:
+        """True while it is not known what became of this decision."""
 
 
 class Binder:
-    """Up to `most` binds at a time; `on_result` gets every outcome, once per `start`."""
+    """Up to `most` binds at a time."""
 
     def __init__(
         self,
         api: api_actions.BindApi,
         *,
-        witness: Witness,
+        pods: Pods,
         clock: clocks.Clock,
         rng: random.Random,
         most: int,
         timeout_s: float,
-        on_result: Callable[[Result], None],
-        may_bind: Callable[[], bool] = lambda: True,
+        term: Callable[[], int | None] = lambda: 0,
     ) -> None:
-        """`may_bind` is asked at the last moment before each bind is sent."""
+        """`term` is asked at the last moment before each bind is sent; None: this scheduler may not bind now."""
         self._api = api
-        self._witness = witness
+        self._pods = pods
         self._clock = clock
         self._rng = rng
         self._most = most
         self._timeout_s = timeout_s
-        self._on_result = on_result
-        self._may_bind = may_bind
+        self._term = term
         self._tasks: set[asyncio.Task[None]] = set()
-        # Those of them that wait for what must come before the bind; they may wait for minutes, and take no room.
+        # Those of them that wait for what must come before the bind; they may wait for minutes, and take no place.
         self._preparing: set[asyncio.Task[None]] = set()
-        # Pods whose outcome the API has not told for want of an answer.
-        self._doubtful: set[str] = set()
+        # Binds that the API has not answered.
+        self._doubtful: set[Bind] = set()
         self._fault: BaseException | None = None
 
     @property
     def fault(self) -> BaseException | None:
-        """What `on_result` raised, the first time it did; None so far. Its Pod's bind is then told to nobody."""
+        """What `on_result` raised, the first time it did; None so far. The outcome of its bind is lost then."""
         return self._fault
 
     @property
     def room(self) -> int:
-        """How many binds may be begun now: none while the API leaves an earlier one in doubt."""
-        return 0 if self._doubtful else self._most - len(self._tasks) + len(self._preparing)
+        """How many binds may be begun now."""
+        return self._most - len(self._tasks) + len(self._preparing)
 
     @property
     def in_flight(self) -> int:
@@ -114,31 +153,21 @@ class Binder:
         """Binds whose outcome is not known because the API does not answer."""
         return len(self._doubtful)
 
-    def start(
-        self,
-        pod: cluster.Pod,
-        node: str,
-        prepare: Step | None = None,
-        *,
-        placed_by: placement.Advertised | None = None,
-    ) -> None:
-        """Begins to bind `pod` to `node`, once `prepare` has returned; where that raises, it is not bound.
+    @property
+    def is_stalled(self) -> bool:
+        """True where binds without an answer have taken every place: no other can begin."""
+        return len(self._doubtful) >= self._most
 
-        `placed_by` is written on the Pod.
-        """
-        send = functools.partial(
-            api_actions.bind, self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node,
-            annotations=None if placed_by is None else placement.format_advertised(placed_by),
-            timeout_s=self._timeout_s, permit=self._permit,
-        )  # fmt: skip
-        task = asyncio.create_task(self._bind(pod, node, send, prepare), name=f"bind {pod.key}")
+    def start(self, bind: Bind) -> None:
+        """Begin a bind, once its `prepare` has returned."""
+        task = asyncio.create_task(self._bind(bind), name=f"bind {bind.pod.key}")
         self._tasks.add(task)
-        if prepare is not None:
+        if bind.prepare is not None:
             self._preparing.add(task)
         task.add_done_callback(self._end)
 
     async def drain(self, timeout_s: float) -> int:
-        """How many binds were still in doubt after `timeout_s`, and were left to the next start's watch."""
+        """Wait for the binds under way; return how many were still in doubt after `timeout_s`."""
         for task in list(self._preparing):
             # Nothing is in doubt about them: no bind was sent.
             self._tasks.discard(task)
@@ -152,84 +181,94 @@ class Binder:
         return len(left)
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        """Nobody awaits the tasks: what one raises would be lost with its Pod."""
+        """Keep what a task raised: the tasks are not awaited, and it would be lost with its Pod."""
         self._tasks.discard(task)
         self._preparing.discard(task)
         if not task.cancelled() and self._fault is None:
             self._fault = task.exception()
 
-    async def _bind(self, pod: cluster.Pod, node: str, send: Step, prepare: Step | None) -> None:
+    async def _bind(self, bind: Bind) -> None:
         began_s = self._clock.monotonic_s()
         current = asyncio.current_task()
         try:
-            if prepare is not None:
-                await prepare()
+            if bind.prepare is not None:
+                await bind.prepare()
                 began_s = self._clock.monotonic_s()
                 if current is not None:
                     self._preparing.discard(current)
-            result = await self._attempt(pod, node, send)
+            result = await self._attempt(bind)
         except Exception as error:  # the boundary of one Pod: whatever happened, it is not lost
-            result = _result(pod, node, Fate.UNBOUND, detail=f"{type(error).__name__}: {error}")
+            result = _result(bind, Fate.UNBOUND, detail=f"{type(error).__name__}: {error}")
         finally:
-            self._doubtful.discard(pod.uid)
-        # Makes room before the outcome is told, so that whoever is told finds it.
+            self._doubtful.discard(bind)
+        # Makes room before the outcome is reported, so that its receiver finds it.
         if current is not None:
             self._tasks.discard(current)
             self._preparing.discard(current)
-        self._on_result(dataclasses.replace(result, took_s=self._clock.monotonic_s() - began_s))
+        bind.on_result(dataclasses.replace(result, took_s=self._clock.monotonic_s() - began_s))
 
-    async def _attempt(self, pod: cluster.Pod, node: str, send: Step) -> Result:
+    async def _attempt(self, bind: Bind) -> Result:
+        pod = bind.pod
         try:
-            await send()
+            await api_actions.bind(
+                self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, node=bind.node,
+                annotations=None if bind.placed_by is None else placement.format_advertised(bind.placed_by),
+                timeout_s=self._timeout_s, permit=functools.partial(self._permit, bind),
+            )  # fmt: skip
         except Withheld as error:
-            return _result(pod, node, Fate.WITHHELD, detail=str(error))
+            return _result(bind, Fate.WITHHELD, detail=str(error))
+        except Settled as error:
+            return _result(bind, Fate.SETTLED, detail=str(error))
         except errors.NotFound as error:
-            return _result(pod, node, Fate.GONE, detail=str(error))
+            return _result(bind, Fate.GONE, detail=str(error))
         except errors.Conflict as error:
-            return await self._ask(pod, node, detail=str(error), is_conflict=True)
+            return await self._ask(bind, detail=str(error), is_conflict=True)
         except errors.ApiUnavailable as error:
-            self._doubtful.add(pod.uid)
-            return await self._ask(pod, node, detail=str(error), is_conflict=False)
+            self._doubtful.add(bind)
+            return await self._ask(bind, detail=str(error), is_conflict=False)
         except errors.ApiError as error:
-            return _result(pod, node, Fate.UNBOUND, detail=str(error))
-        return _result(pod, node, Fate.BOUND, detail="")
+            return _result(bind, Fate.UNBOUND, detail=str(error))
+        return _result(bind, Fate.BOUND, detail="")
 
-    def _permit(self) -> None:
-        if not self._may_bind():
+    def _permit(self, bind: Bind) -> None:
+        if self._term() != bind.term:
             raise Withheld("not sent: another scheduler may lead by now")
+        if not self._pods.send(bind.pod.uid, bind.attempt):
+            raise Settled("not sent: the watch showed the Pod bound, or gone")
 
-    async def _ask(self, pod: cluster.Pod, node: str, *, detail: str, is_conflict: bool) -> Result:
-        """What the API says has become of the Pod, asked until it answers or the watch tells."""
+    async def _ask(self, bind: Bind, *, detail: str, is_conflict: bool) -> Result:
+        """Ask the API what has become of the Pod, until it answers or the watch shows it.
+
+        Where the API answers others but not this, it is given up after a while: the watch shows the Pod without a node.
+        """
         backoff = list_watch.Backoff(first_s=ASK_FIRST_S, most_s=ASK_MOST_S, rng=self._rng)
-        while not self._witness.is_settled(pod.uid):
+        until_s = self._clock.monotonic_s() + ASK_WITHIN_S
+        path = api_actions.pod_path(bind.pod.namespace, bind.pod.name)
+        while self._pods.is_open(bind.pod.uid, bind.attempt):
             try:
-                found = await self._api.request("GET", api_actions.pod_path(pod.namespace, pod.name))
+                found = await self._api.request("GET", path)
             except errors.NotFound:
-                return _result(pod, node, Fate.GONE, detail=detail, is_conflict=is_conflict)
-            except (errors.ApiError, errors.ApiUnavailable):
-                self._doubtful.add(pod.uid)
+                return _result(bind, Fate.GONE, detail=detail, is_conflict=is_conflict)
+            except (errors.ApiError, errors.ApiUnavailable) as error:
+                self._doubtful.add(bind)
+                if self._clock.monotonic_s() >= until_s and self._term() is not None:
+                    return _result(bind, Fate.UNBOUND, detail=f"{detail}; and then: {error}", is_conflict=is_conflict)
                 await asyncio.sleep(backoff.next_s())
                 continue
-            return _read(pod, node, found, detail=detail, is_conflict=is_conflict)
-        return _result(pod, node, Fate.SETTLED, detail=detail, is_conflict=is_conflict)
+            return _read(bind, found, detail=detail, is_conflict=is_conflict)
+        return _result(bind, Fate.SETTLED, detail=detail, is_conflict=is_conflict)
 
 
-def _read(pod: cluster.Pod, node: str, found: Any, *, detail: str, is_conflict: bool) -> Result:
-    """The outcome that the API's answer tells."""
+def _read(bind: Bind, found: Any, *, detail: str, is_conflict: bool) -> Result:
+    """Return the outcome that the API's answer shows."""
     now = api_objects.parse_pod(found)
-    if now.uid != pod.uid:
-        return _result(pod, node, Fate.GONE, detail=detail, is_conflict=is_conflict)
-    fate = {None: Fate.UNBOUND, node: Fate.BOUND}.get(now.node_name, Fate.ELSEWHERE)
-    return _result(pod, node, fate, detail=detail, is_conflict=is_conflict, found=now)
+    if now.uid != bind.pod.uid:
+        return _result(bind, Fate.GONE, detail=detail, is_conflict=is_conflict)
+    fate = {None: Fate.UNBOUND, bind.node: Fate.BOUND}.get(now.node_name, Fate.ELSEWHERE)
+    return _result(bind, fate, detail=detail, is_conflict=is_conflict, found=now)
 
 
 def _result(
-    pod: cluster.Pod,
-    node: str,
-    fate: Fate,
-    *,
-    detail: str,
-    is_conflict: bool = False,
-    found: cluster.Pod | None = None,
+    bind: Bind, fate: Fate, *, detail: str, is_conflict: bool = False, found: cluster.Pod | None = None
 ) -> Result:
-    return Result(uid=pod.uid, node=node, fate=fate, is_conflict=is_conflict, detail=detail, took_s=0.0, pod=found)
+    return Result(bind=bind, fate=fate, is_conflict=is_conflict, detail=detail, pod=found)

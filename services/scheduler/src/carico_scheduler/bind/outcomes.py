@@ -1,4 +1,4 @@
-"""What came of each bind: brings the state up to date, and tells people."""
+"""What came of each bind: brings the state up to date, and reports it."""
 
 import dataclasses
 
@@ -7,13 +7,12 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler import state
 from carico_scheduler.bind import binder as binders
-from carico_scheduler.pods import queue as queues
 from carico_scheduler.report import decisions, events, explain, instruments, notices
 from carico_scheduler.report import traces as pod_traces
 
 
 class Outcomes:
-    """Binds that were begun, until each has come out."""
+    """Takes in the outcomes of binds."""
 
     def __init__(
         self,
@@ -35,46 +34,36 @@ class Outcomes:
         self._notices = notices
         self._traces = traces
         self._line = logs.get("scheduler")
-        self._facts: dict[str, decisions.Facts] = {}
-
-    def expect(self, uid: str, facts: decisions.Facts) -> None:
-        """Remembers why a Pod is being bound where it is, until that has come out."""
-        self._facts[uid] = facts
 
     def take(self, result: binders.Result) -> None:
-        """Takes in how a bind came out; an outcome that cannot be taken in is counted, and its Pod is not lost."""
+        """Take in how a bind came out; an outcome that cannot be taken in is counted, and its Pod is not lost."""
         try:
             self._take_in(result)
         except Exception as error:  # the boundary of one Pod
             self._metrics.lost_outcomes.inc()
             self._line.error("outcome of a bind not taken in", uid=result.uid, node=result.node, error=repr(error))
-            if result.fate in (binders.Fate.BOUND, binders.Fate.ELSEWHERE):
-                # The claim stays, and follows the Pod as the watch shows it.
-                self._state.confirm(result.uid)
-            else:
-                self._state.revoke(result.uid, self._clock.monotonic_s())
+            # Changes nothing where the state was brought up to date before this failed.
+            settle(self._state, dataclasses.replace(result, pod=None), self._clock.monotonic_s())
 
     def _take_in(self, result: binders.Result) -> None:
-        # None where the Pod went, came back and was bound again meanwhile: the earlier outcome took them.
-        facts = self._facts.pop(result.uid, None) or _no_facts(result.node)
-        waiting = self._state.binding(result.uid)
-        if result.fate is binders.Fate.WITHHELD and waiting is not None:
+        waiting, facts = result.bind.waiting, result.bind.facts
+        if result.fate is binders.Fate.WITHHELD:
             waiting.attempts -= 1
         fate = settle(self._state, result, self._clock.monotonic_s())
         self._metrics.binds.labels(fate.value).inc()
         if fate is binders.Fate.WITHHELD:
-            # Nothing happened, and who leads now decides about the Pod: there is nothing to tell.
+            # Nothing happened, and another scheduler decides about the Pod: there is nothing to report.
             return
         outcome, message = outcome_of(fate, is_conflict=result.is_conflict), self._message(result, fate, facts)
         self._metrics.bind_s.observe(result.took_s)
         self._metrics.decisions.labels(outcome.value).inc()
         if self._traces is not None:
             self._traces.came_out(result, outcome)
-        if waiting is not None:
-            self._tell(waiting, result, dataclasses.replace(facts, outcome=outcome, message=message))
+        self._report(result, dataclasses.replace(facts, outcome=outcome, message=message))
 
-    def _tell(self, waiting: queues.Waiting, result: binders.Result, facts: decisions.Facts) -> None:
-        """Records the outcome of a bind, with an Event where the Pod was bound, or waits although there is room."""
+    def _report(self, result: binders.Result, facts: decisions.Facts) -> None:
+        """Record the outcome of a bind, with an Event where the Pod was bound, or waits although there is room."""
+        waiting = result.bind.waiting
         is_bound = facts.outcome is decision.Outcome.BOUND
         self._log.record(waiting, dataclasses.replace(facts, node=facts.node if is_bound else None))
         now_s = self._clock.monotonic_s()
@@ -97,7 +86,7 @@ class Outcomes:
 
 
 def outcome_of(fate: binders.Fate, *, is_conflict: bool) -> decision.Outcome:
-    """As what a record names a bind that was sent and came out so; `is_conflict`: the API refused it as one.
+    """Return what a record calls a bind that came out so; `is_conflict`: the API refused it as one.
 
     >>> outcome_of(binders.Fate.UNBOUND, is_conflict=False).value
     'bind_failed'
@@ -113,29 +102,26 @@ def outcome_of(fate: binders.Fate, *, is_conflict: bool) -> decision.Outcome:
 
 
 def settle(into: state.State, result: binders.Result, now_s: float) -> binders.Fate:
-    """How a bind came out, by what the watch has told where it told first; the state is brought up to date."""
-    uid = result.uid
-    if result.pod is not None and into.pod(uid) is not None:
-        into.put_pod(result.pod, now_s)
-    fate = result.fate
-    if fate is binders.Fate.SETTLED:
-        claim = into.ledger.find(uid)
-        if claim is None:
-            fate = binders.Fate.GONE
-        else:
-            fate = binders.Fate.BOUND if claim.node == result.node else binders.Fate.ELSEWHERE
+    """Bring the state up to date with a bind's outcome, and return it: as the watch has shown it, where it was first.
+
+    The outcome of a decision that is no longer the Pod's newest changes nothing.
+    """
+    uid, attempt, fate = result.uid, result.bind.attempt, result.fate
+    if result.pod is not None:
+        into.see_pod(result.pod, now_s)
     match fate:
-        case binders.Fate.BOUND | binders.Fate.ELSEWHERE:
-            into.confirm(uid)
+        case binders.Fate.BOUND:
+            into.confirm(uid, attempt)
+            return fate
+        case binders.Fate.ELSEWHERE:
+            return fate
         case binders.Fate.GONE:
             into.remove_pod(uid)
-        case _:
-            into.revoke(uid, now_s)
-    return fate
-
-
-def _no_facts(node: str) -> decisions.Facts:
-    """What a record says of a bind whose decision is not remembered."""
-    return decisions.Facts(
-        outcome=decision.Outcome.BOUND, node=node, free=None, candidates=(), refused={}, message="bound once more"
-    )
+            return fate
+    if into.is_open(uid, attempt):
+        into.refuse(uid, attempt, now_s)
+        return fate
+    record = into.records.find(uid)
+    if record is None or record.claim is None or record.attempt != attempt:
+        return binders.Fate.GONE
+    return binders.Fate.BOUND if record.claim.node == result.node else binders.Fate.ELSEWHERE

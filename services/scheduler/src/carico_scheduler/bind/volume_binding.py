@@ -5,6 +5,7 @@ annotation selected-node, and the controllers do the rest. The Pod's reservation
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 from carico_core.domain import cluster, constraints, errors
@@ -16,6 +17,8 @@ from carico_scheduler.nodes import snapshot, storage, volumes
 
 # kube-scheduler's bindTimeoutSeconds: https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1/
 TIMEOUT_S = 600.0
+# A change of a claim or volume is noticed at once, the end of the Pod or of the term within this.
+LOOK_EVERY_S = 5.0
 
 
 class NotBound(errors.CaricoError):
@@ -25,11 +28,10 @@ class NotBound(errors.CaricoError):
 class VolumeBinding:
     """Binds claims through the API; the mirror is in `fleet`, and `notify` is called when it has changed."""
 
-    def __init__(self, api: api_actions.Api, fleet: fleets.Fleet, *, may_write: Callable[[], bool]) -> None:
+    def __init__(self, api: api_actions.Api, fleet: fleets.Fleet) -> None:
         self._api = api
         self._fleet = fleet
         self._known = fleet.storage
-        self._may_write = may_write
         self._changed = asyncio.Event()
 
     def notify(self) -> None:
@@ -37,27 +39,31 @@ class VolumeBinding:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def preparation(self, pod: cluster.Pod, row: snapshot.NodeRow) -> Callable[[], Awaitable[None]] | None:
-        """What has to happen before the Pod is bound to the node of `row`; None: nothing.
+    def preparation(
+        self, pod: cluster.Pod, row: snapshot.NodeRow, *, may_write: Callable[[], bool]
+    ) -> Callable[[], Awaitable[None]] | None:
+        """Return what has to happen before the Pod is bound to the node of `row`; None: nothing.
 
-        What is planned for it is promised from now on, so that no other Pod is.
+        What is planned for it is promised from now on, so that no other Pod is. `may_write` is asked before each write.
         """
         if pod.constraints is None or self._known.are_bound(pod.constraints.claims):
             return None
         plan = volumes.plan(self._fleet.snapshot(0.0), pod.constraints.claims, row.slot)
         if plan is not None:
             self._known.promise(plan, row.node.name)
-        return lambda: self.bind(pod, row.node.name, plan)
+        return lambda: self.bind(pod, row.node.name, plan, may_write=may_write)
 
-    async def bind(self, pod: cluster.Pod, node: str, plan: storage.Plan | None) -> None:
-        """Nothing, once every claim of the Pod is bound by this plan. Raises `NotBound`."""
+    async def bind(
+        self, pod: cluster.Pod, node: str, plan: storage.Plan | None, *, may_write: Callable[[], bool]
+    ) -> None:
+        """Bind every claim of the Pod by this plan. Raises `NotBound`."""
         if plan is None:
             raise NotBound(f"the claims can no longer be bound on {node}")
         uses = (pod.constraints or constraints.NONE).claims
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                await self._ask(plan, node)
-                await self._until_bound(uses, plan, node)
+                await self._ask(plan, node, may_write)
+                await self._until_bound(uses, plan, node, may_write)
         except TimeoutError as error:
             raise NotBound(f"claims not bound within {TIMEOUT_S:g} s") from error
         except (errors.ApiError, errors.ApiUnavailable) as error:
@@ -65,24 +71,25 @@ class VolumeBinding:
         finally:
             self._known.release(plan)
 
-    async def _ask(self, plan: storage.Plan, node: str) -> None:
+    async def _ask(self, plan: storage.Plan, node: str, may_write: Callable[[], bool]) -> None:
         for volume, claim in plan.keep:
             if volume.claim is None or volume.claim.uid != claim.uid:
-                await self._patch(
-                    f"/api/v1/persistentvolumes/{volume.name}", kubernetes_storage.prebind_body(volume, claim)
-                )
+                path, body = f"/api/v1/persistentvolumes/{volume.name}", kubernetes_storage.prebind_body(volume, claim)
+                await self._patch(path, body, may_write)
         for claim in plan.make:
             if claim.selected_node != node:
                 path = f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"
                 body = kubernetes_storage.selected_node_body(node=node, resource_version=claim.resource_version)
-                await self._patch(path, body)
+                await self._patch(path, body, may_write)
 
-    async def _patch(self, path: str, body: dict[str, object]) -> None:
-        if not self._may_write():
-            raise NotBound("not asked for: another scheduler may lead by now")
+    async def _patch(self, path: str, body: dict[str, object], may_write: Callable[[], bool]) -> None:
+        if not may_write():
+            raise NotBound("not asked for: the Pod is gone or bound, or another scheduler may lead by now")
         await self._api.request("PATCH", path, body=body, content_type=api_actions.MERGE_PATCH)
 
-    async def _until_bound(self, uses: tuple[constraints.ClaimUse, ...], plan: storage.Plan, node: str) -> None:
+    async def _until_bound(
+        self, uses: tuple[constraints.ClaimUse, ...], plan: storage.Plan, node: str, may_write: Callable[[], bool]
+    ) -> None:
         asked = {claim.uid for claim in plan.make if claim.selected_node == node}
         while not self._known.are_bound(uses):
             for claim in plan.make:
@@ -91,7 +98,11 @@ class VolumeBinding:
                 elif claim.uid in asked:
                     # So a provisioner says that it cannot make the volume there.
                     raise NotBound(f"PersistentVolumeClaim {claim.name} is no longer to be made on {node}")
-            await self._changed.wait()
+            if not may_write():
+                raise NotBound("no longer waited for: the Pod is gone or bound, or another scheduler may lead by now")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._changed.wait()
 
     def _is_asked(self, claim: objects.Claim, node: str) -> bool:
         now = self._known.claims.find(claim.name, claim.namespace)

@@ -14,13 +14,12 @@ from carico_scheduler.pods import demand as demands
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Hold:
-    """One Pod's hold. `since_s` is monotonic; `is_known` once the API's watch has shown the Pod."""
+    """One Pod's hold. `since_s` is monotonic."""
 
     pod: cluster.Pod
     demand: demands.Demand
     nodes: tuple[str, ...]
     since_s: float
-    is_known: bool = False
 
 
 class Holds:

@@ -10,14 +10,18 @@ from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler import state as states
+from carico_scheduler.bind import binder as binders
 from carico_scheduler.extender import binding, judge, messages
 from carico_scheduler.extender import holds as holding
 from carico_scheduler.extender import settings as setting
 from carico_scheduler.pods import demand as demands
+from carico_scheduler.pods import record as records
 from carico_scheduler.report import decisions, explain, instruments
 
 # Between two looks at whether the binds of earlier Pods have come.
 LOOK_EVERY_S = 0.003
+# A Pod that was bound here is shown within milliseconds; after this the API is asked for it.
+UNSHOWN_S = 10.0
 
 
 class StandsBy(errors.CaricoError):
@@ -26,7 +30,7 @@ class StandsBy(errors.CaricoError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What an extender is made of; `leads` says whether it may answer, `wake` lets our own queue look again."""
+    """What an extender is made of; `wake` lets our own queue look again."""
 
     state: states.State
     kube: api_actions.BindApi
@@ -35,32 +39,33 @@ class Parts:
     log: decisions.Log
     metrics: instruments.Instruments
     bind_timeout_s: float
-    leads: Callable[[], bool]
+    # The term in which this scheduler leads; None: it may not answer.
+    term: Callable[[], int | None]
     wake: Callable[[], None]
 
 
 class Extender:
     """Answers filter, prioritize and bind."""
 
-    def __init__(self, wanted: setting.ExtenderSettings, parts: Parts) -> None:
+    def __init__(self, wanted: setting.ExtenderSettings, parts: Parts, binder: binders.Binder) -> None:
         self._wanted = wanted
         self._state = parts.state
         self._api = parts.kube
         self._clock = parts.clock
-        self._leads = parts.leads
+        self._term = parts.term
         self._wake = parts.wake
         self._exempt = frozenset(wanted.exempt)
         self.holds = holding.Holds(hold_s=wanted.hold_s)
         self.waits = holding.Waits()
         self.binds = binding.Binds(
-            parts.state, clock=parts.clock, log=parts.log,
+            parts.state, binder, clock=parts.clock, log=parts.log,
             on_end=lambda fate: parts.metrics.extender_binds.labels(fate).inc(),
         )  # fmt: skip
         self._judge = judge.Judge(parts.state.fleet, self.holds)
 
     async def filter(self, payload: bytes) -> bytes:
         """An ExtenderFilterResult; room is held for the Pod on every node that passes."""
-        self._check_leads()
+        self._check_term()
         asked = messages.decode_args(payload)
         pod = asked.pod
         if self._is_exempt(pod):
@@ -71,13 +76,13 @@ class Extender:
         demand = demands.demand_of(pod)
         self.waits.note(pod.uid, self._clock.monotonic_s())
         found = await self._judged(asked, demand)
-        self._check_leads()
+        self._check_term()
         self.holds.put(pod, demand, found.verdict.passed, self._clock.monotonic_s())
         return messages.encode_verdict(found.verdict, asked)
 
     async def prioritize(self, payload: bytes) -> bytes:
         """A HostPriorityList."""
-        self._check_leads()
+        self._check_term()
         asked = messages.decode_args(payload)
         if self._is_exempt(asked.pod):
             return messages.encode_scores(asked.names, [0] * len(asked.names))
@@ -86,31 +91,61 @@ class Extender:
         return messages.encode_scores(asked.names, scores)
 
     async def bind(self, payload: bytes) -> bytes:
-        """An ExtenderBindingResult, once the outcome is known."""
-        self._check_leads()
+        """Return an ExtenderBindingResult, once the outcome is known."""
+        term = self._check_term()
         asked = messages.decode_bind_args(payload)
-        claim = self._state.ledger.find(asked.uid)
-        if claim is not None and not claim.is_assumed and claim.node == asked.node:
+        record = self._state.records.find(asked.uid)
+        if record is not None and record.is_bound and record.claim is not None and record.claim.node == asked.node:
             # Asked again: the first answer was lost.
             return messages.encode_bind_result("")
         settled = self._why_settled(asked.uid)
         if settled is not None:
             return messages.encode_bind_result(settled)
-        try:
-            pod = await self._pod(asked)
-        except (errors.ApiError, errors.ApiUnavailable, ValueError) as error:
-            return messages.encode_bind_result(f"the Pod cannot be read: {error}")
-        return messages.encode_bind_result(await self._bind(pod, asked.node))
+        pod = self._known_pod(asked.uid)
+        if pod is None:
+            try:
+                pod = await self._read_pod(asked)
+            except (errors.ApiError, errors.ApiUnavailable, ValueError) as error:
+                return messages.encode_bind_result(f"the Pod cannot be read: {error}")
+            # Meanwhile the watch may have shown it, and another scheduler may have taken over.
+            settled = self._why_settled(asked.uid)
+            if settled is not None:
+                return messages.encode_bind_result(settled)
+            if self._term() != term:
+                raise StandsBy("another scheduler may lead by now: ask the one that leads, or again")
+        return messages.encode_bind_result(await self._bind(pod, asked.node, term))
+
+    async def verify_unshown(self) -> None:
+        """Ask the API for Pods that were bound here and that the watch still does not show: they may be gone.
+
+        A list does not tell: it may be older than such a Pod.
+        """
+        for record in self._state.records.unshown():
+            claim, pod = record.claim, record.pod
+            now_s = self._clock.monotonic_s()
+            if not record.is_bound or claim is None or pod is None or now_s - claim.since_s < UNSHOWN_S:
+                continue
+            path = api_actions.pod_path(pod.namespace, pod.name)
+            try:
+                found = api_objects.parse_pod(await self._api.request("GET", path))
+            except errors.NotFound:
+                self._state.remove_pod(pod.uid)
+            except (errors.ApiError, errors.ApiUnavailable, ValueError):
+                continue
+            else:
+                if found.uid != pod.uid:
+                    self._state.remove_pod(pod.uid)
+                else:
+                    self._state.see_pod(found, self._clock.monotonic_s())
 
     def tidy(self) -> None:
         """Nothing; holds have ended whose Pods are bound, gone, or were given up."""
         dropped = self.holds.drop_old(self._clock.monotonic_s())
         for hold in self.holds:
             uid = hold.pod.uid
-            is_there = self._state.pod(uid) is not None
-            if self._state.ledger.find(uid) is not None or (hold.is_known and not is_there):
+            record = self._state.records.find(uid)
+            if self._state.records.is_gone(uid) or (record is not None and record.is_placed):
                 dropped += self.holds.drop(uid)
-            hold.is_known = hold.is_known or is_there
         if dropped:
             self._wake()
 
@@ -124,7 +159,7 @@ class Extender:
             for node in hold.nodes:
                 yield node, hold.demand
 
-    async def _bind(self, pod: cluster.Pod, node: str) -> str:
+    async def _bind(self, pod: cluster.Pod, node: str, term: int) -> str:
         demand = demands.demand_of(pod)
         now_s = self._clock.monotonic_s()
         self.tidy()
@@ -140,7 +175,10 @@ class Extender:
         placed_by = None if is_bare else self._state.placed_by(node, now_s)
         since_s = self.waits.since_s(pod.uid, now_s)
         error = await self.binds.bind(
-            pod, node, self._facts(node, demand, now_s), since_s=since_s, placed_by=placed_by
+            binding.Asked(
+                pod=pod, node=node, facts=self._facts(node, demand, now_s), since_s=since_s, term=term,
+                placed_by=placed_by,
+            )
         )  # fmt: skip
         if error:
             self.waits.refuse(pod.uid)
@@ -158,14 +196,19 @@ class Extender:
                 return found
             await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _pod(self, asked: messages.BindArgs) -> cluster.Pod:
-        """The Pod to bind: as the watch has it, as the filter was given it, or as the API tells."""
-        hold = self.holds.find(asked.uid)
-        known = self._state.pod(asked.uid) or (None if hold is None else hold.pod)
-        if known is not None:
-            return known
-        path = api_actions.pod_path(asked.namespace, asked.name)
-        found = api_objects.parse_pod(await self._api.request("GET", path))
+    def _known_pod(self, uid: str) -> cluster.Pod | None:
+        """Return the Pod as the watch has it, or as the filter was given it."""
+        hold = self.holds.find(uid)
+        return self._state.pod(uid) or (None if hold is None else hold.pod)
+
+    async def _read_pod(self, asked: messages.BindArgs) -> cluster.Pod:
+        """Return the Pod as the API has it; until then its record refuses a second bind of it."""
+        self._state.expect(asked.uid)
+        try:
+            path = api_actions.pod_path(asked.namespace, asked.name)
+            found = api_objects.parse_pod(await self._api.request("GET", path))
+        finally:
+            self._state.unexpect(asked.uid)
         if found.uid != asked.uid:
             raise ValueError(f"{found.key} is another Pod now, of UID {found.uid}")
         return found
@@ -185,19 +228,28 @@ class Extender:
         )
 
     def _why_settled(self, uid: str) -> str | None:
-        """Why there is nothing to decide about a Pod; None where there is."""
-        claim = self._state.ledger.find(uid)
-        if claim is None:
+        """Return why there is nothing to decide about a Pod; None where there is."""
+        record = self._state.records.find(uid)
+        if record is None:
+            return "the Pod is gone" if self._state.records.is_gone(uid) else None
+        if record.state is records.UNSEEN:
+            return "a bind is under way"
+        if record.claim is None:
             return None
-        return f"a bind to {claim.node} is under way" if claim.is_assumed else f"bound to {claim.node} already"
+        node = record.claim.node
+        return f"bound to {node} already" if record.is_bound else f"a bind to {node} is under way"
 
     def _waits(self, uid: str) -> bool:
-        return self._state.pod(uid) is not None and self._state.ledger.find(uid) is None
+        record = self._state.records.find(uid)
+        return record is not None and not record.is_placed
 
     def _is_exempt(self, pod: cluster.Pod) -> bool:
         """True for Pods that pass everywhere: DaemonSets' and static ones, and those that CARICO itself needs."""
         return pod.is_baseline or pod.namespace in self._exempt
 
-    def _check_leads(self) -> None:
-        if not self._leads():
+    def _check_term(self) -> int:
+        """Return the term of leadership. Raises `StandsBy`."""
+        term = self._term()
+        if term is None:
             raise StandsBy("this scheduler stands by, or the API does not answer it: ask the one that leads, or again")
+        return term

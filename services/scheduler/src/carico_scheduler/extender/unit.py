@@ -17,13 +17,12 @@ class Unit:
         self._wanted = wanted
         self._clock = parts.clock
         self._metrics = parts.metrics
-        self.extender = service.Extender(wanted, parts)
         # kube-scheduler sets how many binds run at a time.
         self.binder = binders.Binder(
-            parts.kube, witness=parts.state, clock=parts.clock, rng=parts.rng, most=2**31,
-            timeout_s=parts.bind_timeout_s, on_result=self.extender.binds.on_result, may_bind=parts.leads,
+            parts.kube, pods=parts.state, clock=parts.clock, rng=parts.rng, most=2**31,
+            timeout_s=parts.bind_timeout_s, term=parts.term,
         )  # fmt: skip
-        self.extender.binds.use(self.binder)
+        self.extender = service.Extender(wanted, parts, self.binder)
 
     async def serve_forever(self) -> None:
         """Never; answers kube-scheduler, and ends what is held for nothing."""
@@ -33,6 +32,7 @@ class Unit:
             while True:
                 self.extender.tidy()
                 self.extender.forget()
+                await self.extender.verify_unshown()
                 self._metrics.extender_holds.set(len(self.extender.holds))
                 await asyncio.sleep(TIDY_EVERY_S)
                 if self.binder.fault is not None:

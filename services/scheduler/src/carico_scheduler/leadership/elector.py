@@ -69,6 +69,11 @@ class Elector:
         return self._prepared is not None and self._prepared == self._candidate.term and self._holds
 
     @property
+    def term(self) -> int | None:
+        """The number of the term in which this one leads; None while it does not."""
+        return self._prepared if self.is_leading else None
+
+    @property
     def _holds(self) -> bool:
         return not self._has_resigned and self._candidate.leads(self._clock.monotonic_s())
 

@@ -36,9 +36,9 @@ async def catch_up(api: paged_lists.Api, state: states.State) -> int:
 
 
 def _unknown(uids: set[str], state: states.State) -> set[str]:
-    """Those without a claim by the API's word."""
-    found = {uid: state.ledger.find(uid) for uid in uids}
-    return {uid for uid, claim in found.items() if claim is None or claim.is_assumed}
+    """Return those that are not known to be bound."""
+    found = {uid: state.records.find(uid) for uid in uids}
+    return {uid for uid, record in found.items() if record is None or not record.is_bound}
 
 
 async def _just_bound(api: paged_lists.Api) -> set[str]:

@@ -33,6 +33,10 @@ class Leadership:
         """True while this one may bind, as at this very moment."""
         return self._elector is None or self._elector.is_leading
 
+    def term(self) -> int | None:
+        """Return the number of the term in which this one leads, None while it does not; 0 without an election."""
+        return 0 if self._elector is None else self._elector.term
+
     def leader(self) -> str:
         """Who leads, in words."""
         if self._elector is None:

@@ -1,5 +1,6 @@
 """Pods: who waits, who counts where, and what each asks for. Pure.
 
+- `record`: the record of each Pod, its state, and the steps from one state to the next.
 - `demand`: what a Pod asks of a node; Pods of one demand share every answer.
 - `queue`: the Pods that wait for a node, highest priority first.
 - `reservations`: which Pods count on which node, and which of them no advertisement covers yet.

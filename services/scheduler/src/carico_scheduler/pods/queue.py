@@ -227,6 +227,13 @@ class Queue:
         """Enters the lane's head among the open ones."""
         if lane.heap and not lane.is_parked:
             heapq.heappush(self._open, (lane.heap[0], id(lane)))
+            if len(self._open) > SWEEP_ABOVE and len(self._open) > 2 * len(self._lanes):
+                self._sweep_open()
+
+    def _sweep_open(self) -> None:
+        """Leave the head of each open lane once: where nothing is taken, as on a standby, heads only ever come."""
+        self._open = [(lane.heap[0], id(lane)) for lane in self._lanes.values() if lane.heap and not lane.is_parked]
+        heapq.heapify(self._open)
 
     def _valid(self, lane: _Lane, key: _Key) -> Waiting | None:
         """The Pod of a lane's entry, unless the entry is out of date or the Pod rests."""

@@ -8,7 +8,7 @@ the Pod limit and requests, but are never reserved.
 
 import math
 import types
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Any, NamedTuple, TypeVar
 
 from carico_core.domain import cluster, pod_class
@@ -34,8 +34,6 @@ class Claim(NamedTuple):
     others: tuple[tuple[str, float], ...]
     is_baseline: bool
     pod_class: str
-    # True until the API has shown the Pod as bound.
-    is_assumed: bool
     is_pending: bool
     since_s: float
     left_pending_s: float = math.inf
@@ -56,8 +54,8 @@ class Load(NamedTuple):
     uncovered_since_s: float = math.inf
 
 
-def claim_of(pod: cluster.Pod, *, node: str, now_s: float, is_assumed: bool) -> Claim:
-    """The claim of `pod` on `node`."""
+def claim_of(pod: cluster.Pod, *, node: str, now_s: float) -> Claim:
+    """Return the claim of `pod` on `node`."""
     return Claim(
         uid=pod.uid,
         key=pod.key,
@@ -67,7 +65,6 @@ def claim_of(pod: cluster.Pod, *, node: str, now_s: float, is_assumed: bool) -> 
         others=pod.request_others,
         is_baseline=pod.is_baseline,
         pod_class=pod_class.class_of(pod),
-        is_assumed=is_assumed,
         is_pending=pod.phase == "Pending",
         since_s=now_s,
         left_pending_s=math.inf if pod.phase == "Pending" else now_s,
@@ -75,70 +72,67 @@ def claim_of(pod: cluster.Pod, *, node: str, now_s: float, is_assumed: bool) -> 
 
 
 class Ledger:
-    """The claims of all Pods that have not ended, by UID and by node."""
+    """The claims of all Pods that have not ended, by node. Each Pod's record holds its claim (`record`)."""
 
     def __init__(self, release: policies.Release) -> None:
         self._release = release
-        self._claims: dict[str, Claim] = {}
         self._by_node: dict[str, dict[str, Claim]] = {}
         self._covers: dict[str, Set[str]] = {}
         self._reserved: dict[str, dict[str, float]] = {}
         # Kept, as every cycle's line says it.
         self._reserved_count = 0
-        # Told of each Pod that its node has come to account for, and since when it was reserved.
+        # Called with each Pod that its node comes to account for, and since when it was reserved.
         self.on_covered: Callable[[str, float], None] = lambda uid, since_s: None
+        # Called with each Pod that its node no longer accounts for.
+        self.on_uncovered: Callable[[str], None] = lambda uid: None
 
     def __len__(self) -> int:
-        return len(self._claims)
+        return sum(map(len, self._by_node.values()))
 
     @property
     def reserved_count(self) -> int:
         """Reservations in all."""
         return self._reserved_count
 
-    def find(self, uid: str) -> Claim | None:
-        """The claim of a Pod, or None."""
-        return self._claims.get(uid)
-
-    def is_reserved(self, uid: str) -> bool:
-        """True where the Pod is placed and its node does not account for it yet."""
-        claim = self._claims.get(uid)
-        return claim is not None and uid in self._reserved.get(claim.node, {})
+    def is_reserved(self, claim: Claim) -> bool:
+        """True where the Pod's node does not account for it yet."""
+        return claim.uid in self._reserved.get(claim.node, _EMPTY)
 
     def reservations(self) -> list[tuple[Claim, float]]:
-        """Every reserved claim and since when it is uncovered."""
-        return [(self._claims[uid], since_s) for each in self._reserved.values() for uid, since_s in each.items()]
+        """Return every reserved claim and since when it is uncovered."""
+        return [
+            (self._by_node[node][uid], since_s)
+            for node, each in self._reserved.items()
+            for uid, since_s in each.items()
+        ]
 
     def oldest_pending_s(self) -> float:
-        """Since when the Pod is reserved that waits longest to be started; +inf where none does.
+        """Return since when the Pod is reserved that waits longest to be started; +inf where none does.
 
-        One that runs where nobody advertises stays reserved, and waits for nothing.
+        One that runs where nothing is advertised stays reserved, and waits for nothing.
         """
         waiting = (since_s for claim, since_s in self.reservations() if claim.is_pending)
         return min(waiting, default=math.inf)
 
-    def place(self, claim: Claim) -> tuple[str, ...]:
-        """The nodes whose load changed by this claim; one of the same UID is replaced and keeps its time."""
-        old = self._claims.get(claim.uid)
+    def place(self, claim: Claim, old: Claim | None = None) -> Claim:
+        """Enter a claim in place of the Pod's `old` one, and return it as entered: on the same node it keeps its time.
+
+        What is returned is `old` itself where nothing has changed.
+        """
         if old is not None and old.node == claim.node:
             claim = claim._replace(since_s=old.since_s, left_pending_s=min(old.left_pending_s, claim.left_pending_s))
             if claim == old:
-                return ()
+                return old
         elif old is not None:
-            self.remove(claim.uid)
-        self._claims[claim.uid] = claim
+            self.remove(old)
         self._by_node.setdefault(claim.node, {})[claim.uid] = claim
         self._mark(claim)
-        return (claim.node,) if old is None or old.node == claim.node else (old.node, claim.node)
-
-    def remove(self, uid: str) -> Claim | None:
-        """The claim that ended, or None where there was none."""
-        claim = self._claims.pop(uid, None)
-        if claim is None:
-            return None
-        _discard(self._by_node, claim.node, uid)
-        self._reserved_count -= _discard(self._reserved, claim.node, uid)
         return claim
+
+    def remove(self, claim: Claim) -> None:
+        """End a claim."""
+        _discard(self._by_node, claim.node, claim.uid)
+        self._reserved_count -= _discard(self._reserved, claim.node, claim.uid)
 
     def cover(self, node: str, covers: Set[str], now_s: float) -> bool:
         """True where the newest advertisement of `node`, covering these UIDs, changed what is reserved there."""
@@ -162,6 +156,9 @@ class Ledger:
         for uid, since_s in (before or {}).items():
             if uid not in after:
                 self.on_covered(uid, since_s)
+        for uid in after:
+            if before is None or uid not in before:
+                self.on_uncovered(uid)
         return True
 
     def forget_node(self, node: str) -> None:
@@ -169,6 +166,8 @@ class Ledger:
         self._covers.pop(node, None)
         for claim in self._by_node.get(node, {}).values():
             self._mark(claim)
+            if self.is_reserved(claim):
+                self.on_uncovered(claim.uid)
 
     def load(self, node: str) -> Load:
         """What the claims on `node` add up to."""
@@ -201,10 +200,6 @@ class Ledger:
             classes=classes,
             uncovered_since_s=uncovered_since_s,
         )
-
-    def missing(self, uids: Iterable[str]) -> list[str]:
-        """The UIDs with a claim that are not among `uids`."""
-        return list(self._claims.keys() - set(uids))
 
     def _mark(self, claim: Claim) -> None:
         """Files the claim as reserved or as covered."""
