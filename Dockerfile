@@ -101,7 +101,7 @@ LABEL org.opencontainers.image.title="CARICO in compose" \
 ENV PATH=/opt/carico/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     PYTHONPYCACHEPREFIX=/opt/carico/bytecode OPENBLAS_NUM_THREADS=1
 # Volumes take over whose these are.
-RUN mkdir -p /data /var/lib/carico && chown 65532:65532 /data /var/lib/carico
+RUN mkdir -p /data /access /var/lib/carico && chown 65532:65532 /data /access /var/lib/carico && chmod 700 /access
 COPY --from=compose-build /opt/carico /opt/carico
 COPY compose/image/carico-healthy /opt/carico/bin/
 USER 65532:65532

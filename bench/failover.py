@@ -6,7 +6,6 @@ Real processes on NATS and the embedded API; a Pod comes every 50 ms, and two no
 import asyncio
 import collections
 import contextlib
-import json
 import pathlib
 import signal
 import statistics
@@ -25,6 +24,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import lease
 from carico_local import nats_server
+from carico_local.api import access
 from carico_local.cluster import readiness
 
 Row = tuple[str, float, str, str]
@@ -193,12 +193,8 @@ async def _scene(folder: pathlib.Path) -> AsyncIterator[Scene]:
     server = nats_server.NatsServer(folder / "nats").start()
     port = nats_server.free_port()
     api = _start_api(folder / "api", port)
-    named = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-    document = {
-        "apiVersion": "v1", "kind": "Config", "contexts": [named], "users": [{"name": "u", "user": {}}],
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}], "current-context": "c",
-    }  # fmt: skip
-    (folder / "kubeconfig").write_text(json.dumps(document))
+    token = access.obtain_token(folder / "api" / "token")
+    access.write_kubeconfig(folder / "kubeconfig", name="c", url=f"http://127.0.0.1:{port}", token=token)
     client = await api_client.connect(
         api_client.KubeSettings(kubeconfig=str(folder / "kubeconfig")), clock=CLOCK, user_agent="bench"
     )

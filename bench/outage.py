@@ -15,6 +15,7 @@ import time
 import urllib.request
 from typing import Any
 
+from carico_local.api import access
 from carico_local.cluster import state
 
 Row = tuple[str, float, str, str]
@@ -109,7 +110,11 @@ def _restarts(paths: state.Paths) -> int:
 
 
 def _pods(paths: state.Paths) -> list[dict[str, Any]]:
-    with urllib.request.urlopen(f"{_state(paths).api_url}/api/v1/pods", timeout=10.0) as answer:
+    token = access.obtain_token(paths.data / "api" / "token")
+    asked = urllib.request.Request(
+        f"{_state(paths).api_url}/api/v1/pods", headers={"Authorization": f"Bearer {token}"}
+    )  # fmt: skip
+    with urllib.request.urlopen(asked, timeout=10.0) as answer:
         items: list[dict[str, Any]] = json.load(answer)["items"]
     return items
 

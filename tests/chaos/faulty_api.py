@@ -15,8 +15,8 @@ Fault = Callable[[web.Request], web.Response | None]
 class FaultyApi(api_proxy.Proxy):
     """A way to the API on which `fault` may answer in its place, and a bind's answer may be lost once it has landed."""
 
-    def __init__(self, target: str) -> None:
-        super().__init__(target)
+    def __init__(self, target: str, *, token: str) -> None:
+        super().__init__(target, token=token)
         self.fault: Fault = lambda request: None
         self.loses_answer: Callable[[api_proxy.Bind], bool] = lambda bind: False
         self.faults = 0

@@ -24,7 +24,7 @@ async def faulty(
     """A site whose scheduler comes to the API by a way on which faults can happen."""
     async with behind_faults(root) as (site, api):
         kubeconfig = root / "faulty.kubeconfig"
-        scheduler_site.write_kubeconfig(kubeconfig, api.url)
+        site.write_kubeconfig(kubeconfig, api.url)
         site.start_scheduler("--bind-timeout-s", f"{bind_timeout_s:g}", kubeconfig=kubeconfig)
         yield site, api
 
@@ -34,7 +34,7 @@ async def behind_faults(root: pathlib.Path) -> AsyncIterator[tuple[scheduler_sit
     """A site without a scheduler, and the way to its API on which faults can happen."""
     async with contextlib.AsyncExitStack() as stack:
         site = await stack.enter_async_context(scheduler_site.running(root, room=8.0))
-        api = faulty_api.FaultyApi(f"http://127.0.0.1:{site.api_port}")
+        api = faulty_api.FaultyApi(f"http://127.0.0.1:{site.api_port}", token=site.token)
         await stack.enter_async_context(api.running())
         yield site, api
 
@@ -90,7 +90,7 @@ async def test_a_token_that_is_rotated_and_one_that_has_expired(tmp_path: pathli
     async with behind_faults(tmp_path) as (site, api):
         api.fault = faulty_api.wants_token(lambda: valid)
         kubeconfig = tmp_path / "tokens.kubeconfig"
-        scheduler_site.write_kubeconfig(kubeconfig, api.url)
+        site.write_kubeconfig(kubeconfig, api.url)
         document = json.loads(kubeconfig.read_text())
         document["users"][0]["user"] = {"tokenFile": str(token)}
         kubeconfig.write_text(json.dumps(document))

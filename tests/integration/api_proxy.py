@@ -10,7 +10,9 @@ import aiohttp
 from aiohttp import web
 
 # Of the connection and not of the message.
-_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding", "host"})
+_HOP = frozenset({
+    "connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding", "host", "authorization",
+})  # fmt: skip
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -23,10 +25,11 @@ class Bind:
 
 
 class Proxy:
-    """One client's way to the API."""
+    """One client's way to the API, which sees the proxy's own token whatever the client shows."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, *, token: str) -> None:
         self._target = target
+        self._token = token
         self.binds: list[Bind] = []
         self.url = ""
         # Cleared: binds that have left the client stay here.
@@ -88,7 +91,10 @@ class Proxy:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        self._session = aiohttp.ClientSession(auto_decompress=False, timeout=aiohttp.ClientTimeout(total=None))
+        self._session = aiohttp.ClientSession(
+            auto_decompress=False, timeout=aiohttp.ClientTimeout(total=None),
+            headers={"Authorization": f"Bearer {self._token}"},
+        )  # fmt: skip
         try:
             yield self
         finally:

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from carico_local.api import access
 from carico_local.cgroups import layout, node_group, sweep
 from tests.tools import waiting
 
@@ -37,6 +38,7 @@ class NodeSite:
         self.cluster = f"test-{uuid.uuid4().hex[:8]}"
         self.flags = flags
         self.port = 0
+        self.token = ""
         self.api: subprocess.Popen[bytes] | None = None
         self.node: subprocess.Popen[bytes] | None = None
 
@@ -54,15 +56,9 @@ class NodeSite:
             self.api = subprocess.Popen([sys.executable, "-m", "carico_local.api", *flags], stdout=log, stderr=log)
         self.until(port_file.exists, "the API's port")
         self.port = int(port_file.read_text())
-        cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}
-        (self.root / "kubeconfig").write_text(
-            json.dumps(
-                {
-                    "apiVersion": "v1", "kind": "Config", "clusters": [cluster], "users": [{"name": "u", "user": {}}],
-                    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x",
-                }
-            )
-        )  # fmt: skip
+        self.token = access.obtain_token(self.root / "api" / "token")
+        url = f"http://127.0.0.1:{self.port}"
+        access.write_kubeconfig(self.root / "kubeconfig", name="c", url=url, token=self.token)
 
     def start_node(self) -> dict[str, Any]:
         """What the node's ready file says."""
@@ -103,7 +99,7 @@ class NodeSite:
         """The decoded answer, or the text where it is not JSON; 404 is None."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=waiting.WAIT_S)
         try:
-            headers = {"Content-Type": kind}
+            headers = {"Content-Type": kind, "Authorization": f"Bearer {self.token}"}
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
             data = response.read()

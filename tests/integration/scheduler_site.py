@@ -3,7 +3,6 @@
 import asyncio
 import collections
 import contextlib
-import json
 import pathlib
 import random
 import subprocess
@@ -21,6 +20,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local import nats_server
+from carico_local.api import access
 from tests.tools import waiting
 
 NODES = ("node-1", "node-2", "node-3")
@@ -61,6 +61,15 @@ class Site:
         command = [sys.executable, "-m", "carico_local.api", *flags]
         with (self.root / "api.log").open("ab") as log:
             self._api = subprocess.Popen(command, stdout=log, stderr=log)
+
+    @property
+    def token(self) -> str:
+        """What the API asks of every client."""
+        return access.obtain_token(self.root / "api" / "token")
+
+    def write_kubeconfig(self, path: pathlib.Path, server: str) -> None:
+        """Writes a kubeconfig that leads to the API, straight or through a proxy."""
+        access.write_kubeconfig(path, name="c", url=server, token=self.token)
 
     def kill_api(self) -> None:
         """kill -9."""
@@ -241,21 +250,11 @@ class Site:
         assert not counts or max(counts.values()) == 1
 
 
-def write_kubeconfig(path: pathlib.Path, server: str) -> None:
-    """Writes a kubeconfig that names one API without credentials."""
-    cluster = {"name": "c", "cluster": {"server": server}}
-    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-    path.write_text(json.dumps({
-        "apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context],
-        "users": [{"name": "u", "user": {}}], "current-context": "c",
-    }))  # fmt: skip
-
-
 @contextlib.asynccontextmanager
 async def running(root: pathlib.Path, *, room: float = 5.0, lease_s: float = 10.0) -> AsyncIterator[Site]:
     """A site with everything at work but the scheduler. `lease_s` is that of the bus, which all on it share."""
     site = Site(root, room=room)
-    write_kubeconfig(site.kubeconfig, f"http://127.0.0.1:{site.api_port}")
+    site.write_kubeconfig(site.kubeconfig, f"http://127.0.0.1:{site.api_port}")
     try:
         site.nats.start()
         site.start_api()

@@ -178,11 +178,20 @@ def test_environment_and_arguments_are_expanded(site: node_site.NodeSite) -> Non
     assert log == f"hello $(NODE)|on node-1|{status['podIP']}|on node-1"
 
 
+def test_a_pod_gets_no_token_of_the_api(site: node_site.NodeSite) -> None:
+    site.run("curious", "sh", "-c", "env; cat /proc/$$/cmdline; ls -l /proc/$$/fd; cat $KUBECONFIG </dev/null")
+    site.until_phase("curious", "Succeeded")
+    log = site.request("GET", f"{PODS}/curious/log")
+    assert "PATH=" in log
+    assert site.token not in log
+    assert "kubeconfig" not in log.lower()
+
+
 def test_logs_follow_tail_and_previous(site: node_site.NodeSite) -> None:
     site.run("talks", "sh", "-c", "echo one; echo two; sleep 0.5; echo three", restartPolicy="Never")
     site.until_phase("talks", "Running", "Succeeded")
     connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=waiting.WAIT_S)
-    connection.request("GET", f"{PODS}/talks/log?follow=true")
+    connection.request("GET", f"{PODS}/talks/log?follow=true", headers={"Authorization": f"Bearer {site.token}"})
     assert connection.getresponse().read().decode().split() == ["one", "two", "three"]
     connection.close()
     assert site.request("GET", f"{PODS}/talks/log?tailLines=1") == "three\n"

@@ -37,7 +37,7 @@ class Member:
         self.proxy = proxy
         self.http_port = nats_server.free_port()
         kubeconfig = site.root / f"{name}.kubeconfig"
-        scheduler_site.write_kubeconfig(kubeconfig, proxy.url)
+        site.write_kubeconfig(kubeconfig, proxy.url)
         options = ["--bus-url", site.nats.url, "--kubeconfig", str(kubeconfig), "--http-port", str(self.http_port)]
         command = [sys.executable, "-m", "carico_scheduler", *options, "--leader-identity", name, *flags]
         with (site.root / f"{name}.log").open("ab") as log:
@@ -106,7 +106,8 @@ async def team(root: pathlib.Path, names: str, flags: list[str], *, room: float 
     async with scheduler_site.running(root, room=room) as site, contextlib.AsyncExitStack() as stack:
         members: list[Member] = []
         for name in names:
-            proxy = await stack.enter_async_context(api_proxy.Proxy(f"http://127.0.0.1:{site.api_port}").running())
+            way = api_proxy.Proxy(f"http://127.0.0.1:{site.api_port}", token=site.token)
+            proxy = await stack.enter_async_context(way.running())
             members.append(Member(site, name, proxy, flags))
             stack.callback(members[-1].end)
         made = Team(site, members)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import urllib3
-import yaml
 
+from carico_local.api import access
 from carico_local.control_plane import identity, standalone
 from tests.tools import waiting
 
@@ -96,22 +96,6 @@ def _lines(answer: urllib3.BaseHTTPResponse) -> Iterator[Any]:
         yield from (json.loads(line) for line in lines if line)
 
 
-def kubeconfig(directory: pathlib.Path, url: str, token: str = "") -> pathlib.Path:
-    """A kubeconfig file for an API."""
-    user = {"token": token} if token else {}
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "contract",
-        "clusters": [{"name": "contract", "cluster": {"server": url}}],
-        "users": [{"name": "contract", "user": user}],
-        "contexts": [{"name": "contract", "context": {"cluster": "contract", "user": "contract"}}],
-    }
-    path = directory / "kubeconfig"
-    path.write_text(yaml.safe_dump(config))
-    return path
-
-
 class _EmbeddedProcess:
     """The embedded API as a process of its own."""
 
@@ -153,11 +137,14 @@ def embedded(directory: pathlib.Path) -> Iterator[KubeApi]:
     """The embedded API, from its start to its stop by SIGTERM."""
     process = _EmbeddedProcess(directory)
     url = f"http://127.0.0.1:{process.start()}"
+    kubeconfig, token = directory / "kubeconfig", access.obtain_token(directory / "data" / "token")
+    access.write_kubeconfig(kubeconfig, name="contract", url=url, token=token)
     try:
         yield KubeApi(
             kind="embedded",
             url=url,
-            kubeconfig=kubeconfig(directory, url),
+            kubeconfig=kubeconfig,
+            token=token,
             kill_and_restart=process.restart,
         )
     finally:

@@ -50,6 +50,11 @@ class Stack:
         """The Kubernetes API as this machine sees it."""
         return f"http://127.0.0.1:{self.environ['CARICO_COMPOSE_API_PORT']}"
 
+    @property
+    def kubeconfig(self) -> pathlib.Path:
+        """What docs/compose.md has people copy."""
+        return self.folder / "compose" / "kubeconfig" / "host.yaml"
+
     def attempt(self, *words: str, timeout_s: float = _UP_TIMEOUT_S) -> "subprocess.CompletedProcess[str]":
         """`docker compose words`, however it ends."""
         return subprocess.run(
@@ -121,9 +126,18 @@ class Stack:
         self.until(f"{word!r} by {' '.join(words)}", is_said)
 
     def get(self, path: str) -> Any:
-        """An object or list of the Kubernetes API."""
-        with urllib.request.urlopen(self.api_url + path, timeout=10.0) as answer:
+        """An object, a list or a log of the Kubernetes API."""
+        asked = urllib.request.Request(self.api_url + path, headers={"Authorization": f"Bearer {self.token()}"})
+        with urllib.request.urlopen(asked, timeout=10.0) as answer:
             return json.load(answer)
+
+    def token(self) -> str:
+        """The API's token, fetched once as docs/compose.md says."""
+        if not self.kubeconfig.exists():
+            self.compose("cp", "api:/access/host.yaml", str(self.kubeconfig))
+        found = json.loads(self.kubeconfig.read_bytes())
+        assert found["clusters"][0]["cluster"]["server"].endswith(self.api_url.removeprefix("http:/"))
+        return str(found["users"][0]["user"]["token"])
 
     def pods(self, job: str) -> list[dict[str, Any]]:
         """The Pods of a job; none while the API is away."""

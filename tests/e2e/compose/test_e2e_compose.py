@@ -1,8 +1,9 @@
 """`docker compose up`, for real: an engine that the test starts, images built from this tree."""
 
-import json
 import re
+import stat
 import subprocess
+import urllib.error
 import urllib.request
 
 import pytest
@@ -102,8 +103,19 @@ def test_a_job_runs_and_tells_its_progress(stack: compose_stack.Stack) -> None:
 
 def test_logs_of_a_pod_come_from_its_node(stack: compose_stack.Stack) -> None:
     stack.compose("run", "--rm", "-T", "submit", "pi", "--pods", "1", "--seconds", "0.1", "--job", "wordy")
-    with urllib.request.urlopen(f"{stack.api_url}/api/v1/namespaces/default/pods/wordy-0/log", timeout=10.0) as answer:
-        assert json.loads(answer.read())["workload"] == "pi"
+    assert stack.get("/api/v1/namespaces/default/pods/wordy-0/log")["workload"] == "pi"
+
+
+def test_the_token_is_its_users_alone(stack: compose_stack.Stack) -> None:
+    assert len(stack.token()) >= 32
+    assert stat.S_IMODE(stack.kubeconfig.stat().st_mode) == 0o600
+    look = ("sh", "-c", "stat -c %a /access /access/token; touch /access/other")
+    for service, code in (("api", 0), ("scheduler", 1), ("node", 1)):
+        done = stack.attempt("exec", "-T", "--index", "1", service, *look)
+        assert done.stdout.split() == ["700", "600"]
+        assert done.returncode == code, service
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"{stack.api_url}/api/v1/pods", timeout=10.0)
 
 
 @pytest.mark.parametrize(

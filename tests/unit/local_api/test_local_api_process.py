@@ -1,4 +1,4 @@
-"""The process around the API: its token, its schema, and the mistakes that a person mends."""
+"""The process around the API: its schema, and the mistakes that a person mends."""
 
 import pathlib
 import runpy
@@ -15,28 +15,11 @@ from carico_local.api import cluster, main, schema, server, store
 REPOSITORY = pathlib.Path(__file__).parents[3]
 
 
-async def test_a_token_is_asked_of_everything_but_health(tmp_path: pathlib.Path) -> None:
-    kept = store.Store(tmp_path)
-    app = server.build(cluster.assemble(kept, clocks.FakeClock()), token="secret")
-    async with test_utils.TestClient(test_utils.TestServer(app)) as client:
-        for headers, code in (
-            ({}, 401),
-            ({"Authorization": "Bearer wrong"}, 401),
-            ({"Authorization": "Bearer secret"}, 200),
-        ):
-            async with client.get("/api/v1/pods", headers=headers) as answer:
-                assert answer.status == code
-                assert (await answer.json())["kind"] == ("Status" if code == 401 else "PodList")
-        async with client.get("/healthz") as answer:
-            assert answer.status == 200
-    kept.close()
-
-
 async def test_watches_end_when_the_server_does(tmp_path: pathlib.Path) -> None:
     kept = store.Store(tmp_path)
-    app = server.build(cluster.assemble(kept, clocks.FakeClock()))
+    app = server.build(cluster.assemble(kept, clocks.FakeClock()), token="secret")
     running = test_utils.TestServer(app)
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession(headers={"Authorization": "Bearer secret"}) as session:
         await running.start_server()
         async with session.get(running.make_url("/api/v1/nodes?watch=1")) as answer:
             assert answer.status == 200

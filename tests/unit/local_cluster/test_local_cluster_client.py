@@ -1,7 +1,12 @@
 """What ends with a cluster whose supervisor was killed."""
 
+import asyncio
+import dataclasses
 import json
 import pathlib
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -26,3 +31,23 @@ async def test_a_runtime_that_nothing_else_tells_of_ends_with_its_cluster(
     await client.clear(paths)
     assert not processes.is_alive(found[0])
     await client_of_it.close(quit_runtime=True)
+
+
+async def test_a_cluster_of_an_older_version_is_ended(tmp_path: pathlib.Path) -> None:
+    paths = state.Paths(tmp_path / "cluster")
+    paths.root.mkdir()
+    paths.plan.write_text("{}")
+    hold = "import fcntl, sys; file = open(sys.argv[1], 'wb'); fcntl.flock(file, fcntl.LOCK_EX); print('held'); input()"
+    held = subprocess.Popen(  # noqa: ASYNC220  # at once
+        [sys.executable, "-u", "-c", hold, str(paths.lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert held.stdout is not None
+    assert held.stdout.readline() == b"held\n"
+    supervisor = processes.identify(held.pid)
+    assert supervisor is not None
+    paths.state.write_text(json.dumps({"version": 2, "supervisor": dataclasses.asdict(supervisor)}))
+    waiting = asyncio.create_task(client.down(paths, keep_logs=False))
+    assert await asyncio.to_thread(held.wait, 30.0) == -signal.SIGTERM
+    await waiting
+    assert not paths.root.exists()
+    held.communicate()

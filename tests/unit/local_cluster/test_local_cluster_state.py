@@ -54,6 +54,17 @@ def test_a_state_of_another_version_is_refused_in_one_line(tmp_path: pathlib.Pat
         state.read(paths)
 
 
+def test_a_cluster_of_an_older_version_is_named_with_what_to_do(tmp_path: pathlib.Path) -> None:
+    paths = state.Paths(tmp_path / "shop")
+    paths.root.mkdir()
+    paths.state.write_text('{"version": 2, "supervisor": {"pid": 7, "start_ticks": 8}}')
+    with pytest.raises(errors.EnvironmentUnfit, match="carico down --name shop"):
+        state.read(paths)
+    assert state.read_supervisor(paths) == processes.ProcessId(pid=7, start_ticks=8)
+    paths.state.write_text("{")
+    assert state.read_supervisor(paths) is None
+
+
 def test_a_cluster_runs_while_its_lock_is_held(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths, flock = state.Paths(tmp_path), fcntl.flock
 

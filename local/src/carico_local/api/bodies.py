@@ -8,7 +8,7 @@ from aiohttp import web
 
 from carico_local.api import applying, protobuf_bodies, statuses
 
-_JSON = ("application/json", "application/octet-stream", "*/*")
+_JSON = "application/json"
 _YAML = ("application/yaml", applying.APPLY_PATCH)
 
 
@@ -32,8 +32,8 @@ async def read(request: web.Request, *, patch: bool = False) -> object:
     kind = request.content_type
     if not patch and kind == protobuf_bodies.CONTENT_TYPE:
         return protobuf_bodies.parse(await request.read())
-    if not patch and kind not in (*_JSON, "application/yaml"):
-        raise statuses.unsupported_media_type(kind, ("application/json", "application/yaml"))
+    if not patch and kind not in (_JSON, "application/yaml"):
+        raise statuses.unsupported_media_type(kind, (_JSON, "application/yaml"))
     raw = await request.read()
     return parse_yaml(raw) if kind in _YAML else _parse_json(raw)
 

@@ -13,7 +13,7 @@ from carico_core.domain import errors
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings, tasks
-from carico_local.api import cluster, event_expiry, node_lifecycle, server, store
+from carico_local.api import access, cluster, event_expiry, node_lifecycle, server, store
 
 _PROGRAM = "carico-api"
 
@@ -26,7 +26,16 @@ class Settings:
     host: str = settings.setting("127.0.0.1", help="address to listen on", why="only this machine is to reach it")
     port: int = settings.setting(0, help="port to listen on, 0 for a free one", minimum=0, maximum=65535)
     port_file: pathlib.Path | None = settings.setting(None, help="file that gets the port once requests are answered")
-    token: str = settings.setting("", help="bearer token asked of every request", why="none: loopback is trusted")
+    token_file: pathlib.Path | None = settings.setting(
+        None, help="file with the bearer token that every request needs, created if missing; empty: `token` in the data"
+    )
+    kubeconfig: pathlib.Path | None = settings.setting(None, help="file that gets a kubeconfig with the token")
+    public_url: str = settings.setting("", help="address in that kubeconfig; empty: where the API listens")
+    host_names: tuple[str, ...] = settings.setting(
+        (),
+        help="names beside 127.0.0.1, localhost and [::1] by which clients address this API",
+        why="a web page could make its own name resolve to this address",
+    )
     node_grace_s: float = settings.setting(
         40.0,
         help="age of a Node's Lease at which the Node counts as unreachable",
@@ -51,15 +60,17 @@ async def serve(chosen: Settings, clock: clocks.Clock, stop: tasks.Stop) -> None
     kept = store.Store(chosen.data)
     try:
         state = cluster.assemble(kept, clock)
+        token = access.obtain_token(chosen.token_file or chosen.data / "token")
         # A watch whose client has gone must not stay until something happens that it would be told.
         runner = web.AppRunner(
-            server.build(state, token=chosen.token), access_log=None, handler_cancellation=True, shutdown_timeout=2.0
-        )
+            server.build(state, token=token, hosts=chosen.host_names),
+            access_log=None, handler_cancellation=True, shutdown_timeout=2.0,
+        )  # fmt: skip
         await runner.setup()
         listener = _listen(chosen)
         try:
             await web.SockSite(runner, listener, backlog=1024).start()
-            _announce(chosen, listener)
+            _announce(chosen, listener, token)
             await tasks.until(
                 stop,
                 checkpoint=cluster.checkpoint_forever(kept),
@@ -82,9 +93,13 @@ def _listen(chosen: Settings) -> socket.socket:
         ) from error
 
 
-def _announce(chosen: Settings, listener: socket.socket) -> None:
+def _announce(chosen: Settings, listener: socket.socket, token: str) -> None:
     port = listener.getsockname()[1]
     print(json.dumps({"event": "ready", "url": f"http://{chosen.host}:{port}", "port": port}), flush=True)
+    if chosen.kubeconfig is not None:
+        access.write_kubeconfig(
+            chosen.kubeconfig, name="carico", url=chosen.public_url or f"http://{chosen.host}:{port}", token=token
+        )
     if chosen.port_file is not None:
         # Renamed into place, so that whoever waits for the file never reads half a number.
         partial = chosen.port_file.with_suffix(f".{os.getpid()}")

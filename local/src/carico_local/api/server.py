@@ -1,8 +1,7 @@
 """HTTP in front of a cluster: paths to handlers, failures to Statuses."""
 
-import hmac
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Collection
 from typing import Any
 
 import orjson
@@ -10,6 +9,7 @@ from aiohttp import web
 
 from carico_core.runtime.observe import logs
 from carico_local.api import (
+    access,
     cluster,
     discovery,
     handlers,
@@ -21,15 +21,13 @@ from carico_local.api import (
 
 # kube-apiserver reads bodies of at most 3 MiB (--max-request-bytes of its storage).
 MAX_BODY_BYTES = 3 * 1024 * 1024
-_HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 _LOG = logs.get("api")
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-
-def build(state: cluster.Cluster, *, token: str = "") -> web.Application:
-    """The application that serves a cluster. A token, if given, is asked of every request but health checks."""
-    app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_answer_failures, _authenticate(token)])
+def build(state: cluster.Cluster, *, token: str, hosts: Collection[str] = ()) -> web.Application:
+    """Return the application that serves a cluster to holders of the token. `hosts`: names beside loopback's."""
+    middlewares = [_answer_failures, access.guard(token, hosts)]
+    app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
     kubelets = kubelet.Proxy(state.store)
     routes = _Routes(handlers.Handlers(state), kubelets)
     app.router.add_route("*", "/{path:.*}", routes.dispatch)
@@ -51,7 +49,7 @@ def json_response(body: Any, *, code: int = 200, content_type: str = "applicatio
 
 
 @web.middleware
-async def _answer_failures(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _answer_failures(request: web.Request, handler: access.Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except statuses.RequestFailed as failure:
@@ -73,19 +71,6 @@ def _failure(failure: statuses.RequestFailed) -> web.Response:
     if failure.code == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     return response
-
-
-def _authenticate(token: str) -> Any:
-    expected = f"Bearer {token}".encode()
-
-    @web.middleware
-    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        given = request.headers.get("Authorization", "").encode(errors="replace")
-        if token and not request.path.startswith(_HEALTH_PATHS) and not hmac.compare_digest(given, expected):
-            raise statuses.unauthorized()
-        return await handler(request)
-
-    return check
 
 
 class _Routes:
@@ -143,7 +128,7 @@ def _document(request: web.Request) -> web.StreamResponse:
     """Health, discovery and OpenAPI."""
     if request.method not in ("GET", "HEAD"):
         raise statuses.no_such_path() if request.path.startswith("/api") else statuses.method_not_allowed()
-    if request.path.startswith(_HEALTH_PATHS):
+    if request.path in access.HEALTH_PATHS:
         return web.Response(text="ok")
     accept = request.headers.get("Accept", "")
     found = discovery.document(request.path, accept)

@@ -119,9 +119,9 @@ def forbidden(resource: str, name: str, detail: str, *, group: str = "") -> Requ
     return RequestFailed(403, "Forbidden", message, _details(resource, name, group))
 
 
-def unauthorized() -> RequestFailed:
+def unauthorized(message: str) -> RequestFailed:
     """401: no token, or a wrong one."""
-    return RequestFailed(401, "Unauthorized", "Unauthorized")
+    return RequestFailed(401, "Unauthorized", message)
 
 
 def expired(message: str) -> RequestFailed:
@@ -156,6 +156,13 @@ def unsupported_media_type(got: str, allowed: Iterable[str]) -> RequestFailed:
         f"{', '.join(allowed)} (got {got or 'none'})"
     )
     return RequestFailed(415, "UnsupportedMediaType", message)
+
+
+def no_media_type() -> RequestFailed:
+    """415: a body that does not state its format."""
+    return RequestFailed(
+        415, "UnsupportedMediaType", "got a body without a Content-Type, expected for example application/json"
+    )
 
 
 def not_acceptable(allowed: Iterable[str]) -> RequestFailed:

@@ -166,10 +166,10 @@ async def down(paths: state.Paths, *, keep_logs: bool) -> None:
         if not state.is_running(paths):
             break
         # Read anew each time: one that just starts has not written yet who it is.
-        written = _read(paths)
-        if written is not None and written.supervisor not in told:
-            processes.kill(written.supervisor, signal.SIGTERM)
-            told.add(written.supervisor)
+        supervisor = state.read_supervisor(paths)
+        if supervisor is not None and supervisor not in told:
+            processes.kill(supervisor, signal.SIGTERM)
+            told.add(supervisor)
         await asyncio.sleep(_LOOK_EVERY_S)
     else:
         for supervisor in told:
@@ -214,9 +214,3 @@ async def _end_marked(*marks: str, number: signal.Signals, within_s: float) -> l
         told.update(left)
         await asyncio.sleep(_LOOK_EVERY_S)
     return left
-
-
-def _read(paths: state.Paths) -> state.ClusterState | None:
-    with contextlib.suppress(errors.EnvironmentUnfit):
-        return state.read(paths)
-    return None

@@ -1,11 +1,12 @@
 """The services that answer at the Kubernetes API: the embedded one, or the real control plane."""
 
 import dataclasses
-import json
+import pathlib
 import signal
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from carico_local.api import access
 from carico_local.cluster import kubelet_nodes, readiness, state
 from carico_local.cluster import plan as plans
 from carico_local.cluster import service as parts
@@ -58,7 +59,7 @@ def probe(plan: plans.Plan, name: str, port: int) -> readiness.Probe:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Embedded:
-    """One process of ours, without authentication."""
+    """One process of ours, which knows one user."""
 
     plan: plans.Plan
     port: int
@@ -70,26 +71,24 @@ class Embedded:
         return f"http://127.0.0.1:{self.port}"
 
     def write_configuration(self) -> None:
-        """The kubeconfig."""
-        name = self.plan.name
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": name, "cluster": {"server": self.url}}],
-            "users": [{"name": name, "user": {}}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-            "current-context": name,
-        }
-        self.paths.kubeconfig.write_text(json.dumps(config, indent=1), encoding="utf-8")
+        """The kubeconfig, with the token that the API asks for."""
+        token = access.obtain_token(self._token_file)
+        access.write_kubeconfig(self.paths.kubeconfig, name=self.plan.name, url=self.url, token=token)
 
     def services(self, environ: Mapping[str, str]) -> list[parts.Service]:
         """The API."""
-        argv = parts.python("carico_local.api", data=str(self.paths.data / "api"), port=self.port)
+        argv = parts.python(
+            "carico_local.api", data=str(self.paths.data / "api"), port=self.port, token_file=str(self._token_file)
+        )
         command = parts.command(API, argv, self.paths, environ)
         found = parts.Service(
             name=API, command=command, probe=probe(self.plan, API, self.port), http_port=self.port
         )  # fmt: skip
         return [found]
+
+    @property
+    def _token_file(self) -> pathlib.Path:
+        return self.paths.data / "api" / "token"
 
     def node_options(self, node: str) -> Mapping[str, object]:
         """The kubeconfig that all share."""

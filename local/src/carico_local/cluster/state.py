@@ -17,7 +17,8 @@ from carico_core.domain import errors, names
 from carico_local.cluster import plan as plans
 from carico_local.cluster import processes
 
-VERSION = 2
+# 3: the embedded API asks for a token.
+VERSION = 3
 # A look at the lock takes microseconds, where nothing else keeps the CPU; a supervisor has it for good.
 _LOOKERS_WITHIN, _LOOK_S = 20, 0.01
 
@@ -233,9 +234,18 @@ def read(paths: Paths) -> ClusterState | None:
         fields = {}
     if fields.get("version") != VERSION:
         raise errors.EnvironmentUnfit(
-            f"{paths.state} was written by another version of carico: end that cluster with the carico that started it"
+            f"cluster {paths.name!r} was started by another version of carico: end it with "
+            f"`carico down --name {paths.name}` and start it again"
         )
     return from_json(fields)
+
+
+def read_supervisor(paths: Paths) -> processes.ProcessId | None:
+    """The supervisor that the state names, in whatever version it was written; None where it names none."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        found = orjson.loads(paths.state.read_bytes())["supervisor"]
+        return processes.ProcessId(pid=int(found["pid"]), start_ticks=int(found["start_ticks"]))
+    return None
 
 
 def to_json(state: ClusterState) -> dict[str, Any]:

@@ -66,6 +66,14 @@ async def test_name_and_password(tmp_path: pathlib.Path) -> None:
     assert await access.credentials.authorization() == expected
 
 
+async def test_name_and_password_in_the_url_give_way_to_a_token(tmp_path: pathlib.Path) -> None:
+    server = "http://me:p%3Aw@127.0.0.1:8080"
+    for user, expected in (({}, "Basic " + base64.b64encode(b"me:p:w").decode()), ({"token": "abc"}, "Bearer abc")):
+        access = load(write(tmp_path, user=user, server=server))
+        assert access.server == "http://127.0.0.1:8080"
+        assert await access.credentials.authorization() == expected
+
+
 async def test_nobody_at_a_plain_server(tmp_path: pathlib.Path) -> None:
     access = load(write(tmp_path, server="http://127.0.0.1:8080/"), context="anonymous")
     assert access.server == "http://127.0.0.1:8080"

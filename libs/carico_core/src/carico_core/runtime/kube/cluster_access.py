@@ -13,6 +13,7 @@ import os.path
 import pathlib
 import ssl
 import tempfile
+import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
@@ -87,7 +88,8 @@ def from_file(path: pathlib.Path, *, context: str, clock: clocks.Clock) -> Acces
     if "exec" in user or "auth-provider" in user:
         return _from_plugin(path, document, name=name, cluster=cluster, server=server)
     tls = _file_tls(path, cluster=cluster, user=user) if server.startswith("https") else None
-    credentials = _file_credentials(path, user, clock=clock)
+    server, in_url = _split_user(server)
+    credentials = _file_credentials(path, {**in_url, **user}, clock=clock)
     return _access(server, tls=tls, cluster=cluster, credentials=credentials)
 
 
@@ -163,6 +165,19 @@ def _file_credentials(
         pair = base64.b64encode(f"{user['username']}:{user['password']}".encode()).decode()
         return kube_credentials.FixedCredentials(value=f"Basic {pair}")
     return kube_credentials.FixedCredentials()
+
+
+def _split_user(server: str) -> tuple[str, dict[str, str]]:
+    """Split `http://name:password@host` into the URL without its user, and the user: kubectl sends both, too.
+
+    It is the one credential that kubectl sends over plain HTTP (client-go's clientcmd drops those of `users` there).
+    """
+    parts = urllib.parse.urlsplit(server)
+    if parts.username is None or parts.password is None:
+        return server, {}
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    name, password = (urllib.parse.unquote(each) for each in (parts.username, parts.password))
+    return bare, {"username": name, "password": password}
 
 
 def _file_tls(path: pathlib.Path, *, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
