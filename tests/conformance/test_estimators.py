@@ -331,7 +331,6 @@ def test_whatever_it_is_told_of_classes_capacity_stays_finite(
     assert isinstance(estimator, base.ByClass)
     for raw in sequence[:8]:
         estimator.follow(draw.draw(RUNNING))
-        estimator.lead(draw.draw(ANY))
         estimator.use(told(draw))
         given_now = odd(raw)
         estimator.tick(given_now.y, given_now.gains, given_now.pods, given_now.dt_s)

@@ -61,7 +61,6 @@ class Site:
             name=metadata["name"],
             uid=uid or metadata["uid"],
             node=node or self.namespace,
-            annotations={"carico.dev/decision": "d1"},
         )
 
 

@@ -14,12 +14,11 @@ from tests.contract import kube_sites
 from tests.contract.kubernetes import shapes
 
 
-async def test_a_bound_pod_names_its_node_and_the_decision(site: kube_sites.Site) -> None:
+async def test_a_bound_pod_names_its_node(site: kube_sites.Site) -> None:
     pod = await site.create("a")
     await site.bind(pod)
     bound = await site.client.request("GET", f"{site.pods}/a")
     assert bound["spec"]["nodeName"] == site.namespace
-    assert bound["metadata"]["annotations"]["carico.dev/decision"] == "d1"
     assert ("PodScheduled", "True") in {(item["type"], item["status"]) for item in bound["status"]["conditions"]}
 
 

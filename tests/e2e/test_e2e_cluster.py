@@ -5,12 +5,10 @@ import os
 import pathlib
 import shutil
 import signal
-import urllib.request
 from typing import Any
 
 import pytest
 
-from carico_core.numerics.estimators import footprint
 from carico_local.cluster import state
 from tests.e2e import carico_command
 from tests.tools import waiting
@@ -49,7 +47,6 @@ async def test_two_clusters_run_side_by_side_and_are_used_from_other_shells(shel
         code, out, _ = await shell.run("logs", "scheduler", "--name", "e2e-a")
         assert code == 0
         assert '"started"' in out
-        await asyncio.to_thread(_leads_are_learnt, shell.paths("e2e-a"), 6)
         await _kubectl(shell, environments["e2e-a"])
 
 
@@ -57,36 +54,6 @@ def _is_well(seen: Any) -> bool:
     """Whether the job has ended and every node is heard."""
     fresh = {node["freshness"] for node in seen["nodes"]} == {"fresh"}
     return fresh and [job["succeeded"] for job in seen["jobs"]] == [6]
-
-
-def _leads_are_learnt(paths: state.Paths, pods: int) -> None:
-    """Returns once the way of Pods from their advertisement to their start is measured on their node, and learnt there.
-
-    On a machine that is busy some may take longer than is believed.
-    """
-    found = state.read(paths)
-    assert found is not None
-    ports = [service.http_port for service in found.services if service.name.startswith("agent/")]
-
-    def is_learnt() -> bool:
-        pages = [_scrape(port) for port in ports]
-        counts = [_series(page, "carico_agent_lead_seconds_count") for page in pages]
-        learnt = [_series(page, "carico_agent_learnt_lead_seconds") for page in pages]
-        moved = [lead_s != footprint.UNKNOWN_LEAD_S for lead_s in learnt]
-        return 0 < sum(counts) <= pods and moved == [count > 0 for count in counts]
-
-    waiting.until_now(is_learnt, within_s=carico_command.WITHIN_S, every_s=0.2)
-
-
-def _scrape(port: int | None) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        return str(answer.read().decode())
-
-
-def _series(page: str, name: str) -> float:
-    """The value of a series without labels, from what Prometheus scrapes."""
-    (line,) = [line for line in page.splitlines() if line.startswith(f"{name} ")]
-    return float(line.split()[1])
 
 
 async def _kubectl(shell: carico_command.Shell, environment: str) -> None:

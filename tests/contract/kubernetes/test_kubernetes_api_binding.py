@@ -31,9 +31,9 @@ def test_a_bindings_annotations_join_the_pods_in_the_write_that_gives_it_its_nod
     kube_api: KubeApi, namespace: str, node: str
 ) -> None:
     body = shapes.pod()
-    body["metadata"]["annotations"] = {"example.com/own": "kept", "carico.dev/advertisement": "of another Pod"}
+    body["metadata"]["annotations"] = {"example.com/own": "kept", "example.com/by": "of another Pod"}
     since = kube_api.request("POST", shapes.pods(namespace), body).body["metadata"]["resourceVersion"]
-    binding = shapes.binding("p", node, annotations={"carico.dev/advertisement": "00000000000000a1-7"})
+    binding = shapes.binding("p", node, annotations={"example.com/by": "00000000000000a1-7"})
     assert kube_api.request("POST", shapes.pods(namespace, "p", "binding"), binding).code == 201
     # As an agent sees it, who follows the Pods of its node: not there, and then there with both.
     selected = {"fieldSelector": f"spec.nodeName={node}", "resourceVersion": since}
@@ -41,7 +41,7 @@ def test_a_bindings_annotations_join_the_pods_in_the_write_that_gives_it_its_nod
         shown = next(events)
     assert (shown["type"], shown["object"]["spec"]["nodeName"]) == ("ADDED", node)
     assert shown["object"]["metadata"]["annotations"] == {
-        "example.com/own": "kept", "carico.dev/advertisement": "00000000000000a1-7"
+        "example.com/own": "kept", "example.com/by": "00000000000000a1-7"
     }  # fmt: skip
 
 

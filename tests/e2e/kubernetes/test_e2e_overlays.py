@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from carico_core.domain import errors
-from carico_core.wire.kubernetes import placement
 from tests.e2e.kubernetes import kubelet_site, port_forward
 from tests.tools import chromium, debian
 
@@ -158,8 +157,6 @@ def test_a_stock_kube_scheduler_places_by_what_nodes_advertise(beside: kubelet_s
     assert {event["user"]["username"] for event in binds} == {"system:serviceaccount:carico:kube-carico"}
     assert collections.Counter(event["objectRef"]["name"] for event in binds).most_common(1)[0][1] == 1
     assert len(binds) == FEW
-    for pod in kubelet_site.pods_of(beside, "extended"):
-        assert placement.ADVERTISEMENT_ANNOTATION in pod["metadata"]["annotations"]
 
 
 async def test_the_live_page_shows_what_both_place(beside: kubelet_site.Site) -> None:

@@ -74,9 +74,6 @@ class Pods:
 class Classes:
     """What the API tells of Pods: nothing but what the test says."""
 
-    def __init__(self) -> None:
-        self.placed: Callable[[str, str, int], None] = lambda *_: None
-
     def of(self, _uid: str) -> str:
         return messages.ANY_CLASS
 
@@ -85,9 +82,6 @@ class Classes:
 
     def on_change(self, callback: Callable[[], None]) -> None:
         pass
-
-    def on_placed(self, callback: Callable[[str, str, int], None]) -> None:
-        self.placed = callback
 
     async def run(self) -> None:
         await asyncio.Event().wait()

@@ -1,7 +1,6 @@
 """The agent on the memory bus: what is published when, what is dropped, and an outage."""
 
 import dataclasses
-import functools
 import uuid
 
 import orjson
@@ -9,10 +8,9 @@ import pytest
 
 from carico_agent import advertisement, settings
 from carico_agent.telemetry import port
-from carico_core.domain import errors, recording
+from carico_core.domain import errors
 from carico_core.numerics.estimators import registry
 from carico_core.runtime.bus import memory_bus
-from tests.tools import waiting
 from tests.unit.agent import agent_rig
 
 
@@ -59,44 +57,6 @@ async def test_a_burst_of_starts_is_one_or_two_messages(rig: agent_rig.Make) -> 
     await one.settle()
     assert len(one.heard) - before <= 2
     assert one.heard[-1].pods == 30
-
-
-async def test_the_estimator_hears_when_the_runtime_begins_to_create_a_container(
-    rig: agent_rig.Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, heard = rig(), list[str]()
-    monkeypatch.setattr(one.agent.pipeline, "creating", lambda: heard.append("creating"))
-    (witness,) = one.pods.witnesses
-    for kind in (recording.EventKind.CREATED, recording.EventKind.STARTED, recording.EventKind.ENDED):
-        witness(kind, "a", 1.0)
-    assert heard == ["creating"]
-    assert one.value("pod_events_total", kind="created") == 1
-
-
-async def test_the_lead_is_learnt_from_pods_that_name_an_advertisement_heard_on_the_bus(rig: agent_rig.Make) -> None:
-    one = rig()
-    one.start()
-    await one.seconds(2)
-    (witness,) = one.pods.witnesses
-    before = one.agent.state
-    assert before is not None
-    assert before.lead_s == pytest.approx(1.1)
-    for number in range(40):
-        said, at_s = one.heard[-1], one.clock.monotonic_s()
-        one.clock.advance(0.3)
-        one.classes.placed(f"uid-{number}", said.boot, said.seq)
-        one.classes.placed(f"odd-{number}", "f" * 16, said.seq)
-        for kind in (recording.EventKind.CREATED, recording.EventKind.STARTED, recording.EventKind.ENDED):
-            for name in ("uid", "odd", "not-told-of"):
-                witness(kind, f"{name}-{number}", at_s + 0.3)
-        await one.seconds(1)
-        await waiting.until(functools.partial(has_said_more, one, said.seq))
-    assert (said.boot, one.value("lead_seconds_count")) == (one.boot, 40)
-    assert one.value("lead_seconds_sum") == pytest.approx(40 * 0.3, abs=40 * 0.1)
-    assert one.agent.state is not None
-    assert one.agent.state.lead_s == pytest.approx(0.3, abs=0.12)
-    assert one.value("learnt_lead_seconds") == one.agent.state.lead_s
-    assert one.agent.view()["now"]["lead_s"] == one.agent.state.lead_s
 
 
 def has_said_more(one: agent_rig.Rig, seq: int) -> bool:

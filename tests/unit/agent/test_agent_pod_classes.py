@@ -7,9 +7,8 @@ from typing import Any
 
 from carico_agent.churn import classes, ledger, workloads
 from carico_core.domain import messages
-from carico_core.runtime.kube import api_actions, memory_kube
+from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import placement
 from tests.tools import waiting
 from tests.unit.scheduler import objects
 
@@ -84,27 +83,6 @@ async def test_what_belongs_to_the_node_is_no_workload() -> None:
         told_of.created("new", 3.0)
         told_of.ended(proxy, 4.0)
         assert told_of_events == ["new created 3"]
-
-
-async def test_pods_tell_what_they_were_placed_by_and_what_is_nonsense_is_left_out() -> None:
-    kube = memory_kube.MemoryKube(clock=clocks.SystemClock())
-    name, boot = placement.ADVERTISEMENT_ANNOTATION, "00000000000000a1"
-    listed = create(kube, "listed", annotations={name: f"{boot}-7"})
-    create(kube, "odd", annotations={name: "latest"})
-    watch = watch_of(kube)
-    placed: list[tuple[str, str, int]] = []
-    watch.on_placed(lambda uid, boot, seq: placed.append((uid, boot, seq)))
-    async with running(watch):
-        await waiting.until(lambda: placed)
-        made = kube.objects.create("pods", objects.pod_object("bound"), "test")["metadata"]
-        said = placement.format_advertised(placement.Advertised(boot, 8))
-        await api_actions.bind(
-            kube, namespace="default", name="bound", uid=made["uid"], node="node-0", annotations=said
-        )
-        create(kube, "elsewhere", node="node-1", annotations={name: f"{boot}-9"})
-        last = create(kube, "last", annotations={name: f"{boot}-10"})
-        await waiting.until(lambda: len(placed) >= 3)
-        assert placed == [(listed, boot, 7), (made["uid"], boot, 8), (last, boot, 10)]
 
 
 async def test_a_daemons_pod_that_comes_later_is_no_workload_either() -> None:

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carico_core.numerics import arrays
-from carico_core.numerics.estimators import base, class_costs, containers, growth, profile, resource
+from carico_core.numerics.estimators import base, class_costs, growth, profile, resource
 
 SCALE, LEAST, READING = 8.0, 8.0 / 110, 0.001
 FACTS = resource.Facts(scale=SCALE, ceiling=0.75, least_cost=LEAST, reading_variance=READING, cores=4.0)
 # Of a belief without a prior.
 WIDE = (10.0 * SCALE) ** 2
 KNOWN, OWN = 0, 1
-NAMES = ("a", "b", containers.CREATED)
+NAMES = ("a", "b", "c")
 LIVES_S = (3.0, 60.0)
 
 
@@ -66,8 +66,6 @@ class Plain:
         return (0.5 * in_range((0.75 * SCALE - self.floor) / 4.0)) ** 2
 
     def begun(self, name: str) -> list[base.Evidence]:
-        if name in containers.PRIOR:
-            return [containers.PRIOR[name]]
         mean, variance = self.whole(name)
         part = (0.1 * mean) ** 2 if name in self.peers else self.unknown_part
         return [(mean, variance)] + [(0.0, part)] * (self.parts - 1)
@@ -104,7 +102,7 @@ class Plain:
         if sum(counts.values()) < 0.2:
             self.rest(usage * SCALE, dt_s)
             return
-        self.reached |= {name for name, count in counts.items() if count >= 0.999 and name not in containers.KINDS}
+        self.reached |= {name for name, count in counts.items() if count >= 0.999}
         design = np.array([part for name in self.names for part in shown.get(name, [0.0] * self.parts)])
         shows = np.repeat([counts.get(name, 0.0) > 0.2 for name in self.names], self.parts)
         for belief in self.beliefs:

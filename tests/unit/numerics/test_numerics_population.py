@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_core.numerics.estimators import base, containers, footprint_constants, population, profile
+from carico_core.numerics.estimators import base, footprint_constants, population, profile
 
 DIMS = ("cpu", "memory")
 MEMORY = 1
-NO_LAG = footprint_constants.FootprintConstants(start_lag_s=0.0, measure_start_lag=False)
+NO_LAG = footprint_constants.FootprintConstants(start_lag_s=0.0)
 
 
 def made(
@@ -50,7 +50,7 @@ def test_usage_shows_pods_and_their_ages_as_its_filter_lets_them_through(
     for number, (running, gains, dt_s) in enumerate(steps):
         found.follow(running)
         started = {uid: started.get(uid, now_s) for uid in running}
-        found.tick(list(gains), 0.2, dt_s)
+        found.tick(list(gains), dt_s)
         for name in {*shown, *running.values()}:
             ages_s = sorted((now_s - started[uid] - since_s for uid in running if running[uid] == name), reverse=True)
             count, now = float(len(ages_s)), profile.behind(ages_s)
@@ -62,9 +62,9 @@ def test_usage_shows_pods_and_their_ages_as_its_filter_lets_them_through(
         now_s += dt_s
         if since_s == 0.0:
             for index in range(2):
-                assert found.shown_by_class(index) == pytest.approx({name: each[index] for name, each in shown.items()})
+                assert found.shown(index) == pytest.approx({name: each[index] for name, each in shown.items()})
         for name, parts in found.shown_by_part(MEMORY).items():
-            assert parts == pytest.approx([found.shown_by_class(MEMORY)[name], *by_part[name][1:]])
+            assert parts == pytest.approx([found.shown(MEMORY)[name], *by_part[name][1:]])
         assert set(found.shown_by_part(MEMORY)) == set(shown)
     counted = found.counted(99)
     assert dict(counted) == {name: list(running.values()).count(name) for name in running.values()}
@@ -96,14 +96,14 @@ def test_the_class_that_ran_least_recently_gives_way_with_all_that_was_known_of_
         # Three lives each, from which on they are known.
         for _ in range(3):
             found.follow(of(f"class-{number}", 1))
-            found.tick([0.5, 0.5], 0.2, 2.0)
+            found.tick([0.5, 0.5], 2.0)
             found.follow({})
     assert len(found.classes) == 16
     assert found.lives.is_known("class-1")
     found.follow(of("new", 1))
-    found.tick([0.5, 0.5], 0.2, 2.0)
+    found.tick([0.5, 0.5], 2.0)
     assert [*found.classes] == [*(f"class-{number}" for number in range(2, 16)), "class-0", "new"]
-    assert set(found.shown_by_part(MEMORY)) == set(found.shown_by_class(MEMORY)) == set(found.classes)
+    assert set(found.shown_by_part(MEMORY)) == set(found.shown(MEMORY)) == set(found.classes)
     assert not found.lives.is_known("class-1")
     assert found.lives.is_known("class-0")
     # Those that run stay, however many they are.
@@ -112,75 +112,11 @@ def test_the_class_that_ran_least_recently_gives_way_with_all_that_was_known_of_
     assert {*found.classes} == {*many.values()}
 
 
-def test_the_runtimes_own_work_shows_in_the_cpu_alone() -> None:
-    found = made()
-    found.follow({"a-0": "a", "a-1": "a"})
-    created, ended = containers.Pulses(), containers.Pulses()
-    found.creating()
-    created.begin()
-    for number in range(4):
-        if number == 2:
-            found.follow({})
-            ended.begin()
-            ended.begin()
-        found.tick([0.5, 0.2], 0.2, 0.1)
-        for pulses in (created, ended):
-            pulses.tick(0.5, 0.1)
-    shows = {containers.CREATED: created.shown, containers.ENDED: ended.shown}
-    usual = {containers.CREATED: created.usual, containers.ENDED: ended.usual}
-    assert 0.0 < shows[containers.CREATED] < shows[containers.ENDED]
-    assert found.shown(0) == found.shown_by_class(0) | shows
-    assert found.shown(1) == found.shown_by_class(1)
-    assert found.expected(0, {"a": 3}) == {"a": 3.0} | usual
-    assert found.expected(1, {"a": 3}) == {"a": 3.0}
-
-
-@pytest.mark.parametrize(
-    ("constants", "dims"),
-    [(dataclasses.replace(NO_LAG, runtime_work=False), DIMS), (NO_LAG, ("memory", "cpu")), (NO_LAG, ("memory",))],
-)
-def test_without_a_cpu_to_tell_it_from_it_is_left_out(
-    constants: footprint_constants.FootprintConstants, dims: tuple[str, ...]
-) -> None:
-    found = made(constants, dims=dims)
-    found.creating()
-    found.follow(of("a", 1))
-    found.follow({})
-    assert not found.kinds
-    assert found.expected(0, {"a": 1}) == {"a": 1.0}
-
-
-@pytest.mark.parametrize(
-    ("measured", "informative", "expected"),
-    [(True, True, [3.0, 3.0, 3.0]), (True, False, [0.0, 0.0, 3.0]), (False, True, [0.0, 0.0, 3.0])],
-)
-def test_a_measured_start_lag_holds_for_every_class_from_then_on(
-    measured: bool, informative: bool, expected: list[float]
-) -> None:
-    found = made(footprint_constants.FootprintConstants(start_lag_s=0.2, measure_start_lag=measured))
-    rng = np.random.default_rng(5)
-    for _ in range(40):
-        # Usage follows at once, in the first dimension; the gains of the other say nothing of it.
-        pods = int(rng.integers(0, 8))
-        found.follow(of("a", pods))
-        for _ in range(10):
-            found.tick([1.0, 0.01], 0.2, 0.1)
-            found.judge_lag(float(pods), informative=informative, dt_s=0.1)
-    found.follow({})
-    found.tick([1.0, 1.0], 0.2, 0.1)
-    found.follow(of("a", 3) | of("b", 3))
-    seen = []
-    for _ in range(3):
-        found.tick([1.0, 1.0], 0.2, 0.1)
-        seen.append(found.shown_by_class(0))
-    assert seen == [{"a": pods, "b": pods} for pods in expected]
-
-
 def test_it_is_eager_for_six_seconds() -> None:
     found = made()
     found.follow(of("a", 1))
-    found.tick([0.5, 0.5], 0.2, 5.9)
+    found.tick([0.5, 0.5], 5.9)
     seen = [found.eager]
-    found.tick([0.5, 0.5], 0.2, 0.2)
+    found.tick([0.5, 0.5], 0.2)
     seen.append(found.eager)
     assert seen == [True, False]

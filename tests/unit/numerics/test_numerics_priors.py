@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from carico_core.numerics.estimators import containers, cost_constants, priors, resource
+from carico_core.numerics.estimators import cost_constants, priors, resource
 
 # Four cores, of which .5 may be used; no cost below 1 / 110.
 FACTS = resource.Facts(scale=8.0, ceiling=0.5, least_cost=8.0 / 110, reading_variance=0.01, cores=4.0)
@@ -43,12 +43,6 @@ def test_what_peers_measured_stands_with_the_difference_between_nodes() -> None:
     assert rest == [pytest.approx((0.0, 0.2**2))] * 2
     found.hear({})
     assert found.whole("job") == found.whole("other")
-
-
-def test_the_runtimes_own_work_has_a_prior_of_its_own() -> None:
-    found = made()
-    found.hear(dict.fromkeys(containers.KINDS, (9.0, 9.0)))
-    assert [found.by_part(kind) for kind in containers.KINDS] == [[containers.PRIOR[kind]] for kind in containers.KINDS]
 
 
 def test_what_a_node_said_itself_is_taken_out_of_what_all_say() -> None:

@@ -8,8 +8,7 @@ import pytest
 from carico_core.domain import decision
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from carico_core.wire.kubernetes import placement
-from carico_scheduler import engine, state
+from carico_scheduler import engine
 from tests.unit.scheduler import objects, world
 
 
@@ -147,40 +146,6 @@ def test_stored_advertisements_are_decided_by_at_once() -> None:
         await asyncio.sleep(0.1)
         assert made.kube.binds
         await made.stop()
-
-    objects.run_fast(main())
-
-
-def test_each_pod_names_the_advertisement_that_it_was_placed_by() -> None:
-    async def main() -> None:
-        made = world.World(seed=5)
-        await made.start()
-        for index in range(20):
-            made.create_pod(f"pod-{index}")
-        await made.until_ended()
-        log = made.engines[0]._parts.log
-        for pod in made.pods():
-            said = placement.parse_advertised(pod)
-            record = log.latest("default", pod["metadata"]["name"])
-            assert said is not None
-            assert record is not None
-            assert (said.boot, said.seq) == (objects.BOOT, record.candidates[0].seq)
-        await made.stop()
-
-    objects.run_fast(main())
-
-
-def test_by_an_advertisement_too_old_nothing_is_placed() -> None:
-    async def main() -> None:
-        one = world.World().engines[0]
-        one.state.put_node(objects.make_node("node-0"))
-        assert one.state.placed_by("node-0", 0.0) is None
-        said = objects.make_advertisement("node-0", seq=7)
-        one.state.put_advertisement(state.Heard(advertisement=said, sampled_s=10.0), 10.0)
-        oldest_s = 10.0 + one.state.fleet.policy.ageing_s
-        assert one.state.placed_by("node-0", oldest_s) == (objects.BOOT, 7)
-        assert one.state.placed_by("node-0", oldest_s + 0.1) is None
-        assert one.state.placed_by("node-1", 10.0) is None
 
     objects.run_fast(main())
 

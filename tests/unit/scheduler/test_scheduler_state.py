@@ -66,16 +66,6 @@ def test_nodes_that_are_not_listed_are_gone_and_the_others_stay() -> None:
     assert made.fleet.slot_of("node-1") == slot
 
 
-def test_a_pod_is_placed_by_an_advertisement_that_is_not_stale() -> None:
-    made = make()
-    assert made.placed_by("node-0", NOW_S) is None
-    hear(made, seq=7)
-    told = made.placed_by("node-0", NOW_S + 5.0)
-    assert told is not None
-    assert (told.boot, told.seq) == (objects.BOOT, 7)
-    assert made.placed_by("node-0", NOW_S + 5.1) is None
-
-
 def test_a_bind_from_decision_to_covered() -> None:
     made = make()
     hear(made)

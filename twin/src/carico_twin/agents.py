@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from carico_agent import advertisement, pipeline
-from carico_agent.churn import leads, ledger
+from carico_agent.churn import ledger
 from carico_core.domain import messages
 from carico_core.numerics.estimators import base, registry
 from carico_twin import api_objects, events, kubelet, records, telemetry
@@ -55,8 +55,6 @@ class TwinAgent:
         self._classes: dict[str, str] = {}
         self._running: frozenset[str] = frozenset()
         self._seqs = {"capacity": 0, "subspace": 0}
-        # Of any length: nothing waits for an image here.
-        self._leads = leads.Leads(BOOT, self.pipeline.started, most_s=math.inf)
         self.state: pipeline.State | None = None
         self._covers: frozenset[str] = frozenset()
         self._ledger.on_change(self._pods_changed)
@@ -80,13 +78,10 @@ class TwinAgent:
     def created(self, record: records.PodRecord) -> None:
         """The runtime makes the Pod's container."""
         self._classes[record.uid] = api_objects.class_of(record)
-        self.pipeline.creating()
-        self._leads.placed(record.uid, BOOT, record.advertised_seq)
         self._ledger.created(record.uid, self._timeline.now_s)
 
     def started(self, record: records.PodRecord) -> None:
         """The Pod's program runs."""
-        self._leads.started(record.uid, self._timeline.now_s)
         self._ledger.started(record.uid, self._timeline.now_s)
 
     def exited(self, record: records.PodRecord) -> None:
@@ -187,7 +182,6 @@ class TwinAgent:
     def _publish_capacity(self) -> None:
         assert self.state is not None
         stamp = self._stamp("capacity")
-        self._leads.stamped(stamp.seq, self._timeline.now_s)
         message = advertisement.capacity(stamp, self.state, dims=telemetry.DIMS, covers=self._covers)
         self._send(self, message)
 

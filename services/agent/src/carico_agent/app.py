@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from carico_agent import advertisement, cluster_model, configuration, instruments, pipeline, ports, settings, views
-from carico_agent.churn import leads
 from carico_agent.telemetry import panel, port
 from carico_core.domain import messages, recording
 from carico_core.numerics import subspace
@@ -86,12 +85,10 @@ class Agent:
             self._log.warning("degraded", note=note)
         self._classes = parts.classes
         self._told: dict[str, str] = {}
-        self._leads = leads.Leads(parts.boot, self._learn_lead)
         parts.pods.on_change(self.pods_changed)
         parts.pods.on_event(self._on_pod_event)
         if parts.classes is not None:
             parts.classes.on_change(self.pods_changed)
-            parts.classes.on_placed(self._leads.placed)
 
     def when_due(self, *, capacity: Callable[[], None], subspace: Callable[[], None]) -> None:
         """Nothing; the callbacks are called when there is something to publish."""
@@ -156,14 +153,6 @@ class Agent:
         self._instruments.pod_events.labels(kind.value).inc()
         if self._traces is not None:
             self._traces.happened(kind, uid, at_s)
-        if kind is recording.EventKind.CREATED:
-            self.pipeline.creating()
-        elif kind is recording.EventKind.STARTED:
-            self._leads.started(uid, at_s)
-
-    def _learn_lead(self, lead_s: float) -> None:
-        self._instruments.lead_s.observe(lead_s)
-        self.pipeline.started(lead_s)
 
     def on_model(self, _subject: str, payload: bytes) -> None:
         """Nothing; follows the cluster's model, or drops and counts a message that cannot be used."""
@@ -179,7 +168,6 @@ class Agent:
             return None
         self._instruments.published.labels("capacity").inc()
         stamp = self._stamp("capacity")
-        self._leads.stamped(stamp.seq, self._clock.monotonic_s())
         if self._traces is not None:
             self._traces.advertised(self._covers, seq=stamp.seq, capacity=self.state.estimate.capacity)
         return wire.encode_advertisement(

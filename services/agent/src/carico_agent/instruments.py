@@ -9,7 +9,6 @@ from carico_core.runtime.observe import metrics as metric
 LATENESS_BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 # Shares of the full scale: telemetry's own noise is about a hundredth, a Pod of an eighth of a node a tenth.
 INNOVATION_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-LEAD_BUCKETS_S = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 MODES = ("measured", "predicted", "warming", "saturated")
 
 
@@ -42,9 +41,6 @@ class Instruments:
         self.update_s = metrics.histogram(
             "update_seconds", "time of one update of the model", buckets=(0.0001, 0.0003, 0.001, 0.003, 0.01, 0.1)
         )
-        self.lead_s = metrics.histogram(
-            "lead_seconds", "from an advertisement to the start of a Pod placed by it", buckets=LEAD_BUCKETS_S
-        )
         self.pod_events = metrics.counter("pod_events", "what happened to Pods on the node", ("kind",))
         self._info = metrics.gauge("node_info", "1; whose agent this is, and how it estimates", ("node", "estimator"))
         self._capacity = metrics.gauge("capacity_pods", "Pods that the node can take")
@@ -53,11 +49,6 @@ class Instruments:
         self._signal = metrics.gauge("signal_multiples", "the capacity signal, eq. 3.3: multiples of typical work")
         self._pods = metrics.gauge("pods", "Pods counted")
         self._usage = metrics.gauge("usage_ratio", "filtered usage", ("dimension",))
-        self._learnt_lead_s: float | None = None
-        metrics.reading(
-            "learnt_lead_seconds", "that lead as learnt: capacity looks so far ahead",
-            lambda: _alone(self._learnt_lead_s),
-        )  # fmt: skip
         self._parts = metrics.gauge("part_ratio", "raw shares that usage is made of", ("part",))
         self._headroom = metrics.gauge("headroom_ratio", "what is free below the ceiling", ("dimension",))
         self._baseline = metrics.gauge("baseline_ratio", "usage without workload, as learnt", ("dimension",))
@@ -88,7 +79,6 @@ class Instruments:
         self._capacity_sd.set(estimate.capacity_sd)
         self._signal.set(state.signal)
         self._pods.set(state.pods)
-        self._learnt_lead_s = state.lead_s
         for mode in MODES:
             self._mode.labels(mode).set(mode == estimate.mode)
         for part, share in state.parts.items():

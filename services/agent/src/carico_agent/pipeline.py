@@ -67,8 +67,6 @@ class State(NamedTuple):
     sampled_at_ns: int
     # Whether the cluster's model was part of the signal.
     federated: bool
-    # How far the estimate looks ahead; None: it does not.
-    lead_s: float | None
     # Filtered usage minus what baseline, cost and Pods predict, per dimension, in shares; the filters' surprise.
     innovation: dict[str, float]
 
@@ -151,16 +149,6 @@ class Pipeline:
         if self._by_class is not None:
             self._by_class.follow(running)
 
-    def creating(self) -> None:
-        """Nothing; the runtime begins to create a container."""
-        if self._by_class is not None:
-            self._by_class.creating()
-
-    def started(self, lead_s: float) -> None:
-        """Nothing; a Pod has started this long after the advertisement it was placed by."""
-        if self._by_class is not None:
-            self._by_class.lead(lead_s)
-
     def update(self, *, pods: int, churning: bool) -> State | None:
         """The state after learning from the batch so far; None before the first sample."""
         if self._last is None or self._filled == 0:
@@ -236,7 +224,6 @@ class Pipeline:
             pods=seen.pods,
             sampled_at_ns=self._last.at_ns,
             federated=self._federated,
-            lead_s=None if self._by_class is None else self._by_class.lead_s,
             innovation=_innovation(self._config.node, seen, estimate),
         )
 

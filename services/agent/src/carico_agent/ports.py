@@ -46,7 +46,7 @@ class PodEvents(Protocol):
 
 
 class PodClasses(Protocol):
-    """Which class each Pod is of, which are no workload, and what each was placed by."""
+    """Which class each Pod is of, and which are no workload."""
 
     def of(self, uid: str) -> str:
         """The class of a Pod; the general one where it is not known."""
@@ -58,10 +58,6 @@ class PodClasses(Protocol):
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Nothing; `callback` is called in the loop's thread once a class becomes known."""
-        ...
-
-    def on_placed(self, callback: Callable[[str, str, int], None]) -> None:
-        """Nothing; `callback` is given a Pod's UID, and the boot and `seq` of the advertisement it was placed by."""
         ...
 
     async def run(self) -> None:

@@ -87,8 +87,7 @@ class AgentSettings:
     )
     pod_classes: str = setting(
         "none",
-        help="where the class of a Pod, its owner, and the advertisement it was placed by are learnt from; none: all "
-        "Pods are of one class, and the lead from an advertisement to a start is a constant",
+        help="where the class of a Pod, its owner, is learnt from; none: all Pods are of one class",
         choices=("kubernetes", "none"),
         why="needs the right to list and watch Pods, and memory for a client of the API",
     )

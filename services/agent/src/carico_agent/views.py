@@ -66,5 +66,4 @@ def of_state(state: pipeline.State, dims: tuple[str, ...]) -> dict[str, Any]:
         "signal": state.signal,
         "direction": dict(zip(dims, state.direction.tolist(), strict=True)),
         "federated": state.federated,
-        "lead_s": state.lead_s,
     }

@@ -209,8 +209,6 @@ class Engine:
         bind = binders.Bind(
             pod=pod, node=node, attempt=attempt, term=term, waiting=waiting, facts=facts, on_result=self._on_result,
             prepare=self._volumes.preparation(pod, placement.row, may_write=may_write),
-            # What is written on a bind may be why it is refused: the next try of a Pod goes without.
-            placed_by=self.state.placed_by(node, now_s) if waiting.attempts == 1 else None,
         )  # fmt: skip
         self.binder.start(bind)
         if placement.row.is_advertised:

@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 
 from carico_core.domain import cluster, constraints, messages
-from carico_core.wire.kubernetes import placement
 from carico_scheduler.nodes import fleet as fleets
 from carico_scheduler.pods import anti_affinity_index, reservations
 from carico_scheduler.pods import demand as demands
@@ -60,13 +59,6 @@ class State:
     def demand_of(self, pod: cluster.Pod) -> demands.Demand:
         """Return what the Pod asks of a node, by all that is known of other Pods."""
         return demands.demand_of(pod, self._repellers.of(pod))
-
-    def placed_by(self, node: str, now_s: float) -> placement.Advertised | None:
-        """Return the advertisement that a Pod is placed by on `node` now; None where there is none to go by."""
-        heard = self.heard.get(node)
-        if heard is None or now_s - heard.sampled_s > self.fleet.policy.ageing_s:
-            return None
-        return placement.Advertised(boot=heard.advertisement.boot, seq=heard.advertisement.seq)
 
     def put_pods(self, pods: Iterable[cluster.Pod], now_s: float) -> None:
         """Take in the list of all Pods: those that the watch has shown and that are not in it are gone."""

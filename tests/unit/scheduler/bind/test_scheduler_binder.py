@@ -6,7 +6,6 @@ from typing import Any
 
 from carico_core.domain import cluster, decision, errors
 from carico_core.runtime.kube import api_actions, memory_kube
-from carico_core.wire.kubernetes import placement
 from carico_scheduler.bind import binder
 from carico_scheduler.report import decisions
 from tests.unit.scheduler import objects
@@ -121,21 +120,6 @@ def test_what_is_only_being_prepared_is_not_bound_at_the_end() -> None:
         await asyncio.sleep(1.0)
         assert await bench.binder.drain(60.0) == 0
         assert (bench.results, bench.rooms, bench.node_of()) == ([], [], None)
-
-    objects.run_fast(main())
-
-
-def test_what_it_was_placed_by_is_written_on_the_pod_and_nothing_else() -> None:
-    async def main() -> None:
-        for said in (None, placement.Advertised(objects.BOOT, 7)):
-            bench = Bench()
-            bench.start(placed_by=said)
-            await bench.binder.drain(60.0)
-            found = bench.kube.objects.get("pods", ("default", "pod-0"), "test")
-            assert placement.parse_advertised(found) == said
-            assert len(found["metadata"].get("annotations") or {}) == (said is not None)
-            assert sum(request.startswith("POST") for request in bench.kube.requests) == 1
-            assert not any(request.startswith("PATCH") for request in bench.kube.requests)
 
     objects.run_fast(main())
 

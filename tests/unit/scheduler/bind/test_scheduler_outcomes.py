@@ -25,30 +25,6 @@ def test_a_bind_refused_for_good_backs_off_and_says_so() -> None:
     objects.run_fast(main())
 
 
-def test_who_refuses_what_is_written_on_binds_delays_pods_and_does_not_stop_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def main() -> None:
-        made = world.World()
-        request, tried = made.kube.request, []
-
-        async def strict(method: str, path: str, *, body: Any = None, **more: Any) -> Any:
-            if path.endswith("/binding"):
-                tried.append("annotations" in body["metadata"])
-                if tried[-1]:
-                    raise errors.Invalid(status=422, reason="Invalid", message="policy says no", request=path)
-            return await request(method, path, body=body, **more)
-
-        monkeypatch.setattr(made.kube, "request", strict)
-        await made.start(nodes=1)
-        made.create_pod("pod-0")
-        await made.until_ended()
-        assert tried == [True, False]
-        await made.stop()
-
-    objects.run_fast(main())
-
-
 def test_a_pod_whose_binds_are_all_refused_gets_events_that_say_so_as_seldom_as_will_do() -> None:
     async def main() -> None:
         made = world.World()

@@ -8,7 +8,6 @@ from typing import Any
 
 from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.observe import metrics
-from carico_core.wire.kubernetes import placement
 from carico_scheduler import state
 from carico_scheduler.extender import service, unit
 from carico_scheduler.extender import settings as extender_settings
@@ -92,10 +91,6 @@ class Desk:
         """The watch shows a Pod as bound."""
         pod = objects.make_pod(name, scheduler_name="kube-carico", node_name=node)
         self.state.put_pod(pod, self.clock.monotonic_s())
-
-    def placed_by(self, name: str) -> placement.Advertised | None:
-        """What the Pod at the API says it was placed by."""
-        return placement.parse_advertised(self.kube.objects.get("pods", ("default", name), "test"))
 
     def node_of(self, name: str) -> str | None:
         """Where the API has the Pod."""

@@ -91,7 +91,6 @@ def test_pods_of_the_node_and_of_carico_itself_pass_everywhere() -> None:
         assert json.loads(await desk.extender.prioritize(body)) == [{"Host": "n1", "Score": 0}]
         desk.kube.objects.create("pods", daemon, "test")
         assert await desk.bind(daemon, "n1") == ""
-        assert desk.placed_by("agent") is None
 
     objects.run_fast(main())
 

@@ -300,8 +300,8 @@ def test_odd_fields_raise_nothing_but_value_errors(path: list[Any], value: Any) 
 
 
 def test_a_binding_carries_its_precondition() -> None:
-    body = api_objects.binding_body(namespace="d", name="p", uid="u", node="n", annotations={"a": "b"})
-    assert body["metadata"] == {"namespace": "d", "name": "p", "uid": "u", "annotations": {"a": "b"}}
+    body = api_objects.binding_body(namespace="d", name="p", uid="u", node="n")
+    assert body["metadata"] == {"namespace": "d", "name": "p", "uid": "u"}
     assert body["target"]["name"] == "n"
 
 

@@ -45,15 +45,11 @@ def variants() -> dict[str, world.Choice]:
         "no classes": without(by_class=False),
         "no federation of costs": without(federated=False),
         "no confidence bound": without(risk_sd=0.0),
-        "no look-ahead": without(look_ahead=0.0),
-        "no doubling limit": without(growth=0.0),
-        "no burst above the ceiling": without(burst=0.0),
-        "the runtime's work taken for the Pods'": without(runtime_work=False),
+        "no limit on unmeasured loads": without(growth=0.0),
         "not eager: new classes learnt each second": without(eager_s=0.0),
         "no memory growth": without(per_dimension=class_costs.CostConstants(growth_sd=0.0)),
         "full readings taken as they are": without(censored=False),
-        "start lag 0.2 s, not measured": without(measure_start_lag=False),
-        "no start lag": without(start_lag_s=0.0, measure_start_lag=False),
+        "no start lag": without(start_lag_s=0.0),
     }
     return {
         BASE: world.CaricoOptions(),

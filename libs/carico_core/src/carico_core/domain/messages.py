@@ -76,7 +76,7 @@ class Advertisement(NamedTuple):
     direction: Mapping[str, float]
     headroom: Mapping[str, float] | None = None
     classes: Mapping[str, ClassCapacity] | None = None
-    # Most Pods that the node takes for now (an unmeasured load may only double).
+    # Most Pods that the node takes for now (an unmeasured load may only grow so far).
     limit: int | None = None
 
 
@@ -108,7 +108,7 @@ class LocalSubspace:
     # What 1.0 is in each dimension, in physical units (cores, bytes).
     scale: Array
     evidence: Mapping[str, ClassEvidence]
-    # The largest filtered Pod count per core this node has carried lately; the cluster's largest bounds a doubling.
+    # The largest filtered Pod count per core this node has carried lately; the cluster's largest bounds the others.
     peak_pods_per_core: float = 0.0
 
 

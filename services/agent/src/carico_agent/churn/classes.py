@@ -1,4 +1,4 @@
-"""What each Pod on this node is, and what it was placed by, as the Kubernetes API shows it: other adapters see UIDs.
+"""What each Pod on this node is, as the Kubernetes API shows it: other adapters see UIDs.
 
 A Pod is bound half a second before its container starts, so that its class is known by then; one that is not yet
 known counts as of the general class, and moves to its own as soon as it is told.
@@ -14,7 +14,7 @@ from carico_core.runtime.kube import api_client
 from carico_core.runtime.observe import client_metrics, logs
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import api_objects, placement
+from carico_core.wire.kubernetes import api_objects
 
 # Of a mirror Pod: the UID that the runtime knows the static Pod by.
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-hash
@@ -36,7 +36,6 @@ class PodClasses:
         # None for a Pod that is baseline, and no workload.
         self._classes: dict[str, str | None] = {}
         self._callbacks: list[Callable[[], None]] = []
-        self._on_placed: list[Callable[[str, str, int], None]] = []
         self._log = logs.get("classes")
 
     def of(self, uid: str) -> str:
@@ -50,10 +49,6 @@ class PodClasses:
     def on_change(self, callback: Callable[[], None]) -> None:
         """`callback` is called in the loop's thread after each Pod whose class becomes known."""
         self._callbacks.append(callback)
-
-    def on_placed(self, callback: Callable[[str, str, int], None]) -> None:
-        """`callback` gets a Pod's UID, and the boot and number that it names, whenever the API shows the Pod."""
-        self._on_placed.append(callback)
 
     async def run(self) -> None:
         """Never returns; keeps the classes up to date, as they were while the API is away. Raises `KubeconfigError`."""
@@ -83,10 +78,6 @@ class PodClasses:
         uid, name = _uid_on_node(pod), None if found.is_baseline else pod_class.class_of(found)
         is_news = uid not in self._classes or self._classes[uid] != name
         self._classes[uid] = name
-        said = placement.parse_advertised(pod)
-        if said is not None:
-            for callback in self._on_placed:
-                callback(uid, said.boot, said.seq)
         return is_news
 
     def _tell(self) -> None:

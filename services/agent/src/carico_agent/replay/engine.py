@@ -131,8 +131,6 @@ class _Pods:
         self._next = 0
         self._book = ledger.Ledger()
         self._workload: dict[str, str] = {}
-        self._created = 0
-        self._book.on_event(self._note)
 
     def at(self, now_s: float) -> ledger.PodSet:
         """The Pods at this time, which never goes back."""
@@ -142,14 +140,6 @@ class _Pods:
             self._book.take(event)
             self._next += 1
         return self._book.current(now_s)
-
-    def take_created(self) -> int:
-        """Containers whose creation has begun since the last call."""
-        created, self._created = self._created, 0
-        return created
-
-    def _note(self, kind: recording.EventKind, _uid: str, _at_s: float) -> None:
-        self._created += kind is recording.EventKind.CREATED
 
     def classes(self, now: ledger.PodSet) -> dict[str, str]:
         """UID -> class of the Pods that run."""
@@ -169,8 +159,6 @@ def _of_samples(over: trace.Trace, setup: Setup) -> Iterator[Step]:
     before_s = float(samples.times_s[0]) - 1.0 / facts.sample_hz
     for at_s, values, parts in zip(samples.times_s.tolist(), samples.values, samples.parts.tolist(), strict=True):
         now = pods.at(at_s)
-        for _ in range(pods.take_created()):
-            line.creating()
         if now.running != running:
             running = now.running
             line.pods_changed(pods.classes(now))

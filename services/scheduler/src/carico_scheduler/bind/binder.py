@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias
 from carico_core.domain import cluster, errors
 from carico_core.runtime.kube import api_actions, list_watch
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import api_objects, placement
+from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.report import decisions
 
@@ -68,8 +68,6 @@ class Bind:
     on_result: Callable[["Result"], None]
     # Has to have returned before the bind is sent; where it raises, the Pod is not bound.
     prepare: Step | None = None
-    # Written on the Pod.
-    placed_by: placement.Advertised | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -212,7 +210,6 @@ class Binder:
         try:
             await api_actions.bind(
                 self._api, namespace=pod.namespace, name=pod.name, uid=pod.uid, node=bind.node,
-                annotations=None if bind.placed_by is None else placement.format_advertised(bind.placed_by),
                 timeout_s=self._timeout_s, permit=functools.partial(self._permit, bind),
             )  # fmt: skip
         except Withheld as error:

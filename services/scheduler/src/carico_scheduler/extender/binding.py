@@ -7,7 +7,6 @@ from collections.abc import Callable
 from carico_core.domain import cluster
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
-from carico_core.wire.kubernetes import placement
 from carico_scheduler import state as states
 from carico_scheduler.bind import binder as binders
 from carico_scheduler.bind import outcomes
@@ -25,7 +24,6 @@ class Asked:
     facts: decisions.Facts
     since_s: float
     term: int
-    placed_by: placement.Advertised | None
 
 
 class Binds:
@@ -58,7 +56,7 @@ class Binds:
         attempt = self._state.assume(waiting, asked.node, self._clock.monotonic_s())
         bind = binders.Bind(
             pod=asked.pod, node=asked.node, attempt=attempt, term=asked.term, waiting=waiting, facts=asked.facts,
-            on_result=on_result, placed_by=asked.placed_by,
+            on_result=on_result,
         )  # fmt: skip
         self._binder.start(bind)
         # The caller may give up waiting: the bind goes on, and its outcome is taken in.

@@ -79,11 +79,10 @@ class Holds:
 
 
 class Waits:
-    """Since when kube-scheduler has been asking for each Pod, and which of them a bind was refused."""
+    """Since when kube-scheduler has been asking for each Pod."""
 
     def __init__(self) -> None:
         self._since_s: dict[str, float] = {}
-        self._refused: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._since_s)
@@ -96,17 +95,7 @@ class Waits:
         """Since when it has asked for the Pod; `now_s` where it never has."""
         return self._since_s.get(uid, now_s)
 
-    def refuse(self, uid: str) -> None:
-        """A bind of a Pod that is asked for came to nothing."""
-        if uid in self._since_s:
-            self._refused.add(uid)
-
-    def was_refused(self, uid: str) -> bool:
-        """True where an earlier bind of the Pod came to nothing."""
-        return uid in self._refused
-
     def drop_ended(self, waits: Callable[[str], bool], *, before_s: float) -> None:
         """Nothing; Pods that wait no more are forgotten, but for those of after `before_s`: the watch may be behind."""
         for uid in [uid for uid, since_s in self._since_s.items() if since_s < before_s and not waits(uid)]:
             del self._since_s[uid]
-            self._refused.discard(uid)

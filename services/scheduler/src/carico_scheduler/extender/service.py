@@ -170,19 +170,10 @@ class Extender:
         if why_not is not None:
             return f"{node} has no room any more: {why_not}"
         # From here to the claim nothing else runs: there is no moment in which the Pod does not count.
-        # As with our own: a Pod whose bind was refused is tried again without what was written on it.
-        is_bare = is_exempt or self.waits.was_refused(pod.uid)
-        placed_by = None if is_bare else self._state.placed_by(node, now_s)
         since_s = self.waits.since_s(pod.uid, now_s)
-        error = await self.binds.bind(
-            binding.Asked(
-                pod=pod, node=node, facts=self._facts(node, demand, now_s), since_s=since_s, term=term,
-                placed_by=placed_by,
-            )
-        )  # fmt: skip
-        if error:
-            self.waits.refuse(pod.uid)
-        return error
+        return await self.binds.bind(
+            binding.Asked(pod=pod, node=node, facts=self._facts(node, demand, now_s), since_s=since_s, term=term)
+        )
 
     async def _judged(self, asked: messages.Args, demand: demands.Demand) -> judge.Judged:
         """The verdict; where only other Pods' holds stand in the way, once their binds have had time to come."""

@@ -4,7 +4,6 @@ Units: y is usage in [0, 1]; physical units are y times the full scale S of the 
 "memory"). Pods counted here are workload Pods: DaemonSet-owned and static ones are part of the baseline.
 """
 
-import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,10 +18,9 @@ Spread: TypeAlias = tuple[float, float]
 # A mean and its variance.
 Evidence: TypeAlias = tuple[float, float]
 
-# CPU: on the twin, with what `footprint` lends to bursts on top (burst.py): .80 on a node at rest, .74 on one that has
-# been full for some seconds (ADR 26). Memory cannot be squeezed: .95 leaves a twentieth before the kernel ends a
-# process. Dimensions not measured take less.
-DEFAULT_CEILING: Mapping[str, float] = {"cpu": 0.74, "memory": 0.95}
+# CPU: chosen on the twin over all scenarios (ADR 49). Memory cannot be squeezed: .95 leaves a twentieth before the
+# kernel ends a process. Dimensions not measured take less.
+DEFAULT_CEILING: Mapping[str, float] = {"cpu": 0.77, "memory": 0.95}
 OTHER_CEILING = 0.9
 # Usage from which a node takes nothing at all: the author's agent (published source and logs).
 DEFAULT_GUARD = signal.LOGGED_GUARD
@@ -154,25 +152,12 @@ class ByClass(Protocol):
         """Whether an update is worth its while after a few samples: so little is known that each tells much."""
         ...
 
-    @property
-    def lead_s(self) -> float:
-        """The time from an advertisement to the start of a Pod placed by it, as learnt."""
-        ...
-
-    def creating(self) -> None:
-        """Take in that the runtime begins to create a container."""
-        ...
-
     def follow(self, running: Mapping[str, str]) -> None:
         """Take in which workload Pods run now (UID to class), at each change."""
         ...
 
     def use(self, model: messages.GlobalModel) -> None:
         """Take in what the cluster has measured of each class."""
-        ...
-
-    def lead(self, lead_s: float) -> None:
-        """Take in how long after the advertisement it was placed by a Pod has started."""
         ...
 
 
@@ -189,13 +174,6 @@ def steps(gains: arrays.Array, dimensions: int) -> list[float] | None:
     if len(found) != dimensions or not all(map(math.isfinite, found)):
         return None
     return [gain if 0.0 <= gain <= 1.0 else float(gain > 0.0) for gain in found]
-
-
-# Samples come at one interval, and an exponential costs more than all else that is done with it.
-@functools.lru_cache(maxsize=256)
-def approached(dt_s: float, time_constant_s: float) -> float:
-    """The share of the way that a first-order lag goes in `dt_s`: 1 - exp(-dt / T)."""
-    return 1.0 - math.exp(-dt_s / time_constant_s)
 
 
 def elapsed(dt_s: float) -> float:

@@ -16,7 +16,6 @@ import numpy as np
 from carico_core.numerics import arrays, kalman
 from carico_core.numerics.estimators import (
     base,
-    containers,
     cost_constants,
     cost_filter,
     growth,
@@ -158,8 +157,8 @@ class ClassCosts:
             self._changed()
             return
         present = [counts.get(name, 0.0) for name in self._held]
-        for (name, held), count in zip(self._held.items(), present, strict=True):
-            if count >= self._constants.entry_pods and name not in containers.KINDS:
+        for held, count in zip(self._held.values(), present, strict=True):
+            if count >= self._constants.entry_pods:
                 held.is_reached = True
         design = self._design(present, shown)
         # Readings in quick succession share their samples: together they say no more than one a second.

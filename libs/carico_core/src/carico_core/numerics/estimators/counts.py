@@ -90,18 +90,6 @@ class FilteredCount:
             # x_i <- x_i + alpha_i (n - x_i), alpha_i as the usage of dimension i used it
             values[index] += gain * (visible - values[index])
 
-    def tick_all(self, samples: list[tuple[float, float, float]]) -> None:
-        """As `tick` for each (gain, Pods, seconds), for a count of one dimension; `steady_s` stays."""
-        value = self._values[0]
-        for gain, pods, dt_s in samples:
-            before = self._pods
-            if before < 0.0:
-                self._pods = value = pods
-                continue
-            visible = self._visible(pods, dt_s) if self._starts or pods != before else pods
-            value += gain * (visible - value)
-        self._values[0] = value
-
     def _visible(self, pods: float, dt_s: float) -> float:
         if self._starts:
             self._clock_s += dt_s

@@ -11,7 +11,6 @@ from carico_core.numerics import arrays
 from carico_core.numerics.estimators import (
     admission,
     base,
-    burst,
     class_costs,
     cluster_evidence,
     counts,
@@ -24,10 +23,6 @@ from carico_core.numerics.estimators import (
 
 # Classes advertised besides, that other nodes have measured: those with most Pods.
 CLASSES_TOLD = 48
-# From an advertisement's stamp to the start of a Pod placed by it, until some have been measured: half of the second
-# between two, 0.1 s on the bus and in the API, and the runtime's median of 0.55 s.
-UNKNOWN_LEAD_S = 1.1
-_LEAD_GAIN = 0.1
 # From this age on a running Pod is evidence of what its class holds: five segments of its profile lie behind it.
 STOOD_S = 16.0
 
@@ -40,8 +35,7 @@ class Footprint:
     """One `ClassCosts` per dimension, and the Pods of the node by class."""
 
     __slots__ = (
-        "_ceiling", "_ceilings", "_cluster", "_config", "_constants", "_costs", "_full", "_peak_pods", "_pods",
-        "_ticked", "_trial", "lead_s",
+        "_ceilings", "_cluster", "_config", "_constants", "_costs", "_full", "_peak_pods", "_pods", "_ticked", "_trial",
     )  # fmt: skip
 
     def __init__(self, config: base.EstimatorConfig, constants: FootprintConstants = DEFAULT) -> None:
@@ -55,16 +49,10 @@ class Footprint:
         growing = [index for index, each in enumerate(self._costs) if each.grows]
         self._pods = population.Population(config, constants, growing=growing)
         self._ceilings: list[float] = config.ceiling.tolist()
-        is_cpu = config.dims[0] == "cpu"
-        self._ceiling = burst.BurstCeiling(
-            self._ceilings[0], share=constants.burst if is_cpu else 0.0, memory_s=constants.burst_s
-        )
         self._hold()
         self._trial = trial.Trial()
         self._ticked = False
         self._peak_pods = 0.0
-        # From an advertisement to the start of a Pod placed by it.
-        self.lead_s = UNKNOWN_LEAD_S
         self._cluster = cluster_evidence.ClusterEvidence(
             between_nodes=constants.per_dimension.between_nodes, told=CLASSES_TOLD if constants.federated else 0
         )
@@ -80,19 +68,11 @@ class Footprint:
         """Whether one class alone has run here, and for so short a time that a few samples tell much."""
         return self._pods.eager
 
-    def creating(self) -> None:
-        """The runtime begins to create a container."""
-        self._pods.creating()
-
     def _hold(self) -> None:
-        """Keep the costs of the classes that are held, and of the runtime's own work."""
-        for index, each in enumerate(self._costs):
-            each.hold([*sorted(self._pods.classes), *(self._pods.kinds if index == 0 else ())])
-
-    def lead(self, lead_s: float) -> None:
-        """A Pod has started this long after the stamp of the advertisement it was placed by."""
-        if 0.0 <= lead_s <= base.MAX_INTERVAL_S:
-            self.lead_s += _LEAD_GAIN * (lead_s - self.lead_s)
+        """Keep the costs of the classes that are held."""
+        names = sorted(self._pods.classes)
+        for each in self._costs:
+            each.hold(names)
 
     def use(self, model: messages.GlobalModel) -> None:
         """What the cluster has measured, less what this node contributed to it."""
@@ -114,9 +94,7 @@ class Footprint:
             self._trial.changed()
         samples: list[float] = sample_y.tolist()
         self._full.tick(samples, steps)
-        cpu = min(max(samples[0], 0.0), 1.0) if math.isfinite(samples[0]) else 1.0
-        self._pods.tick(steps, cpu, elapsed_s)
-        self._ceiling.tick(cpu, elapsed_s)
+        self._pods.tick(steps, elapsed_s)
         self._ticked = True
 
     def update(self, observation: base.Observation) -> base.CapacityEstimate:
@@ -151,7 +129,7 @@ class Footprint:
             closed=admission.is_guarded(self._config, usages),
         )  # fmt: skip
         tightest = 0 if found.bottleneck is None else found.bottleneck
-        by_class = self._pods.shown_by_class(0)
+        by_class = self._pods.shown(0)
         shown = sum(by_class.values())
         spreads = [self._mean_cost(each, by_class, shown) for each in self._costs]
         noise = self._costs[tightest].noise
@@ -177,16 +155,15 @@ class Footprint:
 
     def _learn(self, usages: list[float], dt_s: float) -> None:
         full = self._full.full(usages)
-        self._pods.judge_lag(usages[0] * self._costs[0].facts.scale, informative=not full[0], dt_s=dt_s)
         for index, (each, usage, end) in enumerate(zip(self._costs, usages, full, strict=True)):
             shown = self._pods.shown_by_part(index) if each.grows else {}
             counted = {name: parts[0] for name, parts in shown.items()} if each.grows else self._pods.shown(index)
             each.learn(usage, counted, shown, censored=end and self._constants.censored, dt_s=dt_s)
         keep = 0.5 ** (dt_s / self._config.peak_half_life_s)
-        self._peak_pods = max(self._peak_pods * keep, sum(self._pods.shown_by_class(0).values()))
+        self._peak_pods = max(self._peak_pods * keep, sum(self._pods.shown(0).values()))
 
     def _headroom(self, index: int, usage: float, counted: Mapping[str, int], *, full: bool) -> float:
-        """H = ceiling S - now + borrow - growth."""
+        """H = ceiling S - now - growth."""
         each = self._costs[index]
         scale = each.facts.scale
         level = usage * scale
@@ -195,7 +172,7 @@ class Footprint:
             expected = each.expected_by_part(by_part)
             shown = each.expected_by_part(self._pods.shown_by_part(index))
         else:
-            expected = each.expected(self._pods.expected(index, counted))
+            expected = each.expected({name: float(count) for name, count in counted.items()})
             shown = each.expected(self._pods.shown(index))
         # now = Y + sum c (n - x): Pods not shown yet are added, those that have left but still show are taken out.
         now = level + expected - shown
@@ -204,23 +181,10 @@ class Footprint:
             # taken: the model knows better where it says more.
             now = max(now, each.floor + expected)
         now = max(now, min(level, each.floor))
-        ceiling = self._ceilings[index] if index else self._ceiling.value
-        headroom = ceiling * scale - now
-        if index == 0:
-            headroom += self._borrow(usage)
+        headroom = self._ceilings[index] * scale - now
         for name, parts in by_part.items():
             headroom -= each.left_to_grow(name, parts, float(counted[name]), self._pods.lives.longest_s(name))
         return headroom
-
-    def _borrow(self, usage: float) -> float:
-        """CPU that running Pods are expected to give back before a Pod placed now has started."""
-        # h = l x min(r, .5 / ceiling), in CPU share
-        span = self._constants.look_ahead * self.lead_s * min(lives.speed(usage), 0.5 / self._ceilings[0])
-        ending = {name: self._pods.lives.ending_within(name, span) for name in self._pods.running}
-        costs = self._costs[0]
-        if costs.grows:
-            return costs.expected_by_part({name: [count] for name, count in ending.items()})
-        return costs.expected(ending)
 
     def _cost_plus(self, headroom: Sequence[float]) -> dict[str, list[float]]:
         """c+ per class and dimension: of the classes held, of those that peers measured, and of a new one."""

@@ -3,18 +3,18 @@
 import collections
 from collections.abc import Collection, Mapping, Sequence
 
-from carico_core.numerics.estimators import base, containers, counts, footprint_constants, lives, profile, start_lag
+from carico_core.numerics.estimators import base, counts, footprint_constants, lives, profile
 
 # Classes held by a node: more than it can tell apart; the one that ran least recently gives way.
 CLASSES_HELD = 16
 
 
 class Population:
-    """A filtered count per class, behind the start lag, and the containers that the runtime works at."""
+    """A filtered count per class, behind the start lag."""
 
     __slots__ = (
-        "_classes", "_constants", "_containers", "_counts", "_dimensions", "_followed", "_lag", "_new_s", "_pod_limit",
-        "_profiles", "_running", "_ticked_once", "lives",
+        "_classes", "_constants", "_counts", "_dimensions", "_followed", "_new_s", "_pod_limit", "_profiles",
+        "_running", "_ticked_once", "lives",
     )  # fmt: skip
 
     def __init__(
@@ -25,9 +25,6 @@ class Population:
         self._dimensions = len(config.dims)
         self._pod_limit = config.pod_limit
         self.lives = lives.Lives()
-        self._lag = start_lag.StartLag(constants.start_lag_s) if constants.measure_start_lag else None
-        seen = containers.KINDS if constants.runtime_work and config.dims[0] == "cpu" else ()
-        self._containers = {kind: containers.Pulses() for kind in seen}
         # Classes held, the one that ran least recently first.
         self._classes: collections.OrderedDict[str, counts.FilteredCount] = collections.OrderedDict()
         self._counts: collections.Counter[str] = collections.Counter()
@@ -46,11 +43,6 @@ class Population:
         return self._classes.keys()
 
     @property
-    def kinds(self) -> Collection[str]:
-        """What the runtime's own work is counted as, beside the classes, in the first dimension."""
-        return self._containers.keys()
-
-    @property
     def running(self) -> Mapping[str, int]:
         """Running Pods by class, as last heard of."""
         return self._counts
@@ -62,11 +54,6 @@ class Population:
         Of two that come together a few samples cannot say which of them uses what: 12 Pods a core went to one node.
         """
         return self._new_s < self._constants.eager_s and len(self._counts) == 1
-
-    def creating(self) -> None:
-        """The runtime begins to create a container."""
-        if self._containers:
-            self._containers[containers.CREATED].begin()
 
     def follow(self, running: Mapping[str, str]) -> None:
         """Which workload Pods run now (UID to class), at each change."""
@@ -87,49 +74,18 @@ class Population:
         """Running Pods by class, of `pods` in all where classes are not told."""
         return self._counts if self._followed else {base.ALL_PODS: min(max(pods, 0), self._pod_limit)}
 
-    def tick(self, gains: list[float], cpu: float, dt_s: float) -> None:
+    def tick(self, gains: list[float], dt_s: float) -> None:
         """Step 1: take each class's count through each dimension's filter, at the sample's own gains in [0, 1]."""
         for name, count in self._classes.items():
             count.tick(gains, float(self._counts[name]), dt_s)
-        for pulses in self._containers.values():
-            pulses.tick(gains[0], dt_s)
         self._age(gains)
-        if self._lag is not None:
-            self._lag.tick(gains[0], float(self._running), dt_s)
-        self.lives.tick(cpu, dt_s)
+        self.lives.tick(dt_s)
         self._new_s += dt_s
         self._ticked_once = True
 
-    def judge_lag(self, level: float, *, informative: bool, dt_s: float) -> None:
-        """Measure the start lag by one more CPU usage, and take it for all that start from now on."""
-        if self._lag is None:
-            return
-        lag_s = self._lag.judge(level, informative=informative, dt_s=dt_s)
-        for count in self._classes.values():
-            count.start_lag_s = lag_s
-
-    def shown_by_class(self, index: int) -> dict[str, float]:
+    def shown(self, index: int) -> dict[str, float]:
         """Pods of each class as the usage of a dimension shows them."""
         return {name: count.value(index) for name, count in self._classes.items()}
-
-    def shown(self, index: int) -> dict[str, float]:
-        """The same, and in the first dimension the runtime's own work."""
-        found = self.shown_by_class(index)
-        if index == 0:
-            for kind, pulses in self._containers.items():
-                found[kind] = pulses.shown
-        return found
-
-    def expected(self, index: int, counted: Mapping[str, int]) -> dict[str, float]:
-        """Pods of each class as they are, and in the first dimension the runtime's work as it usually is.
-
-        What of a burst of the runtime still shows is over soon; what is usual comes again.
-        """
-        found = {name: float(count) for name, count in counted.items()}
-        if index == 0:
-            for kind, pulses in self._containers.items():
-                found[kind] = pulses.usual
-        return found
 
     def shown_by_part(self, index: int) -> dict[str, list[float]]:
         """Pods of each class as a dimension in which they grow shows them, by part."""
@@ -140,10 +96,7 @@ class Population:
         return {name: [float(count), *self._behind(name)[1:]] for name, count in counted.items()}
 
     def _take(self, named: Mapping[str, str]) -> None:
-        ended = self.lives.follow(named)
-        if self._containers:
-            for _ in range(ended):
-                self._containers[containers.ENDED].begin()
+        self.lives.follow(named)
         self._counts = self.lives.counts()
         self._running = len(named)
         for name in self._counts:
@@ -168,8 +121,7 @@ class Population:
         return profile.behind(self.lives.ages_s(name, since_s=self._constants.start_lag_s))
 
     def _new_count(self) -> counts.FilteredCount:
-        lag_s = self._constants.start_lag_s if self._lag is None else self._lag.value_s
-        made = counts.FilteredCount(self._dimensions, start_lag_s=lag_s)
+        made = counts.FilteredCount(self._dimensions, start_lag_s=self._constants.start_lag_s)
         if self._ticked_once:
             # The node is known: this class begins with none, so that its first Pods show as late as others do.
             made.tick([1.0] * self._dimensions, 0.0, 0.0)

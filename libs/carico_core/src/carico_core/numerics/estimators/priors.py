@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from carico_core.domain import fusion
-from carico_core.numerics.estimators import base, containers, cost_constants, resource
+from carico_core.numerics.estimators import base, cost_constants, resource
 
 # Spread left to a part of the profile that peers have measured as a whole, as a share of the cost.
 _KNOWN_PART = 0.1
@@ -50,8 +50,6 @@ class Priors:
 
     def by_part(self, name: str) -> list[base.Evidence]:
         """(mean, variance) of each part of a class that begins here."""
-        if name in containers.PRIOR:
-            return [containers.PRIOR[name]]
         if name not in self._peers:
             return [self._unknown] + [(0.0, self.unknown_part())] * (self._parts - 1)
         mean, variance = self.whole(name)

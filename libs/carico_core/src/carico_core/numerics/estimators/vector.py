@@ -8,21 +8,19 @@ import math
 from dataclasses import dataclass, field
 
 from carico_core.numerics import arrays
-from carico_core.numerics.estimators import admission, base, counts, resource, start_lag
+from carico_core.numerics.estimators import admission, base, counts, resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorConstants:
     """Settings beside those of each resource (resource.ResourceConstants).
 
-    start_lag_s: from a container's start to the first usage its telemetry can show, until it has been measured;
-    measure_start_lag: False keeps it.
+    start_lag_s: from a container's start to the first usage its telemetry can show.
     risk_sd: standard deviations added to a cost. growth: by which factor an unmeasured load may grow at once.
     unknown_per_core: divided into the cores, it gives the Pods a node may always run (two on four cores).
     """
 
     start_lag_s: float = 0.2
-    measure_start_lag: bool = True
     risk_sd: float = 1.0
     growth: float = 2.0
     unknown_per_core: float = 1.7
@@ -40,14 +38,13 @@ SETTLED_SHARE = 0.02
 class Vector:
     """One resource model per dimension, behind one filtered Pod count."""
 
-    __slots__ = ("_config", "_constants", "_counts", "_full", "_lag", "_peak_pods", "_resources", "_ticked")
+    __slots__ = ("_config", "_constants", "_counts", "_full", "_peak_pods", "_resources", "_ticked")
 
     def __init__(self, config: base.EstimatorConfig, constants: VectorConstants = DEFAULT) -> None:
         self._config = config
         self._constants = constants
         self._counts = counts.FilteredCount(len(config.dims), start_lag_s=constants.start_lag_s)
         self._full = counts.FullShare(len(config.dims), full_from=base.CENSORED_FROM)
-        self._lag = start_lag.StartLag(constants.start_lag_s) if constants.measure_start_lag else None
         self._resources = [resource.Resource(facts, constants.per_dimension) for facts in resource.facts_of(config)]
         self._ticked = False
         self._peak_pods = 0.0
@@ -58,8 +55,6 @@ class Vector:
         if steps is not None:
             self._full.tick(sample_y.tolist(), steps)
             self._counts.tick(steps, float(max(pods, 0)), base.elapsed(dt_s))
-            if self._lag is not None:
-                self._lag.tick(steps[0], float(max(pods, 0)), base.elapsed(dt_s))
             self._ticked = True
 
     def update(self, observation: base.Observation) -> base.CapacityEstimate:
@@ -72,11 +67,6 @@ class Vector:
         if whole and self._counts.known:
             self._learn(usages, pods, base.elapsed(observation.dt_s))
         return self.estimate(observation)
-
-    @property
-    def start_lag_s(self) -> float:
-        """The start lag in use: as measured, or as set."""
-        return self._counts.start_lag_s
 
     def estimate(self, observation: base.Observation) -> base.CapacityEstimate:
         """Steps 7, 8, 11 and 12: what fits below every ceiling, and what an unmeasured load may grow to."""
@@ -121,9 +111,6 @@ class Vector:
 
     def _learn(self, usages: list[float], pods: float, dt_s: float) -> None:
         full = self._full.full(usages)
-        if self._lag is not None:
-            level = usages[0] * self._resources[0].scale
-            self._counts.start_lag_s = self._lag.judge(level, informative=not full[0], dt_s=dt_s)
         shown = self._counts.values
         keep = 0.5 ** (dt_s / self._config.peak_half_life_s)
         self._peak_pods = max(self._peak_pods * keep, shown[0])

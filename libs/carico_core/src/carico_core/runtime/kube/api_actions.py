@@ -61,7 +61,6 @@ async def bind(
     name: str,
     uid: str,
     node: str,
-    annotations: Mapping[str, str] | None = None,
     timeout_s: float = 10.0,
     permit: Callable[[], None] | None = None,
 ) -> None:
@@ -70,7 +69,7 @@ async def bind(
     Raises `Conflict` (bound already, or another Pod of that name), `NotFound`, `ApiUnavailable` (then it may be bound
     all the same: the watch tells), and what `permit` raises: then it is not bound by this.
     """
-    body = api_objects.binding_body(namespace=namespace, name=name, uid=uid, node=node, annotations=annotations)
+    body = api_objects.binding_body(namespace=namespace, name=name, uid=uid, node=node)
     path = f"{pod_path(namespace, name)}/binding"
     await api.request("POST", path, body=body, timeout_s=timeout_s, permit=permit)
 

@@ -191,9 +191,6 @@ class MemoryKube:
             raise memory_objects.refusal(409, "Conflict", message, request)
         bound = copy.deepcopy(pod)
         bound.setdefault("spec", {})["nodeName"] = binding["target"]["name"]
-        annotations = binding.get("metadata", {}).get("annotations")
-        if annotations:
-            bound["metadata"]["annotations"] = (pod["metadata"].get("annotations") or {}) | annotations
         scheduled = {"conditions": [{"type": "PodScheduled", "status": "True"}]}
         bound["status"] = memory_objects.merge(pod.get("status") or {}, scheduled, by_type=True)
         self.objects.update("pods", (target.namespace, target.name), bound, request)

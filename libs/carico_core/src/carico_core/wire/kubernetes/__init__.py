@@ -2,7 +2,6 @@
 
 - `api_objects`: Pods, Nodes, and the bodies of what CARICO writes. `constraints`, `pod_requests`: those parts of a Pod.
 - `status`: whether a Pod's containers run.
-- `placement`: the annotation that names the advertisement a Pod was placed by.
 - `lease`: coordination.k8s.io/v1 Leases. `storage`: claims, volumes, storage classes, and Namespaces.
 - `selectors`: label and node selectors. `object_fields`: fields of an object by name, each checked.
 """

@@ -105,13 +105,9 @@ def unsupported(spec: Object) -> tuple[str, ...]:
     return tuple(found)
 
 
-def binding_body(
-    *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    """A v1 Binding with the Pod's UID as precondition; its annotations end up on the Pod."""
-    metadata: dict[str, Any] = {"namespace": namespace, "name": name, "uid": uid}
-    if annotations:
-        metadata["annotations"] = dict(annotations)
+def binding_body(*, namespace: str, name: str, uid: str, node: str) -> dict[str, Any]:
+    """A v1 Binding with the Pod's UID as precondition."""
+    metadata = {"namespace": namespace, "name": name, "uid": uid}
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 
