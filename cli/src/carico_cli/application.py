@@ -13,28 +13,39 @@ from carico_core.domain import errors
 from carico_core.runtime.observe import logs as log_setup
 
 PROGRAM = "carico"
-# In the order of the help: where each is, and its line there, which must fit into 80 columns.
-_LISTED = {
-    "demo": ("jobs.demo:command", "A cluster, a job on it, a live view, a report; then all is gone."),
-    "up": ("clusters.lifecycle:up", "Starts a cluster in the background; returns when it is ready."),
-    "status": ("clusters.status:command", "Services, nodes and jobs, once."),
-    "top": ("top.command:command", "The same live: nodes, jobs, decisions, services."),
-    "submit": ("jobs.submit:command", "A job of Pods: pi, train, mixed or server; --wait waits."),
-    "explain": ("explain.command:command", "Why a Pod is where it is, or waits; a node's capacity."),
-    "capacity": ("explain.capacity:command", "How many more Pods fit, and what stops the next one."),
-    "logs": ("clusters.logs:command", "The log of a service."),
-    "web": ("clusters.web:command", "The live page, in a browser."),
-    "env": ("clusters.addresses:env", 'NATS_URL and KUBECONFIG, for eval "$(carico env)".'),
-    "decode": ("clusters.nats_cli:decode", "A message of the cluster's model as JSON, for nats sub."),
-    "targets": ("clusters.addresses:list_targets", "The services as a Prometheus finds them."),
-    "record": ("recordings.record:command", "Records a node's samples and Pod events in a file."),
-    "replay": ("recordings.replay:command", "A recording through an estimator."),
-    "evaluate": ("evaluation.command:command", "Every scheduler in a simulated cluster; a report."),
-    "compare": ("jobs.compare:command", "Beside kube-scheduler, on Pods that really run."),
-    "doctor": ("doctor.command:command", "What is wrong with a cluster, and what to do about it."),
-    "bus-config": ("clusters.bus_config:command", "Keys and rights for NATS."),
-    "down": ("clusters.lifecycle:down", "Ends a cluster and removes all that it left."),
+# The sections of the help; where each command is, and its line there, which must fit into 80 columns.
+_SECTIONS = {
+    "Run a cluster": {
+        "demo": ("jobs.demo:command", "Start a cluster, run a job, report, and end it all."),
+        "up": ("clusters.lifecycle:up", "Start a cluster in the background."),
+        "down": ("clusters.lifecycle:down", "End a cluster and remove all that it left."),
+        "env": ("clusters.addresses:env", 'Print exports for a shell: eval "$(carico env)".'),
+    },
+    "Submit and watch": {
+        "submit": ("jobs.submit:command", "Submit a job of Pods: pi, train, mixed, server."),
+        "status": ("clusters.status:command", "Show services, nodes and jobs once."),
+        "top": ("top.command:command", "Show nodes, jobs, decisions and services live."),
+        "web": ("clusters.web:command", "Serve the live page for a browser."),
+        "logs": ("clusters.logs:command", "Show the log of a service."),
+    },
+    "Explain": {
+        "explain": ("explain.command:command", "Why a Pod is where it is, or waits; a node."),
+        "capacity": ("explain.capacity:command", "How many more Pods fit, and what stops the next."),
+        "doctor": ("doctor.command:command", "Find what is wrong with a cluster."),
+    },
+    "Measure": {
+        "compare": ("jobs.compare:command", "Compare with kube-scheduler on running Pods."),
+        "evaluate": ("evaluation.command:command", "Compare schedulers in a simulated cluster."),
+        "record": ("recordings.record:command", "Record a node's samples and Pod events."),
+        "replay": ("recordings.replay:command", "Run a recording through an estimator."),
+    },
+    "Connect other tools": {
+        "targets": ("clusters.addresses:list_targets", "List the services for a Prometheus."),
+        "decode": ("clusters.nats_cli:decode", "Decode the cluster's model for nats sub."),
+        "bus-config": ("clusters.bus_config:command", "Write keys and rights for NATS."),
+    },
 }
+_LISTED = {name: listed for section in _SECTIONS.values() for name, listed in section.items()}
 COMMANDS = {name: where for name, (where, _) in _LISTED.items()}
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What an image that needs them not leaves out; the commands that do are not there either.
@@ -47,6 +58,14 @@ class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the order of the help."""
         return list(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by section."""
+        width = max(map(len, COMMANDS))
+        for section, listed in _SECTIONS.items():
+            rows = [(name.ljust(width), what) for name, (_, what) in listed.items() if self.get_command(ctx, name)]
+            with formatter.section(section):
+                formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or None."""

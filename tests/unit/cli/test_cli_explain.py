@@ -11,7 +11,7 @@ from carico_cli.clusters import which
 from carico_cli.explain import asking, capacity, command, fit_text, node_text, pod_text, words
 from carico_core.domain import cluster, decision, errors, pod_class
 from carico_core.runtime.bus import port as buses
-from carico_core.runtime.kube import api_client
+from carico_core.runtime.kube import api_client, cluster_access
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import questions
@@ -213,7 +213,7 @@ async def test_with_no_scheduler_and_no_api_a_pod_is_not_said_to_have_ended() ->
     answer = await command.explain_pod(asker(bus, away), "default", "placed", 20)
     text = " ".join(pod_text.text(answer, now_ns=0).split())
     assert text.startswith("Pod default/placed is on node-0 (as last decided)")
-    assert "nobody says what is true now" in text and "no answer in time" in text
+    assert "current state unknown" in text and "no answer in time" in text
 
 
 async def test_an_api_that_does_not_answer_the_scheduler_is_said_in_a_last_line() -> None:
@@ -244,7 +244,7 @@ async def test_a_record_of_another_pod_of_the_name_is_not_shown() -> None:
 
 async def test_an_unknown_pod_is_a_mistake_with_the_nearest_names() -> None:
     bus = answering.DeskBus(desk_with_pods())
-    with pytest.raises(errors.SettingsError, match=r"Pod default/place: there is none \(nearest: placed\)"):
+    with pytest.raises(errors.SettingsError, match=r"Pod default/place not found \(nearest: placed\)"):
         await command.explain_pod(asker(bus), "default", "place", 20)
     with pytest.raises(errors.SettingsError, match="cannot be asked: no kubeconfig"):
         await command.explain_pod(asker(bus, errors.KubeconfigError("no kubeconfig")), "default", "place", 20)
@@ -339,9 +339,12 @@ def test_what_makes_no_pods_is_none() -> None:
         (["explain"], "expected a Pod's name, or: node NODE"),
         (["explain", "a", "b"], "expected a Pod's name, or: node NODE"),
         (["explain", "node"], "expected a Pod's name, or: node NODE"),
-        (["explain", "UPPER"], "no name of Kubernetes"),
-        (["explain", "a", "-n", "b.c"], "no name of Kubernetes"),
+        (["explain", "UPPER"], "not a valid Kubernetes name"),
+        (["explain", "a", "-n", "b.c"], "not a valid Kubernetes name"),
         (["explain", "a", "--name", "x", "--nats-url", "nats://127.0.0.1:1"], "got both"),
+        (["explain", "deploy/web"], "got 'deploy/web', expected a Pod or a node: `kubectl get pods`"),
+        (["explain", "job", "web"], "got 'job web', expected a Pod or a node"),
+        (["explain", "default/huge", "-n", "kube-system"], "-n: got 'kube-system', but the Pod is named in namespace"),
         (["explain", "a", "--name", "gone"], "no cluster named 'gone'"),
         (["capacity", "--like", "a", "--class", "b"], "--like and --class"),
         (["capacity", "--file", "nowhere.yaml"], "--file nowhere.yaml: No such file"),
@@ -383,3 +386,34 @@ def test_manifests_that_cannot_be_used_are_told_of(
 
 def test_as_many_rows_are_asked_for_as_the_scheduler_gives() -> None:
     assert asking.LIMIT_MOST == questions.LIMIT_MOST
+
+
+def test_a_pod_that_no_node_can_take_does_not_read_like_one_in_the_queue() -> None:
+    rows = {"state": "waiting", "namespace": "default", "pod": "huge", "why": "", "feasible": 0, "nodes": 2,
+            "candidates": []}  # fmt: skip
+    lasting = pod_text.text({**rows, "refused": {"node_selector": 2}}, now_ns=0)
+    assert lasting.startswith("Pod default/huge waits, and fits no node as it is\n")
+    assert pod_text.text({**rows, "refused": {"capacity": 2}}, now_ns=0).startswith("Pod default/huge waits\n")
+
+
+def test_advice_names_the_flag_of_a_cluster_of_this_machine() -> None:
+    said = dict(pod_text.for_refused({"capacity": 1}, is_local=True))["capacity"]
+    assert "`carico up --ceiling`" in said and "CARICO_AGENT" not in said
+    assert "CARICO_AGENT_CEILING_CPU" in dict(pod_text.for_refused({"capacity": 1}))["capacity"]
+
+
+def test_nodes_are_listed_in_the_order_people_count_in() -> None:
+    row = {"fits": 1, "free": 1.0, "freshness": "fresh", "stopped_by": "capacity", "detail": "full"}
+    answer = {"total": 3, "at_least": False, "of": "Pods", "is_measured": True, "stopped_by": {}, "nodes": 3,
+              "left_off": 0, "per_node": [{**row, "node": f"node-{n}"} for n in (1, 10, 2)]}  # fmt: skip
+    lines = [line for line in fit_text.text(answer).splitlines() if line.startswith("node-")]
+    assert [line.split()[0] for line in lines] == ["node-1", "node-2", "node-10"]
+
+
+def test_the_namespace_is_that_of_the_kubeconfigs_context(tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("current-context: x\ncontexts: [{name: x, context: {namespace: shop}}, {name: y, context: {}}]\n")
+    environ = {"KUBECONFIG": str(config)}
+    assert cluster_access.context_namespace("", context="", environ=environ) == "shop"
+    assert cluster_access.context_namespace(str(config), context="y", environ={}) is None
+    assert cluster_access.context_namespace("/nowhere", context="", environ={}) is None

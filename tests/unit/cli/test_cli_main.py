@@ -143,7 +143,11 @@ def test_the_list_of_commands_says_all_of_each_in_a_line(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert carico_cli.run(monkeypatch, "--help") == 0
-    lines = capsys.readouterr().out.partition("Commands:\n")[2].rstrip().splitlines()
+    sections = capsys.readouterr().out.partition("\nRun a cluster:\n")[2].rstrip().splitlines()
+    lines = [line for line in sections if line.startswith("  ")]
+    assert [line for line in sections if line and line not in lines] == [
+        "Submit and watch:", "Explain:", "Measure:", "Connect other tools:"
+    ]  # fmt: skip
     assert [line.split()[0] for line in lines] == list(application.COMMANDS)
     assert not any(line.endswith("...") for line in lines)
 

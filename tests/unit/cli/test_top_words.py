@@ -212,9 +212,9 @@ def test_the_table_is_plain_text() -> None:
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (["--json"], "--json goes with --once"),
+        (["--json"], "-o json goes with --once"),
         (["--once", "--node", "node-1"], "--node goes with the live screen or with --svg"),
-        (["--once", "--json", "--svg", "x.svg"], "got --json and --svg, expected one of them"),
+        (["--once", "--json", "--svg", "x.svg"], "got -o json and --svg, expected one of them"),
         (["--every", "0"], "--every: got 0, expected 0.2 to 60 seconds"),
         (["--every", "x"], "'x' is not a valid float"),
         (["--nmae", "x"], "No such option '--nmae'"),

@@ -5,12 +5,11 @@ import contextlib
 from typing import Any, Protocol
 
 import click
-import orjson
 
 from carico_cli.clusters import which
 from carico_cli.explain import words
 from carico_cli.live import connection
-from carico_cli.output import tables
+from carico_cli.output import formats, tables
 from carico_cli.shell import settings
 from carico_core.domain import amounts, errors
 from carico_core.runtime.process import clock as clocks
@@ -28,9 +27,9 @@ _NOT_RUNNING = "not running"
 
 @click.command("status")
 @which.name_flag
-@click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
+@formats.flag(formats.Output.JSON, formats.Output.WIDE)
 @click.pass_obj
-def command(context: settings.Context, name: str | None, as_json: bool) -> int:
+def command(context: settings.Context, name: str | None, output: formats.Output) -> int:
     """Shows services, nodes and jobs. Exit code 1 where something is not ready."""
     meant = which.meant(context, which.Flags(name=name), need=which.Need.STATE)
     paths = state.find(context.home, meant.local_name("`carico top --once` shows nodes, jobs and services"))
@@ -45,11 +44,10 @@ def command(context: settings.Context, name: str | None, as_json: bool) -> int:
     if running and found.phase is state.Phase.READY:
         asyncio.run(_ask(view, found))
         view |= asyncio.run(_live(paths, found, view["services"]))
-    click.echo(
-        orjson.dumps(view, option=orjson.OPT_INDENT_2).decode()
-        if as_json
-        else _text(view, now_ns=clocks.SystemClock().wall_ns())
-    )
+    if output is formats.Output.JSON:
+        click.echo(formats.json_text(view))
+    else:
+        click.echo(_text(view, now_ns=clocks.SystemClock().wall_ns(), wide=output is formats.Output.WIDE))
     return 0 if running and not _silent(view) else 1
 
 
@@ -191,7 +189,7 @@ def _jobs(live: connection.Session) -> list[dict[str, Any]]:
     return rows
 
 
-def _text(view: dict[str, Any], *, now_ns: int) -> str:
+def _text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
     silent = [] if view["phase"] == _NOT_RUNNING else _silent(view)
     is_half = silent and view["phase"] == state.Phase.READY.value
     lines = [f"cluster {view['name']}: {'up, but not all of it is ready' if is_half else view['phase']}"]
@@ -209,7 +207,7 @@ def _text(view: dict[str, Any], *, now_ns: int) -> str:
         if len(view["nodes"]) > len(shown):
             fresh = sum(node["freshness"] == "fresh" for node in view["nodes"])
             more = len(view["nodes"]) - len(shown)
-            lines.append(f"... and {more} more (--json shows all); of all {len(view['nodes'])}, {fresh} are fresh")
+            lines.append(f"... and {more} more (-o wide shows all); of all {len(view['nodes'])}, {fresh} are fresh")
     if view["jobs"]:
         lines += ["", *tables.lines(view["jobs"], ("name", "pods", "pending", "running", "succeeded", "failed"), "JOB")]
     lines += [

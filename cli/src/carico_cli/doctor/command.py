@@ -5,10 +5,10 @@ import dataclasses
 from typing import Any
 
 import click
-import orjson
 
 from carico_cli.clusters import which
 from carico_cli.doctor import cluster, findings, signals
+from carico_cli.output import formats
 from carico_cli.shell import exits, settings
 from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
@@ -24,10 +24,10 @@ AWAY = "is the kubeconfig's server right, and can it be reached from here?"
 @click.command("doctor")
 @which.flags
 @click.option("--namespace", default="carico", show_default=True, help="Where CARICO is, or will be, installed.")
-@click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
+@formats.flag(formats.Output.JSON)
 @click.pass_obj
 def command(
-    context: settings.Context, /, namespace: str, as_json: bool, **place: Any
+    context: settings.Context, /, namespace: str, output: formats.Output, **place: Any
 ) -> int:  # fmt: skip
     """Check versions, rights, NATS, and PSI on each node of a cluster. Exit code 1 where something will not work.
 
@@ -44,8 +44,8 @@ def command(
         here = [] if by_flag or at is not None else which.cluster_names(context.home, which.Need.RUNNING)
         hint = "".join(f"; for one of this machine: `carico doctor --name {name}`" for name in here)
         raise errors.SettingsError(f"{error}{hint}") from None
-    if as_json:
-        click.echo(orjson.dumps([dataclasses.asdict(one) for one in found], option=orjson.OPT_INDENT_2).decode())
+    if output is formats.Output.JSON:
+        click.echo(formats.json_text([dataclasses.asdict(one) for one in found]))
     else:
         click.echo(findings.text(found))
     return exits.FAILED if any(one.level is findings.Level.FAIL for one in found) else 0

@@ -11,6 +11,7 @@ import orjson
 from rich import console, progress
 
 from carico_cli.evaluation import text as evaluate_text
+from carico_cli.output import formats
 from carico_cli.output import report as report_folder
 from carico_cli.shell import settings
 from carico_core.domain import errors
@@ -47,7 +48,7 @@ _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
     "--out", type=click.Path(path_type=pathlib.Path), default=_DEFAULT_OUT, show_default=True,
     help="Folder of the report.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, for scripts.")
+@formats.flag(formats.Output.JSON)
 @click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="Processes at a time.")
 @click.pass_obj
 def command(context: settings.Context, /, **given: Any) -> int:
@@ -65,7 +66,7 @@ def command(context: settings.Context, /, **given: Any) -> int:
     found = results.document(wish, outcomes)
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
     try:
-        click.echo(as_json.decode() if given["as_json"] else evaluate_text.text(found))
+        click.echo(as_json.decode() if given["output"] is formats.Output.JSON else evaluate_text.text(found))
     finally:
         # Also where nobody reads what is printed any more (`--json | head`): it is the work of an hour.
         report_folder.write(out, {"evaluation.json": as_json, "evaluation.html": report.page(found).encode()})

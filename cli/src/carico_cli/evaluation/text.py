@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from carico_cli.output import tables
 from carico_twin.evaluate import beside_page
 
 Json = Mapping[str, Any]
@@ -37,13 +38,6 @@ def with_interval(found: Sequence[Any], digits: int = 2) -> str:
     return number(mean, digits) if half is None else f"{number(mean, digits)} ± {number(half, digits)}"
 
 
-def _rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        first = row[0].ljust(widths[0])
-        yield "  ".join([first, *(value.rjust(width) for value, width in zip(row[1:], widths[1:], strict=True))])
-
-
 def _scenarios(found: Json) -> Iterator[str]:
     if len(found["scenarios"]) > _TABLES_MOST:
         return
@@ -52,7 +46,7 @@ def _scenarios(found: Json) -> Iterator[str]:
             [name, *(with_interval(cell["figures"][column]) for column in _COLUMNS), _ended(cell)]
             for name, cell in cells.items()
         ]
-        yield from _rows([(plan, *_TITLES, ""), *rows])
+        yield from tables.aligned((plan, *_TITLES, ""), rows)
         yield ""
 
 
@@ -71,7 +65,7 @@ def _summaries(found: Json) -> Iterator[str]:
         )
         for name, each in found["summaries"].items()
     ]  # fmt: skip
-    yield from _rows([("over all scenarios run", "job s", "slowdown", "overrun", "scenarios", ""), *rows])
+    yield from tables.aligned(("over all scenarios run", "job s", "slowdown", "overrun", "scenarios", ""), rows)
     yield ""
 
 
@@ -109,7 +103,7 @@ def _beside(found: Json) -> Iterator[str]:
     if found["beside"] is not None:
         yield ""
         yield beside_page.sentence(found["beside"])
-        yield from _rows([beside_page.HEAD, *beside_page.rows(found["beside"])])
+        yield from tables.aligned(beside_page.HEAD, beside_page.rows(found["beside"]))
 
 
 def _ablation(found: Json) -> Iterator[str]:
@@ -123,4 +117,6 @@ def _ablation(found: Json) -> Iterator[str]:
         for each in found["ablation"]
     ]  # fmt: skip
     yield ""
-    yield from _rows([("one thing changed", "job s", "slowdown", "job ratio", "slowdown ratio", "overrun"), *rows])
+    yield from tables.aligned(
+        ("one thing changed", "job s", "slowdown", "job ratio", "slowdown ratio", "overrun"), rows
+    )

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-import orjson
 import yaml
 
 from carico_cli.clusters import which
 from carico_cli.explain import asking, fit_text
+from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import errors
 
@@ -27,18 +27,20 @@ _OWNERS = {
 @click.option("--file", "file", type=click.Path(path_type=pathlib.Path), help="A manifest: a Pod, or what makes Pods.")
 @click.option("--class", "pod_class", help="A class that nodes have measured, such as Job/default/NAME, or its NAME.")
 @which.flags
-@click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
+@formats.flag(formats.Output.JSON, formats.Output.WIDE)
 @click.pass_obj
 def command(
-    context: settings.Context, /, like: str | None, file: pathlib.Path | None, pod_class: str | None, as_json: bool,
-    **place: Any,
+    context: settings.Context, /, like: str | None, file: pathlib.Path | None, pod_class: str | None,
+    output: formats.Output, **place: Any,
 ) -> None:  # fmt: skip
     """Says how many more Pods of a kind fit, on each node and in all (default: typical Pods)."""
     question = _question(like, file, pod_class)
     at = which.meant(context, which.Flags(**place)).where()()
 
+    limit = fit_text.SHOWN if output is formats.Output.TEXT else asking.LIMIT_MOST
+
     async def ask(asker: asking.Asker) -> dict[str, Any]:
-        return await _fit(asker, {**question, "limit": asking.LIMIT_MOST if as_json else fit_text.SHOWN})
+        return await _fit(asker, {**question, "limit": limit})
 
     try:
         answer = asking.run(ask, at, context.environ)
@@ -46,7 +48,10 @@ def command(
         # The scheduler names the fields of the question; the user gave flags.
         said = re.sub(r'"(class|like)"', r"--\1", str(error))
         raise errors.SettingsError(said.replace('"pod"', f"--file {file}" if file else "--like")) from None
-    click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() if as_json else fit_text.text(answer))
+    if output is formats.Output.JSON:
+        click.echo(formats.json_text(answer))
+    else:
+        click.echo(fit_text.text(answer, wide=output is formats.Output.WIDE))
 
 
 async def _fit(asker: asking.Asker, question: Mapping[str, object]) -> dict[str, Any]:

@@ -8,33 +8,61 @@ import orjson
 
 from carico_cli.clusters import which
 from carico_cli.explain import asking, containers, node_text, pod_text
+from carico_cli.output import formats
 from carico_cli.shell import settings
 from carico_core.domain import errors, names
+from carico_core.runtime.kube import cluster_access
 from carico_core.wire import messages as wire
 
 NODE, POD = "node", "pod"
+# What makes Pods, as kubectl abbreviates it.
+_OTHER_KINDS = frozenset(
+    kind
+    for names_of in (
+        "deploy deployment deployments",
+        "rs replicaset replicasets",
+        "sts statefulset statefulsets",
+        "job jobs",
+        "ds daemonset daemonsets",
+        "cj cronjob cronjobs",
+        "rc replicationcontroller replicationcontrollers",
+    )
+    for kind in names_of.split()
+)
+_OF_CONTROLLER = (
+    "got {got!r}, expected a Pod or a node: `kubectl get pods` names the Pods that it made, "
+    "`carico capacity --file` says how many more would fit"
+)
 
 
 @click.command("explain")
 @click.argument("what", nargs=-1, metavar="POD | node NODE")
-@click.option("--namespace", "-n", default="default", show_default=True, help="Namespace of the Pod.")
+@click.option("--namespace", "-n", help="Namespace of the Pod (default: that of the kubeconfig's context).")
 @which.flags
-@click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
+@formats.flag(formats.Output.JSON, formats.Output.WIDE)
 @click.pass_obj
-def command(context: settings.Context, /, what: tuple[str, ...], namespace: str, as_json: bool, **place: Any) -> None:
+def command(
+    context: settings.Context, /, what: tuple[str, ...], namespace: str | None, output: formats.Output, **place: Any
+) -> None:
     """Says why a Pod is where it is or why it waits, or why a node's capacity is what it is."""
     kind, name = _meant(what)
     if kind == POD:
         namespace, name = _key(namespace, name)
     at = which.meant(context, which.Flags(**place)).where()()
-    limit = asking.LIMIT_MOST if as_json else pod_text.SHOWN
+    of_context = cluster_access.context_namespace(at.kube.kubeconfig, context=at.kube.context, environ=context.environ)
+    in_namespace = namespace or of_context or "default"
+    limit = pod_text.SHOWN if output is formats.Output.TEXT else asking.LIMIT_MOST
+
+    is_json, wide = output is formats.Output.JSON, output is formats.Output.WIDE
 
     async def ask(asker: asking.Asker) -> str:
         if kind == NODE:
             answer = await explain_node(asker, name)
-            return _dump(answer) if as_json else node_text.text(answer)
-        answer = await explain_pod(asker, namespace, name, limit)
-        return _dump(answer) if as_json else pod_text.text(answer, now_ns=asker.clock.wall_ns())
+            return formats.json_text(answer) if is_json else node_text.text(answer, wide=wide)
+        answer = await explain_pod(asker, in_namespace, name, limit)
+        if is_json:
+            return formats.json_text(answer)
+        return pod_text.text(answer, now_ns=asker.clock.wall_ns(), wide=wide, is_local=at.is_local)
 
     click.echo(asking.run(ask, at, context.environ))
 
@@ -103,7 +131,7 @@ async def _add_api(asker: asking.Asker, answer: dict[str, Any]) -> None:
         # Nobody can say what has become of it since.
         waits = made["outcome"] == "unschedulable"
         answer |= {"state": "waiting" if waits else "bound", "node": made["node"], "phase": "as last decided"}
-        answer["why"] = f"{made['message']} (its last record; nobody says what is true now)"
+        answer["why"] = f"{made['message']} (its last record; current state unknown)"
     elif made is not None and answer["state"] == "unknown":
         answer |= {"state": "ended", "node": made["node"], "why": "the API has no such Pod; its last record is kept"}
 
@@ -121,7 +149,7 @@ def _unknown(answer: Mapping[str, Any], refusal: str | None) -> str:
         hint = f"there is one in namespace {', '.join(answer['namespaces'])}: -n"
     note = f"; {answer['note']}" if answer.get("note") else ""
     job = "" if refusal is None else f"; there is a Job of that name, whose Pods the API refused: {refusal}"
-    return f"Pod {answer['namespace']}/{answer['pod']}: there is none" + (f" ({hint})" if hint else "") + note + job
+    return f"Pod {answer['namespace']}/{answer['pod']} not found" + (f" ({hint})" if hint else "") + note + job
 
 
 def _meant(what: tuple[str, ...]) -> tuple[str, str]:
@@ -129,24 +157,27 @@ def _meant(what: tuple[str, ...]) -> tuple[str, str]:
     match what:
         case (name,) if name.startswith(("node/", "nodes/")):
             return NODE, name.partition("/")[2]
+        case (name,) if name.partition("/")[0] in _OTHER_KINDS and "/" in name:
+            raise errors.SettingsError(_OF_CONTROLLER.format(got=name))
         case (name,) if name not in (NODE, POD):
             return POD, name.removeprefix("pod/").removeprefix("pods/")
         case (kind, name) if kind in (NODE, POD, "pods", "nodes"):
             return kind.removesuffix("s"), name
+        case (kind, name) if kind in _OTHER_KINDS:
+            raise errors.SettingsError(_OF_CONTROLLER.format(got=f"{kind} {name}"))
     got = " ".join(what) or "nothing"
     raise errors.SettingsError(f"got {got!r}, expected a Pod's name, or: node NODE")
 
 
-def _key(namespace: str, name: str) -> tuple[str, str]:
-    """Namespace and name, of "namespace/name" too. Raises `SettingsError`."""
+def _key(namespace: str | None, name: str) -> tuple[str | None, str]:
+    """Namespace, where one is given, and name, of "namespace/name" too. Raises `SettingsError`."""
     if "/" in name:
-        namespace, _, name = name.partition("/")
-    if not names.is_label(namespace):
-        raise errors.SettingsError(f"namespace: got {namespace!r}, which is no name of Kubernetes")
+        named, _, name = name.partition("/")
+        if namespace not in (None, named):
+            raise errors.SettingsError(f"-n: got {namespace!r}, but the Pod is named in namespace {named!r}")
+        namespace = named
+    if namespace is not None and not names.is_label(namespace):
+        raise errors.SettingsError(f"namespace: got {namespace!r}, which is not a valid Kubernetes name")
     if not names.is_subdomain(name):
-        raise errors.SettingsError(f"Pod: got {name!r}, which is no name of Kubernetes")
+        raise errors.SettingsError(f"Pod: got {name!r}, which is not a valid Kubernetes name")
     return namespace, name
-
-
-def _dump(answer: Mapping[str, Any]) -> str:
-    return orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode()

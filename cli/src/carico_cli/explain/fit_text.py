@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_cli.explain import words
+from carico_cli.output import tables
 from carico_core.domain import amounts
 
 Row = Mapping[str, Any]
@@ -13,10 +14,11 @@ _HEAD_MOST = 68
 _CLASSES = {"?": "(not measured yet)", "*": "(any: one cost for all)"}
 
 
-def text(answer: Row) -> str:
+def text(answer: Row, *, wide: bool = False) -> str:
     """The sum, what stops the next one, and each node, in lines of at most 80 columns."""
     total = f"{'at least ' if answer['at_least'] else ''}{answer['total']}"
-    rows = answer["per_node"]
+    rows = sorted(answer["per_node"], key=lambda each: (-each["fits"], tables.natural(each["node"])))
+    shown = rows if wide else rows[:SHOWN]
     room = sum(1 for each in rows if each["fits"])
     lines = words.paragraph(f"{total} more fit of {answer['of']}, on {_of(room, answer)}", "")
     if not answer["is_measured"]:
@@ -26,13 +28,13 @@ def text(answer: Row) -> str:
         lines += words.paragraph(f"the next one is stopped by: {stops}")
     if rows:
         lines.append("")
-        head, *rest = words.table(("NODE", "FITS", "STATE"), [_row(each) for each in rows[:SHOWN]])
+        head, *rest = tables.aligned(("NODE", "FITS", "STATE"), [_row(each) for each in shown], width=words.WIDTH)
         lines.append(f"{head}  STOPPED BY" if len(head) <= _HEAD_MOST else head)
-        for each, line in zip(rows[:SHOWN], rest, strict=True):
+        for each, line in zip(shown, rest, strict=True):
             lines += _with_reason(line, each, len(head))
-    left = answer["nodes"] - min(len(rows), SHOWN)
+    left = answer["nodes"] - len(shown)
     if left:
-        lines.append(f"... and {amounts.plural(left, 'node')} more (--json names up to 1000)")
+        lines.append(f"... and {amounts.plural(left, 'node')} more (-o wide names up to 1000)")
     return "\n".join(lines + _kinds(answer.get("kinds") or []) + words.behind(answer))
 
 
@@ -47,7 +49,8 @@ def _kinds(kinds: Sequence[Row]) -> list[str]:
         )
         for each in kinds
     ]
-    return ["", *words.table(("CLASS", "RUNNING", "MORE FIT", "STOPPED MOSTLY BY"), rows)] if rows else []
+    headings = ("CLASS", "RUNNING", "MORE FIT", "STOPPED MOSTLY BY")
+    return ["", *tables.aligned(headings, rows, width=words.WIDTH)] if rows else []
 
 
 def _of(room: int, answer: Row) -> str:

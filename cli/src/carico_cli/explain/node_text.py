@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_cli.explain import words
+from carico_cli.output import tables
 from carico_core.domain import amounts
 
 Row = Mapping[str, Any]
@@ -12,10 +13,11 @@ _GENERAL = {"?": "(not measured yet)", "*": "(any: one cost for all)"}
 _CAPS = {"limit": "most for now", "pod_limit": "kubelet's Pod limit", "pods_per_core": "Pods a core believed"}
 
 
-def text(answer: Row) -> str:
+def text(answer: Row, *, wide: bool = False) -> str:
     """Everything that is known, in lines of at most 80 columns."""
+    shown = None if wide else SHOWN
     lines = [_headline(answer), *_of_api(answer), *_of_advertisement(answer), *_of_trust(answer)]
-    lines += [*_of_dimensions(answer), *_of_caps(answer), *_of_classes(answer), *_of_pods(answer)]
+    lines += [*_of_dimensions(answer), *_of_caps(answer), *_of_classes(answer, shown), *_of_pods(answer, shown)]
     return "\n".join(lines + words.behind(answer))
 
 
@@ -82,7 +84,7 @@ def _of_dimensions(answer: Row) -> list[str]:
             )
         )
     headings = ("DIMENSION", "USED", "HEADROOM", "RESERVED", "A POD COSTS")
-    return ["", *words.table(headings, rows)] if rows else []
+    return ["", *tables.aligned(headings, rows, width=words.WIDTH)] if rows else []
 
 
 def _fits(pods: float | None) -> str:
@@ -99,7 +101,7 @@ def _of_caps(answer: Row) -> list[str]:
     return ["", *(f"{_CAPS[each['what']]}: {each['pods']:.1f} more ({each['detail']})" for each in rows)]
 
 
-def _of_classes(answer: Row) -> list[str]:
+def _of_classes(answer: Row, shown: int | None) -> list[str]:
     rows = [
         (
             _GENERAL.get(each["class"]) or str(each["class"]),
@@ -108,13 +110,14 @@ def _of_classes(answer: Row) -> list[str]:
             each["bottleneck"] or "-",
             ", ".join(f"{name} {words.amount(name, cost)}" for name, cost in each["cost_plus"].items()),
         )
-        for each in sorted(answer["classes"], key=lambda each: -each["pods"])[:SHOWN]
+        for each in sorted(answer["classes"], key=lambda each: -each["pods"])[:shown]
     ]
-    return ["", *words.table(("CLASS", "RUNNING", "FITS", "BY", "COSTS AT MOST"), rows)] if rows else []
+    headings = ("CLASS", "RUNNING", "FITS", "BY", "COSTS AT MOST")
+    return ["", *tables.aligned(headings, rows, width=words.WIDTH)] if rows else []
 
 
-def _of_pods(answer: Row) -> list[str]:
-    said = [f"{count} of {name}" for name, count in list(answer["pods_by_class"].items())[:SHOWN]]
+def _of_pods(answer: Row, shown: int | None) -> list[str]:
+    said = [f"{count} of {name}" for name, count in list(answer["pods_by_class"].items())[:shown]]
     if answer["baseline_pods"]:
         said.append(f"{answer['baseline_pods']} of the node's own (DaemonSets, static Pods)")
     return ["", *words.paragraph(f"on it: {', '.join(said)}", "")] if said else []

@@ -4,15 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_cli.explain import containers, words
+from carico_cli.output import tables
 from carico_core.domain import amounts, decision
 
 Row = Mapping[str, Any]
-# Nodes named one by one in a text; --json has more.
+# Nodes named one by one in a text; -o wide and -o json have more.
 SHOWN = 20
 _Reason = decision.Reason
 _FULL = (
     "a node needs room for a whole Pod (the threshold); it starts by itself as Pods end there, sooner with more nodes, "
-    "or with a higher CARICO_AGENT_CEILING_CPU (denser, and each Pod slower)"
+    "or with a higher ceiling ({ceiling}: denser, and each Pod slower)"
 )
 _SILENT = "the agent, or its way to NATS: `carico doctor`, then the agent's log"
 # Where a node has room but for what is reserved.
@@ -42,11 +43,18 @@ BY_REASON: Mapping[str, str] = {
     _Reason.TOPOLOGY_SPREAD: "room in the domains with the fewest such Pods, the topology's label, or a larger maxSkew",
     _Reason.UNSUPPORTED: "CARICO will not place it: create it with kube-scheduler's schedulerName",
 }
+# Reasons that do not pass by themselves as Pods start and end.
+_LASTING = frozenset(
+    {_Reason.TAINT, _Reason.NODE_NAME, _Reason.NODE_SELECTOR, _Reason.NODE_AFFINITY, _Reason.UNSUPPORTED}
+)
 _HEADINGS = ("NODE", "CAPACITY", "RESERVED", "FREE", "AGE", "STATE", "SCORE")
 
 
-def text(answer: Row, *, now_ns: int) -> str:
-    """Everything that is known, in lines of at most 80 columns."""
+def text(answer: Row, *, now_ns: int, wide: bool = False, is_local: bool = False) -> str:
+    """Everything that is known, in lines of at most 80 columns.
+
+    wide: every node that the answer names. is_local: of `carico up`, so that advice names its flags.
+    """
     lines = [_headline(answer), *_of_node(answer)]
     for told in containers.sentences(answer):
         lines += words.paragraph(told)
@@ -56,7 +64,7 @@ def text(answer: Row, *, now_ns: int) -> str:
     lines += _of_record(answer, now_ns)
     lines += _of_wait(answer)
     if answer["state"] in ("waiting", "binding", "bound", "elsewhere") and "candidates" in answer:
-        lines += _of_nodes(answer)
+        lines += _of_nodes(answer, shown=None if wide else SHOWN, is_local=is_local)
     lines += words.behind(answer)
     lines += words.paragraph(answer["note"], "") if answer.get("note") else []
     return "\n".join(lines)
@@ -71,7 +79,7 @@ def _headline(answer: Row) -> str:
         case "binding":
             return f"{key} is being bound to {node}"
         case "waiting":
-            return f"{key} waits"
+            return f"{key} waits" + (", and fits no node as it is" if _is_impossible(answer) else "")
         case "gated":
             return f"{key} is gated"
         case "elsewhere":
@@ -79,6 +87,12 @@ def _headline(answer: Row) -> str:
         case "ended":
             return f"{key} has ended" + (f" on {node}" if node else "") + (f" ({phase})" if phase else "")
     return f"{key}: {answer['state']}"
+
+
+def _is_impossible(answer: Row) -> bool:
+    """Whether each node is refused for a reason that lasts until someone changes the Pod or a node."""
+    refused = answer.get("refused") or {}
+    return bool(refused) and not answer.get("feasible") and set(refused) <= _LASTING
 
 
 def _of_node(answer: Row) -> list[str]:
@@ -124,24 +138,25 @@ def _of_wait(answer: Row) -> list[str]:
     return words.paragraph(f"for {words.ago(answer['waited_s'])}, {tried}; {then}")
 
 
-def _of_nodes(answer: Row) -> list[str]:
+def _of_nodes(answer: Row, *, shown: int | None, is_local: bool) -> list[str]:
     """All nodes as they stand now."""
     of = "it" if answer["state"] == "waiting" else "one more Pod like it"
     said = f"Now, for {of}: {answer['feasible']} of {amounts.plural(answer['nodes'], 'node')} would do"
     refused = _counts(answer["refused"])
     lines = ["", *words.paragraph(said + (f"; refused: {refused}" if refused else ""), "")]
-    lines += _table(answer["candidates"][:SHOWN])
-    left = answer["nodes"] - min(len(answer["candidates"]), SHOWN)
-    lines += [f"... and {amounts.plural(left, 'node')} more (--json names up to 1000)"] if left else []
-    return lines + _of_help(answer)
+    rows = answer["candidates"][:shown]
+    lines += _table(rows)
+    left = answer["nodes"] - len(rows)
+    lines += [f"... and {amounts.plural(left, 'node')} more (-o wide names up to 1000)"] if left else []
+    return lines + _of_help(answer, is_local=is_local)
 
 
-def _of_help(answer: Row) -> list[str]:
+def _of_help(answer: Row, *, is_local: bool) -> list[str]:
     """What could help a Pod that waits and that no node takes."""
     if answer["state"] != "waiting" or answer["feasible"] or not answer["refused"]:
         return []
     lines = ["", "What could help, by reason:"]
-    for reason, text in for_refused(answer["refused"]):
+    for reason, text in for_refused(answer["refused"], is_local=is_local):
         lines += words.paragraph(f"{reason}: {text}")
     if any(map(_is_held, answer["candidates"])):
         lines += words.paragraph(f"reserved: {RESERVED}")
@@ -164,7 +179,7 @@ def _table(candidates: Sequence[Row]) -> list[str]:
     if not candidates:
         return []
     rows = [_row(each) for each in candidates]
-    head, *lines = words.table(_HEADINGS, rows)
+    head, *lines = tables.aligned(_HEADINGS, rows, width=words.WIDTH)
     found = [head]
     for each, line in zip(candidates, lines, strict=True):
         found.append(line)
@@ -191,7 +206,8 @@ def _wishes(each: Row) -> list[str]:
     return words.paragraph(f"score: {parts['room']:.2f} for room, less for wishes ({met})", "    ")
 
 
-def for_refused(refused: Mapping[str, int]) -> list[tuple[str, str]]:
+def for_refused(refused: Mapping[str, int], *, is_local: bool = False) -> list[tuple[str, str]]:
     """(reason, what could help), of the reason with the most nodes first."""
     ordered = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
-    return [(reason, BY_REASON[reason]) for reason, _ in ordered if reason in BY_REASON]
+    ceiling = "`carico up --ceiling`" if is_local else "CARICO_AGENT_CEILING_CPU"
+    return [(reason, BY_REASON[reason].format(ceiling=ceiling)) for reason, _ in ordered if reason in BY_REASON]

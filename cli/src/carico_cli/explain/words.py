@@ -1,7 +1,7 @@
-"""Numbers, tables and paragraphs for a terminal of 80 columns."""
+"""Numbers and paragraphs for a terminal of 80 columns."""
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import amounts
@@ -41,33 +41,6 @@ def ago(seconds: float) -> str:
 def paragraph(text: str, indent: str = "  ") -> list[str]:
     """The text in lines of at most 80 columns."""
     return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ") or [indent]
-
-
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> list[str]:
-    """Aligned columns: the first `left` to the left, the others to the right; a name too long for the line is cut."""
-    filled = [list(row) for row in rows]
-    widths = [max(len(row[index]) for row in [list(headings), *filled]) for index in range(len(headings))]
-    over = sum(widths) + 2 * (len(widths) - 1) - WIDTH
-    widths[0] = max(widths[0] - max(over, 0), 12)
-    return [_line(row, widths, left) for row in [list(headings), *filled]]
-
-
-def _line(row: Sequence[str], widths: Sequence[int], left: int) -> str:
-    cells = [cut(cell, width).ljust(width) if index < left else cell.rjust(width)
-             for index, (cell, width) in enumerate(zip(row, widths, strict=True))]  # fmt: skip
-    return "  ".join(cells).rstrip()
-
-
-def cut(text: str, width: int) -> str:
-    """The text, its middle left out where it is longer.
-
-    >>> cut("Job/default/a-very-long-name", 12)
-    'Job/de~-name'
-    """
-    if len(text) <= width:
-        return text
-    tail = (width - 1) // 2
-    return f"{text[: width - 1 - tail]}~{text[len(text) - tail :]}"
 
 
 def behind(answer: Mapping[str, Any]) -> list[str]:

@@ -14,6 +14,7 @@ import orjson
 from carico_cli.clusters import starting
 from carico_cli.jobs import compare_page
 from carico_cli.live import connection
+from carico_cli.output import formats
 from carico_cli.output import report as report_folder
 from carico_cli.shell import interrupts, options, settings
 from carico_core.domain import errors
@@ -50,7 +51,7 @@ DEFAULT_TARGET_S = 120.0
     "--servers goes without saying.",
 )  # fmt: skip
 @click.option("--out", type=click.Path(path_type=pathlib.Path), help="Folder of the report (default: var/NAME).")
-@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON, for scripts.")
+@formats.flag(formats.Output.JSON)
 @click.pass_obj
 def command(context: settings.Context, /, name: str, **given: Any) -> int:
     """Runs a pi job under each scheduler in turn on one real control plane, and compares job and Pod times.
@@ -71,17 +72,18 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
     )
     asked = given["servers_cpu"]
     given["servers_millicores"] = None if asked is None else servers.millicores(asked, cores=wish.cores)
+    prints_json = given["output"] is formats.Output.JSON
     out: pathlib.Path = given["out"] or pathlib.Path("var") / name
     report_folder.check(out)
-    with contextlib.redirect_stdout(sys.stderr) if given["as_json"] else contextlib.nullcontext():
+    with contextlib.redirect_stdout(sys.stderr) if prints_json else contextlib.nullcontext():
         found = asyncio.run(_compare(context, wish, wanted, job, given))
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
     try:
-        click.echo(as_json.decode() if given["as_json"] else compare_page.text(found))
+        click.echo(as_json.decode() if prints_json else compare_page.text(found))
     finally:
         # Also where nobody reads what is printed any more (`--json | head`): it is the work of hours.
         report_folder.write(out, {"compare.json": as_json, "compare.html": compare_page.page(found).encode()})
-    click.echo(f"report: {out / 'compare.json'} and {out / 'compare.html'}", err=given["as_json"])
+    click.echo(f"report: {out / 'compare.json'} and {out / 'compare.html'}", err=prints_json)
     return int(any(row["failed"] or row["bound_twice"] for row in found["contenders"].values()))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from carico_cli.jobs import demo_page as html
+from carico_cli.output import tables
 
 Report = Mapping[str, Any]
 _HEAD = ("", "job s", "least", "most", "Pod s", "least", "most", "p95 s", "most a node", "p99 ms")
@@ -12,14 +13,8 @@ _HEAD = ("", "job s", "least", "most", "Pod s", "least", "most", "p95 s", "most 
 
 def text(report: Report) -> str:
     """A table of medians, and the targets."""
-    rows = [_HEAD, *_rows(report)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    lines = [
-        row[0].ljust(widths[0]) + "".join(f"  {cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
-        for row in rows
-    ]
     targets = [f"{one['verdict']:<7} {_target(one)}" for one in report["targets"]]
-    return "\n".join([_sentence(report), *lines, "", *targets])
+    return "\n".join([_sentence(report), *tables.aligned(_HEAD, _rows(report)), "", *targets])
 
 
 def page(report: Report) -> str:

@@ -5,6 +5,7 @@ import dataclasses
 import math
 
 from carico_cli.live import picture as pictures
+from carico_cli.output import tables
 from carico_core.domain import decision, errors, messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import codec, fields, freshness
@@ -119,7 +120,7 @@ class Signals:
         self._decode_decisions()
         self._forget(now_s)
         self._count(now_s)
-        names = sorted(self._nodes.keys() | (self._listed or {}).keys(), key=_natural)
+        names = sorted(self._nodes.keys() | (self._listed or {}).keys(), key=tables.natural)
         return pictures.Picture(
             taken_ns=self._clock.wall_ns(),
             nodes=tuple(self._node(name, now_s) for name in names),
@@ -208,14 +209,3 @@ def _model(found: messages.GlobalModel, heard_s: float, now_s: float) -> picture
         dims=found.dims,
         magnitude={dim: math.sqrt(max(0.0, value)) for dim, value in diagonal},
     )
-
-
-def _natural(name: str) -> tuple[object, ...]:
-    """node-2 before node-10.
-
-    >>> sorted(["node-10", "node-2", "a"], key=_natural)
-    ['a', 'node-2', 'node-10']
-    """
-    head = name.rstrip("0123456789")
-    tail = name[len(head) :]
-    return (head, int(tail) if tail else -1, name)

@@ -5,10 +5,10 @@ import pathlib
 from typing import Any, get_args
 
 import click
-import orjson
 
 from carico_agent import settings as agent
 from carico_agent.replay import engine, fit, reading
+from carico_cli.output import formats, tables
 from carico_cli.recordings import picture
 from carico_core.numerics.estimators import registry
 
@@ -38,9 +38,11 @@ _DEFAULT = next(field.default for field in dataclasses.fields(agent.AgentSetting
     help="Raw samples, or the evaluations that a log shows (default: the latter for delta, dual and joint).",
 )
 @click.option("--partial", is_flag=True, help="Replay a file that was cut up to where it is whole.")
-@click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
+@formats.flag(formats.Output.JSON)
 @click.option("--plot", type=click.Path(path_type=pathlib.Path), help="Draw it: a .png or .svg file.")
-def command(file: pathlib.Path, partial: bool, as_json: bool, plot: pathlib.Path | None, **chosen: Any) -> None:
+def command(
+    file: pathlib.Path, partial: bool, output: formats.Output, plot: pathlib.Path | None, **chosen: Any
+) -> None:
     """Runs FILE, a recording or a log of the author's agent, through an estimator and prints how well it fitted.
 
     The author is the dissertation's. docs/recordings.md says what each figure means.
@@ -50,7 +52,7 @@ def command(file: pathlib.Path, partial: bool, as_json: bool, plot: pathlib.Path
     trace = reading.read(file, partial=partial)
     run = engine.run(trace, engine.Setup(**chosen))
     found = fit.summary(run)
-    click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode() if as_json else text(found))
+    click.echo(formats.json_text(found) if output is formats.Output.JSON else text(found))
     if plot is not None:
         picture.draw(run, plot)
 
@@ -73,9 +75,7 @@ def text(found: dict[str, Any]) -> str:
         ("first useful capacity", _after(found["first_useful_s"])),
         ("capacity at the end", f"{found['capacity']['last']:.2f} Pods ({found['capacity']['mode']})"),
     ]
-    width = max(len(name) for name, _ in rows)
-    return "\n".join([*(f"{name.ljust(width)}  {value}" for name, value in rows),
-                      *(f"note: {note}" for note in found["notes"])])  # fmt: skip
+    return "\n".join([*tables.aligned(rows[0], rows[1:], left=2), *(f"note: {note}" for note in found["notes"])])
 
 
 _INPUTS = {"samples": "raw samples", "logged": "logged evaluations"}

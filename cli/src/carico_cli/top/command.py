@@ -11,10 +11,10 @@ import sys
 from typing import Any
 
 import click
-import orjson
 
 from carico_cli.clusters import which
 from carico_cli.live import connection, picture, reader
+from carico_cli.output import formats
 from carico_cli.shell import exits, settings
 from carico_cli.top import once
 from carico_core.domain import errors
@@ -33,7 +33,7 @@ class Wish:
     """How the picture is wanted."""
 
     every_s: float
-    as_json: bool
+    output: formats.Output
     svg: str | None
     node: str | None
 
@@ -42,16 +42,16 @@ class Wish:
 @which.flags
 @click.option("--every", "every_s", type=float, default=1.0, show_default=True, help="Seconds between two pictures.")
 @click.option("--once", "is_once", is_flag=True, help="Print the picture once; so it does without a terminal.")
-@click.option("--json", "as_json", is_flag=True, help="With --once: JSON, as docs/top.md describes it.")
+@formats.flag(formats.Output.JSON, formats.Output.WIDE)
 @click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="With --once: the screen into this file.")
 @click.option("--node", help="Begin with a look into this node.")
 @click.pass_obj
 def command(
-    context: settings.Context, /, is_once: bool, every_s: float, as_json: bool, svg: str | None, node: str | None,
-    **place: Any,
+    context: settings.Context, /, is_once: bool, every_s: float, output: formats.Output, svg: str | None,
+    node: str | None, **place: Any,
 ) -> int:  # fmt: skip
     """Shows nodes, jobs, decisions and services live: sort, filter, pause, look into a node; ? shows the keys."""
-    wish = Wish(every_s=every_s, as_json=as_json, svg=svg, node=node)
+    wish = Wish(every_s=every_s, output=output, svg=svg, node=node)
     _check(wish, is_once=is_once)
     where = which.meant(context, which.Flags(**place)).where()
     address = where()
@@ -73,11 +73,11 @@ def command(
 
 def _check(wish: Wish, *, is_once: bool) -> None:
     """Nothing. Raises `UsageError` for flags that make no sense together."""
-    for flag, is_given in (("--json", wish.as_json), ("--svg", wish.svg)):
+    for flag, is_given in ((f"-o {wish.output}", wish.output is not formats.Output.TEXT), ("--svg", wish.svg)):
         if is_given and not is_once:
             raise click.UsageError(f"{flag} goes with --once: `carico top --once {flag}`")
-    if wish.as_json and wish.svg:
-        raise click.UsageError("got --json and --svg, expected one of them")
+    if wish.output is not formats.Output.TEXT and wish.svg:
+        raise click.UsageError(f"got -o {wish.output} and --svg, expected one of them")
     if wish.node and is_once and not wish.svg:
         raise click.UsageError("--node goes with the live screen or with --svg: tables and JSON hold every node")
     if not LEAST_EVERY_S <= wish.every_s <= MOST_EVERY_S:
@@ -115,9 +115,9 @@ async def _once(found: reader.Reader, name: str, wish: Wish, clock: clocks.Clock
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    if wish.as_json:
-        return orjson.dumps(once.as_json(seen, name=name), option=orjson.OPT_INDENT_2).decode()
-    return once.as_text(seen, name=name)
+    if wish.output is formats.Output.JSON:
+        return formats.json_text(once.as_json(seen, name=name))
+    return once.as_text(seen, name=name, wide=wish.output is formats.Output.WIDE)
 
 
 def _keep(svg: str, path: pathlib.Path) -> None:

@@ -31,8 +31,8 @@ def as_json(picture: pictures.Picture, *, name: str) -> dict[str, Any]:
     }
 
 
-def as_text(picture: pictures.Picture, *, name: str) -> str:
-    """Tables."""
+def as_text(picture: pictures.Picture, *, name: str, wide: bool = False) -> str:
+    """Tables. wide: more columns of nodes and jobs, and every decision that is known."""
     seen = as_json(picture, name=name)
     lines = [f"cluster {name}"]
     lines += [f"{link['name']}: {link['trouble']}" for link in seen["links"] if link["trouble"]]
@@ -42,7 +42,8 @@ def as_text(picture: pictures.Picture, *, name: str) -> str:
          "capacity": _pods(node["capacity"]), "sd": _pods(node["capacity_sd"])}
         for node in seen["nodes"]
     ]  # fmt: skip
-    titles = ("name", "CPU used", "pressure", "memory", "pods", "capacity", "sd", "reserved", "state", "mode")
+    more = ("free", "bottleneck", "signal", "age_s") if wide else ()
+    titles = ("name", "CPU used", "pressure", "memory", "pods", "capacity", "sd", "reserved", "state", "mode", *more)
     lines += ["", *_lines(nodes, titles, "NODE")]
     if seen["jobs"]:
         counted = ("name", "pods", "pending", "starting", "running", "succeeded", "failed")
@@ -55,7 +56,7 @@ def as_text(picture: pictures.Picture, *, name: str) -> str:
         lines += ["", *_lines(answered, ("name", "instance", "ms", "requests", "errors"), "SERVICE")]
     if picture.decisions:
         lines += ["", "LAST DECISIONS"]
-        lines += [_words(found) for found in picture.decisions[:DECISIONS_SHOWN]]
+        lines += [_words(found) for found in picture.decisions[: None if wide else DECISIONS_SHOWN]]
     return "\n".join(lines)
 
 

@@ -45,8 +45,7 @@ def load(kubeconfig: str, *, context: str, environ: Mapping[str, str], clock: cl
     """
     if not kubeconfig and (SERVICE_ACCOUNT / "token").is_file():
         return in_cluster(SERVICE_ACCOUNT, environ=environ, clock=clock)
-    path = kubeconfig or environ.get("KUBECONFIG") or "~/.kube/config"
-    return from_file(pathlib.Path(path.split(os.path.pathsep)[0]).expanduser(), context=context, clock=clock)
+    return from_file(_path(kubeconfig, environ), context=context, clock=clock)
 
 
 def own_namespace(folder: pathlib.Path = SERVICE_ACCOUNT) -> str | None:
@@ -55,6 +54,25 @@ def own_namespace(folder: pathlib.Path = SERVICE_ACCOUNT) -> str | None:
         return (folder / "namespace").read_text().strip() or None
     except OSError:
         return None
+
+
+def context_namespace(kubeconfig: str, *, context: str, environ: Mapping[str, str]) -> str | None:
+    """The namespace that the kubeconfig's context names, as kubectl takes it; None where there is none."""
+    if not kubeconfig and (SERVICE_ACCOUNT / "token").is_file():
+        return own_namespace()
+    path = _path(kubeconfig, environ)
+    try:
+        document = _read(path)
+        name = context or str(document.get("current-context") or "")
+        found = _entry(path, document, "contexts", "context", name).get("namespace")
+    except errors.KubeconfigError:
+        return None
+    return str(found) if found else None
+
+
+def _path(kubeconfig: str, environ: Mapping[str, str]) -> pathlib.Path:
+    path = kubeconfig or environ.get("KUBECONFIG") or "~/.kube/config"
+    return pathlib.Path(path.split(os.path.pathsep)[0]).expanduser()
 
 
 def in_cluster(folder: pathlib.Path, *, environ: Mapping[str, str], clock: clocks.Clock) -> Access:
