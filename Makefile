@@ -10,7 +10,7 @@ MEMBERS := libs/carico_core services/agent services/aggregator services/schedule
 # What each set was installed from; a changed lock or pyproject installs anew.
 LOCAL_PROJECTS := $(foreach m,$(MEMBERS),$(m)/pyproject.toml)
 
-.PHONY: demo test check bench reference install install-dev lock clean help
+.PHONY: demo test test-system test-upstream check bench reference install install-dev lock clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -22,8 +22,15 @@ DEMO_FLAGS = $(if $(PODS),--pods $(PODS)) $(if $(NODES),--nodes $(NODES)) $(if $
 demo: install ## a local cluster, a job on it, and a report (PODS= NODES= WORKLOAD=pi|train|mixed ESTIMATOR=footprint|vector|dual|joint|delta CEILING=)
 	@$(BIN)/carico demo $(strip $(DEMO_FLAGS))
 
-test: install-dev ## every test; CARICO_TEST_SYSTEM=1 allows tests that install system packages (ARGS= for pytest)
-	@$(BIN)/python -m pytest $(or $(ARGS),--beside)
+# WORKERS is how many tests run at the same time (default: the CPUs); ARGS goes to pytest in place of the tier.
+test: install-dev ## every test that needs no system software (WORKERS= ARGS="tests/unit -k words")
+	@$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.tools.tiers parallel serial $(if $(WORKERS),--workers $(WORKERS)))
+
+test-system: install-dev ## Docker, kubelets, compose, a browser; CARICO_TEST_SYSTEM=1 allows to fetch and start them
+	@$(BIN)/python -m tests.tools.tiers system
+
+test-upstream: install-dev ## what takes long and runs on demand
+	@$(BIN)/python -m tests.tools.tiers upstream
 
 check: install-dev ## ruff, mypy --strict, import contracts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""What several kinds of tests share: one real control plane a session, its place at the end of it, a second pytest."""
+"""What several kinds of tests share: one real control plane a session, its place at the end of it, the tiers."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings
 from carico_local.control_plane import commands, standalone
-from tests.tools import beside, kubernetes
+from tests.tools import kubernetes, tiers
 
 # Also where the environment says otherwise, which holds for all that tests start: tests take 15 s to compile, and each
 # of the processes would compile the project anew.
@@ -34,18 +34,18 @@ PARTS = tuple(part for part in standalone.ALL if part != commands.SCHEDULER)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The flags of a second pytest."""
-    beside.add_options(parser)
+    """Register the flags of the tiers."""
+    tiers.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A second pytest, where the flags ask for it."""
-    beside.configure(config)
+    """Prepare this process for its part of a tier."""
+    tiers.configure(config)
 
 
 @pytest.fixture(autouse=True)
 def _logs_of_before() -> Iterator[None]:
-    """What a test makes of this process's logs ends with it: those that two pytests share run in any order."""
+    """Restore this process's logs after each test: which tests a process runs, and in which order, varies."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
@@ -77,6 +77,7 @@ async def real_api(real_control_plane: standalone.Standalone) -> AsyncIterator[a
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests on real programs come last, since a first build of these takes minutes; each may be the one that waits."""
+    tiers.refuse_misplaced(items)
     real = [item for item in items if _needs_real_programs(item)]
     for item in real:
         item.add_marker(pytest.mark.real_programs)

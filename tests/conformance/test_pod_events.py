@@ -43,7 +43,11 @@ def real_containerd() -> Iterator[containerd_real.Containerd]:
         pytest.skip(f"containerd cannot be had here: {error}")
 
 
-@pytest.fixture(params=sorted(pod_stages.STAGES))
+def _with_marks(name: str) -> object:
+    return pytest.param(name, marks=pytest.mark.system) if name.startswith("containerd: real") else name
+
+
+@pytest.fixture(params=map(_with_marks, sorted(pod_stages.STAGES)))
 async def stage(request: pytest.FixtureRequest) -> AsyncIterator[pod_stages.Stage]:
     async with pod_stages.STAGES[request.param](request) as made:
         yield made
@@ -316,6 +320,7 @@ class TestKubernetesAlone:
 class TestContainerdAlone:
     """What a restart of the runtime shows; what more there is to say of odd containers is in the unit tests."""
 
+    @pytest.mark.system
     async def test_pods_go_on_while_containerd_restarts(self, request: pytest.FixtureRequest) -> None:
         async with containerd_stages.real_stage(request) as stage, agent_of(stage) as agent:
             stays, comes = uids(2)

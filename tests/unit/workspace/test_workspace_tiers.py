@@ -1,0 +1,167 @@
+"""The tiers of the test suite: which tests each runs, one summary for all, and what Ctrl-C leaves behind."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from tests.tools import tiers, waiting
+
+ROOT = pathlib.Path(__file__).parents[3]
+WITHIN_S = 120.0
+
+CONFTEST = """
+from tests.tools import tiers
+def pytest_addoption(parser): tiers.add_options(parser)
+def pytest_configure(config): tiers.configure(config)
+def pytest_collection_modifyitems(items): tiers.refuse_misplaced(items)
+"""
+UNIT = """
+import pytest
+def test_passes(): pass
+def test_fails(): assert 1 == 2, "in a worker"
+def test_skipped(): pytest.skip("for a reason")
+@pytest.mark.xfail(reason="known", strict=True)
+def test_known(): assert False
+@pytest.mark.upstream
+def test_long(): assert False
+"""
+CONTRACT = """
+import os, pathlib
+from carico_local.cluster import ports
+def test_ports(): pathlib.Path("ports-" + os.environ["PYTEST_XDIST_WORKER"]).write_text(
+    f"{ports.FIRST_PORT} {ports.LAST_PORT}")
+"""
+E2E = """
+import os
+import pytest
+def test_alone(): assert "PYTEST_XDIST_WORKER" not in os.environ
+@pytest.mark.system
+def test_engine(): assert False
+"""
+
+
+class Project:
+    """A folder with tests of its own."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        markers = "".join(f"    {name}: of a tier\n" for name in ("system", "upstream"))
+        (folder / "pytest.ini").write_text(
+            "[pytest]\naddopts = -ra --import-mode=importlib\ntestpaths = tests\n"
+            f"asyncio_default_fixture_loop_scope = function\nmarkers =\n{markers}"
+        )
+        (folder / "conftest.py").write_text(CONFTEST)
+        for path in (*tiers.SERIAL, *tiers.SYSTEM):
+            self.add(path if path.endswith(".py") else f"{path}/test_of_folder.py", "def test_there(): pass\n")
+
+    def add(self, path: str, text: str) -> "Project":
+        """Write one file of tests."""
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text))
+        return self
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        """Start `python -m tests.tools.tiers WORDS` in a process group of its own, as a terminal does."""
+        environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "PY_COLORS": "0"}
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.tools.tiers", *words], cwd=self.folder, env=environ, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, process_group=0,
+            # `main` in other tests leaves SIGINT ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
+
+    def run(self, *words: str) -> tuple[int, str]:
+        """Exit code and output of the tiers."""
+        started = self.start(*words)
+        output, _ = started.communicate(timeout=WITHIN_S)
+        return started.returncode, output
+
+
+@pytest.fixture
+def project(tmp_path: pathlib.Path) -> Project:
+    return Project(tmp_path)
+
+
+def test_parallel_and_serial_tests_end_with_one_summary_line(project: Project) -> None:
+    project.add("tests/unit/test_unit.py", UNIT).add("tests/contract/test_contract.py", CONTRACT)
+    project.add("tests/e2e/test_e2e.py", E2E)
+    code, output = project.run("parallel", "serial", "--workers", "2")
+    assert code == 1, output
+    summaries = re.findall(r"^=+ (.*) in [\d.]+s =+$", output, re.M)
+    # Of every folder and file that the tiers name there is one test more.
+    assert summaries == ["1 failed, 9 passed, 1 skipped, 1 xfailed"], output
+    assert output.rstrip().endswith("=")
+    assert "AssertionError: in a worker" in output
+    assert "SKIPPED [1] tests/unit/test_unit.py:5: for a reason" in output
+    assert re.search(r"^ +[\d.]+ s  tests/unit$", output, re.M)
+
+
+def test_each_worker_searches_its_own_ports(project: Project) -> None:
+    for number in range(4):
+        project.add(f"tests/contract/test_contract_{number}.py", CONTRACT)
+    code, output = project.run("parallel", "--workers", "2")
+    assert code == 0, output
+    spans = sorted(tuple(map(int, path.read_text().split())) for path in project.folder.glob("ports-gw*"))
+    assert len(spans) == 2
+    assert spans[0][0] < spans[0][1] <= spans[1][0] < spans[1][1]
+
+
+def test_results_of_several_commands_add_up(project: Project, tmp_path: pathlib.Path) -> None:
+    project.add("tests/e2e/test_e2e.py", E2E)
+    totals = f"--totals={tmp_path / 'totals'}"
+    assert project.run("serial", totals)[0] == 0
+    code, output = project.run("system", totals)
+    assert code == 1, output
+    assert re.search(r"^=+ 1 failed, 5 passed in [\d.]+s =+$", output, re.M), output
+
+
+def test_a_system_test_outside_its_tiers_folders_is_refused(project: Project) -> None:
+    project.add("tests/unit/test_unit.py", E2E)
+    code, output = project.run("parallel", "--workers", "1")
+    assert code == 1, output
+    assert "tests/unit/test_unit.py::test_engine is marked system: put it into one of tests/e2e" in output
+
+
+def test_a_worker_that_crashes_fails_the_run(project: Project) -> None:
+    project.add("tests/unit/test_unit.py", "import os\ndef test_crashes(): os.abort()\ndef test_after(): pass\n")
+    code, output = project.run("parallel", "--workers", "2")
+    assert code == 1, output
+    assert "worker 'gw0' crashed while running 'tests/unit/test_unit.py::test_crashes'" in output
+    assert "1 failed" in output.splitlines()[-1]
+
+
+@pytest.mark.parametrize("to_all", [True, False], ids=["at a terminal", "to the command alone"])
+def test_ctrl_c_ends_the_workers_and_what_their_tests_started(project: Project, to_all: bool) -> None:
+    unit = """
+        import os, pathlib, subprocess, time
+        import pytest
+        @pytest.fixture(scope="session")
+        def child():
+            with subprocess.Popen(["sleep", "600"]) as process:
+                yield process
+                process.terminate()
+        def test_long(child):
+            pathlib.Path("pids.new").write_text(f"{os.getpid()} {child.pid}")
+            os.rename("pids.new", "pids")
+            time.sleep(600)
+    """
+    file = project.add("tests/unit/test_unit.py", unit).folder / "pids"
+    started = project.start("parallel", "--workers", "2")
+    try:
+        waiting.until_now(file.exists, within_s=WITHIN_S)
+        if to_all:
+            os.killpg(started.pid, signal.SIGINT)
+        else:
+            started.send_signal(signal.SIGINT)
+        output, _ = started.communicate(timeout=WITHIN_S)
+    finally:
+        os.killpg(started.pid, signal.SIGKILL) if started.poll() is None else None
+    assert started.returncode == 130, output
+    assert not [pid for pid in file.read_text().split() if pathlib.Path("/proc", pid).exists()]
