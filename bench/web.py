@@ -16,7 +16,7 @@ import playwright.async_api as browsers
 
 from bench import _process
 from carico_core.domain import errors
-from tests.tools import chromium, web_stage
+from tests.tools import chromium, web_site
 
 Row = tuple[str, float, str, str]
 NODES = 1000
@@ -56,7 +56,7 @@ def run(quick: bool) -> list[Row]:
 
 async def _measure(folder: pathlib.Path, command: pathlib.Path, *, seconds: float) -> list[Row]:
     async with (
-        web_stage.stage(folder, nodes=NODES, decisions_each_s=20.0) as stage,
+        web_site.stage(folder, nodes=NODES, decisions_each_s=20.0) as stage,
         browsers.async_playwright() as driver,
     ):
         await asyncio.sleep(WARM_S)

@@ -9,7 +9,7 @@ import random
 from collections.abc import AsyncIterator
 
 from carico_core.domain import errors
-from tests.chaos import faulty_api
+from tests.chaos import fake_api
 from tests.integration import scheduler_site
 from tests.tools import tcp_proxy, waiting
 
@@ -20,7 +20,7 @@ LEASE_S = 2.0
 @contextlib.asynccontextmanager
 async def faulty(
     root: pathlib.Path, *, bind_timeout_s: float = 1.0
-) -> AsyncIterator[tuple[scheduler_site.Site, faulty_api.FaultyApi]]:
+) -> AsyncIterator[tuple[scheduler_site.Site, fake_api.FaultyApi]]:
     """A site whose scheduler comes to the API by a way on which faults can happen."""
     async with behind_faults(root) as (site, api):
         kubeconfig = root / "faulty.kubeconfig"
@@ -30,16 +30,16 @@ async def faulty(
 
 
 @contextlib.asynccontextmanager
-async def behind_faults(root: pathlib.Path) -> AsyncIterator[tuple[scheduler_site.Site, faulty_api.FaultyApi]]:
+async def behind_faults(root: pathlib.Path) -> AsyncIterator[tuple[scheduler_site.Site, fake_api.FaultyApi]]:
     """A site without a scheduler, and the way to its API on which faults can happen."""
     async with contextlib.AsyncExitStack() as stack:
         site = await stack.enter_async_context(scheduler_site.running(root, room=8.0))
-        api = faulty_api.FaultyApi(f"http://127.0.0.1:{site.api_port}", token=site.token)
+        api = fake_api.FaultyApi(f"http://127.0.0.1:{site.api_port}", token=site.token)
         await stack.enter_async_context(api.running())
         yield site, api
 
 
-def once_each(api: faulty_api.FaultyApi, pods: int) -> None:
+def once_each(api: fake_api.FaultyApi, pods: int) -> None:
     """Each Pod was bound once, by the API's own answers."""
     counts = collections.Counter(api.bound)
     assert len(counts) == pods
@@ -48,7 +48,7 @@ def once_each(api: faulty_api.FaultyApi, pods: int) -> None:
 
 async def test_bursts_of_429_and_5xx(tmp_path: pathlib.Path) -> None:
     async with faulty(tmp_path) as (site, api):
-        api.fault = faulty_api.overloaded(random.Random(7), 0.4)
+        api.fault = fake_api.overloaded(random.Random(7), 0.4)
         await site.create_pods(PODS)
         await site.until_succeeded(PODS // 2)
         # Of 60 binds and whatever else is asked two in five: it comes to that before all is done.
@@ -88,7 +88,7 @@ async def test_a_token_that_is_rotated_and_one_that_has_expired(tmp_path: pathli
     token.write_text("first")
     valid = "first"
     async with behind_faults(tmp_path) as (site, api):
-        api.fault = faulty_api.wants_token(lambda: valid)
+        api.fault = fake_api.wants_token(lambda: valid)
         kubeconfig = tmp_path / "tokens.kubeconfig"
         site.write_kubeconfig(kubeconfig, api.url)
         document = json.loads(kubeconfig.read_text())

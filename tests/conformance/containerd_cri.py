@@ -13,7 +13,7 @@ import grpclib.exceptions
 from carico_agent.churn import containerd_client, containerd_wire
 from carico_agent.telemetry import cgroup_tree
 from tests.conformance import containerd_real
-from tests.conformance.containerd_fake import field
+from tests.conformance.fake_containerd import field
 
 SERVICE = "/runtime.v1.RuntimeService/"
 # runtime.v1.NamespaceMode: the host's network needs no CNI.

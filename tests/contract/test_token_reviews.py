@@ -11,10 +11,10 @@ from carico_auth import policy, reviews
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from tests.contract.kubernetes import control_planes
-from tests.tools import kubernetes, real_tokens, token_api, waiting
+from tests.tools import fake_token_api, kubernetes, real_tokens, waiting
 
 AGENT = "carico/carico-agent"
-Tokens = token_api.TokenApi | real_tokens.RealTokens
+Tokens = fake_token_api.TokenApi | real_tokens.RealTokens
 
 
 @pytest.fixture(scope="module", params=("fake", "real"))
@@ -28,13 +28,13 @@ def site(
         api = control_planes.real(plane, kubernetes.programs("kubectl")["kubectl"].path)
         tokens = real_tokens.RealTokens(api)
     else:
-        tokens = token_api.TokenApi()
+        tokens = fake_token_api.TokenApi()
     path = tokens.write_kubeconfig(tmp_path_factory.mktemp("tokens") / "kubeconfig")
     yield tokens, path
     tokens.close()
 
 
-async def review(path: pathlib.Path, token: str, *, audience: str = token_api.AUDIENCE) -> reviews.Verdict:
+async def review(path: pathlib.Path, token: str, *, audience: str = fake_token_api.AUDIENCE) -> reviews.Verdict:
     clock = clocks.SystemClock()
     client = await api_client.connect(api_client.KubeSettings(kubeconfig=str(path)), clock=clock, user_agent="test")
     try:

@@ -21,7 +21,7 @@ from carico_core.runtime.bus.security import nkeys, tls, token_expiry
 from carico_core.runtime.process import clock
 from carico_core.wire import roles
 from carico_local import nats_server
-from tests.tools import real_tokens, token_api, waiting
+from tests.tools import fake_token_api, real_tokens, waiting
 
 WAIT_S = waiting.WAIT_S
 SCRIPT = pathlib.Path(__file__).parents[2] / "deploy/nats/certificates.sh"
@@ -123,7 +123,7 @@ class Site:
         self.callout_flags = tuple(callout_flags)
         self.certificates = make_certificates(root / "tls", "127.0.0.1", "localhost")
         self.ca = self.certificates / "ca.crt"
-        self.api = token_api.TokenApi()
+        self.api = fake_token_api.TokenApi()
         # Where tokens come from and are reviewed: the small API, unless another is given.
         self.tokens = tokens or self.api
         self.kubeconfig = self.tokens.write_kubeconfig(root / "kubeconfig")

@@ -19,7 +19,7 @@ from carico_core.runtime.process import settings
 from carico_local.binaries import tools
 from carico_local.control_plane import commands, standalone
 from carico_local.kubelets import image
-from tests.e2e.compose import compose_stack
+from tests.e2e.compose import compose_site
 from tests.integration import observe
 from tests.tools import chromium, debian, docker_engine, images, kubernetes
 
@@ -66,7 +66,7 @@ def _images() -> None:
         # Compose asks for the same in words of its own, which the engine knows no layers by.
         with (
             tempfile.TemporaryDirectory(prefix="carico-compose-") as made,
-            compose_stack.built(found, pathlib.Path(made)),
+            compose_site.built(found, pathlib.Path(made)),
         ):
             pass
 

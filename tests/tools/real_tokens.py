@@ -1,4 +1,4 @@
-"""Tokens of a real kube-apiserver, as `token_api` has them of its own: bound to Pods that are on nodes."""
+"""Tokens of a real kube-apiserver, as `fake_token_api` has them of its own: bound to Pods that are on nodes."""
 
 import base64
 import itertools
@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from tests.contract.kubernetes import control_planes
-from tests.tools import token_api, waiting
+from tests.tools import fake_token_api, waiting
 
 # The API makes no token of a shorter life.
 SHORTEST_LIFE_S = 600.0
@@ -38,7 +38,7 @@ class RealTokens:
             self._api.request("DELETE", f"/api/v1/nodes/{node}")
 
     def token(
-        self, account: str, *, node: str | None = None, audience: str = token_api.AUDIENCE,
+        self, account: str, *, node: str | None = None, audience: str = fake_token_api.AUDIENCE,
         life_s: float = SHORTEST_LIFE_S,
     ) -> str:  # fmt: skip
         """A token of `namespace/name`, bound to a new Pod on `node` where one is given."""

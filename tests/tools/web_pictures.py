@@ -11,7 +11,7 @@ import tempfile
 
 import playwright.async_api as browsers
 
-from tests.tools import chromium, web_stage
+from tests.tools import chromium, web_site
 
 NODES = 1000
 # History to show.
@@ -51,7 +51,7 @@ async def _main(where: str, folder: pathlib.Path) -> None:
         await take(where, folder, names)
         return
     with tempfile.TemporaryDirectory() as made:
-        async with web_stage.stage(pathlib.Path(made), nodes=NODES, decisions_each_s=12.0) as stage:
+        async with web_site.stage(pathlib.Path(made), nodes=NODES, decisions_each_s=12.0) as stage:
             await take(stage.url, folder, {"web-thousand.png": ("dark", "#node/node-377")})
 
 

@@ -8,35 +8,35 @@ import urllib.request
 
 import pytest
 
-from tests.e2e.compose import compose_stack
+from tests.e2e.compose import compose_site
 from tests.tools import debian, images
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.timeout(compose_stack.COLD_TIMEOUT_S),
+    pytest.mark.timeout(compose_site.COLD_TIMEOUT_S),
     pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
 ]
-SERVICES = {"nats-server": 1, "api": 1, "aggregator": 2, "scheduler": 2, "node": compose_stack.NODES}
+SERVICES = {"nats-server": 1, "api": 1, "aggregator": 2, "scheduler": 2, "node": compose_site.NODES}
 
 
 def test_the_first_pod_is_placed_soon(first_pod_s: float) -> None:
     print(f"docker compose up to first Pod placed: {first_pod_s:.1f} s")
-    assert first_pod_s < compose_stack.FIRST_POD_MOST_S or not compose_stack.is_idle()
+    assert first_pod_s < compose_site.FIRST_POD_MOST_S or not compose_site.is_idle()
 
 
-def test_up_waits_until_everything_is_healthy(stack: compose_stack.Stack) -> None:
+def test_up_waits_until_everything_is_healthy(stack: compose_site.Stack) -> None:
     for service, count in SERVICES.items():
         found = stack.inspected(service)
         assert len(found) == count, service
         assert {each["State"]["Health"]["Status"] for each in found} == {"healthy"}
-    assert set(stack.nodes()) == {f"node-{number}" for number in range(1, compose_stack.NODES + 1)}
+    assert set(stack.nodes()) == {f"node-{number}" for number in range(1, compose_site.NODES + 1)}
 
 
-def test_one_of_two_schedulers_leads(stack: compose_stack.Stack) -> None:
+def test_one_of_two_schedulers_leads(stack: compose_site.Stack) -> None:
     stack.until("one leads", lambda: len(stack.leader()) == 1)
 
 
-def test_nothing_is_reachable_from_elsewhere_and_nothing_has_rights(stack: compose_stack.Stack) -> None:
+def test_nothing_is_reachable_from_elsewhere_and_nothing_has_rights(stack: compose_site.Stack) -> None:
     for each in stack.inspected():
         published = [at for bound in each["NetworkSettings"]["Ports"].values() for at in bound or ()]
         assert {at["HostIp"] for at in published} <= {"127.0.0.1"}
@@ -46,7 +46,7 @@ def test_nothing_is_reachable_from_elsewhere_and_nothing_has_rights(stack: compo
         assert each["HostConfig"]["SecurityOpt"] == ["no-new-privileges:true"]
 
 
-def test_a_node_is_its_container(stack: compose_stack.Stack) -> None:
+def test_a_node_is_its_container(stack: compose_site.Stack) -> None:
     for each in stack.inspected("node"):
         host = each["HostConfig"]
         assert (host["CpuQuota"], host["CpuPeriod"], host["Memory"]) == (5000, 10000, 2**30)
@@ -59,7 +59,7 @@ def test_a_node_is_its_container(stack: compose_stack.Stack) -> None:
     assert status["addresses"][0]["address"] != "127.0.0.1"
 
 
-def test_a_node_says_once_how_it_is_measured(stack: compose_stack.Stack) -> None:
+def test_a_node_says_once_how_it_is_measured(stack: compose_site.Stack) -> None:
     said = stack.compose("logs", "--no-log-prefix", "--index", "1", "node")
     lines = [line for line in said.splitlines() if '"fallback"' in line]
     look = "cat /sys/fs/cgroup/cpu.pressure 2>/dev/null || true"
@@ -68,11 +68,11 @@ def test_a_node_says_once_how_it_is_measured(stack: compose_stack.Stack) -> None
     assert len(of_container) == (0 if sees else 1)
 
 
-def test_each_image_is_small_and_of_nobody(built_stack: compose_stack.Stack) -> None:
+def test_each_image_is_small_and_of_nobody(built_stack: compose_site.Stack) -> None:
     images.check(built_stack.running.engine, [images.COMPOSE, images.COMPOSE_NATS])
 
 
-def test_a_node_compiles_nothing_when_it_starts(stack: compose_stack.Stack) -> None:
+def test_a_node_compiles_nothing_when_it_starts(stack: compose_site.Stack) -> None:
     """A module whose bytecode is not in the image is compiled at every start, on half a CPU."""
     look = "import carico_local.contained.main, carico_local.contained.programs, carico_agent.main, encodings.idna"
     words = ("python", "-OO", "-v", "-c", look)
@@ -82,7 +82,7 @@ def test_a_node_compiles_nothing_when_it_starts(stack: compose_stack.Stack) -> N
     assert re.findall(r"# code object from \S+\.py$", done.stderr, re.MULTILINE) == []
 
 
-def test_what_runs_in_a_node_are_forks_of_the_first_process(stack: compose_stack.Stack) -> None:
+def test_what_runs_in_a_node_are_forks_of_the_first_process(stack: compose_site.Stack) -> None:
     look = "for each in /proc/[0-9]*; do tr '\\0' ' ' < $each/cmdline; echo; done"
     said = stack.compose("exec", "-T", "--index", "1", "node", "sh", "-c", look)
     # It, kubelet, agent, and the parent of the node's containers; no Pod runs by now.
@@ -90,23 +90,23 @@ def test_what_runs_in_a_node_are_forks_of_the_first_process(stack: compose_stack
     assert "zygote" not in said
 
 
-def test_a_job_runs_and_tells_its_progress(stack: compose_stack.Stack) -> None:
+def test_a_job_runs_and_tells_its_progress(stack: compose_site.Stack) -> None:
     said = stack.compose("run", "--rm", "-T", "submit", "pi", "--pods", "200", "--seconds", "0.3", "--job", "many")
     told = [int(done) for done in re.findall(r"job many: (\d+) of 200 done", said)]
     assert told == sorted(set(told))
     assert len(told) >= 3
     assert told[-1] == 200
     pods = stack.pods("many")
-    assert compose_stack.phases(pods) == {"Succeeded": 200}
+    assert compose_site.phases(pods) == {"Succeeded": 200}
     assert {pod["spec"]["nodeName"] for pod in pods} == set(stack.nodes())
 
 
-def test_logs_of_a_pod_come_from_its_node(stack: compose_stack.Stack) -> None:
+def test_logs_of_a_pod_come_from_its_node(stack: compose_site.Stack) -> None:
     stack.compose("run", "--rm", "-T", "submit", "pi", "--pods", "1", "--seconds", "0.1", "--job", "wordy")
     assert stack.get("/api/v1/namespaces/default/pods/wordy-0/log")["workload"] == "pi"
 
 
-def test_the_token_is_its_users_alone(stack: compose_stack.Stack) -> None:
+def test_the_token_is_its_users_alone(stack: compose_site.Stack) -> None:
     assert len(stack.token()) >= 32
     assert stat.S_IMODE(stack.kubeconfig.stat().st_mode) == 0o600
     look = ("sh", "-c", "stat -c %a /access /access/token; touch /access/other")
@@ -128,21 +128,21 @@ def test_the_token_is_its_users_alone(stack: compose_stack.Stack) -> None:
         (["sh", "-c", "nats kv ls --names"], "carico_model"),
     ],
 )
-def test_the_nats_shell_knows_the_cluster(stack: compose_stack.Stack, words: list[str], expected: str) -> None:
+def test_the_nats_shell_knows_the_cluster(stack: compose_site.Stack, words: list[str], expected: str) -> None:
     stack.says(expected.lower(), "run", "--rm", "-T", "nats", *words)
 
 
-def test_a_wrong_flag_is_told_in_one_line(stack: compose_stack.Stack) -> None:
+def test_a_wrong_flag_is_told_in_one_line(stack: compose_site.Stack) -> None:
     done = stack.attempt("run", "--rm", "-T", "submit", "pi", "--pods", "0")
     assert done.returncode == 2
     assert done.stderr.strip().splitlines()[-1] == "carico: --pods: got 0, expected 1 to 100000"
 
 
-def test_the_command_says_what_it_can_do(stack: compose_stack.Stack) -> None:
+def test_the_command_says_what_it_can_do(stack: compose_site.Stack) -> None:
     assert "submit" in stack.compose("run", "--rm", "-T", "carico", "--help")
 
 
-def test_a_node_that_is_too_small_says_so(built_stack: compose_stack.Stack) -> None:
+def test_a_node_that_is_too_small_says_so(built_stack: compose_site.Stack) -> None:
     done = subprocess.run(
         [built_stack.running.engine.command, "run", "--rm", "--memory", "64m", "--network", "none", "--hostname", "x",
          "--add-host", "x:127.0.0.1", "--env", "CARICO_CONTAINER_KUBECONFIG=/x", "carico-compose:0.1.0", "python", "-m",

@@ -6,26 +6,26 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.compose import compose_stack
+from tests.e2e.compose import compose_site
 from tests.tools import debian
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.timeout(compose_stack.COLD_TIMEOUT_S),
+    pytest.mark.timeout(compose_site.COLD_TIMEOUT_S),
     pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
 ]
 KILLED_PODS, SCALED_PODS, ORPHAN_PODS = 48, 90, 6
 
 
-def _ended(stack: compose_stack.Stack, job: str, goal: int) -> bool:
-    return compose_stack.phases(stack.pods(job)).get("Succeeded", 0) >= goal
+def _ended(stack: compose_site.Stack, job: str, goal: int) -> bool:
+    return compose_site.phases(stack.pods(job)).get("Succeeded", 0) >= goal
 
 
-def _standby(stack: compose_stack.Stack) -> list[str]:
+def _standby(stack: compose_site.Stack) -> list[str]:
     return sorted(set(stack.containers("scheduler")) - set(stack.leader()))
 
 
-def test_whatever_is_killed_and_started_again_no_pod_is_lost(stack: compose_stack.Stack) -> None:
+def test_whatever_is_killed_and_started_again_no_pod_is_lost(stack: compose_site.Stack) -> None:
     """Every service of a cluster, in the middle of one job; replicas that all do the same thing at once, too."""
     job = f"killed-{int(time.time()) % 10_000}"
     submitting = stack.submit(job, pods=KILLED_PODS, seconds=1.0)
@@ -46,38 +46,38 @@ def test_whatever_is_killed_and_started_again_no_pod_is_lost(stack: compose_stac
         assert names
         engine.run("kill", *names)
         engine.run("start", *names)
-    out, _ = submitting.communicate(timeout=2 * compose_stack.PATIENCE_S)
+    out, _ = submitting.communicate(timeout=2 * compose_site.PATIENCE_S)
     assert submitting.returncode == 0, out[-2000:]
     pods = stack.pods(job)
-    assert compose_stack.phases(pods) == {"Succeeded": KILLED_PODS}
+    assert compose_site.phases(pods) == {"Succeeded": KILLED_PODS}
     # Only with its node is a container lost, and then run again there.
     rerun = {pod["spec"]["nodeName"] for pod in pods if pod["status"]["containerStatuses"][0]["restartCount"]}
     assert len(rerun) <= 1
     # It fails where a container is not healthy yet again, which on a slow machine takes longer than the job.
     stack.until("all is well again", lambda: stack.attempt("up", "--detach", "--wait").returncode == 0)
-    stack.until("all nodes are there", lambda: len(stack.nodes()) == compose_stack.NODES)
+    stack.until("all nodes are there", lambda: len(stack.nodes()) == compose_site.NODES)
     stack.until("one of the schedulers leads", lambda: len(stack.leader()) == 1)
 
 
-def test_a_job_goes_on_without_who_submitted_it(stack: compose_stack.Stack) -> None:
+def test_a_job_goes_on_without_who_submitted_it(stack: compose_site.Stack) -> None:
     job, engine = f"orphan-{int(time.time()) % 10_000}", stack.running.engine
     submitting = stack.submit(job, pods=ORPHAN_PODS, seconds=1.5)
     stack.until("all its Pods are there", lambda: len(stack.pods(job)) == ORPHAN_PODS)
     by_service = "label=com.docker.compose.service=submit"
     engine.run("kill", *engine.run("ps", "--quiet", "--filter", by_service).split())
-    submitting.communicate(timeout=compose_stack.PATIENCE_S)
+    submitting.communicate(timeout=compose_site.PATIENCE_S)
     assert submitting.returncode != 0
     stack.until("its Pods have ended", functools.partial(_ended, stack, job, ORPHAN_PODS))
 
 
-def test_new_nodes_take_work_at_once_and_leaving_ones_finish_theirs(stack: compose_stack.Stack) -> None:
-    job, more = f"scaled-{int(time.time()) % 10_000}", compose_stack.NODES * 2
+def test_new_nodes_take_work_at_once_and_leaving_ones_finish_theirs(stack: compose_site.Stack) -> None:
+    job, more = f"scaled-{int(time.time()) % 10_000}", compose_site.NODES * 2
     submitting = stack.submit(job, pods=SCALED_PODS, seconds=1.0)
-    stack.until("the job's Pods wait", lambda: compose_stack.phases(stack.pods(job)).get("Running", 0) > 0)
+    stack.until("the job's Pods wait", lambda: compose_site.phases(stack.pods(job)).get("Running", 0) > 0)
     typed_s = time.monotonic()
     stack.compose("up", "--detach", "--no-recreate", "--scale", f"node={more}")
     returned_s = time.monotonic()
-    new = {f"node-{number}" for number in range(compose_stack.NODES + 1, more + 1)}
+    new = {f"node-{number}" for number in range(compose_site.NODES + 1, more + 1)}
     took_s = stack.until(
         "each new node has a Pod of the job",
         lambda: new <= {pod["spec"].get("nodeName") for pod in stack.pods(job)},
@@ -87,10 +87,10 @@ def test_new_nodes_take_work_at_once_and_leaving_ones_finish_theirs(stack: compo
         f"{time.monotonic() - typed_s:.1f} s after it was typed (which took {returned_s - typed_s:.1f} s)"
     )
     print(stack.starts_of(new))
-    assert took_s < compose_stack.NEW_NODE_MOST_S or not compose_stack.is_idle()
-    stack.compose("up", "--detach", "--no-recreate", "--scale", f"node={compose_stack.NODES}")
+    assert took_s < compose_site.NEW_NODE_MOST_S or not compose_site.is_idle()
+    stack.compose("up", "--detach", "--no-recreate", "--scale", f"node={compose_site.NODES}")
     assert not new & set(stack.nodes())
     on_new = [pod for pod in stack.pods(job) if pod["spec"].get("nodeName") in new]
-    assert compose_stack.phases(on_new) == {"Succeeded": len(on_new)}
-    out, _ = submitting.communicate(timeout=2 * compose_stack.PATIENCE_S)
+    assert compose_site.phases(on_new) == {"Succeeded": len(on_new)}
+    out, _ = submitting.communicate(timeout=2 * compose_site.PATIENCE_S)
     assert submitting.returncode == 0, out[-2000:]

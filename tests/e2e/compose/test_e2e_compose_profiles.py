@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.compose import compose_stack
+from tests.e2e.compose import compose_site
 from tests.tools import debian, docker_engine
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.timeout(compose_stack.COLD_TIMEOUT_S),
+    pytest.mark.timeout(compose_site.COLD_TIMEOUT_S),
     pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
 ]
 
@@ -45,7 +45,7 @@ def info_by_websocket(port: int) -> dict[str, Any]:
     return found
 
 
-def test_the_page_is_given_out_and_its_bus_answers(stack: compose_stack.Stack) -> None:
+def test_the_page_is_given_out_and_its_bus_answers(stack: compose_site.Stack) -> None:
     stack.compose("--profile", "web", "up", "--detach", "--wait", "--no-recreate", "web")
     page, bus = (int(stack.environ[f"CARICO_COMPOSE_{name}_PORT"]) for name in ("WEB", "WEBSOCKET"))
     assert b"<!doctype html" in fetched(f"http://127.0.0.1:{page}/").lower()
@@ -53,7 +53,7 @@ def test_the_page_is_given_out_and_its_bus_answers(stack: compose_stack.Stack) -
     assert info_by_websocket(bus)["jetstream"] is True
 
 
-def test_the_page_is_back_once_its_container_is(stack: compose_stack.Stack) -> None:
+def test_the_page_is_back_once_its_container_is(stack: compose_site.Stack) -> None:
     stack.compose("--profile", "web", "up", "--detach", "--wait", "--no-recreate", "web")
     (page,) = stack.containers("web")
     for verb in ("kill", "start"):
@@ -68,14 +68,14 @@ def test_the_page_is_back_once_its_container_is(stack: compose_stack.Stack) -> N
     stack.until("the page is given out again", is_back)
 
 
-def test_a_reader_may_listen_and_ask_and_not_speak(stack: compose_stack.Stack) -> None:
+def test_a_reader_may_listen_and_ask_and_not_speak(stack: compose_site.Stack) -> None:
     reader = ("run", "--rm", "-T", "nats", "nats", "--user", "reader", "--password", "reader")
     inbox = ("--inbox-prefix", "_INBOX.reader")
     stack.says('"node":"node-1"', *reader, *inbox, "req", "carico.v1.query.scheduler.capacity.list", "")
     stack.says("permissions violation", *reader, *inbox, "pub", "carico.v1.capacity.node-1", "{}")
 
 
-def test_prometheus_finds_every_replica_and_node(stack: compose_stack.Stack) -> None:
+def test_prometheus_finds_every_replica_and_node(stack: compose_site.Stack) -> None:
     image = docker_engine.base_image(stack.running, "prometheus")
     stack.environ["CARICO_COMPOSE_PROMETHEUS_IMAGE"] = image
     stack.compose("--profile", "observe", "up", "--detach", "--wait", "--no-recreate", "prometheus")
@@ -90,5 +90,5 @@ def test_prometheus_finds_every_replica_and_node(stack: compose_stack.Stack) -> 
         jobs = [each["labels"]["job"] for each in targets if each["health"] == "up"]
         return {job: count for job, count in collections.Counter(jobs).items() if job != "carico-web"}
 
-    expected = {"carico-agent": compose_stack.NODES, "carico-aggregator": 2, "carico-scheduler": 2, "prometheus": 1}
+    expected = {"carico-agent": compose_site.NODES, "carico-aggregator": 2, "carico-scheduler": 2, "prometheus": 1}
     stack.until(f"up are {expected}", lambda: up() == expected)

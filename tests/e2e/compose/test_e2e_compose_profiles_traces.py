@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.compose import compose_stack
+from tests.e2e.compose import compose_site
 from tests.tools import debian
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.timeout(compose_stack.COLD_TIMEOUT_S),
+    pytest.mark.timeout(compose_site.COLD_TIMEOUT_S),
     pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
 ]
 # In Jaeger's place, whose image no test can pull; OpenTelemetry's own words for spans are in our image.
@@ -41,14 +41,14 @@ STEPS = {
 }  # fmt: skip
 
 
-def told(stack: compose_stack.Stack) -> list[Any]:
+def told(stack: compose_site.Stack) -> list[Any]:
     """[service, trace, step] of every span that came so far."""
     return [
         json.loads(line) for line in stack.compose("logs", "--no-log-prefix", "traces").splitlines() if line[0] == "["
     ]
 
 
-def test_a_pods_way_is_one_trace_of_scheduler_and_agent(stack: compose_stack.Stack) -> None:
+def test_a_pods_way_is_one_trace_of_scheduler_and_agent(stack: compose_site.Stack) -> None:
     command = {"command": ["python", "-c", COLLECTOR]}
     (stack.folder / "collector.yml").write_text(json.dumps({"services": {"traces": command}}))
     stack.environ["CARICO_COMPOSE_TRACES_IMAGE"] = "carico-compose:0.1.0"

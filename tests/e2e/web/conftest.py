@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from carico_core.domain import errors
-from tests.tools import chromium, debian, web_stage
+from tests.tools import chromium, debian, web_site
 
 NODES = 60
 # The page may be slow to start, and to draw, on a loaded machine.
@@ -36,10 +36,10 @@ async def browser() -> AsyncIterator[browsers.Browser]:
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[web_stage.Stage]:
+async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[web_site.Stage]:
     """A cluster of words, and the page's server."""
     folder: pathlib.Path = tmp_path_factory.mktemp("stage")
-    async with web_stage.stage(folder, nodes=NODES) as found:
+    async with web_site.stage(folder, nodes=NODES) as found:
         yield found
 
 

@@ -6,21 +6,21 @@ import re
 import playwright.async_api as browsers
 import pytest
 
-from tests.tools import web_stage
+from tests.tools import web_site
 
 pytestmark = [pytest.mark.system, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 expect = browsers.expect
 WITHIN_MS = 60_000
 
 
-async def opened(page: browsers.Page, stage: web_stage.Stage, fragment: str = "") -> None:
+async def opened(page: browsers.Page, stage: web_site.Stage, fragment: str = "") -> None:
     """The page, live and with all nodes on it."""
     await page.goto(stage.url + fragment)
     await expect(page.locator("#bus-state")).to_have_text("live", timeout=WITHIN_MS)
     await expect(page.locator("#sum-nodes")).to_have_text(str(len(stage.fleet.nodes)), timeout=WITHIN_MS)
 
 
-async def test_the_cluster_is_shown_live_and_nothing_is_polled(page: browsers.Page, stage: web_stage.Stage) -> None:
+async def test_the_cluster_is_shown_live_and_nothing_is_polled(page: browsers.Page, stage: web_site.Stage) -> None:
     asked: list[str] = []
     sockets: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -41,7 +41,7 @@ async def test_the_cluster_is_shown_live_and_nothing_is_polled(page: browsers.Pa
     assert len(sockets) == 1
 
 
-async def test_the_keyboard_goes_everywhere(page: browsers.Page, stage: web_stage.Stage) -> None:
+async def test_the_keyboard_goes_everywhere(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage)
     canvas, said = page.locator("#map"), page.locator("#map-said")
     await canvas.focus()
@@ -79,7 +79,7 @@ async def test_the_keyboard_goes_everywhere(page: browsers.Page, stage: web_stag
     await expect(page.get_by_role("dialog")).to_be_hidden()
 
 
-async def test_focus_is_led_to_what_is_opened_and_back(page: browsers.Page, stage: web_stage.Stage) -> None:
+async def test_focus_is_led_to_what_is_opened_and_back(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage)
     cpu = page.get_by_role("radio", name="CPU")
     await page.get_by_role("radio", name="Fullest").focus()
@@ -104,14 +104,14 @@ async def test_focus_is_led_to_what_is_opened_and_back(page: browsers.Page, stag
     await expect(page.locator("#panel").get_by_role("heading", level=2)).to_contain_text("node-4")
 
 
-async def test_an_address_that_says_nothing_opens_nothing(page: browsers.Page, stage: web_stage.Stage) -> None:
+async def test_an_address_that_says_nothing_opens_nothing(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage, "#node/%")
     await expect(page.locator("#panel").get_by_role("heading", level=2)).to_contain_text("%")
     await page.keyboard.press("Escape")
     await expect(page.locator("#panel").get_by_role("heading", level=2)).to_have_text("The cluster")
 
 
-async def test_no_number_stands_bare(page: browsers.Page, stage: web_stage.Stage) -> None:
+async def test_no_number_stands_bare(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage, "#node/node-3")
     await expect(page.locator("#panel table")).to_be_attached(timeout=WITHIN_MS)
     # What moves with each decision is never still for a click where frames are slow.
@@ -124,7 +124,7 @@ async def test_no_number_stands_bare(page: browsers.Page, stage: web_stage.Stage
     assert "NaN" not in words and "undefined" not in words and "null" not in words
 
 
-async def test_who_wants_no_motion_sees_none(page: browsers.Page, stage: web_stage.Stage) -> None:
+async def test_who_wants_no_motion_sees_none(page: browsers.Page, stage: web_site.Stage) -> None:
     await page.emulate_media(reduced_motion="reduce")
     await opened(page, stage)
     moving = await page.evaluate(
@@ -135,7 +135,7 @@ async def test_who_wants_no_motion_sees_none(page: browsers.Page, stage: web_sta
     assert moving == []
 
 
-async def test_a_decision_is_explained_by_a_click(page: browsers.Page, stage: web_stage.Stage) -> None:
+async def test_a_decision_is_explained_by_a_click(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage)
     await page.keyboard.press("p")
     await page.locator('#flow-list [data-outcome="unschedulable"] button').first.click()
@@ -147,7 +147,7 @@ async def test_a_decision_is_explained_by_a_click(page: browsers.Page, stage: we
     await expect(panel.get_by_role("heading", level=2)).to_contain_text("node-")
 
 
-async def test_a_node_that_falls_silent_is_seen(page: browsers.Page, stage: web_stage.Stage) -> None:
+async def test_a_node_that_falls_silent_is_seen(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage, "#node/node-5")
     chip = page.locator("#panel .chip").first
     await expect(chip).to_have_text("fresh", timeout=WITHIN_MS)
@@ -162,7 +162,7 @@ async def test_a_node_that_falls_silent_is_seen(page: browsers.Page, stage: web_
     await expect(chip).to_have_text("fresh", timeout=WITHIN_MS)
 
 
-async def test_words_off_the_bus_are_never_markup(page: browsers.Page, stage: web_stage.Stage) -> None:
+async def test_words_off_the_bus_are_never_markup(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage)
     trap = "<img src=x onerror=alert(1)>"
     shown = await page.evaluate(
@@ -176,7 +176,7 @@ async def test_words_off_the_bus_are_never_markup(page: browsers.Page, stage: we
     assert shown == [trap, 0]
 
 
-async def test_a_bus_that_goes_and_comes_back(page: browsers.Page, stage: web_stage.Stage) -> None:
+async def test_a_bus_that_goes_and_comes_back(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage)
     banner = page.get_by_role("alert")
     stage.server.kill()
@@ -196,13 +196,13 @@ async def test_a_bus_that_goes_and_comes_back(page: browsers.Page, stage: web_st
     await expect(page.locator("#sum-nodes-sub")).to_have_text("all fresh", timeout=WITHIN_MS)
 
 
-async def test_a_browser_without_websocket_is_told_so(page: browsers.Page, stage: web_stage.Stage) -> None:
+async def test_a_browser_without_websocket_is_told_so(page: browsers.Page, stage: web_site.Stage) -> None:
     await page.add_init_script("delete globalThis.WebSocket")
     await page.goto(stage.url)
     await expect(page.get_by_role("alert")).to_contain_text("This browser has no WebSocket")
 
 
-async def test_a_page_server_that_is_away_at_first_is_tried_again(page: browsers.Page, stage: web_stage.Stage) -> None:
+async def test_a_page_server_that_is_away_at_first_is_tried_again(page: browsers.Page, stage: web_site.Stage) -> None:
     await page.route("**/settings.json", lambda route: route.abort())
     await page.goto(stage.url)
     await expect(page.get_by_role("alert")).to_contain_text("This page's server does not answer")
@@ -212,7 +212,7 @@ async def test_a_page_server_that_is_away_at_first_is_tried_again(page: browsers
 
 
 async def test_a_part_of_the_page_that_did_not_arrive_is_fetched_again(
-    page: browsers.Page, stage: web_stage.Stage
+    page: browsers.Page, stage: web_site.Stage
 ) -> None:
     # As a browser does with all it fetches when a network interface comes or goes.
     await page.route("**/theme.js", lambda route: route.abort())
@@ -223,7 +223,7 @@ async def test_a_part_of_the_page_that_did_not_arrive_is_fetched_again(
 
 
 @pytest.mark.parametrize("width", [360, 768, 1600])
-async def test_every_width_is_readable(page: browsers.Page, stage: web_stage.Stage, width: int) -> None:
+async def test_every_width_is_readable(page: browsers.Page, stage: web_site.Stage, width: int) -> None:
     await page.set_viewport_size({"width": width, "height": 800})
     await opened(page, stage, "#node/node-3")
     await expect(page.locator("#panel table")).to_be_attached(timeout=WITHIN_MS)
@@ -237,7 +237,7 @@ async def test_every_width_is_readable(page: browsers.Page, stage: web_stage.Sta
 
 @pytest.mark.parametrize("scheme", ["dark", "light"])
 async def test_words_stand_out_and_everything_has_a_name(
-    page: browsers.Page, stage: web_stage.Stage, scheme: str
+    page: browsers.Page, stage: web_site.Stage, scheme: str
 ) -> None:
     await page.emulate_media(color_scheme="light" if scheme == "light" else "dark")
     await opened(page, stage)

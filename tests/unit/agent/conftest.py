@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from tests.unit.agent import agent_rig
+from tests.unit.agent import agent_site
 
 
 @pytest.fixture
-def rig() -> Iterator[agent_rig.Make]:
+def rig() -> Iterator[agent_site.Make]:
     """Makes agents that are stopped when the test ends."""
-    made: list[agent_rig.Rig] = []
+    made: list[agent_site.Rig] = []
 
-    def make(**chosen: Any) -> agent_rig.Rig:
-        made.append(agent_rig.Rig(**chosen))
+    def make(**chosen: Any) -> agent_site.Rig:
+        made.append(agent_site.Rig(**chosen))
         return made[-1]
 
     yield make

@@ -11,10 +11,10 @@ from carico_agent.telemetry import port
 from carico_core.domain import errors
 from carico_core.numerics.estimators import registry
 from carico_core.runtime.bus import memory_bus
-from tests.unit.agent import agent_rig
+from tests.unit.agent import agent_site
 
 
-async def test_one_advertisement_a_second_with_what_is_measured(rig: agent_rig.Make) -> None:
+async def test_one_advertisement_a_second_with_what_is_measured(rig: agent_site.Make) -> None:
     one = rig()
     one.start()
     await one.seconds(5)
@@ -31,7 +31,7 @@ async def test_one_advertisement_a_second_with_what_is_measured(rig: agent_rig.M
     assert one.value("degraded", note="no PSI") == 1
 
 
-async def test_a_pod_that_starts_or_ends_is_published_at_once(rig: agent_rig.Make) -> None:
+async def test_a_pod_that_starts_or_ends_is_published_at_once(rig: agent_site.Make) -> None:
     one = rig()
     one.start()
     await one.seconds(3)
@@ -47,7 +47,7 @@ async def test_a_pod_that_starts_or_ends_is_published_at_once(rig: agent_rig.Mak
     assert (ended.seq, ended.pods, ended.covers) == (before.seq + 2, 0, frozenset({"uid-a"}))
 
 
-async def test_a_burst_of_starts_is_one_or_two_messages(rig: agent_rig.Make) -> None:
+async def test_a_burst_of_starts_is_one_or_two_messages(rig: agent_site.Make) -> None:
     one = rig()
     one.start()
     await one.seconds(2)
@@ -59,12 +59,12 @@ async def test_a_burst_of_starts_is_one_or_two_messages(rig: agent_rig.Make) -> 
     assert one.heard[-1].pods == 30
 
 
-def has_said_more(one: agent_rig.Rig, seq: int) -> bool:
+def has_said_more(one: agent_site.Rig, seq: int) -> bool:
     return one.heard[-1].seq > seq
 
 
 @pytest.mark.parametrize("estimator", sorted(registry.SCALAR))
-async def test_the_papers_modes_publish_when_the_hold_ends(rig: agent_rig.Make, estimator: str) -> None:
+async def test_the_papers_modes_publish_when_the_hold_ends(rig: agent_site.Make, estimator: str) -> None:
     one = rig(estimator=estimator)
     one.start()
     await one.seconds(3)
@@ -80,7 +80,7 @@ async def test_the_papers_modes_publish_when_the_hold_ends(rig: agent_rig.Make, 
     assert one.heard[-1].pods == 1
 
 
-async def test_covers_are_bounded_and_keep_the_newest(rig: agent_rig.Make) -> None:
+async def test_covers_are_bounded_and_keep_the_newest(rig: agent_site.Make) -> None:
     one = rig(pod_limit=10)
     one.start()
     await one.seconds(2)
@@ -92,7 +92,7 @@ async def test_covers_are_bounded_and_keep_the_newest(rig: agent_rig.Make) -> No
     assert "uid-0" not in covers
 
 
-async def test_an_advertisement_of_the_largest_node_is_one_that_readers_take(rig: agent_rig.Make) -> None:
+async def test_an_advertisement_of_the_largest_node_is_one_that_readers_take(rig: agent_site.Make) -> None:
     agent = rig(pod_limit=settings.POD_LIMIT_MOST)
     agent.start()
     await agent.seconds()
@@ -103,7 +103,7 @@ async def test_an_advertisement_of_the_largest_node_is_one_that_readers_take(rig
     assert len(agent.heard[-1].covers) == settings.POD_LIMIT_MOST + advertisement.COVERS_MARGIN
 
 
-async def test_covers_are_those_of_the_count_that_is_advertised(rig: agent_rig.Make) -> None:
+async def test_covers_are_those_of_the_count_that_is_advertised(rig: agent_site.Make) -> None:
     """A paper-mode agent that is asked to repeat itself during a hold must not release what it does not count."""
     one = rig(estimator="dual")
     one.start()
@@ -118,12 +118,12 @@ async def test_covers_are_those_of_the_count_that_is_advertised(rig: agent_rig.M
     assert (one.heard[-1].pods, one.heard[-1].covers) == (1, frozenset({"uid-a"}))
 
 
-def outlets_refresh(one: agent_rig.Rig) -> None:
+def outlets_refresh(one: agent_site.Rig) -> None:
     one.hub.set_away(True)
     one.hub.set_away(False)
 
 
-async def test_an_outage_stops_neither_sampling_nor_learning_and_ends_with_a_fresh_publish(rig: agent_rig.Make) -> None:
+async def test_an_outage_stops_neither_sampling_nor_learning_and_ends_with_a_publish(rig: agent_site.Make) -> None:
     one = rig()
     one.start()
     await one.seconds(2)
@@ -137,10 +137,10 @@ async def test_an_outage_stops_neither_sampling_nor_learning_and_ends_with_a_fre
     await one.settle()
     assert len(one.heard) == heard + 1, "one fresh message, no burst of old ones"
     assert one.heard[-1].sampled_at_ns == one.clock.wall_ns() - 900_000_000
-    assert agent_rig.SUBSPACE in one.hub.queue
+    assert agent_site.SUBSPACE in one.hub.queue
 
 
-async def test_a_bus_closed_for_good_ends_the_service(rig: agent_rig.Make) -> None:
+async def test_a_bus_closed_for_good_ends_the_service(rig: agent_site.Make) -> None:
     one = rig()
     one.start()
     await one.settle()
@@ -150,7 +150,7 @@ async def test_a_bus_closed_for_good_ends_the_service(rig: agent_rig.Make) -> No
     assert caught.group_contains(errors.BusUnavailable, match="for good")
 
 
-async def test_broken_sources_are_counted_and_skipped(rig: agent_rig.Make) -> None:
+async def test_broken_sources_are_counted_and_skipped(rig: agent_site.Make) -> None:
     one = rig()
     one.start()
     await one.seconds(2)
@@ -169,7 +169,7 @@ async def test_broken_sources_are_counted_and_skipped(rig: agent_rig.Make) -> No
     assert len(one.heard) == 3
 
 
-async def test_the_state_can_be_asked_for(rig: agent_rig.Make) -> None:
+async def test_the_state_can_be_asked_for(rig: agent_site.Make) -> None:
     one = rig()
     one.start()
     await one.seconds(3)

@@ -21,7 +21,7 @@ from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings as loader
 from carico_core.runtime.process import tasks
-from tests.conformance import containerd_fake, containerd_stages
+from tests.conformance import containerd_sites, fake_containerd
 from tests.tools import waiting
 
 POD = "2f6a0d5f-0000-4000-8000-000000000001"
@@ -33,7 +33,7 @@ class World:
     """A running adapter on the fake, without a socket: `after` returns once an event was taken in."""
 
     def __init__(self) -> None:
-        self.fake = containerd_fake.FakeContainerd()
+        self.fake = fake_containerd.FakeContainerd()
         self.clock = clocks.FakeClock()
         self.connections = 0
         self.refusals: list[errors.CaricoError] = []
@@ -42,11 +42,11 @@ class World:
         self.pods.on_change(lambda: self.told.append(frozenset(self.pods.current().running)))
 
     @contextlib.asynccontextmanager
-    async def connect(self) -> AsyncIterator[containerd_fake.InMemory]:
+    async def connect(self) -> AsyncIterator[fake_containerd.InMemory]:
         self.connections += 1
         if self.refusals:
             raise self.refusals.pop(0)
-        yield containerd_fake.InMemory(self.fake)
+        yield fake_containerd.InMemory(self.fake)
 
     @property
     def now(self) -> ports.PodSet:
@@ -56,7 +56,7 @@ class World:
         self.fake.tell(kind, name, process=process)
         await self.fake.taken()
 
-    async def play(self, steps: tuple[containerd_fake.Step, ...], uid: str = POD) -> None:
+    async def play(self, steps: tuple[fake_containerd.Step, ...], uid: str = POD) -> None:
         for step in steps:
             self.fake.play(step, uid)
             await self.fake.taken()
@@ -80,17 +80,17 @@ async def running(world: World) -> AsyncIterator[World]:
 
 
 @pytest.fixture(params=["recorded", "generated"])
-def life(request: pytest.FixtureRequest) -> containerd_fake.Life:
-    found = containerd_fake.recorded() if request.param == "recorded" else containerd_fake.generated()
+def life(request: pytest.FixtureRequest) -> fake_containerd.Life:
+    found = fake_containerd.recorded() if request.param == "recorded" else fake_containerd.generated()
     if found is None:
-        pytest.skip(containerd_stages.ABSENT)
+        pytest.skip(containerd_sites.ABSENT)
     return found
 
 
 class TestLog:
     """The dissertation author's log, event by event at its own times."""
 
-    async def test_a_pod_counts_from_its_tasks_start_to_its_tasks_exit(self, life: containerd_fake.Life) -> None:
+    async def test_a_pod_counts_from_its_tasks_start_to_its_tasks_exit(self, life: fake_containerd.Life) -> None:
         counted: list[tuple[float, int]] = []
         async with running(World()) as world:
             for step in life.steps:
@@ -103,7 +103,7 @@ class TestLog:
         # Counting it out with its sandbox would be late by this much.
         assert life.steps[-1].at_s - life.exit[0].at_s > 1.5
 
-    async def test_holds_are_the_spec_s(self, life: containerd_fake.Life) -> None:
+    async def test_holds_are_the_spec_s(self, life: fake_containerd.Life) -> None:
         steps = life.steps
         held = [
             # From the first create to the workload's start and 100 ms on; each removal from its exit and 300 ms on.
@@ -126,7 +126,7 @@ class TestLog:
 
 class TestEvents:
     async def test_an_exec_that_ends_is_no_end(self) -> None:
-        life = containerd_fake.generated()
+        life = fake_containerd.generated()
         async with running(World()) as world:
             await world.play(life.create + life.start)
             await world.after(wire.Kind.EXITED, f"{POD}-main", process="exec-1")
@@ -134,7 +134,7 @@ class TestEvents:
             assert world.now.running == {POD}
 
     async def test_a_pod_of_two_containers_ends_with_the_last(self) -> None:
-        life = containerd_fake.generated()
+        life = fake_containerd.generated()
         async with running(World()) as world:
             world.add("side", POD)
             await world.play(life.create)
@@ -147,7 +147,7 @@ class TestEvents:
         assert world.told == [{POD}, frozenset()]
 
     async def test_a_container_that_starts_again_counts_again(self) -> None:
-        life = containerd_fake.generated()
+        life = fake_containerd.generated()
         async with running(World()) as world:
             await world.play(life.create + life.start + life.exit)
             world.add("again", POD)
@@ -156,7 +156,7 @@ class TestEvents:
             assert world.now.running == {POD} and world.now.ended == frozenset()
 
     async def test_between_two_restarts_it_is_accounted_for_and_not_held(self) -> None:
-        life = containerd_fake.generated()
+        life = fake_containerd.generated()
         async with running(World()) as world:
             await world.play(life.create + life.start + life.exit)
             world.clock.advance(300.0)
@@ -178,15 +178,15 @@ class TestEvents:
             assert not world.pods._containers, "and forgotten with its end"
 
     async def test_a_task_whose_exit_is_not_told_has_ended(self) -> None:
-        life = containerd_fake.generated()
+        life = fake_containerd.generated()
         async with running(World()) as world:
             await world.play(life.create + life.start)
             await world.after(wire.Kind.TASK_DELETED, f"{POD}-main")
             assert world.now.running == frozenset() and world.now.ended == {POD}
 
     async def test_nothing_is_kept_of_pods_that_are_gone(self) -> None:
-        life = containerd_fake.generated()
-        deleted = tuple(containerd_fake.Step(at_s=0, kind=wire.Kind.DELETED, is_sandbox=side) for side in (False, True))
+        life = fake_containerd.generated()
+        deleted = tuple(fake_containerd.Step(at_s=0, kind=wire.Kind.DELETED, is_sandbox=side) for side in (False, True))
         async with running(World()) as world:
             for number in range(20):
                 await world.play(life.steps + deleted, f"pod-{number}")
@@ -207,7 +207,7 @@ class TestEvents:
     async def test_an_event_that_cannot_be_read_makes_it_look(self) -> None:
         async with running(World()) as world:
             world.add("main", POD)
-            world.fake.tasks["main"] = containerd_fake.RUNNING
+            world.fake.tasks["main"] = fake_containerd.RUNNING
             world.fake.send(b"\xff\xff\xff")
             await waiting.until(lambda: world.now.running == {POD})
             assert world.connections == 1, "the connection stays"
@@ -216,7 +216,7 @@ class TestEvents:
 class TestAway:
     async def test_what_happened_while_it_was_away_is_made_up_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(containerd, "RETRY_FIRST_S", 0.01)
-        life = containerd_fake.generated()
+        life = fake_containerd.generated()
         world = World()
         world.pods._retry_s = 0.01
         async with running(world):
@@ -229,9 +229,9 @@ class TestAway:
             for step in life.exit:
                 world.fake.play(step, POD)
             world.fake.containers = {name: found for name, found in world.fake.containers.items() if POD in name}
-            world.fake.tasks = {f"{POD}-sandbox": containerd_fake.RUNNING}
+            world.fake.tasks = {f"{POD}-sandbox": fake_containerd.RUNNING}
             world.add("new", "third")
-            world.fake.tasks["new"] = containerd_fake.RUNNING
+            world.fake.tasks["new"] = fake_containerd.RUNNING
             await waiting.until(lambda: world.now.running == {"third"})
             assert world.now.ended == {POD, OTHER}
             assert world.connections == 5
@@ -263,14 +263,14 @@ class TestAway:
         async with running(World()) as world:
             # No event of it: the subscription did not stand yet.
             world.add("main", POD)
-            world.fake.tasks["main"] = containerd_fake.RUNNING
+            world.fake.tasks["main"] = fake_containerd.RUNNING
             await waiting.until(lambda: world.now.running == {POD})
 
     async def test_a_mistake_of_our_own_is_not_taken_for_an_outage(self) -> None:
         world = World()
         world.pods.on_change(_fail)
         world.add("main", POD)
-        world.fake.tasks["main"] = containerd_fake.RUNNING
+        world.fake.tasks["main"] = fake_containerd.RUNNING
         with pytest.raises(OSError, match="our own"):
             await world.pods.run()
 
@@ -279,14 +279,14 @@ class TestSocket:
     """The client on a real socket."""
 
     async def test_a_containerd_that_restarts(self) -> None:
-        life, world = containerd_fake.generated(), containerd_fake.FakeContainerd()
+        life, world = fake_containerd.generated(), fake_containerd.FakeContainerd()
         with tempfile.TemporaryDirectory(prefix="carico-") as folder:
             path = pathlib.Path(folder) / "c.sock"
             pods, task = None, None
             for uid in (POD, OTHER):
-                async with containerd_fake.serve(world, path):
+                async with fake_containerd.serve(world, path):
                     if pods is None:
-                        pods = containerd_stages.open_pods(path, clocks.FakeClock())
+                        pods = containerd_sites.open_pods(path, clocks.FakeClock())
                         task = asyncio.create_task(pods.run())
                     for step in life.create + life.start:
                         world.play(step, uid)
@@ -296,15 +296,15 @@ class TestSocket:
             await asyncio.wait({task})
 
     async def test_a_server_that_is_not_containerd_is_a_persons_to_mend(self) -> None:
-        class Nothing(containerd_fake.FakeContainerd):
+        class Nothing(fake_containerd.FakeContainerd):
             async def _serve_containers(self, stream: object) -> None:
                 # As grpc-go answers for a service that it does not have.
                 raise grpclib.exceptions.GRPCError(grpclib.const.Status.UNIMPLEMENTED, "unknown service")
 
         with tempfile.TemporaryDirectory(prefix="carico-") as folder:
             path = pathlib.Path(folder) / "c.sock"
-            async with containerd_fake.serve(Nothing(), path):
-                pods = containerd_stages.open_pods(path, clocks.FakeClock())
+            async with fake_containerd.serve(Nothing(), path):
+                pods = containerd_sites.open_pods(path, clocks.FakeClock())
                 with pytest.raises(errors.EnvironmentUnfit, match="CARICO_AGENT_CONTAINERD_SOCKET"):
                     await asyncio.wait_for(pods.run(), PATIENCE_S)
 

@@ -7,27 +7,27 @@ import numpy as np
 from carico_core.runtime.bus import memory_bus
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
-from tests.unit.agent import agent_rig
+from tests.unit.agent import agent_site
 
 
-async def test_the_own_model_is_queued_when_it_moved_or_aged(rig: agent_rig.Make) -> None:
+async def test_the_own_model_is_queued_when_it_moved_or_aged(rig: agent_site.Make) -> None:
     one = rig(epsilon=0.5, subspace_max_age_s=5.0)
     one.start()
     await one.seconds(1)
-    first = one.hub.queue[agent_rig.SUBSPACE]
+    first = one.hub.queue[agent_site.SUBSPACE]
     await one.seconds(3)
-    assert one.hub.queue[agent_rig.SUBSPACE] == first, "did not move"
+    assert one.hub.queue[agent_site.SUBSPACE] == first, "did not move"
     await one.seconds(3)
-    aged = one.hub.queue[agent_rig.SUBSPACE]
+    aged = one.hub.queue[agent_site.SUBSPACE]
     assert aged != first, "too old"
     one.cpu.value = 0.9
     await one.seconds(2)
-    moved = wire.decode_subspace(one.hub.queue[agent_rig.SUBSPACE], subject=agent_rig.SUBSPACE)
-    assert one.hub.queue[agent_rig.SUBSPACE] != aged
+    moved = wire.decode_subspace(one.hub.queue[agent_site.SUBSPACE], subject=agent_site.SUBSPACE)
+    assert one.hub.queue[agent_site.SUBSPACE] != aged
     assert (moved.dims, moved.weight, moved.scale.tolist()) == (("cpu", "memory"), 4.0, [8.0, 8e9])
 
 
-async def test_the_clusters_model_is_followed_and_bad_ones_are_counted(rig: agent_rig.Make) -> None:
+async def test_the_clusters_model_is_followed_and_bad_ones_are_counted(rig: agent_site.Make) -> None:
     one = rig()
     one.start()
     await one.seconds(2)
@@ -35,10 +35,10 @@ async def test_the_clusters_model_is_followed_and_bad_ones_are_counted(rig: agen
     assert not one.agent.state.federated
     sender = memory_bus.MemoryBus(one.hub)
     await sender.publish(subjects.MODEL, b"not a model")
-    await sender.publish(subjects.MODEL, agent_rig.model(5, dims=("disk", "net")))
-    await sender.publish(subjects.MODEL, agent_rig.model(6))
-    await sender.publish(subjects.MODEL, agent_rig.model(6))
-    await sender.publish(subjects.MODEL, agent_rig.model(3))
+    await sender.publish(subjects.MODEL, agent_site.model(5, dims=("disk", "net")))
+    await sender.publish(subjects.MODEL, agent_site.model(6))
+    await sender.publish(subjects.MODEL, agent_site.model(6))
+    await sender.publish(subjects.MODEL, agent_site.model(3))
     assert one.value("models_total") == 1
     one.clock.advance(4.0)
     assert one.value("model_age_seconds") >= 4.0
@@ -49,19 +49,19 @@ async def test_the_clusters_model_is_followed_and_bad_ones_are_counted(rig: agen
     assert one.agent.state.federated
 
 
-async def test_a_model_no_share_could_make_is_dropped(rig: agent_rig.Make) -> None:
+async def test_a_model_no_share_could_make_is_dropped(rig: agent_site.Make) -> None:
     one = rig()
     await one.seconds(1)
-    one.agent.on_model(subjects.MODEL, agent_rig.model(1, gram=np.array([[1e9, 0.0], [0.0, 1e9]])))
+    one.agent.on_model(subjects.MODEL, agent_site.model(1, gram=np.array([[1e9, 0.0], [0.0, 1e9]])))
     assert one.value("model_drops_total", reason="out_of_range") == 1
     assert one.value("models_total") == 0
 
 
-async def test_ten_thousand_mutated_models_stop_nothing(rig: agent_rig.Make) -> None:
+async def test_ten_thousand_mutated_models_stop_nothing(rig: agent_site.Make) -> None:
     one = rig()
     await one.seconds(1)
     rng = random.Random(7)
-    good = bytearray(agent_rig.model(1))
+    good = bytearray(agent_site.model(1))
     for _ in range(10_000):
         bad = bytearray(good)
         for _ in range(rng.randint(1, 8)):
@@ -72,10 +72,10 @@ async def test_ten_thousand_mutated_models_stop_nothing(rig: agent_rig.Make) -> 
     assert np.isfinite(one.agent.state.estimate.capacity)
 
 
-async def test_a_late_joiner_takes_the_stored_model_unless_it_is_old(rig: agent_rig.Make) -> None:
+async def test_a_late_joiner_takes_the_stored_model_unless_it_is_old(rig: agent_site.Make) -> None:
     fresh, stale, broken = rig(), rig(), rig()
-    fresh.hub.model = agent_rig.model(ts_ns=fresh.clock.wall_ns() - 5 * 10**9)
-    stale.hub.model = agent_rig.model(ts_ns=stale.clock.wall_ns() - 3600 * 10**9)
+    fresh.hub.model = agent_site.model(ts_ns=fresh.clock.wall_ns() - 5 * 10**9)
+    stale.hub.model = agent_site.model(ts_ns=stale.clock.wall_ns() - 3600 * 10**9)
     broken.hub.model = b"\x00"
     for one in (fresh, stale, broken):
         one.start()

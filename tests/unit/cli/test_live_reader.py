@@ -6,16 +6,16 @@ from carico_cli.clusters import which
 from carico_core.domain import errors
 from carico_core.runtime.kube import list_watch
 from tests.tools import waiting
-from tests.unit.cli import live_cluster
+from tests.unit.cli import fake_cluster
 
 
 async def test_everything_that_is_said_is_in_the_picture() -> None:
-    cluster = live_cluster.Cluster()
+    cluster = fake_cluster.Cluster()
     await cluster.serve()
     await cluster.advertise()
-    await cluster.decide(live_cluster.placed())
+    await cluster.decide(fake_cluster.placed())
     async with cluster.running():
-        cluster.api.events.put_nowait(list_watch.Listed(objects=[live_cluster.pod("a")], resource_version="1"))
+        cluster.api.events.put_nowait(list_watch.Listed(objects=[fake_cluster.pod("a")], resource_version="1"))
         await cluster.advertise(seq=2, pods=4)
         await waiting.until(lambda: cluster.reader.picture().jobs and cluster.reader.picture().services)
         found = cluster.reader.picture()
@@ -32,7 +32,7 @@ async def test_everything_that_is_said_is_in_the_picture() -> None:
 
 
 async def test_a_bus_that_goes_and_comes_back_is_said_and_followed_again() -> None:
-    cluster = live_cluster.Cluster()
+    cluster = fake_cluster.Cluster()
     await cluster.serve()
     await cluster.advertise()
     async with cluster.running():
@@ -51,7 +51,7 @@ async def test_a_bus_that_goes_and_comes_back_is_said_and_followed_again() -> No
 
 
 async def test_a_cluster_that_was_taken_down_and_started_elsewhere_is_found() -> None:
-    cluster = live_cluster.Cluster()
+    cluster = fake_cluster.Cluster()
     await cluster.advertise()
     async with cluster.running():
 
@@ -61,8 +61,8 @@ async def test_a_cluster_that_was_taken_down_and_started_elsewhere_is_found() ->
         cluster.where = gone
         cluster.hub.set_away(True)
         await waiting.until(lambda: "does not run" in cluster.reader.picture().trouble[0])
-        other = live_cluster.ADDRESS.bus.__class__(url="nats://127.0.0.1:4333")
-        cluster.where = lambda: which.Address(name="test", bus=other, kube=live_cluster.ADDRESS.kube)
+        other = fake_cluster.ADDRESS.bus.__class__(url="nats://127.0.0.1:4333")
+        cluster.where = lambda: which.Address(name="test", bus=other, kube=fake_cluster.ADDRESS.kube)
         await waiting.until(lambda: "started anew" in cluster.reader.picture().trouble[0])
         cluster.hub.set_away(False)
         await waiting.until(lambda: cluster.connected == 2)
@@ -71,7 +71,7 @@ async def test_a_cluster_that_was_taken_down_and_started_elsewhere_is_found() ->
 
 
 async def test_an_api_that_takes_the_question_and_says_nothing_is_told() -> None:
-    cluster = live_cluster.Cluster()
+    cluster = fake_cluster.Cluster()
     await cluster.serve()
     await cluster.advertise()
     reading = asyncio.ensure_future(cluster.reader.run())
@@ -80,7 +80,7 @@ async def test_an_api_that_takes_the_question_and_says_nothing_is_told() -> None
         assert cluster.reader.picture().trouble == []
         cluster.clock.advance(7.0)
         assert "Kubernetes API: no answer for 7 s; jobs are not shown" in cluster.reader.picture().trouble
-        cluster.api.events.put_nowait(list_watch.Listed(objects=[live_cluster.pod("a")], resource_version="1"))
+        cluster.api.events.put_nowait(list_watch.Listed(objects=[fake_cluster.pod("a")], resource_version="1"))
         await waiting.until(lambda: cluster.reader.picture().jobs)
         assert not any("API" in line for line in cluster.reader.picture().trouble)
     finally:
@@ -89,7 +89,7 @@ async def test_an_api_that_takes_the_question_and_says_nothing_is_told() -> None
 
 
 async def test_without_a_scheduler_the_nodes_are_shown_and_what_is_missing_is_said() -> None:
-    cluster = live_cluster.Cluster()
+    cluster = fake_cluster.Cluster()
     await cluster.advertise()
     async with cluster.running():
         await waiting.until(lambda: any("scheduler" in line for line in cluster.reader.picture().trouble))

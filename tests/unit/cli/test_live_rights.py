@@ -21,7 +21,7 @@ from carico_core.wire import messages as wire
 from carico_core.wire import roles, subjects
 from carico_local import nats_server
 from tests.tools import waiting
-from tests.unit.cli import live_cluster
+from tests.unit.cli import fake_cluster
 
 CLOCK = clocks.SystemClock()
 
@@ -49,7 +49,7 @@ async def serve(bus: nats_bus.NatsBus) -> None:
         return orjson.dumps({"nodes": [{"node": "node-1", "reserved": 1, "free": 1.1}]})
 
     async def state(_: bytes) -> bytes:
-        return orjson.dumps(live_cluster.STATE)
+        return orjson.dumps(fake_cluster.STATE)
 
     for name, endpoints, node in (
         ("carico-scheduler", {"capacity.list": listed}, None),
@@ -58,10 +58,10 @@ async def serve(bus: nats_bus.NatsBus) -> None:
     ):
         spec = buses.ServiceSpec(name=name, description=name, endpoints=endpoints, node=node)
         await bus.serve(spec)
-    said = live_cluster.advertisement(at_ns=CLOCK.wall_ns())
+    said = fake_cluster.advertisement(at_ns=CLOCK.wall_ns())
     await bus.publish(subjects.capacity("node-1"), wire.encode_advertisement(said))
-    await bus.publish(subjects.decision("default", "hello-0"), wire.encode_decision(live_cluster.placed()))
-    await bus.put_model(wire.encode_model(live_cluster.model(at_ns=CLOCK.wall_ns())))
+    await bus.publish(subjects.decision("default", "hello-0"), wire.encode_decision(fake_cluster.placed()))
+    await bus.put_model(wire.encode_model(fake_cluster.model(at_ns=CLOCK.wall_ns())))
 
 
 def url(server: nats_server.NatsServer, user: str) -> str:
@@ -79,7 +79,7 @@ async def test_people_see_all_by_their_rights(
     settings = buses.BusSettings(url=url(server, role.value), inbox_prefix=roles.inbox(role))
     address = which.Address(name="t", bus=settings, kube=api_client.KubeSettings(kubeconfig=str(tmp_path / "none")))
     connect = connection.connector(CLOCK, {}, name="carico-top")
-    reader = readers.Reader(lambda: address, connect, clock=CLOCK, lease_s=live_cluster.LEASE_S)
+    reader = readers.Reader(lambda: address, connect, clock=CLOCK, lease_s=fake_cluster.LEASE_S)
     task = asyncio.ensure_future(reader.run())
     try:
         await waiting.until(lambda: is_whole(reader.picture(), role) or task.done())

@@ -10,7 +10,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
 from carico_local import job
-from tests.unit.cli import live_cluster
+from tests.unit.cli import fake_cluster
 
 
 @pytest.fixture
@@ -20,11 +20,11 @@ def clock() -> clocks.FakeClock:
 
 @pytest.fixture
 def heard(clock: clocks.FakeClock) -> signals.Signals:
-    return signals.Signals(clock=clock, lease_s=live_cluster.LEASE_S)
+    return signals.Signals(clock=clock, lease_s=fake_cluster.LEASE_S)
 
 
 def say(heard: signals.Signals, clock: clocks.FakeClock, node: str = "node-1", seq: int = 1) -> None:
-    found = live_cluster.advertisement(node, at_ns=clock.wall_ns(), seq=seq)
+    found = fake_cluster.advertisement(node, at_ns=clock.wall_ns(), seq=seq)
     heard.on_capacity(subjects.capacity(node), wire.encode_advertisement(found))
 
 
@@ -76,7 +76,7 @@ def test_an_answer_of_the_scheduler_that_cannot_be_read_is_refused(heard: signal
 
 
 def test_a_kept_advertisement_is_as_old_as_it_is(heard: signals.Signals, clock: clocks.FakeClock) -> None:
-    old = live_cluster.advertisement(at_ns=clock.wall_ns() - 4_000_000_000)
+    old = fake_cluster.advertisement(at_ns=clock.wall_ns() - 4_000_000_000)
     heard.on_stored_capacity(subjects.capacity("node-1"), wire.encode_advertisement(old))
     (node,) = heard.picture(jobs=(), links=()).nodes
     assert node.age_s == pytest.approx(4.0)
@@ -87,7 +87,7 @@ def test_a_kept_advertisement_is_as_old_as_it_is(heard: signals.Signals, clock: 
 def test_what_cannot_be_used_is_counted_by_reason(heard: signals.Signals, clock: clocks.FakeClock) -> None:
     say(heard, clock, seq=5)
     heard.on_capacity(subjects.capacity("node-1"), b"not json")
-    heard.on_capacity(subjects.capacity("node-2"), wire.encode_advertisement(live_cluster.advertisement(at_ns=1)))
+    heard.on_capacity(subjects.capacity("node-2"), wire.encode_advertisement(fake_cluster.advertisement(at_ns=1)))
     heard.on_decision(subjects.decision("default", "x"), b"{}")
     heard.on_model(subjects.MODEL, b"\xc1")
     found = heard.picture(jobs=(), links=())
@@ -98,7 +98,7 @@ def test_what_cannot_be_used_is_counted_by_reason(heard: signals.Signals, clock:
 def test_decisions_come_newest_first_once_each_and_only_the_last_are_kept(heard: signals.Signals) -> None:
     kept = signals.DECISIONS_KEPT
     for number in range(kept + 50):
-        found = live_cluster.placed(f"pod-{number}", seq=number + 1)
+        found = fake_cluster.placed(f"pod-{number}", seq=number + 1)
         heard.on_decision(subjects.decision("default", found.pod), wire.encode_decision(found))
     heard.on_decision(subjects.decision("default", found.pod), wire.encode_decision(found))
     seen = heard.picture(jobs=(), links=()).decisions
@@ -108,7 +108,7 @@ def test_decisions_come_newest_first_once_each_and_only_the_last_are_kept(heard:
 
 
 def test_the_model_is_told_by_what_typical_work_uses(heard: signals.Signals, clock: clocks.FakeClock) -> None:
-    heard.on_model(subjects.MODEL, wire.encode_model(live_cluster.model(at_ns=clock.wall_ns())))
+    heard.on_model(subjects.MODEL, wire.encode_model(fake_cluster.model(at_ns=clock.wall_ns())))
     clock.advance(2.0)
     found = heard.picture(jobs=(), links=()).model
     assert found is not None
@@ -127,11 +127,11 @@ def test_messages_a_second_are_counted(heard: signals.Signals, clock: clocks.Fak
 def test_jobs_are_counted_by_where_their_pods_are() -> None:
     found = jobs.Jobs()
     pods = [
-        live_cluster.pod("a", phase="Pending", node=None), live_cluster.pod("b", phase="Pending"),
-        live_cluster.pod("c"), live_cluster.pod("d", phase="Succeeded"), live_cluster.pod("e", phase="Failed"),
-        live_cluster.pod("f", job=None),
+        fake_cluster.pod("a", phase="Pending", node=None), fake_cluster.pod("b", phase="Pending"),
+        fake_cluster.pod("c"), fake_cluster.pod("d", phase="Succeeded"), fake_cluster.pod("e", phase="Failed"),
+        fake_cluster.pod("f", job=None),
     ]  # fmt: skip
-    foreign = live_cluster.pod("g")
+    foreign = fake_cluster.pod("g")
     foreign["spec"]["schedulerName"] = "default-scheduler"
     found.on_event(list_watch.Listed(objects=[*pods, foreign], resource_version="1"))
     first, last = found.table()
@@ -140,16 +140,16 @@ def test_jobs_are_counted_by_where_their_pods_are() -> None:
     )  # fmt: skip
     assert (first.pods, first.ended) == (5, 2)
     assert (last.name, last.running) == (job.OTHERS, 1)
-    found.on_event(list_watch.Changed(type="MODIFIED", object=live_cluster.pod("c", phase="Succeeded")))
+    found.on_event(list_watch.Changed(type="MODIFIED", object=fake_cluster.pod("c", phase="Succeeded")))
     assert found.table()[0].succeeded == 2
     for name in "abcdef":
-        found.on_event(list_watch.Changed(type="DELETED", object=live_cluster.pod(name)))
+        found.on_event(list_watch.Changed(type="DELETED", object=fake_cluster.pod(name)))
     assert found.table() == ()
 
 
 def test_an_api_that_is_away_keeps_the_jobs_and_says_so() -> None:
     found = jobs.Jobs()
-    found.on_event(list_watch.Listed(objects=[live_cluster.pod("a")], resource_version="1"))
+    found.on_event(list_watch.Listed(objects=[fake_cluster.pod("a")], resource_version="1"))
     found.on_event(list_watch.Away(error=errors.ApiUnavailable("GET /api/v1/pods: refused")))
     assert found.trouble is not None
     assert len(found.table()) == 1
@@ -170,7 +170,7 @@ def test_a_services_statistics_are_read_and_what_is_none_of_ours_is_left_out() -
 
 
 def test_an_agents_answer_is_read() -> None:
-    found = node_answers.parse_detail(orjson.dumps(live_cluster.STATE))
+    found = node_answers.parse_detail(orjson.dumps(fake_cluster.STATE))
     assert found.history["capacity"][:2] == (4.0, 3.95)
     assert found.ceiling["cpu"] == 0.74
     assert found.innovation["cpu"] == -0.01
@@ -179,13 +179,13 @@ def test_an_agents_answer_is_read() -> None:
 
 @pytest.mark.parametrize("rows", [[[1.0]], [["x"] * 7], "rows", [[None] * 7]])
 def test_an_agents_answer_with_a_broken_history_is_refused(rows: object) -> None:
-    broken = {**live_cluster.STATE, "history": live_cluster.HISTORY | {"rows": rows}}
+    broken = {**fake_cluster.STATE, "history": fake_cluster.HISTORY | {"rows": rows}}
     with pytest.raises(errors.MessageError):
         node_answers.parse_detail(orjson.dumps(broken))
 
 
 def test_a_decision_that_waits_is_kept_as_it_is(heard: signals.Signals) -> None:
-    waits = live_cluster.placed(outcome=decision.Outcome.UNSCHEDULABLE, node=None, free=None, message="no room")
+    waits = fake_cluster.placed(outcome=decision.Outcome.UNSCHEDULABLE, node=None, free=None, message="no room")
     heard.on_decision(subjects.decision("default", waits.pod), wire.encode_decision(waits))
     (found,) = heard.picture(jobs=(), links=()).decisions
     assert (found.node, found.message) == (None, "no room")

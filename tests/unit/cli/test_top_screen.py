@@ -12,7 +12,7 @@ from carico_cli.top import widgets as own
 from carico_core.runtime.kube import list_watch
 from carico_core.wire import messages as wire
 from tests.tools import waiting
-from tests.unit.cli import live_cluster
+from tests.unit.cli import fake_cluster
 
 Pilot = pilot.Pilot[int]
 
@@ -20,7 +20,7 @@ Pilot = pilot.Pilot[int]
 class Stage:
     """A screen over a reader that runs."""
 
-    def __init__(self, cluster: live_cluster.Cluster, top: screen.Top, keys: Pilot) -> None:
+    def __init__(self, cluster: fake_cluster.Cluster, top: screen.Top, keys: Pilot) -> None:
         self.cluster = cluster
         self.top = top
         self.keys = keys
@@ -44,10 +44,10 @@ class Stage:
 
 @contextlib.asynccontextmanager
 async def staged(
-    *, nodes: int = 3, size: tuple[int, int] = (80, 24), cluster: live_cluster.Cluster | None = None, **changed: Any
+    *, nodes: int = 3, size: tuple[int, int] = (80, 24), cluster: fake_cluster.Cluster | None = None, **changed: Any
 ) -> AsyncIterator[Stage]:
     """The screen, as soon as it shows the first node."""
-    found = live_cluster.Cluster(nodes) if cluster is None else cluster
+    found = fake_cluster.Cluster(nodes) if cluster is None else cluster
     await found.serve()
     async with found.running():
         await found.advertise(**changed)
@@ -62,7 +62,7 @@ async def load(stage: Stage, *, seq: int = 2, **by_node: float) -> None:
     """Nodes with so much CPU in use."""
     for index, used in by_node.items():
         name = index.replace("_", "-")
-        found = live_cluster.advertisement(
+        found = fake_cluster.advertisement(
             name, at_ns=stage.cluster.clock.wall_ns(), seq=seq, parts={"cpu.utilisation": used}, pods=int(used * 10)
         )
         stage.cluster.reader._signals.on_capacity(f"carico.v1.capacity.{name}", wire.encode_advertisement(found))
@@ -187,9 +187,9 @@ async def test_a_look_into_a_node_that_is_longer_than_the_screen_is_scrolled() -
 
 async def test_panels_are_gone_through_and_show_what_happens() -> None:
     async with staged(nodes=12) as stage:
-        await stage.cluster.decide(live_cluster.placed())
+        await stage.cluster.decide(fake_cluster.placed())
         await stage.shows("hello-0 → node-1, room for 2.1, waited 4 ms")
-        pods = [live_cluster.pod("a"), live_cluster.pod("b", phase="Succeeded")]
+        pods = [fake_cluster.pod("a"), fake_cluster.pod("b", phase="Succeeded")]
         stage.cluster.api.events.put_nowait(list_watch.Listed(objects=pods, resource_version="1"))
         await stage.keys.press("tab")
         await stage.shows("hello            ██████░░░░░░  50%  1/2  pending 0  starting 0  running 1")
@@ -249,9 +249,9 @@ async def test_a_thousand_nodes_are_moved_through() -> None:
 
 
 async def test_names_and_texts_of_others_move_no_cursor() -> None:
-    cluster = live_cluster.Cluster(1)
+    cluster = fake_cluster.Cluster(1)
     cluster.own.hub.services.clear()
     async with staged(cluster=cluster, bottleneck="cpu") as stage:
-        evil = live_cluster.placed(node=None, free=None, message="no\x1b[2Jroom\r\n")
+        evil = fake_cluster.placed(node=None, free=None, message="no\x1b[2Jroom\r\n")
         stage.cluster.reader._signals._decisions.append(evil)
         await stage.shows("no [2Jroom")

@@ -18,11 +18,11 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
 from tests.tools import carico_cli
-from tests.unit.cli import live_cluster
+from tests.unit.cli import fake_cluster
 
 
 def node(name: str = "node-1", **changed: Any) -> pictures.Node:
-    said = live_cluster.advertisement(name, at_ns=1, **changed)
+    said = fake_cluster.advertisement(name, at_ns=1, **changed)
     return pictures.Node(
         name=name, advertisement=said, age_s=0.4, freshness=freshness.Freshness.FRESH, reserved=1, free=1.1
     )
@@ -80,7 +80,7 @@ def test_a_filter_looks_into_name_state_mode_and_bottleneck(words: str, expected
     assert len(view.View().filtered(words).rows(nodes)) == expected
 
 
-DETAIL = node_answers.parse_detail(orjson.dumps(live_cluster.STATE))
+DETAIL = node_answers.parse_detail(orjson.dumps(fake_cluster.STATE))
 
 
 def words(shown: pictures.Node, **known: Any) -> str:
@@ -167,7 +167,7 @@ def test_long_names_give_way_to_numbers(width: int) -> None:
     (head, *_) = node_words.lines(node_words.Known(node=named), width=width)
     assert spans.plain(head).endswith("capacity 2.1 ±0.4  reserved 1  free 1.1")
     namespace, name = LONG_POD.split("/")
-    placed = live_cluster.placed(name, namespace=namespace, node=LONG_NODE, waited_s=61.5)
+    placed = fake_cluster.placed(name, namespace=namespace, node=LONG_NODE, waited_s=61.5)
     (line,) = panels.decisions(picture(decisions=(placed,)), width)
     said = spans.plain(line)
     assert len(said) <= width
@@ -182,9 +182,9 @@ def test_long_names_give_way_to_numbers(width: int) -> None:
 
 def test_the_json_is_complete_and_the_same_for_every_node() -> None:
     heard = signals.Signals(clock=clocks.FakeClock(wall_ns=10**18), lease_s=10.0)
-    found = live_cluster.placed()
+    found = fake_cluster.placed()
     heard.on_decision(subjects.decision("default", found.pod), wire.encode_decision(found))
-    heard.on_model(subjects.MODEL, wire.encode_model(live_cluster.model(at_ns=10**18)))
+    heard.on_model(subjects.MODEL, wire.encode_model(fake_cluster.model(at_ns=10**18)))
     seen = heard.picture(jobs=(), links=(pictures.Link(name="NATS", trouble="away"),))
     seen = dataclasses.replace(seen, nodes=(node(), SILENT))
     shown = json.loads(orjson.dumps(once.as_json(seen, name="test")))
@@ -199,7 +199,7 @@ def test_the_json_is_complete_and_the_same_for_every_node() -> None:
 
 
 def test_the_table_is_plain_text() -> None:
-    waits = live_cluster.placed(
+    waits = fake_cluster.placed(
         outcome=decision.Outcome.UNSCHEDULABLE, node=None, free=None, message="no\x1b[2J → room"
     )
     text = once.as_text(picture(node(), SILENT, decisions=(waits,)), name="test")
@@ -281,7 +281,7 @@ def test_a_node_that_is_not_ready_is_seen_wherever_nodes_are() -> None:
 def test_the_screen_becomes_a_picture_that_loads_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = live_cluster.Cluster()
+    cluster = fake_cluster.Cluster()
 
     async def told(*_: object) -> pictures.Picture:
         await cluster.advertise()
@@ -309,7 +309,7 @@ def test_the_schema_is_documented_to_the_last_field() -> None:
     model = pictures.Model(replica="r", contributors=1, age_s=0.0, dims=("cpu",), magnitude={"cpu": 0.5})
     seen = once.as_json(
         picture(
-            node(), jobs=(job,), services=(service,), model=model, decisions=(live_cluster.placed(),),
+            node(), jobs=(job,), services=(service,), model=model, decisions=(fake_cluster.placed(),),
             links=(pictures.Link(name="NATS", trouble=None),),
         ),
         name="test",

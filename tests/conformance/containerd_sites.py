@@ -12,7 +12,7 @@ from carico_agent import ports, settings
 from carico_agent.churn import containerd, containerd_wire
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings as loader
-from tests.conformance import containerd_cri, containerd_fake, containerd_real
+from tests.conformance import containerd_cri, containerd_real, fake_containerd
 
 ABSENT = "the dissertation's recorded log is absent (CARICO_SHARED_DATA); the generated log stands in"
 DELETED = containerd_wire.Kind.DELETED
@@ -31,7 +31,7 @@ class FakeStage:
     adapter = "containerd"
     burst = 50
 
-    def __init__(self, fake: containerd_fake.FakeContainerd, life: containerd_fake.Life, socket: pathlib.Path) -> None:
+    def __init__(self, fake: fake_containerd.FakeContainerd, life: fake_containerd.Life, socket: pathlib.Path) -> None:
         self.fake = fake
         self.socket = socket
         self._life = life
@@ -51,14 +51,14 @@ class FakeStage:
         self._play(self._life.exit, uid)
 
     async def remove(self, uid: str) -> None:
-        if self.fake.tasks.get(f"{uid}-main") == containerd_fake.RUNNING:
+        if self.fake.tasks.get(f"{uid}-main") == fake_containerd.RUNNING:
             await self.exit(uid)
         self._play(self._life.remove, uid)
         # Long after a Pod is gone; the log's agent did not listen to it.
         for is_sandbox in (False, True):
-            self._play((containerd_fake.Step(at_s=0.0, kind=DELETED, is_sandbox=is_sandbox),), uid)
+            self._play((fake_containerd.Step(at_s=0.0, kind=DELETED, is_sandbox=is_sandbox),), uid)
 
-    def _play(self, steps: tuple[containerd_fake.Step, ...], uid: str) -> None:
+    def _play(self, steps: tuple[fake_containerd.Step, ...], uid: str) -> None:
         for step in steps:
             self.fake.play(step, uid)
 
@@ -132,15 +132,15 @@ class CriStage:
         await self._cri.remove(uid)
 
 
-def fake_stage(life: containerd_fake.Life | None) -> Any:
+def fake_stage(life: fake_containerd.Life | None) -> Any:
     @contextlib.asynccontextmanager
     async def stage(_: pytest.FixtureRequest) -> AsyncIterator[FakeStage]:
         if life is None:
             pytest.skip(ABSENT)
-        fake = containerd_fake.FakeContainerd()
+        fake = fake_containerd.FakeContainerd()
         with tempfile.TemporaryDirectory(prefix="carico-") as folder:
             socket = pathlib.Path(folder) / "c.sock"
-            async with containerd_fake.serve(fake, socket):
+            async with fake_containerd.serve(fake, socket):
                 yield FakeStage(fake, life, socket)
 
     return stage
@@ -164,8 +164,8 @@ async def cri_stage(request: pytest.FixtureRequest) -> AsyncIterator[CriStage]:
 
 
 STAGES: dict[str, Any] = {
-    "containerd: recorded log": fake_stage(containerd_fake.recorded()),
-    "containerd: generated log": fake_stage(containerd_fake.generated()),
+    "containerd: recorded log": fake_stage(fake_containerd.recorded()),
+    "containerd: generated log": fake_stage(fake_containerd.generated()),
     "containerd: real": real_stage,
     "containerd: real, as a kubelet drives it": cri_stage,
 }

@@ -12,13 +12,13 @@ from carico_local import nats_server
 from carico_local.cluster import web_access
 from carico_web import service
 from carico_web import settings as setting
-from tests.tools import spoken_fleet
+from tests.tools import fake_fleet
 
 
 class Stage:
     """What a test of the page needs: where it is, its bus' server, and who speaks."""
 
-    def __init__(self, url: str, server: nats_server.NatsServer, fleet: spoken_fleet.SpokenFleet) -> None:
+    def __init__(self, url: str, server: nats_server.NatsServer, fleet: fake_fleet.SpokenFleet) -> None:
         self.url = url
         self.server = server
         self.fleet = fleet
@@ -32,7 +32,7 @@ async def stage(folder: pathlib.Path, *, nodes: int, decisions_each_s: float = 4
     server = nats_server.NatsServer(folder / "nats", extra=web_access.configuration(access)).start()
     try:
         bus = await nats_bus.connect(buses.BusSettings(url=server.url), name="fleet", clock=clock)
-        fleet = spoken_fleet.SpokenFleet(bus, count=nodes, clock=clock)
+        fleet = fake_fleet.SpokenFleet(bus, count=nodes, clock=clock)
         chosen = setting.WebSettings(
             bus_websocket=access.websocket_url, cluster="stage", http_port=access.page_port
         )  # fmt: skip
@@ -48,7 +48,7 @@ async def stage(folder: pathlib.Path, *, nodes: int, decisions_each_s: float = 4
         server.stop()
 
 
-async def _speak(fleet: spoken_fleet.SpokenFleet, decisions_each_s: float) -> None:
+async def _speak(fleet: fake_fleet.SpokenFleet, decisions_each_s: float) -> None:
     while True:
         # A server that a test has stopped: said again when it is back.
         with contextlib.suppress(Exception):

@@ -19,7 +19,7 @@ from carico_core.runtime.kube import api_client, memory_kube
 from carico_core.runtime.process import clock as clocks
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
-from tests.conformance import containerd_stages
+from tests.conformance import containerd_sites
 from tests.contract.kubernetes import control_planes
 
 NODE = "node-1"
@@ -297,5 +297,5 @@ STAGES: dict[str, Any] = {
     "cgroup: kubelet, cgroupfs": _cgroups(CGROUPFS),
     "cgroup: kubelet, systemd": _cgroups(SYSTEMD),
     "cgroup: kubelet, polled": _cgroups(CGROUPFS, polls=True),
-    **containerd_stages.STAGES,
+    **containerd_sites.STAGES,
 }
