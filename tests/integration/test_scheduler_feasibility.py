@@ -67,7 +67,7 @@ class Ours:
     def feasible(self, pod: cluster.Pod) -> tuple[frozenset[str], dict[str, int]]:
         """The nodes, and why the others are not."""
         board = self.cycle.explain(self.state.fleet.snapshot(0.0), self.state.demand_of(pod))
-        slots = (board.scores > float("-inf")).nonzero()[0].tolist()
+        slots = (board.values > float("-inf")).nonzero()[0].tolist()
         return frozenset(board.view.row(slot).node.name for slot in slots), dict(board.refused)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from carico_core.domain import cluster, messages
+from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import queue
 
 T = TypeVar("T")
@@ -130,3 +131,19 @@ def run_fast(main: Coroutine[Any, Any, T]) -> T:
     """The result of `main` on a `FastLoop`."""
     with asyncio.Runner(loop_factory=FastLoop) as runner:
         return runner.run(main)
+
+
+ROW_FIELDS = (
+    "allocatable_cores", "allocatable_bytes", "pod_limit", "placed", "workloads", "used_cores", "used_bytes",
+    "capacity", "pods", "limit", "seq", "sampled_s", "reserved", "uncovered_since_s",
+)  # fmt: skip
+
+
+def row_values(row: snapshot.NodeRow) -> dict[str, object]:
+    """All that a row says, as it is now; NaN, for what is not advertised, as text, as it equals nothing."""
+    found = {name: getattr(row, name) for name in ROW_FIELDS}
+    return {
+        **{name: repr(value) for name, value in found.items()},
+        "room": row.room._replace(taken=()),
+        "left": row.left("gpu"),
+    }

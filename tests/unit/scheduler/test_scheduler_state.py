@@ -84,7 +84,7 @@ def test_a_bind_from_decision_to_covered() -> None:
     made.put_pod(objects.make_pod(node_name="node-0", phase="Running"), NOW_S)
     hear(made, 3.0, seq=2, pods=1, covers=frozenset({waiting.pod.uid}))
     row = made.fleet.snapshot(NOW_S).row(0)
-    assert (row.reserved, row.placed, row.free_for("")) == (0, 1, 3.0)
+    assert (row.reserved, row.placed, row.free("")) == (0, 1, 3.0)
     made.put_pod(objects.make_pod(node_name="node-0", phase="Succeeded"), NOW_S)
     assert made.fleet.snapshot(NOW_S).row(0).placed == 0
 
@@ -149,7 +149,7 @@ def test_pods_and_advertisements_may_come_before_their_node() -> None:
     hear(made, 3.0, pods=1, covers=frozenset({"uid-a"}))
     made.put_node(objects.make_node())
     row = made.fleet.snapshot(NOW_S).row(0)
-    assert (row.placed, row.reserved, row.free_for("")) == (2, 1, 2.0)
+    assert (row.placed, row.reserved, row.free("")) == (2, 1, 2.0)
 
 
 def test_a_node_that_leaves_and_returns_starts_without_its_old_advertisement() -> None:
@@ -306,9 +306,9 @@ def test_in_the_papers_release_a_pod_that_leaves_pending_opens_the_queue() -> No
 def test_a_heartbeat_of_a_node_is_no_news() -> None:
     made = make()
     park(made)
-    version = made.fleet.snapshot(NOW_S).facts_version
+    version = made.fleet.snapshot(NOW_S).nodes_version
     made.put_node(objects.make_node(resource_version="2"))
-    assert made.fleet.snapshot(NOW_S).facts_version == version
+    assert made.fleet.snapshot(NOW_S).nodes_version == version
     assert made.queue.take(NOW_S) is None
 
 

@@ -6,7 +6,7 @@ newest advertisements, which is what happens at a start.
 
 import dataclasses
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from carico_core.domain import cluster, constraints, messages
 from carico_scheduler.nodes import fleet as fleets
@@ -14,6 +14,7 @@ from carico_scheduler.pods import anti_affinity_index, reservations
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.pods import record as records
+from carico_scheduler.rules import admission
 from carico_scheduler.rules import policy as policies
 
 # Advertisements kept of nodes that the API has not shown yet: the lists may come in any order.
@@ -36,7 +37,7 @@ class State:
         self.ledger = reservations.Ledger(policy.release)
         self.ledger.on_covered = self._covered
         self.ledger.on_uncovered = self._uncovered
-        self._repellers = anti_affinity_index.AntiAffinityIndex(self.fleet.census)
+        self._repellers = anti_affinity_index.AntiAffinityIndex(self.fleet.pod_counts)
         self.queue = queues.Queue(rng, self.demand_of)
         self.records = records.Records()
         self.heard: dict[str, Heard] = {}
@@ -195,33 +196,34 @@ class State:
             return
         # Only Pods that found no room are worth asking for; it is the dearest part of taking one in.
         parked = self.queue.parked_classes()
-        before = self.fleet.admits(node, parked, now_s)
+        before = self._admitted(node, parked, now_s)
         if self.ledger.cover(node, heard.advertisement.covers, now_s):
             self.fleet.put_load(node, self.ledger.load(node))
         self.fleet.put_advertisement(heard.advertisement, heard.sampled_s)
-        gained = self.fleet.admits(node, parked, now_s) - before
+        gained = self._admitted(node, parked, now_s) - before
         if gained:
             # Where there was room already, something else stood in a Pod's way, which no advertisement moves.
             self.queue.unpark_if(lambda demand: demand.pod_class in gained)
 
     def put_namespaces(self, labels: Mapping[str, Mapping[str, str]], now_s: float) -> None:
         """Takes in the labels of all namespaces, which some terms select Pods by."""
-        if self.fleet.census.put_namespaces(labels):
+        if self.fleet.pod_counts.put_namespaces(labels):
             self._renew_demands(now_s)
             self.queue.unpark_if(lambda demand: demand.looks_at_peers)
 
     def put_namespace(self, name: str, labels: Mapping[str, str], now_s: float) -> None:
         """Takes in the labels of one namespace."""
-        self.put_namespaces({**self.fleet.census.namespaces, name: labels}, now_s)
+        self.put_namespaces({**self.fleet.pod_counts.namespaces, name: labels}, now_s)
 
     def remove_namespace(self, name: str, now_s: float) -> None:
         """Forgets a namespace."""
-        self.put_namespaces({key: value for key, value in self.fleet.census.namespaces.items() if key != name}, now_s)
+        known = self.fleet.pod_counts.namespaces
+        self.put_namespaces({key: value for key, value in known.items() if key != name}, now_s)
 
     def note_namespaces(self, lacking: str | None, now_s: float) -> None:
         """Notes why the labels of namespaces are not known; None: they are."""
-        if self.fleet.census.lacking != lacking:
-            self.fleet.census.lacking = lacking
+        if self.fleet.pod_counts.lacking != lacking:
+            self.fleet.pod_counts.lacking = lacking
             self._renew_demands(now_s)
             self.queue.unpark_if(lambda demand: demand.looks_at_peers)
 
@@ -294,7 +296,11 @@ class State:
         """Enter a claim of a Pod in place of the one that it has."""
         old = record.claim
         was_reserved = old is not None and self.ledger.is_reserved(old)
-        if record.pod is not None and self.fleet.census.put(record.pod, claim.node) and self.fleet.census.is_asked:
+        if (
+            record.pod is not None
+            and self.fleet.pod_counts.put(record.pod, claim.node)
+            and self.fleet.pod_counts.is_asked
+        ):
             # A Pod may open nodes to others by being there. By a change of its labels it may do so in any way.
             self.queue.unpark_if(lambda demand: demand.follows_peers if old is None else demand.looks_at_peers)
         record.claim = claim = self.ledger.place(claim, old)
@@ -313,7 +319,7 @@ class State:
 
     def _release(self, record: records.Record, claim: reservations.Claim) -> None:
         record.claim = None
-        self.fleet.census.remove(record.uid)
+        self.fleet.pod_counts.remove(record.uid)
         self.ledger.remove(claim)
         self.fleet.put_load(claim.node, self.ledger.load(claim.node))
         self.queue.unpark_if(self._helped_by(claim.node))
@@ -346,13 +352,20 @@ class State:
         """
         if not self.queue.parked_classes():
             return lambda _: False
-        slot, policy = self.fleet.slot_of(node), self.fleet.policy
-        if policy.fallback is not policies.Fallback.WAIT:
+        if self.fleet.policy.fallback is not policies.Fallback.WAIT:
             return lambda _: True
+        slot = self.fleet.slot_of(node)
         row = None if slot is None else self.fleet.row(slot)
         return lambda demand: (
-            demand.looks_at_peers or (row is not None and row.free_for(demand.pod_class) >= policy.threshold)
+            demand.looks_at_peers or (row is not None and bool(admission.has_room(row, demand.pod_class)))
         )
+
+    def _admitted(self, node: str, pod_classes: Set[str], now_s: float) -> Set[str]:
+        """Return those of the classes of which the node takes a Pod now."""
+        slot = self.fleet.slot_of(node)
+        if slot is None or not pod_classes:
+            return frozenset()
+        return admission.admits(self.fleet.row(slot, now_s), pod_classes)
 
     def _bound_strangers(self, node: str) -> None:
         """Notes an advertisement of a node that the API has not shown; the oldest gives way."""

@@ -356,5 +356,5 @@ def test_the_dimensions_of_an_offer_have_names() -> None:
     plain = objects.make_advertisement()
     full = objects.with_headroom(plain, {"cpu": 1.0, "memory": 2.0, "disk": 3.0}, {"cpu": 1.0, "memory": 1.0})
     for made in (plain, full):
-        assert len(headroom.dimensions_of(made)) == len(headroom.offer_of(made).headroom)
-    assert headroom.dimensions_of(full) == ["cpu", "memory"]
+        assert len(headroom.offer_of(made).dimensions) == len(headroom.offer_of(made).headroom)
+    assert headroom.offer_of(full).dimensions == ("cpu", "memory")

@@ -79,7 +79,7 @@ class Site:
 
     def feasible(self) -> list[str]:
         board = cycle.Cycle(self.state.fleet.policy).explain(self.view, self.state.demand_of(self.pod))
-        return [self.view.row(slot).node.name for slot, score in enumerate(board.scores) if score > float("-inf")]
+        return [self.view.row(slot).node.name for slot, score in enumerate(board.values) if score > float("-inf")]
 
     @property
     def view(self) -> Any:

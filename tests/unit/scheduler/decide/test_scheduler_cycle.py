@@ -167,9 +167,9 @@ def test_masks_mended_equal_masks_made_anew_after_any_changes(seed: int) -> None
             nodes.put_advertisement(objects.make_advertisement(name, rng.uniform(0, 3)), NOW_S)
         view = nodes.snapshot(NOW_S)
         mended, anew = kept.explain(view, demand), cycle.Cycle(nodes.policy).explain(view, demand)
-        assert mended.scores.tolist() == anew.scores.tolist()
+        assert mended.values.tolist() == anew.values.tolist()
         assert mended.refused == anew.refused
-        assert sum(anew.refused.values()) + int((anew.scores > float("-inf")).sum()) == view.count
+        assert sum(anew.refused.values()) + int((anew.values > float("-inf")).sum()) == view.count
 
 
 @hypothesis.settings(max_examples=60, deadline=None)
@@ -195,7 +195,7 @@ def test_a_record_names_the_chosen_node_first_and_the_best_of_the_rest() -> None
     nodes = make_fleet({f"node-{index:03d}": 1.0 + index / 100 for index in range(200)})
     nodes.put_node(objects.make_node("down", ready=False), reservations.Load())
     for placement in run(nodes, make_queue(150)).placed:
-        found = explain.candidates_of(placement.board, placement.others, (placement.row, placement.score))
+        found = explain.candidates_of(placement.scores, placement.others, (placement.row, placement.score))
         assert found[0].node == placement.row.node.name
         assert found[0].capacity is not None
         assert found[0].capacity - found[0].reserved == pytest.approx(placement.free)

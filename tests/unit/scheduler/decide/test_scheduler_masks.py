@@ -1,4 +1,4 @@
-"""A mask by facts that is mended as nodes come, change and go is the mask that would be made anew."""
+"""A cached mask follows nodes that come, change and go."""
 
 import random
 
@@ -36,26 +36,26 @@ def change(made: fleet.Fleet, rng: random.Random) -> None:
 
 @hypothesis.settings(max_examples=60, deadline=None)
 @hypothesis.given(seed=st.integers(0, 2**32))
-def test_what_is_mended_is_what_would_be_made(seed: int) -> None:
+def test_a_cached_mask_is_the_one_that_would_be_computed(seed: int) -> None:
     rng = random.Random(seed)
-    made, stages, kept = fleet.Fleet(policy.Policy()), registry.by_capacity(policy.Policy()), masks.FactMasks()
+    made, stages, kept = fleet.Fleet(policy.Policy()), registry.by_capacity(policy.Policy()), masks.NodeMasks()
     for _ in range(10):
         for _ in range(rng.randrange(4)):
             change(made, rng)
         view = made.snapshot(0.0)
         for demand in rng.sample(DEMANDS, 3):
-            mended, anew = kept.of(demand, view, stages), masks.FactMasks().of(demand, view, stages)
-            assert mended.mask.tolist() == anew.mask.tolist()
-            assert mended.refused_by.tolist() == anew.refused_by.tolist()
-            assert mended.refused == anew.refused
-            assert sum(anew.refused.values()) + anew.mask.sum() == view.count
+            cached, fresh = kept.of(demand, view, stages), masks.NodeMasks().of(demand, view, stages)
+            assert cached.mask.tolist() == fresh.mask.tolist()
+            assert cached.refused_by.tolist() == fresh.refused_by.tolist()
+            assert cached.refused == fresh.refused
+            assert sum(fresh.refused.values()) + fresh.mask.sum() == view.count
             # Nothing is looked at twice.
-            assert kept.of(demand, view, stages) is mended
-    assert kept.of(DEMANDS[0], made.snapshot(0.0), stages).version == made.snapshot(0.0).facts_version
+            assert kept.of(demand, view, stages) is cached
+    assert kept.of(DEMANDS[0], made.snapshot(0.0), stages).version == made.snapshot(0.0).nodes_version
 
 
 def test_a_pod_that_is_not_supported_fits_no_node_that_changes() -> None:
-    made, stages, kept = fleet.Fleet(policy.Policy()), registry.by_capacity(policy.Policy()), masks.FactMasks()
+    made, stages, kept = fleet.Fleet(policy.Policy()), registry.by_capacity(policy.Policy()), masks.NodeMasks()
     demand = demands.Demand(unsupported=("claims",))
     made.put_node(objects.make_node("a"), reservations.Load())
     assert kept.of(demand, made.snapshot(0.0), stages).refused == {"unsupported": 1}

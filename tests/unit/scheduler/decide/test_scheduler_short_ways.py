@@ -52,7 +52,7 @@ def test_free_pods_are_those_of_the_rows() -> None:
             for name in made.names():
                 slot = made.slot_of(name)
                 assert slot is not None
-                assert free[slot] == made.row(slot).free_for(pod_class)
+                assert free[slot] == made.row(slot).free(pod_class)
             assert free[1] == -math.inf
 
 
@@ -70,7 +70,7 @@ def test_candidates_are_those_of_the_rows() -> None:
             rows = [row or view.row(slot) for slot, row in zip(seen.slots, seen.rows, strict=True)]
             by_rows = scores.Seen(slots=seen.slots, scores=seen.scores, rows=list(rows))
             chosen = (placed.row, placed.score)
-            found = explain.candidates_of(placed.board, seen, chosen)
-            assert found == explain.candidates_of(placed.board, by_rows, chosen)
+            found = explain.candidates_of(placed.scores, seen, chosen)
+            assert found == explain.candidates_of(placed.scores, by_rows, chosen)
             compared += len(found)
     assert compared > 100

@@ -26,7 +26,7 @@ def test_what_the_api_does_not_serve_is_empty() -> None:
         one = await following(made)
         assert one.away == {}
         assert one.state.fleet.storage.lacking() is None
-        assert one.state.fleet.census.lacking is None
+        assert one.state.fleet.pod_counts.lacking is None
         # Asked again once a minute, and not in a loop.
         await asyncio.sleep(30.0)
         assert sum(CLAIMS in request for request in made.kube.requests) <= 2

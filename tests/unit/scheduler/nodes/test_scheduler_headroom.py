@@ -19,7 +19,7 @@ def free_of(
     nodes = fleet.Fleet(policy.Policy())
     nodes.put_node(objects.make_node(**node), load)
     nodes.put_advertisement(advertisement, 0.0)
-    return nodes.snapshot(0.0).row(0).free_for(pod_class)
+    return nodes.snapshot(0.0).row(0).free(pod_class)
 
 
 def reserved(count: int) -> reservations.Load:
@@ -69,7 +69,7 @@ def test_caps_on_what_is_believed() -> None:
 def test_nothing_advertised_is_not_zero() -> None:
     nodes = fleet.Fleet(policy.Policy())
     nodes.put_node(objects.make_node(), reservations.Load())
-    assert nodes.snapshot(0.0).row(0).free_for("x") == -math.inf
+    assert nodes.snapshot(0.0).row(0).free("x") == -math.inf
 
 
 def test_of_too_many_dimensions_the_scarcest_are_looked_at() -> None:
@@ -110,8 +110,8 @@ def test_a_placement_of_one_class_leaves_less_for_another() -> None:
     nodes.put_node(objects.make_node(), reservations.Load())
     nodes.put_advertisement(by_class(), 0.0)
     row = nodes.snapshot(0.0).row(0).with_pod(demands.Demand(pod_class="Job/a"))
-    assert row.free_for("Job/a") == 1.0
-    assert row.free_for("Job/b") == 3.5
+    assert row.free("Job/a") == 1.0
+    assert row.free("Job/b") == 3.5
 
 
 def test_free_pods_by_class_follow_every_change() -> None:
@@ -149,7 +149,7 @@ def test_several_classes_without_a_general_one_cost_as_the_dearest() -> None:
 )
 def test_without_headroom_or_any_cost_the_capacity_is_the_offer(changes: dict[str, Any]) -> None:
     made = objects.make_advertisement(capacity=3.0, pods=1, **changes)
-    assert headroom.dimensions_of(made) == [headroom.PODS]
+    assert headroom.offer_of(made).dimensions == (headroom.PODS,)
     assert free_of(made, reserved(0)) == 3.0
 
 

@@ -12,7 +12,7 @@ from carico_scheduler.decide import masks
 from carico_scheduler.nodes import fleet, headroom, lru
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import reservations
-from carico_scheduler.rules import policy, registry
+from carico_scheduler.rules import admission, policy, registry
 from tests.unit.scheduler import objects
 
 NOW_S = 1000.0
@@ -47,12 +47,12 @@ def test_classes_in_use_stay_worked_out_when_more_come_than_are_kept() -> None:
 
 def test_demands_in_use_keep_their_masks_when_more_come_than_are_kept() -> None:
     made = make_fleet()
-    view, stages, kept = made.snapshot(NOW_S), registry.by_capacity(made.policy), masks.FactMasks()
+    view, stages, kept = made.snapshot(NOW_S), registry.by_capacity(made.policy), masks.NodeMasks()
     in_use = kept.of(demands.Demand(), view, stages)
     for index in range(2 * lru.KEPT_MOST):
         kept.of(demands.Demand(pod_class=f"job-{index}"), view, stages)
         assert kept.of(demands.Demand(), view, stages) is in_use
-    assert len(kept._kept) == lru.KEPT_MOST
+    assert len(kept._cached) == lru.KEPT_MOST
 
 
 @hypothesis.settings(max_examples=60, deadline=None)
@@ -72,8 +72,8 @@ def test_what_a_node_admits_is_what_its_rows_say_of_each_class(seed: int) -> Non
     count = rng.randrange(3)
     made.put_load("node-0", reservations.Load(placed=count, workloads=count, reserved=count, classes={"a": count}))
     asked = frozenset(rng.sample(("a", "b", "c", "d"), rng.randrange(5)))
-    row = made.row(0)
-    assert made.admits("node-0", asked, NOW_S) == {key for key in asked if row.free_for(key) >= 1.0}
+    row = made.row(0, NOW_S)
+    assert admission.admits(row, asked) == {key for key in asked if row.free(key) >= 1.0}
 
 
 @pytest.mark.parametrize(("age_s", "uncovered_s", "admits"), [(4.9, 29.0, True), (5.1, 0.0, False), (0.0, 31.0, False)])
@@ -81,20 +81,19 @@ def test_a_node_that_is_not_believed_admits_nothing(age_s: float, uncovered_s: f
     made = make_fleet(1)
     made.put_advertisement(objects.make_advertisement(capacity=2.0), NOW_S - age_s)
     made.put_load("node-0", reservations.Load(uncovered_since_s=NOW_S - uncovered_s))
-    assert made.admits("node-0", frozenset("a"), NOW_S) == (frozenset("a") if admits else frozenset())
-    assert made.admits("no such node", frozenset("a"), NOW_S) == frozenset()
+    assert admission.admits(made.row(0, NOW_S), frozenset("a")) == (frozenset("a") if admits else frozenset())
 
 
 def test_a_thousand_jobs_that_a_node_does_not_know_cost_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     made = make_fleet(1)
     jobs = frozenset(f"job-{index}" for index in range(1000))
     answers = []
-    pods_left = headroom.pods_left
+    by_dimension = headroom.Room.by_dimension
 
-    def count(*args: Any) -> float:
+    def count(*args: Any) -> list[float]:
         answers.append(args)
-        return pods_left(*args)
+        return by_dimension(*args)
 
-    monkeypatch.setattr(headroom, "pods_left", count)
-    assert made.admits("node-0", jobs, NOW_S) == jobs
+    monkeypatch.setattr(headroom.Room, "by_dimension", count)
+    assert admission.admits(made.row(0, NOW_S), jobs) == jobs
     assert len(answers) == 1

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from carico_core.domain import messages
 from carico_scheduler import state
-from carico_scheduler.rules import policy
-from carico_scheduler.rules.filters import capacity
+from carico_scheduler.rules import policy, scorers
 from tests.unit.scheduler import objects
 from tests.unit.wire import strategies
 
@@ -56,20 +55,21 @@ def test_one_node_advertises_anything(lie: messages.Advertisement) -> None:
     slot, liars = known.fleet.slot_of("honest"), known.fleet.slot_of("liar")
     assert slot is not None and liars is not None
     before = known.fleet.snapshot(0.0).row(slot)
+    said, free_before = objects.row_values(before), {name: before.free(name) for name in CLASSES}
     # It claims to account for everybody's Pods.
     covers = frozenset((*others, *own))
     known.put_advertisement(state.Heard(advertisement=lie._replace(covers=covers), sampled_s=0.0), 0.0)
     view = known.fleet.snapshot(0.0)
-    assert view.row(slot) == before
+    assert objects.row_values(view.row(slot)) == said
     claims = [known.records.find(uid) for uid in others]
     assert all(each is not None and each.claim is not None and known.ledger.is_reserved(each.claim) for each in claims)
     for name in CLASSES:
-        assert view.row(slot).free_for(name) == before.free_for(name)
+        assert view.row(slot).free(name) == free_before[name]
         free = view.free(name).item(liars)
-        assert free == view.row(liars).free_for(name)
+        assert free == view.row(liars).free(name)
         assert not math.isnan(free)
         assert free <= min(POD_LIMIT, view.policy.max_pods_per_core * CORES) - PODS
     demand = known.demand_of(objects.make_pod())
     for mode in policy.ScoreMode:
-        scores = capacity.scorer_of(mode).scores(view, demand)
+        scores = np.asarray(scorers.scorer_of(mode).score(view, demand))
         assert not np.isnan(scores).any()

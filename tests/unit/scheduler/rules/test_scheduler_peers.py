@@ -63,7 +63,7 @@ def without_api(seed: int) -> tuple[state.State, list[cluster.Pod]]:
     """A random cluster and Pods to place, without volumes: those are given out one cycle at a time."""
     case = cases.draw(seed, name="c", pods=25)
     known = state.State(BY_REQUESTS, random.Random(0))
-    known.fleet.census.lacking = None
+    known.fleet.pod_counts.lacking = None
     labels = {}
     for path, obj in case.objects:
         if path == "/api/v1/namespaces":
@@ -109,9 +109,9 @@ def test_masks_and_reasons_agree(seed: int) -> None:
     for each in pods:
         board = cycles.explain(known.fleet.snapshot(NOW_S), known.demand_of(each))
         for slot in range(len(known.fleet)):
-            is_refused = not board.scores[slot] > float("-inf")
+            is_refused = not board.values[slot] > float("-inf")
             assert (board.rejection(board.view.row(slot)) is not None) is is_refused
-        assert sum(board.refused.values()) == int((board.scores == float("-inf")).sum())
+        assert sum(board.refused.values()) == int((board.values == float("-inf")).sum())
 
 
 @hypothesis.settings(max_examples=50, deadline=None)
@@ -258,7 +258,7 @@ def scores(known: state.State, waiting: cluster.Pod) -> dict[str, float]:
     """The score of each node that is feasible."""
     view: snapshot.Snapshot = known.fleet.snapshot(NOW_S)
     board = cycle.Cycle(policy.Policy()).explain(view, known.demand_of(waiting))
-    found = enumerate(board.scores.tolist())
+    found = enumerate(board.values.tolist())
     return {view.row(slot).node.name: score for slot, score in found if score > float("-inf")}
 
 

@@ -243,7 +243,7 @@ class Attaching(Site):
         self.known.csi_nodes.put(("", "a"), objects_of.CsiNode(name="a", limits={MAKER: 2}))
 
     def run(self, name: str, uses: tuple[constraints.ClaimUse, ...]) -> None:
-        self.fleet.census.put(objects.make_pod(name, constraints=constraints.Constraints(claims=uses)), "a")
+        self.fleet.pod_counts.put(objects.make_pod(name, constraints=constraints.Constraints(claims=uses)), "a")
 
     def attach(self, held: objects_of.Volume, node: str = "a") -> None:
         self.volumes(held)
@@ -261,7 +261,7 @@ def test_a_node_attaches_no_more_volumes_than_its_driver_states() -> None:
     new = site.bound(volume("new"))
     site.run("first", site.bound(volume("v1")))
     site.run("plain", ())
-    site.fleet.census.put(objects.make_pod("unconstrained"), "a")
+    site.fleet.pod_counts.put(objects.make_pod("unconstrained"), "a")
     assert site.refuses(new) is None
     assert (
         site.refuses(site.bound(volume("new"), volume("more")))
@@ -274,7 +274,7 @@ def test_a_node_attaches_no_more_volumes_than_its_driver_states() -> None:
     assert site.refuses(site.bound(volume("other", driver="other.example.com"))) is None
     assert site.refuses(site.bound(volume("v2"))) is None
     # One that two Pods share counts once, by its handle.
-    site.fleet.census.remove("uid-second")
+    site.fleet.pod_counts.remove("uid-second")
     site.run("third", site.bound(volume("v1-again", handle="handle-v1")))
     assert site.refuses(new) is None
 

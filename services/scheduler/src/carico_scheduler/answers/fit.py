@@ -78,7 +78,7 @@ def overview(known: knowns.Known, now_s: float) -> list[dict[str, Any]]:
     found = []
     for name in [*(name for name, _ in running.most_common(_KINDS_MOST)), messages.ANY_CLASS]:
         board = known.cycle.explain(known.view(now_s), kinds.kind(known, kinds.typical(name), name, name).demand)
-        free = board.view.free(board.demand.pod_class)[board.scores > scoring.REFUSED]
+        free = board.view.free(board.demand.pod_class)[board.values > scoring.REFUSED]
         total = int(np.maximum(np.floor(free - board.view.policy.threshold + room.SLACK) + 1, 1).sum())
         shown = name if known.is_named(name) else messages.NEW_CLASS
         stops = _stops_of_some(known, board)
@@ -86,7 +86,7 @@ def overview(known: knowns.Known, now_s: float) -> list[dict[str, Any]]:
     return found
 
 
-def _stops_of_some(known: knowns.Known, board: cycles.Board) -> str | None:
+def _stops_of_some(known: knowns.Known, board: cycles.Scores) -> str | None:
     """What stops the next Pod on most of some nodes; None where there are no nodes."""
     slots = board.view.present.nonzero()[0]
     rows = [board.view.row(slot) for slot in slots[:: max(len(slots) // _ASKED_MOST, 1)].tolist()]
@@ -109,14 +109,14 @@ def _summary(kind: kinds.Kind, found: list[_Found], limit: int, lease_s: float) 
     }
 
 
-def _is_by_peers(board: cycles.Board) -> bool:
+def _is_by_peers(board: cycles.Scores) -> bool:
     """True where one more Pod may change what other nodes allow."""
     if not board.demand.looks_at_peers:
         return False
-    return any(each.look(board.view, board.demand) is not None for each in board.stages.by_peers)
+    return any(each.peers(board.view, board.demand) is not None for each in board.stages.by_peers)
 
 
-async def _counted(known: knowns.Known, kind: kinds.Kind, board: cycles.Board, clock: clocks.Clock) -> list[_Found]:
+async def _counted(known: knowns.Known, kind: kinds.Kind, board: cycles.Scores, clock: clocks.Clock) -> list[_Found]:
     """Every node by itself. Decisions are made between groups of them, so each is as it stands when looked at."""
     found: list[_Found] = []
     names = known.state.fleet.names()
@@ -129,7 +129,7 @@ async def _counted(known: knowns.Known, kind: kinds.Kind, board: cycles.Board, c
     return found
 
 
-def _count(known: knowns.Known, kind: kinds.Kind, board: cycles.Board, row: snapshot.NodeRow) -> _Found:
+def _count(known: knowns.Known, kind: kinds.Kind, board: cycles.Scores, row: snapshot.NodeRow) -> _Found:
     """One node: the tightest of its bounds, or why it is refused."""
     if not kind.is_typical:
         return _count_of_class(known, board, row)
@@ -141,18 +141,18 @@ def _count(known: knowns.Known, kind: kinds.Kind, board: cycles.Board, row: snap
     return _found(board, row, room.typical_count(row, bounds, threshold), None, _tightest(bounds, threshold))
 
 
-def _count_of_class(known: knowns.Known, board: cycles.Board, row: snapshot.NodeRow) -> _Found:
+def _count_of_class(known: knowns.Known, board: cycles.Scores, row: snapshot.NodeRow) -> _Found:
     threshold = board.view.policy.threshold
-    tightest = _tightest(room.bounds(row, board.demand, known.advertisement(row.node.name)), threshold)
+    tightest = _tightest(room.bounds(row, board.demand), threshold)
     rejection = _rejection(board, row)
-    # An empty node takes one, whatever its cautious costs say (`headroom.Caps`).
+    # An empty node takes one, whatever its cautious costs say (`headroom.Room`).
     fits = 0 if rejection is not None else max(tightest.count(threshold), 1)
     return _found(board, row, fits, rejection, tightest)
 
 
-def _rejection(board: cycles.Board, row: snapshot.NodeRow) -> decision.Rejection | None:
+def _rejection(board: cycles.Scores, row: snapshot.NodeRow) -> decision.Rejection | None:
     """Why the node is refused; its score says whether it is, and quicker."""
-    return None if board.scores[row.slot] > scoring.REFUSED else board.rejection(row)
+    return None if board.values[row.slot] > scoring.REFUSED else board.rejection(row)
 
 
 def _tightest(bounds: list[room.Bound], threshold: float) -> room.Bound:
@@ -160,14 +160,14 @@ def _tightest(bounds: list[room.Bound], threshold: float) -> room.Bound:
 
 
 def _found(
-    board: cycles.Board, row: snapshot.NodeRow, fits: int, rejection: decision.Rejection | None, tightest: room.Bound
+    board: cycles.Scores, row: snapshot.NodeRow, fits: int, rejection: decision.Rejection | None, tightest: room.Bound
 ) -> _Found:  # fmt: skip
     """Names the dimension or cap in place of the stages that say less: capacity, requests."""
     by_stage = rejection is not None and rejection.reason not in _BOUNDED
     return _Found(
         node=row.node.name,
         fits=fits,
-        free=row.free_for(board.demand.pod_class),
+        free=row.free(board.demand.pod_class),
         age_s=board.view.now_s - row.sampled_s,
         stopped_by=rejection.reason.value if rejection is not None and by_stage else tightest.what,
         say=functools.partial(str, rejection.detail) if rejection is not None and by_stage else tightest.say,
@@ -195,20 +195,20 @@ class _Endless:
         self._is_done = True
 
 
-def _placed(known: knowns.Known, kind: kinds.Kind, board: cycles.Board) -> tuple[list[_Found], bool]:
+def _placed(known: knowns.Known, kind: kinds.Kind, board: cycles.Scores) -> tuple[list[_Found], bool]:
     """Every node after the cycle has placed Pods of the kind for as long as it could; True where it could go on."""
     view = board.view
     most = min(max(_WORK_MOST // max(view.count, 1), _PLACED_LEAST), _PLACED_MOST)
     outcome = known.cycle.run(view, _Endless(kind), most=most)
     counts = collections.Counter(each.row.node.name for each in outcome.placed)
     if outcome.placed:
-        board = outcome.placed[-1].board
+        board = outcome.placed[-1].scores
     found = []
     for name in known.state.fleet.names():
         slot = known.state.fleet.slot_of(name)
         assert slot is not None
         row = _after(view.row(slot), kind.demand, counts[name])
-        bounds = room.bounds(row, kind.demand, known.advertisement(name))
+        bounds = room.bounds(row, kind.demand)
         tightest = _tightest(bounds, view.policy.threshold)
         found.append(_found(board, row, counts[name], board.rejection(row), tightest))
     return found, not outcome.unplaced

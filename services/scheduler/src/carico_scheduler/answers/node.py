@@ -9,7 +9,7 @@ from carico_core.domain import decision, messages, pod_class
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions, room, standing
 from carico_scheduler.decide import cycle as cycles
-from carico_scheduler.nodes import headroom, snapshot
+from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 
 # Asked about for all but what is free: constraints and requests it has none.
@@ -77,7 +77,7 @@ def _of_advertisement(said: messages.Advertisement | None) -> dict[str, Any]:
     }
 
 
-def _of_room(board: cycles.Board, row: snapshot.NodeRow, bounds: list[room.Bound]) -> dict[str, Any]:
+def _of_room(board: cycles.Scores, row: snapshot.NodeRow, bounds: list[room.Bound]) -> dict[str, Any]:
     """What is free for the typical Pod, what bounds it, and why the node takes none, where it does not."""
     tightest, threshold = bounds[0], board.view.policy.threshold
     rejection = board.rejection(row)
@@ -114,7 +114,7 @@ def _of_pods(known: knowns.Known, name: str, now_s: float, limit: int) -> dict[s
     """Who holds room that the node does not account for yet, and all Pods by class."""
     by_class: collections.Counter[str] = collections.Counter()
     baseline = 0
-    for pod in known.state.fleet.census.on(name):
+    for pod in known.state.fleet.pod_counts.on(name):
         if pod.is_baseline:
             baseline += 1
         else:
@@ -136,12 +136,12 @@ def _of_pods(known: knowns.Known, name: str, now_s: float, limit: int) -> dict[s
 
 def _dimensions(row: snapshot.NodeRow, said: messages.Advertisement | None) -> list[dict[str, Any]]:
     """Per dimension: usage, baseline, cost of a Pod as learnt, headroom, and what reserved Pods take of it."""
-    if said is None or row.offer is None:
+    offer = row.room.offer
+    if said is None or offer is None:
         return []
-    names = headroom.dimensions_of(said)
-    offered = dict(zip(names, zip(row.offer.headroom, row.taken, strict=True), strict=True))
+    offered = dict(zip(offer.dimensions, zip(offer.headroom, row.room.taken, strict=True), strict=True))
     found = []
-    for name in dict.fromkeys([*said.usage, *names]):
+    for name in dict.fromkeys([*said.usage, *offer.dimensions]):
         free, taken = offered.get(name, (None, None))
         found.append(
             {
@@ -166,14 +166,14 @@ def _classes(row: snapshot.NodeRow, said: messages.Advertisement | None, limit: 
         return []
     found = []
     for name, each in list(said.classes.items())[:limit]:
-        bounds = room.bounds(row, demands.Demand(pod_class=name), said)
+        bounds = room.bounds(row, demands.Demand(pod_class=name))
         found.append(
             {
                 # "?": any class that nobody has measured; "*": all classes, where the agent keeps one cost for all.
                 "class": name,
                 "pods": each.pods,
                 "cost_plus": dict(each.cost_plus),
-                "free": questions.finite(row.free_for(name)),
+                "free": questions.finite(row.free(name)),
                 "bottleneck": bounds[0].what,
             }
         )

@@ -103,7 +103,7 @@ def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str,
 
 
 def _why(
-    known: knowns.Known, pod: cluster.Pod, found: Standing, record: decision.Decision | None, board: cycles.Board,
+    known: knowns.Known, pod: cluster.Pod, found: Standing, record: decision.Decision | None, board: cycles.Scores,
     waiting: queues.Waiting | None,
 ) -> str:  # fmt: skip
     """One line."""
@@ -154,7 +154,7 @@ def _of_wait(known: knowns.Known, waiting: queues.Waiting | None, now_s: float) 
     }
 
 
-def _of_nodes(board: cycles.Board, limit: int, lease_s: float) -> dict[str, Any]:
+def _of_nodes(board: cycles.Scores, limit: int, lease_s: float) -> dict[str, Any]:
     """How all nodes stand now towards this Pod; towards one more like it, where it has its node."""
     view: snapshot.Snapshot = board.view
     return {

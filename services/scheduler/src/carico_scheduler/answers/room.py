@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 
 from carico_core.domain import amounts, messages
-from carico_scheduler.nodes import headroom, snapshot
+from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
+from carico_scheduler.rules.filters import requests
 
 # Sums of floats: a node with room for exactly one more must not be found to have room for none.
 SLACK = 1e-9
@@ -50,10 +51,9 @@ class Bound:
         return {"what": self.what, "pods": round(self.pods, 4), "detail": self.detail}
 
 
-def bounds(row: snapshot.NodeRow, demand: demands.Demand, said: messages.Advertisement | None) -> list[Bound]:
-    """Every bound on the Pods of this demand that a node takes, by what it advertises, caps and requests."""
-    cost = () if row.offer is None else row.offer.cost(demand.pod_class)
-    return _sorted([*_dimensions(row, cost, said), *_caps(row), *_requests(row, demand)])
+def bounds(row: snapshot.NodeRow, demand: demands.Demand) -> list[Bound]:
+    """Return every bound on the Pods of this demand that a node takes: its dimensions, the caps, and requests."""
+    return _sorted([*_dimensions(row, demand.pod_class), *_caps(row), *_requests(row, demand)])
 
 
 def typical_bounds(row: snapshot.NodeRow, said: messages.Advertisement | None) -> list[Bound]:
@@ -71,7 +71,7 @@ def typical_bounds(row: snapshot.NodeRow, said: messages.Advertisement | None) -
 
 
 def typical_count(row: snapshot.NodeRow, bounds: list[Bound], threshold: float) -> int:
-    """Whole typical Pods that fit; an empty node takes one as far as its own capacity says so (`headroom.Caps`)."""
+    """Whole typical Pods that fit; an empty node takes one as far as its own capacity says so (`headroom.Room`)."""
     is_empty = row.pods == 0 and row.reserved == 0
     least = int(is_empty and row.typical_free() >= threshold)
     return max(min(each.count(threshold) for each in bounds), least)
@@ -81,17 +81,18 @@ def _sorted(found: list[Bound]) -> list[Bound]:
     return sorted(found, key=lambda each: each.pods)
 
 
-def _dimensions(row: snapshot.NodeRow, costs: headroom.Vector, said: messages.Advertisement | None) -> list[Bound]:
-    """What is free per dimension over what one Pod costs there."""
-    if row.offer is None or said is None:
+def _dimensions(row: snapshot.NodeRow, pod_class: str) -> list[Bound]:
+    """Return what is free per dimension over what one Pod costs there."""
+    room, offer = row.room, row.room.offer
+    if offer is None:
         return []
-    found = []
-    parts = zip(headroom.dimensions_of(said), row.offer.headroom, row.taken, costs, strict=True)
-    for name, free, reserved, cost in parts:
-        if cost > 0.0:
-            say = functools.partial(_say_dimension, name, free, reserved, cost)
-            found.append(Bound(what=name, pods=(free - reserved) / cost, say=say))
-    return found
+    costs = offer.cost(pod_class)
+    parts = zip(offer.dimensions, offer.headroom, room.taken, costs, room.by_dimension(costs), strict=True)
+    return [
+        Bound(what=name, pods=pods, say=functools.partial(_say_dimension, name, free, reserved, cost))
+        for name, free, reserved, cost, pods in parts
+        if cost > 0.0
+    ]
 
 
 def _say_dimension(name: str, free: float, reserved: float, cost: float) -> str:
@@ -111,26 +112,26 @@ def _in_one_unit(first: str, *more: str) -> list[str]:
 
 
 def _caps(row: snapshot.NodeRow) -> list[Bound]:
-    """What is believed of a node at most, whatever it advertises."""
-    cores = row.node.allocatable_cores
+    """Return what bounds a node whatever it advertises."""
+    room, cores = row.room, row.node.allocatable_cores
     found = [
         Bound(
-            what=POD_LIMIT, pods=float(row.pod_limit - row.placed),
-            say=lambda: f"{_pods(row.placed)} of at most {row.pod_limit}",
+            what=POD_LIMIT, pods=room.pod_limit, say=lambda: f"{_pods(row.placed)} of at most {row.pod_limit}",
         ),
     ]  # fmt: skip
-    if row.offer is None:
+    if room.offer is None:
         return found
+    most = row.policy.max_pods_per_core
     found.append(
         Bound(
-            what=PODS_PER_CORE, pods=row.most_per_core * cores - row.workloads,
-            say=lambda: f"{_pods(row.workloads)} of at most {row.most_per_core:g} a core on {cores:g} cores",
+            what=PODS_PER_CORE, pods=room.pods_per_core,
+            say=lambda: f"{_pods(row.workloads)} of at most {most:g} a core on {cores:g} cores",
         )
     )  # fmt: skip
     if math.isfinite(row.limit):
         found.append(
             Bound(
-                what=LIMIT, pods=row.limit - row.pods - row.reserved,
+                what=LIMIT, pods=room.limit,
                 say=lambda: f"{_pods(row.pods)} and {row.reserved} reserved of at most {row.limit:g} for now",
             )
         )  # fmt: skip
@@ -138,19 +139,14 @@ def _caps(row: snapshot.NodeRow) -> list[Bound]:
 
 
 def _requests(row: snapshot.NodeRow, demand: demands.Demand) -> list[Bound]:
-    """What is not requested yet, over what one Pod requests."""
-    asked = [
-        ("cpu", demand.request_cores, row.node.allocatable_cores - row.used_cores),
-        ("memory", demand.request_bytes, row.node.allocatable_bytes - row.used_bytes),
-        *((name, amount, row.left(name)) for name, amount in demand.request_others),
-    ]
+    """Return what is not requested yet, over what one Pod requests."""
+    asked = [(name, amount, float(requests.left(row, name))) for name, amount in demand.requests]
     return [
         Bound(
             what=f"requests.{name}", pods=left / amount, is_believed=False,
             say=functools.partial(_say_request, name, left, amount),
         )
         for name, amount, left in asked
-        if amount > 0.0
     ]  # fmt: skip
 
 

@@ -14,25 +14,25 @@ from carico_scheduler.report import explain
 from carico_scheduler.rules import preferences
 
 
-def best_first(board: cycles.Board) -> list[int]:
+def best_first(board: cycles.Scores) -> list[int]:
     """The slots of all nodes: by score, and where they are refused by what is free."""
     view = board.view
     slots = view.present.nonzero()[0]
     # -inf where nothing is advertised: a refused node that says nothing comes last.
     free = view.free(board.demand.pod_class)[slots]
-    order = np.lexsort((-free, -board.scores[slots]))
+    order = np.lexsort((-free, -board.values[slots]))
     found: list[int] = slots[order].tolist()
     return found
 
 
-def feasible(board: cycles.Board) -> int:
+def feasible(board: cycles.Scores) -> int:
     """How many nodes have room."""
-    return int(np.count_nonzero(board.scores > scoring.REFUSED))
+    return int(np.count_nonzero(board.values > scoring.REFUSED))
 
 
-def candidates(board: cycles.Board, limit: int, lease_s: float) -> list[dict[str, object]]:
+def candidates(board: cycles.Scores, limit: int, lease_s: float) -> list[dict[str, object]]:
     """The best `limit` nodes as JSON."""
-    scores = board.scores
+    scores = board.values
     wished = preferences.preferences_of(board.view, board.demand)
     met = {} if wished is None else wished.parts(scores > scoring.REFUSED)
     found = []
@@ -45,10 +45,10 @@ def candidates(board: cycles.Board, limit: int, lease_s: float) -> list[dict[str
     return found
 
 
-def candidate(board: cycles.Board, row: snapshot.NodeRow, score: float, lease_s: float) -> dict[str, object]:
+def candidate(board: cycles.Scores, row: snapshot.NodeRow, score: float, lease_s: float) -> dict[str, object]:
     """One node as JSON: what it is believed to take of this kind of Pod, and why it is refused."""
     said = explain.candidate_of(board, row, score)
-    free = row.free_for(board.demand.pod_class)
+    free = row.free(board.demand.pod_class)
     return {
         "node": said.node,
         **heard(row, board.view.now_s, lease_s),
@@ -78,9 +78,9 @@ def refused(found: decision.Rejection | None) -> dict[str, str] | None:
     return {"stage": found.reason.value, "means": explain.phrase(found.reason), "detail": found.detail}
 
 
-def _parts(board: cycles.Board, row: snapshot.NodeRow, met: dict[str, snapshot.Floats]) -> dict[str, object]:
+def _parts(board: cycles.Scores, row: snapshot.NodeRow, met: dict[str, snapshot.Floats]) -> dict[str, object]:
     """What the score is made of: that of room, and from 0 to 1 how far each kind of wish is met."""
-    room = board.stages.scorer.score(row, board.view, board.demand)
+    room = float(board.stages.scorer.score(row, board.demand))
     return {
         "room": questions.finite(room),
         "wishes": {kind: questions.finite(float(values[row.slot])) for kind, values in met.items()},

@@ -1,8 +1,8 @@
 """One scheduling cycle: from a snapshot and the queue to placements. No clock, no input or output.
 
 Per demand, the filters' masks become one array of scores with -inf where a node is refused; a decision is then the
-largest score. Answers that rest on the facts of nodes are kept from cycle to cycle and mended slot by slot. Within a
-cycle each placement is reserved in the draft, so that the next decision sees it.
+largest score. What Nodes themselves state is cached from cycle to cycle. Within a cycle each placement is reserved in
+the draft, so that the next decision sees it.
 """
 
 import dataclasses
@@ -20,32 +20,28 @@ from carico_scheduler.pods import queue as queues
 from carico_scheduler.rules import policy as policies
 from carico_scheduler.rules import preferences, protocol, registry
 
-# Filters by columns whose answer depends on the demand: on its requests, or on its class.
-_BY_DEMAND = frozenset({decision.Reason.REQUESTS, decision.Reason.CAPACITY})
-
-
-Board: TypeAlias = scoring.Board | peer_scores.PeerBoard
+Scores: TypeAlias = scoring.Scores | peer_scores.PeerScores
 
 
 class Source(Protocol):
     """Where a cycle takes its Pods from."""
 
     def take(self, now_s: float) -> queues.Waiting | None:
-        """The next Pod, or None."""
+        """Return the next Pod, or None."""
 
     def park(self, waiting: queues.Waiting) -> None:
-        """Gives back a Pod that fits nowhere."""
+        """Take back a Pod that fits nowhere."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Placement:
-    """A Pod and the node chosen for it. `free` is None where advertisements were not looked at."""
+    """A Pod and the node chosen for it. `free` is None if it was placed by requests."""
 
     waiting: queues.Waiting
     row: snapshot.NodeRow
     free: float | None
     score: float
-    board: Board
+    scores: Scores
     refused: dict[str, int]
     others: scoring.Seen
 
@@ -59,97 +55,109 @@ class Outcome:
 
 
 class Cycle:
-    """Runs cycles over snapshots of one fleet; keeps masks between them."""
+    """Runs cycles over snapshots of one fleet; caches masks between them."""
 
     def __init__(self, policy: policies.Policy) -> None:
         self._by_capacity = registry.by_capacity(policy)
         self._without = registry.without_capacity()
-        self._masks = masks.FactMasks()
+        self._masks = masks.NodeMasks()
 
     def run(
         self, view: snapshot.Snapshot, source: Source, *, most: int, held: Iterable[tuple[int, demands.Demand]] = ()
     ) -> Outcome:
-        """Decides on Pods of `source` until `most` are placed or none is left to take; `held` is promised to others."""
+        """Decide on Pods of `source` until `most` are placed or none is left; `held` is promised to other Pods."""
         outcome = Outcome()
-        stages = self._stages(view)
-        boards: dict[demands.Demand, Board] = {}
-        shared: dict[decision.Reason, snapshot.Bools | None] = {}
         draft = scoring.Draft(view)
         for slot, demand in held:
             draft.hold(slot, demand)
+        scorer = _Scorer(view, self._stages(view), draft, self._masks)
         while len(outcome.placed) < most and (waiting := source.take(view.now_s)) is not None:
-            board = boards.get(waiting.demand)
-            if board is None:
-                board = boards[waiting.demand] = self._board(waiting.demand, view, stages, draft, shared)
-            slot = board.best(waiting.pod.uid)
+            slot = scorer.scores(waiting.demand).best(waiting.pod.uid)
             if slot == snapshot.NO_NODE:
                 outcome.unplaced.append(waiting)
                 source.park(waiting)
                 continue
-            outcome.placed.append(self._place(waiting, board, slot, draft, boards))
+            outcome.placed.append(self._place(waiting, scorer, slot))
         return outcome
 
-    def explain(self, view: snapshot.Snapshot, demand: demands.Demand) -> Board:
-        """How all nodes stand towards one demand, with nothing placed."""
-        return self._board(demand, view, self._stages(view), scoring.Draft(view), {})
+    def explain(self, view: snapshot.Snapshot, demand: demands.Demand) -> Scores:
+        """Return the scores of all nodes for one demand, with nothing placed."""
+        return _Scorer(view, self._stages(view), scoring.Draft(view), self._masks).scores(demand)
 
-    def _board(
-        self, demand: demands.Demand, view: snapshot.Snapshot, stages: registry.Stages, draft: scoring.Draft,
-        shared: dict[decision.Reason, snapshot.Bools | None],
-    ) -> Board:  # fmt: skip
-        """The scores of every node for one demand; `shared` keeps those that do not depend on the demand."""
-        kept = self._masks.of(demand, view, stages)
-        mask, refused = kept.mask, dict(kept.refused)
-        for each in stages.by_columns:
-            passes = self._mask(each, view, demand, shared)
-            if passes is not None:
-                mask = scoring.narrowed(mask, passes, each.reason, refused)
-        scores = np.where(mask, stages.scorer.scores(view, demand), scoring.REFUSED)
-        made = scoring.Board(demand=demand, view=view, scores=scores, refused=refused, stages=stages, draft=draft)
-        # Pods of other demands may have been placed in this cycle already.
-        for slot, row in draft.changed.items():
-            made.update(slot, row)
-        return made if not (demand.looks_at_peers or view.disliking.any()) else _with_peers(made, view, demand)
-
-    def _place(
-        self,
-        waiting: queues.Waiting,
-        board: Board,
-        slot: int,
-        draft: scoring.Draft,
-        boards: dict[demands.Demand, Board],
-    ) -> Placement:
-        """Reserves the node in the draft and on every board of the cycle."""
-        row = draft.row(slot)
-        others = board.seen()
-        score = float(board.scores[slot])
-        refused = board.refused
-        after = draft.reserve(row, waiting.pod, waiting.demand)
-        for each in boards.values():
-            each.take(waiting.pod, slot, after)
-        free = row.free_for(waiting.demand.pod_class) if board.stages is self._by_capacity else None
-        return Placement(waiting=waiting, row=row, free=free, score=score, board=board, refused=refused, others=others)
+    def _place(self, waiting: queues.Waiting, scorer: "_Scorer", slot: int) -> Placement:
+        """Reserve the node in the draft and in all scores of the cycle."""
+        scores, row = scorer.scores(waiting.demand), scorer.draft.row(slot)
+        free = row.free(waiting.demand.pod_class) if scores.stages is self._by_capacity else None
+        placement = Placement(
+            waiting=waiting, row=row, free=free, score=float(scores.values[slot]), scores=scores,
+            refused=scores.refused, others=scores.seen(),
+        )  # fmt: skip
+        scorer.reserve(row, waiting)
+        return placement
 
     def _stages(self, view: snapshot.Snapshot) -> registry.Stages:
-        """By capacity; without it where nobody advertises and the policy says to go by requests then."""
+        """Return those by capacity, or those without it if no node advertises and the policy says so."""
         return self._without if view.goes_by_requests else self._by_capacity
 
-    @staticmethod
-    def _mask(
-        each: protocol.Filter, view: snapshot.Snapshot, demand: demands.Demand,
-        shared: dict[decision.Reason, snapshot.Bools | None],
-    ) -> snapshot.Bools | None:  # fmt: skip
-        """The mask of a filter that goes by columns; shared between demands where it is the same for all."""
-        if each.reason in _BY_DEMAND:
-            return each.feasible(view, demand)
-        if each.reason not in shared:
-            shared[each.reason] = each.feasible(view, demand)
-        return shared[each.reason]
 
+class _Scorer:
+    """The scores of one cycle, by demand."""
 
-def _with_peers(made: scoring.Board, view: snapshot.Snapshot, demand: demands.Demand) -> Board:
-    """The board with what other Pods, volumes and wishes say; itself where they say nothing."""
-    found = ((each.reason, each.look(view, demand)) for each in made.stages.by_peers)
-    looks = [(reason, look) for reason, look in found if look is not None]
-    wished = preferences.preferences_of(view, demand)
-    return made if not looks and wished is None else peer_scores.PeerBoard(made, looks=looks, wished=wished)
+    def __init__(
+        self, view: snapshot.Snapshot, stages: registry.Stages, draft: scoring.Draft, cached: masks.NodeMasks
+    ) -> None:
+        self.draft = draft
+        self._view = view
+        self._stages = stages
+        self._masks = cached
+        self._by_demand: dict[demands.Demand, Scores] = {}
+        # Of the filters that placements and demands do not change.
+        self._shared: dict[decision.Reason, protocol.Passes] = {}
+
+    def scores(self, demand: demands.Demand) -> Scores:
+        """Return the scores of a demand."""
+        found = self._by_demand.get(demand)
+        if found is None:
+            found = self._by_demand[demand] = self._with_peers(self._plain(demand))
+        return found
+
+    def reserve(self, row: snapshot.NodeRow, waiting: queues.Waiting) -> None:
+        """Place a Pod on the node of `row`."""
+        after = self.draft.reserve(row, waiting.pod, waiting.demand)
+        for each in self._by_demand.values():
+            each.take(waiting.pod, row.slot, after)
+
+    def _plain(self, demand: demands.Demand) -> scoring.Scores:
+        """Return the scores by what each node allows by itself."""
+        view, by_node = self._view, self._masks.of(demand, self._view, self._stages)
+        mask, refused = by_node.mask, dict(by_node.refused)
+        for each in self._stages.by_room:
+            mask = scoring.narrowed(mask, self._passes(each, demand), each.reason, refused)
+        values = np.where(mask, self._stages.scorer.score(view, demand), scoring.REFUSED)
+        found = scoring.Scores(
+            demand=demand, view=view, stages=self._stages, mask=by_node, values=values, refused=refused,
+            draft=self.draft,
+        )  # fmt: skip
+        # Pods of other demands may have been placed in this cycle already.
+        for slot, row in self.draft.changed.items():
+            found.update(slot, row)
+        return found
+
+    def _passes(self, each: protocol.RoomFilter, demand: demands.Demand) -> protocol.Passes:
+        if each.by_pods:
+            return each.passes(self._view, demand)
+        if each.reason not in self._shared:
+            self._shared[each.reason] = each.passes(self._view, demand)
+        return self._shared[each.reason]
+
+    def _with_peers(self, plain: scoring.Scores) -> Scores:
+        """Return the scores with what other Pods, volumes and preferences change; the same if that is nothing."""
+        view, demand = self._view, plain.demand
+        if not (demand.looks_at_peers or view.disliking.any()):
+            return plain
+        found = ((each.reason, each.peers(view, demand)) for each in self._stages.by_peers)
+        peers = [(reason, each) for reason, each in found if each is not None]
+        preferred = preferences.preferences_of(view, demand)
+        if not peers and preferred is None:
+            return plain
+        return peer_scores.PeerScores(plain, peers=peers, preferred=preferred)

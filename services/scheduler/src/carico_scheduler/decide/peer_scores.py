@@ -1,4 +1,4 @@
-"""A board for a demand on which other Pods, volumes or wishes bear: one placement may change every node's answer."""
+"""The scores for a demand that depends on other Pods, volumes or preferences: a placement may change every node's."""
 
 import numpy as np
 
@@ -9,46 +9,47 @@ from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import preferences, protocol, registry
 
 
-class PeerBoard:
-    """The scores of all nodes for one demand during one cycle: a board of what each node allows, and what others do.
+class PeerScores:
+    """The scores of all nodes for one demand during one cycle: what each node allows by itself, and what others do.
 
-    Worked out as a whole when it is next asked for after a change, which costs some passes over all nodes; a plain
-    board costs one.
+    They are computed as a whole when next asked for after a change, which costs some passes over all nodes; plain
+    scores cost one.
     """
 
     def __init__(
         self,
-        plain: scoring.Board,
+        plain: scoring.Scores,
         *,
-        looks: list[tuple[decision.Reason, protocol.Look]],
-        wished: preferences.Preferences | None,
+        peers: list[tuple[decision.Reason, protocol.Peers]],
+        preferred: preferences.Preferences | None,
     ) -> None:
         self._plain = plain
-        self._looks = looks
-        self._wished = wished
-        self._whole: scoring.Board | None = None
+        self._peers = peers
+        self._preferred = preferred
+        self._conditions: list[tuple[decision.Reason, protocol.Condition]] = []
+        self._whole: scoring.Scores | None = None
         for pod, slot in plain.draft.placed:
             self._add(pod, slot)
 
     @property
     def demand(self) -> demands.Demand:
-        """The demand that is asked about."""
+        """The demand that is scored."""
         return self._plain.demand
 
     @property
     def view(self) -> snapshot.Snapshot:
-        """The snapshot that is gone by."""
+        """The snapshot that is scored."""
         return self._plain.view
 
     @property
     def stages(self) -> registry.Stages:
-        """The stages that are gone by."""
+        """The stages by which it is scored."""
         return self._plain.stages
 
     @property
-    def scores(self) -> snapshot.Floats:
-        """A score per slot, -inf where the node is refused."""
-        return self._settled().scores
+    def values(self) -> snapshot.Floats:
+        """A score per slot, -inf if the node is refused."""
+        return self._settled().values
 
     @property
     def refused(self) -> dict[str, int]:
@@ -56,51 +57,53 @@ class PeerBoard:
         return self._settled().refused
 
     def best(self, uid: str) -> int:
-        """As of a plain board."""
+        """See `scores.Scores`."""
         return self._settled().best(uid)
 
     def seen(self) -> scoring.Seen:
-        """As of a plain board."""
+        """See `scores.Scores`."""
         return self._settled().seen()
 
     def take(self, pod: cluster.Pod, slot: int, row: snapshot.NodeRow) -> None:
-        """Takes in that a Pod was placed on a node, which now stands as `row`."""
+        """Note that a Pod was placed on a node, which is now as `row`."""
         self._plain.update(slot, row)
         self._add(pod, slot)
 
     def rejection(self, row: snapshot.NodeRow) -> decision.Rejection | None:
-        """Why the node is refused, by the first filter that does; None where it has room."""
+        """Return why the node is refused, by the first filter that does; None if it has room."""
         plain = self._plain.rejection(row)
         if plain is not None:
             return plain
-        for reason, look in self._looks:
-            detail = look.refuse(row.slot)
-            if detail is not None:
-                return decision.Rejection(reason=reason, detail=detail)
+        self._settled()
+        for reason, condition in self._conditions:
+            if not condition.passes[row.slot]:
+                return decision.Rejection(reason=reason, detail=condition.why(row.slot))
         return None
 
     def _add(self, pod: cluster.Pod, slot: int) -> None:
-        for _, look in self._looks:
-            look.add(pod, slot)
-        if self._wished is not None:
-            self._wished.add(pod, slot)
+        for _, each in self._peers:
+            each.add(pod, slot)
+        if self._preferred is not None:
+            self._preferred.add(pod, slot)
         self._whole = None
 
-    def _settled(self) -> scoring.Board:
-        """The board as it is after all that was taken in."""
+    def _settled(self) -> scoring.Scores:
+        """Return the scores after all that was added."""
         if self._whole is None:
             self._whole = self._settle()
         return self._whole
 
-    def _settle(self) -> scoring.Board:
+    def _settle(self) -> scoring.Scores:
         plain = self._plain
-        feasible = plain.scores > scoring.REFUSED
+        feasible = plain.values > scoring.REFUSED
         refused = dict(plain.refused)
-        for reason, look in self._looks:
-            feasible = scoring.narrowed(feasible, look.mask(), reason, refused)
-        scores = np.where(feasible, plain.scores, scoring.REFUSED)
-        if self._wished is not None and feasible.any():
-            scores[feasible] = self._wished.lean(np.where(feasible, plain.scores, 0.0), feasible)[feasible]
-        return scoring.Board(
-            demand=plain.demand, view=plain.view, scores=scores, refused=refused, stages=plain.stages, draft=plain.draft
-        )
+        self._conditions = [(reason, each) for reason, peers in self._peers for each in peers.conditions()]
+        for reason, condition in self._conditions:
+            feasible = scoring.narrowed(feasible, condition.passes, reason, refused)
+        values = np.where(feasible, plain.values, scoring.REFUSED)
+        if self._preferred is not None and feasible.any():
+            values[feasible] = self._preferred.lean(np.where(feasible, plain.values, 0.0), feasible)[feasible]
+        return scoring.Scores(
+            demand=plain.demand, view=plain.view, stages=plain.stages, mask=plain.mask, values=values, refused=refused,
+            draft=plain.draft,
+        )  # fmt: skip

@@ -9,6 +9,8 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from carico_core.domain import decision
 from carico_scheduler.decide import scores as scoring
 from carico_scheduler.extender import holds as holding
@@ -17,8 +19,7 @@ from carico_scheduler.nodes import fleet as fleets
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.report import explain
-from carico_scheduler.rules import registry
-from carico_scheduler.rules.filters import capacity
+from carico_scheduler.rules import admission, scorers
 
 # kube-scheduler counts nodes by reason, and writes an Event and the Pod's condition anew whenever the words differ: no
 # numbers in them, and who says so.
@@ -41,8 +42,7 @@ class Judge:
     def __init__(self, fleet: fleets.Fleet, holds: holding.Holds) -> None:
         self._fleet = fleet
         self._holds = holds
-        self._filters = registry.by_advertisement()
-        self._scorer = capacity.scorer_of(fleet.policy.score)
+        self._scorer = scorers.scorer_of(fleet.policy.score)
 
     def judge(self, names: Sequence[str], demand: demands.Demand, *, uid: str, now_s: float) -> Judged:
         """The verdict on nodes for one Pod; what is held for itself does not stand in its way."""
@@ -66,7 +66,7 @@ class Judge:
             elif mask[slot] and not held:
                 passed.append(name)
             else:
-                found = scoring.rejection_by(self._filters, _with(view.row(slot), held), demand, view)
+                found = scoring.rejection_by(admission.FILTERS, _with(view.row(slot), held), demand)
                 if found is None:
                     passed.append(name)
                     continue
@@ -84,7 +84,7 @@ class Judge:
     def rank(self, names: Sequence[str], demand: demands.Demand, *, uid: str, now_s: float) -> list[int]:
         """0 to 10 for each node: its score as a share of the best one's."""
         view = self._fleet.snapshot(now_s)
-        column = self._scorer.scores(view, demand)
+        column = np.asarray(self._scorer.score(view, demand))
         scores = [self._score(name, column, demand, view, uid) for name in names]
         best = max(scores, default=0.0)
         if best <= 0.0:
@@ -98,15 +98,13 @@ class Judge:
         if slot is None:
             return 0.0
         held = self._holds.on(name, but=uid)
-        score = self._scorer.score(_with(view.row(slot), held), view, demand) if held else column.item(slot)
+        score = float(self._scorer.score(_with(view.row(slot), held), demand)) if held else column.item(slot)
         return score if math.isfinite(score) else 0.0
 
     def _mask(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools:
-        mask = view.present.copy()
-        for each in self._filters:
-            passes = each.feasible(view, demand)
-            if passes is not None:
-                mask &= passes
+        mask = view.present
+        for each in admission.FILTERS:
+            mask = mask & each.passes(view, demand)
         return mask
 
 

@@ -8,14 +8,17 @@ import numpy.typing as npt
 
 from carico_scheduler.nodes import headroom
 
+# Of a node that states no cores, and of an empty slot: scores are divided by cores.
+LEAST_CORES = 1e-9
 # name -> (dtype, value of an empty slot)
 _FIELDS: dict[str, tuple[npt.DTypeLike, float]] = {
     "present": (np.bool_, False),
     "ready": (np.bool_, False),
     "schedulable": (np.bool_, False),
+    "deleting": (np.bool_, False),
     "tainted": (np.bool_, False),
     "disliking": (np.bool_, False),
-    "allocatable_cores": (np.float64, 0.0),
+    "allocatable_cores": (np.float64, LEAST_CORES),
     "allocatable_bytes": (np.float64, 0.0),
     "pod_limit": (np.int64, 0),
     "placed": (np.int64, 0),
@@ -29,7 +32,6 @@ _FIELDS: dict[str, tuple[npt.DTypeLike, float]] = {
     "sampled_s": (np.float64, -math.inf),
     "reserved": (np.int64, 0),
     "uncovered_since_s": (np.float64, math.inf),
-    "facts_changed": (np.int64, 0),
 }
 _FIRST_SLOTS = 64
 

@@ -7,7 +7,7 @@ above all), so that a decision at 10,000 nodes is a few operations on whole colu
 import dataclasses
 import functools
 import math
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,6 @@ from carico_scheduler.nodes import snapshot as snapshots
 from carico_scheduler.pods import pod_counts, reservations
 from carico_scheduler.rules import policy as policies
 
-_NONE: frozenset[str] = frozenset()
-
 
 class Fleet:
     """The nodes of the cluster by slot."""
@@ -30,22 +28,21 @@ class Fleet:
         self._columns = columns.Columns()
         self._nodes: list[cluster.Node | None] = []
         self._offers: list[headroom.Offer | None] = []
-        # Reserved Pods by class, and what they will take of the offer.
+        # Reserved Pods by class.
         self._classes: list[Mapping[str, int]] = []
-        self._taken: list[headroom.Vector] = []
-        # None: not worked out since something about the node has changed.
-        self._caps: list[headroom.Caps | None] = []
+        # None: not computed since something about the node has changed.
+        self._rooms: list[headroom.Room | None] = []
         # What is requested of resources beside cores and memory, and per such resource: what is left by slot.
         self._used_others: list[Mapping[str, float]] = []
         self._left: lru.BySlot[str] = lru.BySlot()
-        self.facts = node_labels.NodeLabels(self._nodes)
-        self.census = pod_counts.PodCounts(self.slot_of)
+        self.labels = node_labels.NodeLabels(self._nodes)
+        self.pod_counts = pod_counts.PodCounts(self.slot_of)
         self.storage = storage.Storage()
         # Per class that Pods were looked at for: free Pods by slot.
         self._free: lru.BySlot[str] = lru.BySlot()
         self._slots: dict[str, int] = {}
         self._vacant: list[int] = []
-        self._facts_version = 0
+        self._nodes_version = 0
         self._views: dict[str, npt.NDArray[Any]] | None = None
         # Kept to read single rows by, which it shows as they are: all it holds are views.
         self._live: snapshots.Snapshot | None = None
@@ -68,16 +65,13 @@ class Fleet:
         return snapshots.Snapshot(
             now_s=now_s,
             policy=self.policy,
-            facts_version=self._facts_version,
+            nodes_version=self._nodes_version,
             nodes=self._nodes,
-            offers=self._offers,
-            taken=self._taken,
-            caps=self.caps,
+            room=self.room,
             free=self.free,
             left=self.left,
-            used_others=self._used_others,
-            facts=self.facts,
-            census=self.census,
+            labels=self.labels,
+            pod_counts=self.pod_counts,
             storage=self.storage,
             **self._views,
         )
@@ -88,14 +82,14 @@ class Fleet:
         old = None if slot is None else self._nodes[slot]
         if slot is None:
             slot = self._occupy(node.name)
-            self.census.recount(node.name, slot)
+            self.pod_counts.recount(node.name, slot)
         self._nodes[slot] = node
         if old is not None and _facts(old) == _facts(node):
             return False
         self._write_node(slot, node)
         self._write_load(slot, load)
         self._settle(slot)
-        self._note_facts(slot)
+        self._note_node(slot)
         return True
 
     def remove_node(self, name: str) -> bool:
@@ -110,8 +104,8 @@ class Fleet:
         self._columns.clear(slot)
         self._settle(slot)
         self._vacant.append(slot)
-        self._note_facts(slot)
-        self.census.recount(name, slot)
+        self._note_node(slot)
+        self.pod_counts.recount(name, slot)
         return True
 
     def put_load(self, name: str, load: reservations.Load) -> None:
@@ -144,30 +138,28 @@ class Fleet:
         return self._free.answer(pod_class, self._columns.count, nothing=-math.inf, fill=fill)
 
     def _fill_free(self, pod_class: str, values: npt.NDArray[np.float64], slots: Collection[int]) -> None:
-        """As `NodeRow.free_for`, from the columns alone: a row of each node that advertises every second is dear."""
         for slot in slots:
-            offer = self._offers[slot]
-            if offer is None:
-                values[slot] = -math.inf
-                continue
-            left = headroom.pods_left(offer.headroom, self._taken[slot], offer.cost(pod_class))
-            values[slot] = headroom.believed(left, self.caps(slot))
+            values[slot] = self.room(slot).free(pod_class)
 
-    def caps(self, slot: int) -> headroom.Caps:
-        """Within what the node of a slot is believed; kept as `free` is."""
-        kept = self._caps[slot]
-        if kept is None:
-            c = self._columns.by_field
-            kept = self._caps[slot] = headroom.caps_of(
-                capacity=c["capacity"].item(slot),
-                pods=c["pods"].item(slot),
-                reserved=c["reserved"].item(slot),
-                pod_slots=c["pod_limit"].item(slot) - c["placed"].item(slot),
-                core_slots=self.policy.max_pods_per_core * c["allocatable_cores"].item(slot)
-                - c["workloads"].item(slot),
-                limit=c["limit"].item(slot),
-            )
-        return kept
+    def room(self, slot: int) -> headroom.Room:
+        """Return what a node has for more Pods. Cached until the next change of the slot."""
+        cached = self._rooms[slot]
+        if cached is None:
+            cached = self._rooms[slot] = self._room(slot)
+        return cached
+
+    def _room(self, slot: int) -> headroom.Room:
+        c, offer = self._columns.by_field, self._offers[slot]
+        pods, reserved = c["pods"].item(slot), c["reserved"].item(slot)
+        cores = c["allocatable_cores"].item(slot)
+        return headroom.Room(
+            offer=offer,
+            taken=() if offer is None else offer.reserved(self._classes[slot]),
+            least=min(c["capacity"].item(slot), 1.0) if pods == 0 and reserved == 0 else -math.inf,
+            pod_limit=float(c["pod_limit"].item(slot) - c["placed"].item(slot)),
+            pods_per_core=self.policy.max_pods_per_core * cores - c["workloads"].item(slot),
+            limit=c["limit"].item(slot) - pods - reserved,
+        )
 
     def left(self, resource: str) -> npt.NDArray[np.float64]:
         """What each slot has left of a resource other than cores and memory; kept as `free` is."""
@@ -180,38 +172,11 @@ class Fleet:
             all_of_it = 0.0 if node is None else node.allocatable_others.get(resource, 0.0)
             values[slot] = all_of_it - self._used_others[slot].get(resource, 0.0)
 
-    def admits(self, name: str, pod_classes: Set[str], now_s: float) -> Set[str]:
-        """Those of the classes of which the node can take a Pod now, by its advertisement and reservations."""
-        slot = self._slots.get(name)
-        offer = None if slot is None else self._offers[slot]
-        if not pod_classes or slot is None or offer is None or not self._is_believed(slot, now_s):
-            return _NONE
-        # As `NodeRow` has it, without a row: it is asked twice for each advertisement while Pods wait.
-        taken, caps, threshold = self._taken[slot], self.caps(slot), self.policy.threshold
-
-        def takes(cost: headroom.Vector) -> bool:
-            return headroom.believed(headroom.pods_left(offer.headroom, taken, cost), caps) >= threshold
-
-        named = pod_classes & offer.costs.keys()
-        found = {pod_class for pod_class in named if takes(offer.costs[pod_class])}
-        # Classes that the node does not name have one cost, and one answer: however many wait, few are worked out.
-        if len(named) < len(pod_classes) and takes(offer.other):
-            found |= pod_classes - named
-        return found
-
-    def _is_believed(self, slot: int, now_s: float) -> bool:
-        """As the filters of `freshness` and `trust` have it."""
-        c, policy = self._columns.by_field, self.policy
-        return bool(
-            c["sampled_s"].item(slot) >= now_s - policy.ageing_s
-            and c["uncovered_since_s"].item(slot) >= now_s - policy.suspect_after_s
-        )
-
-    def row(self, slot: int) -> snapshots.NodeRow:
-        """One node as it is now."""
+    def row(self, slot: int, now_s: float = math.nan) -> snapshots.NodeRow:
+        """Return one node; valid until the fleet's next change. Without `now_s` its ages are not known."""
         if self._live is None:
-            self._live = self.snapshot(0.0)
-        return self._live.row(slot)
+            self._live = self.snapshot(math.nan)
+        return self._live.row(slot, now_s)
 
     def _occupy(self, name: str) -> int:
         """A slot for a node that had none."""
@@ -222,8 +187,7 @@ class Fleet:
             self._nodes.append(None)
             self._offers.append(None)
             self._classes.append({})
-            self._taken.append(())
-            self._caps.append(None)
+            self._rooms.append(None)
             self._used_others.append({})
             self._views = self._live = None
         self._slots[name] = slot
@@ -234,9 +198,10 @@ class Fleet:
         c["present"][slot] = True
         c["ready"][slot] = node.ready
         c["schedulable"][slot] = not node.unschedulable and not node.deleting
+        c["deleting"][slot] = node.deleting
         c["tainted"][slot] = bool(node.taints)
         c["disliking"][slot] = taints.is_disliking(node)
-        c["allocatable_cores"][slot] = node.allocatable_cores
+        c["allocatable_cores"][slot] = max(node.allocatable_cores, columns.LEAST_CORES)
         c["allocatable_bytes"][slot] = node.allocatable_bytes
         c["pod_limit"][slot] = node.pod_limit
 
@@ -252,18 +217,15 @@ class Fleet:
         self._used_others[slot] = load.used_others
 
     def _settle(self, slot: int) -> None:
-        """What is free on one slot has changed."""
-        offer = self._offers[slot]
-        self._taken[slot] = () if offer is None else offer.reserved(self._classes[slot])
-        self._caps[slot] = None
+        """Drop what was computed of a slot: it has changed."""
+        self._rooms[slot] = None
         self._free.touch(slot)
         self._left.touch(slot)
 
-    def _note_facts(self, slot: int) -> None:
-        """The facts of the node on one slot have changed."""
-        self._facts_version += 1
-        self._columns.by_field["facts_changed"][slot] = self._facts_version
-        self.facts.touch(slot)
+    def _note_node(self, slot: int) -> None:
+        """Note that the Node on a slot has changed, come or gone."""
+        self._nodes_version += 1
+        self.labels.touch(slot)
 
 
 def _facts(node: cluster.Node) -> cluster.Node:

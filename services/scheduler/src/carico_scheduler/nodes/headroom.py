@@ -8,7 +8,8 @@ dimension with H = capacity and c+ = 1. So both are decided by
 """
 
 import math
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from carico_core.domain import messages
@@ -22,19 +23,21 @@ Vector: TypeAlias = tuple[float, ...]
 
 
 class Offer(NamedTuple):
-    """What a node has free per dimension, and what one more Pod of each class takes of it, cautiously."""
+    """What a node has free per dimension, and the cautious cost of one more Pod of each class."""
 
+    # The names of the dimensions, in the order of every vector.
+    dimensions: tuple[str, ...]
     headroom: Vector
     costs: Mapping[str, Vector]
     # The cost of a Pod of a class that `costs` does not name.
     other: Vector
 
     def cost(self, pod_class: str) -> Vector:
-        """c+ of one more Pod of this class."""
+        """Return c+ of one more Pod of this class."""
         return self.costs.get(pod_class, self.other)
 
     def reserved(self, classes: Mapping[str, int]) -> Vector:
-        """What reserved Pods, counted by class, will take."""
+        """Return what reserved Pods, counted by class, will take."""
         if not classes:
             return (0.0,) * len(self.headroom)
         if len(classes) == 1:
@@ -44,58 +47,63 @@ class Offer(NamedTuple):
         return tuple(sum(count * cost[i] for count, cost in costs) for i in range(len(self.headroom)))
 
 
-class Caps(NamedTuple):
-    """What is believed of a node whatever its dimensions leave (spec 9), in Pods: from `least` to `most`, which wins.
+class Room(NamedTuple):
+    """What a node has for more Pods by its newest advertisement. `free` is the one rule of admission by capacity.
 
-    An empty node takes one, as far as its own capacity says so (step 12): a cautious cost above a whole node's headroom
-    must not starve a Pod for ever.
+    Beside the dimensions, three caps hold whatever a node advertises (spec 9), in Pods: what the kubelet's Pod limit
+    and max_pods_per_core leave, and the most Pods that the node allows for now (spec 7, step 11).
+
+    A named tuple, as one is made for each advertisement: a frozen dataclass takes several times as long.
     """
 
+    offer: Offer | None
+    # What the reserved Pods will take of the offer.
+    taken: Vector
+    # An empty node takes one Pod, as far as its own capacity says so (step 12): a cautious cost above a whole node's
+    # headroom must not starve a Pod for ever.
     least: float
-    most: float
+    pod_limit: float
+    pods_per_core: float
+    limit: float
 
-    def with_pod(self) -> "Caps":
-        """The caps with one more reserved Pod: the node is empty no longer."""
-        return Caps(least=-math.inf, most=self.most - 1.0)
+    def free(self, pod_class: str) -> float:
+        """Return how many more Pods of a class the node takes: below zero if overdrawn, -inf if nothing is advertised.
 
+        >>> offer = Offer(dimensions=("cpu", "memory"), headroom=(4.0, 8e9), costs={}, other=(1.0, 1e9))
+        >>> room = Room(offer, taken=(2.0, 2e9), least=-math.inf, pod_limit=9.0, pods_per_core=64.0, limit=math.inf)
+        >>> room.free("Job/default/pi"), room._replace(limit=1.0).free("Job/default/pi")
+        (2.0, 1.0)
+        """
+        if self.offer is None:
+            return -math.inf
+        return self.capped(min(self.by_dimension(self.offer.cost(pod_class))))
 
-def pods_left(headroom: Sequence[float], reserved: Sequence[float], cost: Sequence[float]) -> float:
-    """The Pods that fit beside reserved ones, by the scarcest dimension; below zero where too much is reserved.
+    def by_dimension(self, cost: Vector) -> list[float]:
+        """Return the Pods of this cost that each dimension has room for, in the order of the offer's dimensions."""
+        if self.offer is None:
+            return []
+        # (H_i - sum of reserved c+_i) / c+_i
+        parts = zip(self.offer.headroom, self.taken, cost, strict=True)
+        return [(h - r) / c if c > 0.0 else UNLIMITED for h, r, c in parts]
 
-    >>> pods_left([4.0, 8e9], [2.0, 2e9], [1.0, 1e9])
-    2.0
-    """
-    least = UNLIMITED
-    # In the hot path of every decision.
-    for h, r, c in zip(headroom, reserved, cost, strict=True):
-        if c > 0.0:
-            left = (h - r) / c
-            if left < least:
-                least = left
-    return least
+    def capped(self, left: float) -> float:
+        """Return `left` within the caps."""
+        # Comparisons, as min() and max() take twice as long, and every decision comes here.
+        _, _, least, pod_limit, pods_per_core, limit = self
+        if left < least:
+            left = least
+        if left > pod_limit:
+            left = pod_limit
+        if left > pods_per_core:
+            left = pods_per_core
+        return left if left < limit else limit
 
-
-def believed(left: float, caps: Caps) -> float:
-    """`left` within the caps, in Pods.
-
-    >>> believed(0.6, Caps(least=1.0, most=9.0)), believed(30.0, Caps(least=-math.inf, most=9.0))
-    (1.0, 9.0)
-    """
-    if left < caps.least:
-        left = caps.least
-    return left if left < caps.most else caps.most
-
-
-def caps_of(*, capacity: float, pods: int, reserved: int, pod_slots: float, core_slots: float, limit: float) -> Caps:
-    """The caps of a node that advertises this `capacity` for the typical Pod beside its `pods`.
-
-    `pod_slots` and `core_slots` are what the Pod limit and max_pods_per_core still allow, `limit` the advertised
-    most Pods for now (spec 7, step 11).
-    """
-    return Caps(
-        least=min(capacity, 1.0) if pods == 0 and reserved == 0 else -math.inf,
-        most=float(min(pod_slots, core_slots, limit - pods - reserved)),
-    )
+    def with_pod(self, pod_class: str) -> "Room":
+        """Return the room beside one more reserved Pod of a class."""
+        taken = self.taken if self.offer is None else tuple(map(operator.add, self.taken, self.offer.cost(pod_class)))
+        return Room(
+            self.offer, taken, -math.inf, self.pod_limit - 1.0, self.pods_per_core - 1.0, self.limit - 1.0
+        )  # fmt: skip
 
 
 def offer_of(advertisement: messages.Advertisement) -> Offer:
@@ -103,22 +111,16 @@ def offer_of(advertisement: messages.Advertisement) -> Offer:
     room, classes = advertisement.headroom, advertisement.classes or {}
     dearest = _dearest(classes)
     if room is None or not dearest:
-        return Offer(headroom=(advertisement.capacity,), costs={}, other=(1.0,))
+        return Offer(dimensions=(PODS,), headroom=(advertisement.capacity,), costs={}, other=(1.0,))
     names = _dimensions(room, dearest)
     costs = {key: tuple([each.cost_plus.get(name, 0.0) for name in names]) for key, each in classes.items()}
     other = costs.get(messages.ANY_CLASS, costs.get(messages.NEW_CLASS))
     if other is None:
         # Neither general: the dearest of all classes, dimension by dimension.
         other = tuple(map(max, *costs.values())) if len(costs) > 1 else next(iter(costs.values()))
-    return Offer(headroom=tuple([room[name] for name in names]), costs=costs, other=other)
-
-
-def dimensions_of(advertisement: messages.Advertisement) -> list[str]:
-    """What the numbers of its offer are of, in their order: the name PODS alone where it states a capacity only."""
-    dearest = _dearest(advertisement.classes or {})
-    if advertisement.headroom is None or not dearest:
-        return [PODS]
-    return _dimensions(advertisement.headroom, dearest)
+    return Offer(
+        dimensions=tuple(names), headroom=tuple([room[name] for name in names]), costs=costs, other=other
+    )  # fmt: skip
 
 
 def _dearest(classes: Mapping[str, messages.ClassCapacity]) -> dict[str, float]:

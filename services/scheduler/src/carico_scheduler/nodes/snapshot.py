@@ -8,9 +8,8 @@ decision.
 
 import dataclasses
 import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ import numpy.typing as npt
 from carico_core.domain import cluster
 from carico_scheduler.nodes import headroom, node_labels, storage
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.pods import pod_counts
+from carico_scheduler.pods import pod_counts as counting
 from carico_scheduler.rules import policy as policies
 
 Bools = npt.NDArray[np.bool_]
@@ -26,6 +25,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 NO_NODE = -1
+_NO_OTHERS: Mapping[str, float] = {}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,13 +34,14 @@ class Snapshot:
 
     now_s: float
     policy: policies.Policy
-    # Changes of node facts (labels, taints, conditions) so far, and which of them was the last of each slot.
-    facts_version: int
-    facts_changed: Ints
+    # Changes of what Nodes state (labels, taints, conditions) so far.
+    nodes_version: int
     nodes: Sequence[cluster.Node | None]
     present: Bools
     ready: Bools
+    # Neither cordoned nor being deleted.
     schedulable: Bools
+    deleting: Bools
     tainted: Bools
     # Nodes with a PreferNoSchedule taint.
     disliking: Bools
@@ -62,18 +63,14 @@ class Snapshot:
     reserved: Ints
     # Since when the longest uncovered Pod is uncovered; +inf where all are covered.
     uncovered_since_s: Floats
-    # What each slot offers, what its reserved Pods will take of it, and within what the node is believed.
-    offers: Sequence[headroom.Offer | None]
-    taken: Sequence[headroom.Vector]
-    caps: Callable[[int], headroom.Caps]
+    # What each slot has for more Pods.
+    room: Callable[[int], headroom.Room]
     # Of a class of Pods, how many each slot is believed to take now; -inf where nothing is advertised.
     free: Callable[[str], Floats]
     # What is left of another resource, by its name.
     left: Callable[[str], Floats]
-    # What is requested of other resources, by slot.
-    used_others: Sequence[Mapping[str, float]]
-    facts: node_labels.NodeLabels
-    census: pod_counts.PodCounts
+    labels: node_labels.NodeLabels
+    pod_counts: counting.PodCounts
     storage: storage.Storage
 
     @property
@@ -88,97 +85,135 @@ class Snapshot:
             return False
         return not bool((self.present & (self.sampled_s >= self.now_s - self.policy.ageing_s)).any())
 
-    def row(self, slot: int) -> "NodeRow":
-        """The columns of one slot as plain Python numbers."""
+    def row(self, slot: int, now_s: float | None = None) -> "NodeRow":
+        """Return one node; `now_s` in place of the snapshot's."""
         node = self.nodes[slot]
         assert node is not None, f"slot {slot} holds no node"
         return NodeRow(
-            slot=slot,
-            node=node,
-            pod_limit=self.pod_limit.item(slot),
-            placed=self.placed.item(slot),
-            workloads=self.workloads.item(slot),
-            used_cores=self.used_cores.item(slot),
-            used_bytes=self.used_bytes.item(slot),
-            capacity=self.capacity.item(slot),
-            pods=self.pods.item(slot),
-            limit=self.limit.item(slot),
-            seq=self.seq.item(slot),
-            sampled_s=self.sampled_s.item(slot),
-            reserved=self.reserved.item(slot),
-            uncovered_since_s=self.uncovered_since_s.item(slot),
-            offer=self.offers[slot],
-            taken=self.taken[slot],
-            caps=self.caps(slot),
-            used_others=self.used_others[slot],
-            most_per_core=self.policy.max_pods_per_core,
-        )
+            self, slot, node, self.room(slot), self.now_s if now_s is None else now_s, 0, 0.0, 0.0, _NO_OTHERS
+        )  # fmt: skip
 
 
 class NodeRow(NamedTuple):
-    """One node of a snapshot; the fields are the snapshot's columns.
+    """One node of a snapshot, with the Pods that a cycle has reserved on it since. Valid as long as the snapshot.
 
-    A named tuple and not a dataclass: two are made for every decision, and a frozen dataclass takes five times as long.
+    Its fields have the names of the snapshot's columns, so that a stage is written once for both (`Nodes`). They are
+    read when asked for: most rows are asked for few of them.
     """
 
+    view: Snapshot
     slot: int
     node: cluster.Node
-    pod_limit: int
-    placed: int
-    workloads: int
-    used_cores: float
-    used_bytes: float
-    capacity: float
-    pods: int
-    limit: float
-    seq: int
-    sampled_s: float
-    reserved: int
-    uncovered_since_s: float
-    offer: headroom.Offer | None
-    # What the reserved Pods will take, per dimension of the offer.
-    taken: headroom.Vector
-    caps: headroom.Caps
-    used_others: Mapping[str, float]
-    # The policy's cap on Pods per core.
-    most_per_core: float
+    room: headroom.Room
+    now_s: float
+    # The Pods added to those of the snapshot, and what they request.
+    more: int
+    more_cores: float
+    more_bytes: float
+    more_others: Mapping[str, float]
+
+    @property
+    def policy(self) -> policies.Policy:
+        """The rules of the cycle."""
+        return self.view.policy
 
     @property
     def is_advertised(self) -> bool:
-        """True where an advertisement of the node is known, whatever its age."""
+        """True if an advertisement of the node is known, whatever its age."""
         return self.sampled_s > -math.inf
 
-    def free_for(self, pod_class: str) -> float:
-        """Pods of a class that the node is believed to take now, reservations subtracted; -inf: nothing advertised."""
-        offer = self.offer
-        if offer is None:
-            return -math.inf
-        return headroom.believed(headroom.pods_left(offer.headroom, self.taken, offer.cost(pod_class)), self.caps)
+    @property
+    def allocatable_cores(self) -> float:
+        """Allocatable cores."""
+        return self.view.allocatable_cores.item(self.slot)
+
+    @property
+    def allocatable_bytes(self) -> float:
+        """Allocatable memory."""
+        return self.view.allocatable_bytes.item(self.slot)
+
+    @property
+    def pod_limit(self) -> int:
+        """The most Pods that the kubelet takes."""
+        return self.view.pod_limit.item(self.slot)
+
+    @property
+    def placed(self) -> int:
+        """All Pods on the node that have not ended, bound or about to be."""
+        return self.view.placed.item(self.slot) + self.more
+
+    @property
+    def workloads(self) -> int:
+        """Those of them that are not baseline."""
+        return self.view.workloads.item(self.slot) + self.more
+
+    @property
+    def used_cores(self) -> float:
+        """Requested cores."""
+        return self.view.used_cores.item(self.slot) + self.more_cores
+
+    @property
+    def used_bytes(self) -> float:
+        """Requested memory."""
+        return self.view.used_bytes.item(self.slot) + self.more_bytes
+
+    @property
+    def capacity(self) -> float:
+        """The advertised capacity; NaN if nothing was advertised."""
+        return self.view.capacity.item(self.slot)
+
+    @property
+    def pods(self) -> int:
+        """The Pods that the advertisement accounts for."""
+        return self.view.pods.item(self.slot)
+
+    @property
+    def limit(self) -> float:
+        """The most Pods that the node allows for now; +inf without a limit."""
+        return self.view.limit.item(self.slot)
+
+    @property
+    def seq(self) -> int:
+        """The number of the advertisement."""
+        return self.view.seq.item(self.slot)
+
+    @property
+    def sampled_s(self) -> float:
+        """When the newest sample of the advertisement was taken; -inf if there is none."""
+        return self.view.sampled_s.item(self.slot)
+
+    @property
+    def reserved(self) -> int:
+        """The Pods that no advertisement accounts for yet."""
+        return self.view.reserved.item(self.slot) + self.more
+
+    @property
+    def uncovered_since_s(self) -> float:
+        """Since when the longest uncovered Pod is uncovered; +inf if all are covered."""
+        return self.view.uncovered_since_s.item(self.slot)
+
+    def free(self, pod_class: str) -> float:
+        """Return how many more Pods of a class the node takes; -inf if nothing is advertised."""
+        return self.room.free(pod_class)
 
     def typical_free(self) -> float:
-        """The same for the typical Pod that the headline capacity is in: for people."""
-        return -math.inf if self.offer is None else headroom.believed(self.capacity - self.reserved, self.caps)
+        """Return the same for the typical Pod, in which nodes advertise their capacity: for people."""
+        return self.room.capped(self.capacity - self.reserved) if self.room.offer is not None else -math.inf
 
     def left(self, resource: str) -> float:
-        """What is left of another resource than cores and memory."""
-        return self.node.allocatable_others.get(resource, 0.0) - self.used_others.get(resource, 0.0)
+        """Return what is left of a resource other than cores and memory."""
+        return self.view.left(resource).item(self.slot) - self.more_others.get(resource, 0.0)
 
     def with_pod(self, demand: demands.Demand) -> "NodeRow":
-        """The row with one more reserved Pod of this demand."""
-        taken, others = self.taken, demand.request_others
-        if self.offer is not None:
-            taken = tuple(map(operator.add, taken, self.offer.cost(demand.pod_class)))
-        return self._replace(
-            placed=self.placed + 1,
-            workloads=self.workloads + 1,
-            used_cores=self.used_cores + demand.request_cores,
-            used_bytes=self.used_bytes + demand.request_bytes,
-            reserved=self.reserved + 1,
-            taken=taken,
-            caps=self.caps.with_pod(),
-            used_others=_sum(self.used_others, others) if others else self.used_others,
-        )
+        """Return the row with one more reserved Pod of this demand."""
+        view, slot, node, room, now_s, more, cores, size_bytes, others = self
+        if demand.request_others:
+            others = {**others, **{name: others.get(name, 0.0) + amount for name, amount in demand.request_others}}
+        return NodeRow(
+            view, slot, node, room.with_pod(demand.pod_class), now_s, more + 1, cores + demand.request_cores,
+            size_bytes + demand.request_bytes, others,
+        )  # fmt: skip
 
 
-def _sum(used: Mapping[str, float], more: tuple[tuple[str, float], ...]) -> Mapping[str, float]:
-    return {**used, **{name: used.get(name, 0.0) + amount for name, amount in more}}
+# All nodes of a snapshot, or one of them: what a stage states of either.
+Nodes: TypeAlias = Snapshot | NodeRow

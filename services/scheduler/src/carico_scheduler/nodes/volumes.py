@@ -19,7 +19,7 @@ def reachable(view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...]) -
     mask = view.present.copy()
     for volume in view.storage.bound_volumes(uses):
         if volume.node_terms is not None:
-            mask &= view.facts.matching(volume.node_terms)
+            mask &= view.labels.matching(volume.node_terms)
         if zones := kubernetes_storage.zones_of(volume):
             mask &= _in_zones(view, zones)
     return mask
@@ -66,7 +66,7 @@ class Attached:
         if node is None or limits is None or not limits.limits:
             return None
         known = self._view.storage
-        pods = self._view.census.on(node.name)
+        pods = self._view.pod_counts.on(node.name)
         held = {handle for pod in pods for handle in _handles(known, (pod.constraints or constraints.NONE).claims)}
         new = set(_handles(known, uses)) - held
         held |= self._by_node.get(node.name, set())
@@ -110,9 +110,9 @@ class _Chooser:
         chosen = view.storage.selected_node(claim)
         if chosen:
             name = selectors.Requirement(key=selectors.NAME_FIELD, operator=selectors.IN, values=(chosen,))
-            mask &= view.facts.matching((selectors.NodeTerm(fields=(name,)),))
+            mask &= view.labels.matching((selectors.NodeTerm(fields=(name,)),))
         if made_by.topologies:
-            mask &= view.facts.matching(made_by.topologies)
+            mask &= view.labels.matching(made_by.topologies)
         driver = view.storage.drivers.find(made_by.provisioner)
         if driver is not None and driver.tracks_capacity and claim.size_bytes > 0:
             mask &= self._has_capacity(claim)
@@ -134,7 +134,7 @@ class _Chooser:
         if found is None:
             found = self._view.present
             if volume.node_terms is not None:
-                found = self._view.facts.where(volume.node_terms)
+                found = self._view.labels.where(volume.node_terms)
             self._slots[volume.name] = found
         return found
 
@@ -146,7 +146,7 @@ class _Chooser:
                 mask |= (
                     self._view.present
                     if not each.nodes
-                    else self._view.facts.matching((selectors.NodeTerm(labels=each.nodes),))
+                    else self._view.labels.matching((selectors.NodeTerm(labels=each.nodes),))
                 )
         return mask
 
@@ -174,11 +174,11 @@ def _plan_at(chooser: _Chooser, slot: int) -> storage.Plan | None:
 def _in_zones(view: snapshot.Snapshot, zones: list[tuple[tuple[str, ...], frozenset[str]]]) -> snapshot.Bools:
     """True for nodes in every zone, and for those without any zone label: a cluster may have none."""
     labelled = functools.reduce(
-        np.logical_or, (view.facts.domains(label).known for label in kubernetes_storage.ZONE_LABELS)
+        np.logical_or, (view.labels.domains(label).known for label in kubernetes_storage.ZONE_LABELS)
     )
     mask = np.ones(len(view.present), dtype=np.bool_)
     for names, values in zones:
-        mask &= _has_value(view.facts, names, values)
+        mask &= _has_value(view.labels, names, values)
     result: snapshot.Bools = mask | ~labelled
     return result
 

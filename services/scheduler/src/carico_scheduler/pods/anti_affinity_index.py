@@ -14,7 +14,7 @@ class AntiAffinityIndex:
     """Terms by how many known Pods have them."""
 
     def __init__(self, known: pod_counts.PodCounts) -> None:
-        self._census = known
+        self._pod_counts = known
         self._terms: collections.Counter[constraints.PodTerm] = collections.Counter()
 
     def add(self, pod: cluster.Pod) -> bool:
@@ -36,11 +36,11 @@ class AntiAffinityIndex:
         """The terms that mean this Pod, in the order in which they came."""
         if not self._terms:
             return ()
-        labels = self._census.namespace_labels(pod.namespace)
+        labels = self._pod_counts.namespace_labels(pod.namespace)
         return tuple(term for term in self._terms if self._means(term, pod, labels))
 
     def _means(self, term: constraints.PodTerm, pod: cluster.Pod, labels: pod_counts.Labels) -> bool:
-        if self._census.is_unsure_of((term,)):
+        if self._pod_counts.is_unsure_of((term,)):
             # Better too far apart than too near.
             return selectors.matches(term.selector, pod.labels)
         return term.matches(pod.namespace, labels, pod.labels)

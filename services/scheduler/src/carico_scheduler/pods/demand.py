@@ -33,6 +33,14 @@ class Demand:
         return self._hash
 
     @property
+    def requests(self) -> tuple[tuple[str, float], ...]:
+        """What it requests of each resource, by name; resources that it does not request are left out."""
+        if self.request_cores <= 0.0 and self.request_bytes <= 0.0:
+            return self.request_others
+        own = (("cpu", self.request_cores), ("memory", self.request_bytes))
+        return (*[each for each in own if each[1] > 0.0], *self.request_others)
+
+    @property
     def looks_at_peers(self) -> bool:
         """True where other Pods, or volumes, decide with."""
         return self.constraints is not None or bool(self.repelled_by)

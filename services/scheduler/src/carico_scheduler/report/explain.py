@@ -68,57 +68,36 @@ def why_placed(node: str, free: float | None, threshold: float) -> str:
 
 
 def candidates_of(
-    board: cycle.Board, seen: scoring.Seen, chosen: tuple[snapshot.NodeRow, float] | None = None
+    scores: cycle.Scores, seen: scoring.Seen, chosen: tuple[snapshot.NodeRow, float] | None = None
 ) -> tuple[decision.Candidate, ...]:
-    """The chosen node first, then the best of the rest, as they stood when it was decided."""
-    found = [] if chosen is None else [candidate_of(board, *chosen)]
+    """Return the chosen node first, then the best of the rest, as they were when it was decided."""
+    found = [] if chosen is None else [candidate_of(scores, *chosen)]
     for slot, score, row in zip(seen.slots, seen.scores, seen.rows, strict=True):
-        if chosen is not None and slot == chosen[0].slot:
-            continue
-        if row is None and math.isfinite(score):
-            found.append(_unchanged(board, slot, score))
-        else:
-            found.append(candidate_of(board, row or board.view.row(slot), score))
+        if chosen is None or slot != chosen[0].slot:
+            found.append(candidate_of(scores, row or scores.view.row(slot), score))
     return tuple(found[: scoring.SEEN_MAX])
 
 
-def _unchanged(board: cycle.Board, slot: int, score: float) -> decision.Candidate:
-    """As `candidate_of`, of a node that is not refused and is as in the snapshot: without a row, which is dear."""
-    view, node = board.view, board.view.nodes[slot]
-    assert node is not None, f"slot {slot} holds no node"
-    sampled_s, reserved = view.sampled_s.item(slot), view.reserved.item(slot)
-    is_advertised = sampled_s > -math.inf
-    return decision.Candidate(
-        node=node.name,
-        capacity=max(view.free(board.demand.pod_class).item(slot) + reserved, 0.0) if is_advertised else None,
-        reserved=float(reserved),
-        age_s=max(view.now_s - sampled_s, 0.0) if is_advertised else None,
-        seq=view.seq.item(slot) if is_advertised else None,
-        score=score,
-        rejection=None,
-    )
-
-
-def candidate_of(board: cycle.Board, row: snapshot.NodeRow, score: float) -> decision.Candidate:
-    """A node as a record, with its score or why it is refused."""
-    pod_class, now_s = board.demand.pod_class, board.view.now_s
+def candidate_of(scores: cycle.Scores, row: snapshot.NodeRow, score: float) -> decision.Candidate:
+    """Return a node as a record, with its score or why it is refused."""
+    pod_class = scores.demand.pod_class
     if math.isfinite(score):
-        return record_of(row, pod_class, now_s, score=score)
-    return record_of(row, pod_class, now_s, rejection=board.rejection(row))
+        return record_of(row, pod_class, score=score)
+    return record_of(row, pod_class, rejection=scores.rejection(row))
 
 
 def record_of(
-    row: snapshot.NodeRow, pod_class: str, now_s: float, *, score: float | None = None,
-    rejection: decision.Rejection | None = None,
-) -> decision.Candidate:  # fmt: skip
-    """A node as a record. `capacity` is what it is believed to take of Pods of the class, before reservations."""
-    free = row.free_for(pod_class) if row.is_advertised else None
+    row: snapshot.NodeRow, pod_class: str, *, score: float | None = None, rejection: decision.Rejection | None = None
+) -> decision.Candidate:
+    """Return a node as a record. `capacity` is how many Pods of the class it takes, before reservations."""
+    sampled_s, reserved = row.sampled_s, row.reserved
+    is_advertised = sampled_s > -math.inf
     return decision.Candidate(
         node=row.node.name,
-        capacity=None if free is None else max(free + row.reserved, 0.0),
-        reserved=float(row.reserved),
-        age_s=max(now_s - row.sampled_s, 0.0) if row.is_advertised else None,
-        seq=row.seq if row.is_advertised else None,
+        capacity=max(row.free(pod_class) + reserved, 0.0) if is_advertised else None,
+        reserved=float(reserved),
+        age_s=max(row.now_s - sampled_s, 0.0) if is_advertised else None,
+        seq=row.seq if is_advertised else None,
         score=score,
         rejection=rejection,
     )
@@ -131,13 +110,13 @@ def event_text(pod: cluster.Pod, node: str) -> str:
 
 def facts_of(placement: cycle.Placement, decided_us: float) -> decisions.Facts:
     """What the record will say of a placement."""
-    board, row = placement.board, placement.row
-    threshold = board.view.policy.threshold
+    scores, row = placement.scores, placement.row
+    threshold = scores.view.policy.threshold
     return decisions.Facts(
         outcome=decision.Outcome.BOUND,
         node=row.node.name,
         free=placement.free,
-        candidates=candidates_of(board, placement.others, (row, placement.score)),
+        candidates=candidates_of(scores, placement.others, (row, placement.score)),
         refused=placement.refused,
         message=why_placed(row.node.name, placement.free, threshold),
         decided_us=decided_us,

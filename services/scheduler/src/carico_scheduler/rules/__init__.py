@@ -1,10 +1,9 @@
 """Rules: which nodes may take a Pod, and which of them is best. Pure.
 
-- `registry`: the stages in their order. To add one, write its file and list it there.
-- `protocol`: what a stage implements.
-- `policy`: the rules that an operator sets.
-- `filters`: a file for each filter over one node, and the scorer by capacity.
+- `protocol`: what a stage implements. `registry`: the stages in their order; to add one, write its file and list it.
+- `admission`: the filters by what a node's agent says, and the same question asked for Pods that wait.
+- `filters`: a file for each filter by what a Node and a Pod state.
 - `peers`: a file for each filter that depends on where other Pods and volumes are.
-- `preferences`: preferred affinity, spreading and taints, as one score.
-- `by_requests`: the scorer while no node advertises.
+- `scorers`: how nodes with room are ranked. `preferences`: preferred affinity, spreading and taints, as one score.
+- `policy`: the rules that an operator sets.
 """

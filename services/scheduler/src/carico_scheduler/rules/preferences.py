@@ -68,10 +68,10 @@ def preferences_of(view: snapshot.Snapshot, demand: demands.Demand) -> Preferenc
     """What the demand wishes; None where that is nothing, or no node has a say in it."""
     wishes: list[Wish] = []
     if view.disliking.any():
-        wishes.append(_ByFacts("taints", _TAINTS, -view.facts.disliked(demand.tolerations)))
+        wishes.append(_ByFacts("taints", _TAINTS, -view.labels.disliked(demand.tolerations)))
     limits = demand.constraints
     if limits is not None and limits.node_wishes:
-        wishes.append(_ByFacts("nodes", _NODES, view.facts.wished(limits.node_wishes)))
+        wishes.append(_ByFacts("nodes", _NODES, view.labels.wished(limits.node_wishes)))
     if limits is not None and limits.pod_wishes:
         wishes.append(_NearOrApart(view, limits.pod_wishes))
     if limits is not None and limits.soft_spreads:
@@ -106,12 +106,12 @@ class _NearOrApart:
     weight = _PODS
 
     def __init__(self, view: snapshot.Snapshot, wishes: tuple[constraints.PodWish, ...]) -> None:
-        self._census = view.census
+        self._pod_counts = view.pod_counts
         self._wishes = wishes
         self._questions = [pod_counts.Matching(terms=(wish.term,)) for wish in wishes]
-        self._domains = [view.facts.domains(wish.term.topology_key) for wish in wishes]
+        self._domains = [view.labels.domains(wish.term.topology_key) for wish in wishes]
         self._pods = [
-            domains.sums(view.census.per_slot(question, len(view.present)))
+            domains.sums(view.pod_counts.per_slot(question, len(view.present)))
             for domains, question in zip(self._domains, self._questions, strict=True)
         ]
 
@@ -124,7 +124,7 @@ class _NearOrApart:
     def add(self, pod: cluster.Pod, slot: int) -> None:
         for question, domains, pods in zip(self._questions, self._domains, self._pods, strict=True):
             domain = domains.of[slot]
-            if domain != node_labels.NO_DOMAIN and self._census.is_counted(question, pod):
+            if domain != node_labels.NO_DOMAIN and self._pod_counts.is_counted(question, pod):
                 pods[domain] += 1
 
 
@@ -135,7 +135,7 @@ class _Spread:
     def __init__(
         self, view: snapshot.Snapshot, demand: demands.Demand, spreads: tuple[constraints.Spread, ...]
     ) -> None:
-        self._census = view.census
+        self._pod_counts = view.pod_counts
         self._groups = spread.groups_of(view, demand, spreads)
 
     def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
@@ -149,4 +149,4 @@ class _Spread:
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
         for group in self._groups:
-            group.add(pod, slot, self._census)
+            group.add(pod, slot, self._pod_counts)

@@ -1,59 +1,78 @@
-"""What a stage of the scheduling cycle is."""
+"""What a stage implements. Each states its condition once, over all nodes; its words only format what it compared."""
 
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 from carico_core.domain import cluster, decision
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 
+# Of all nodes a mask by slot, True if the node passes, or one answer for all of them; of one node its answer.
+Passes: TypeAlias = snapshot.Bools | bool
 
-class Filter(Protocol):
-    """Refuses nodes for one reason. `feasible` and `refuse` agree on every node, as a test makes sure."""
+
+class NodeFilter(Protocol):
+    """Refuses nodes by what they state of themselves: labels, taints, conditions. Its answer is cached by demand."""
+
+    @property
+    def reason(self) -> decision.Reason:
+        """Why it refuses."""
+
+    def passes(self, view: snapshot.Snapshot, demand: demands.Demand) -> Passes:
+        """Return which nodes pass."""
+
+    def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
+        """Return why a node does not pass, in words a person can act on."""
+
+
+class RoomFilter(Protocol):
+    """Refuses nodes by what changes as Pods and advertisements come: requests, counts, capacity."""
 
     @property
     def reason(self) -> decision.Reason:
         """Why it refuses."""
 
     @property
-    def by_facts(self) -> bool:
-        """True where the answer depends on the Pod and the node's own facts only, so that it may be kept."""
+    def by_pods(self) -> bool:
+        """True if a placement on the node can change the answer; otherwise it is the same for every demand."""
 
-    def feasible(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools | None:
-        """A mask over all slots, True where the node passes; None where all pass."""
+    def passes(self, nodes: snapshot.Nodes, demand: demands.Demand) -> Passes:
+        """Return which of all nodes pass, or whether one node does."""
 
-    def refuse(self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot) -> str | None:
-        """Why this node is refused, in words a person can act on; None where it passes."""
+    def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
+        """Return why a node does not pass, in words a person can act on."""
 
 
-class Look(Protocol):
-    """How Pods that are placed already bear on one demand, over all nodes; kept up to date through one cycle."""
+class Condition(NamedTuple):
+    """A part of a peer filter: a mask by slot, and why a slot is refused."""
 
-    def mask(self) -> snapshot.Bools:
-        """A mask over all slots, True where the node passes; worked out anew after each `add`."""
+    passes: snapshot.Bools
+    why: Callable[[int], str]
+
+
+class Peers(Protocol):
+    """How the Pods that are placed, or volumes, bear on one demand; kept up to date through one cycle."""
+
+    def conditions(self) -> Sequence[Condition]:
+        """Return what a node has to meet; it is computed again after each `add`."""
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
-        """Takes in a Pod that this cycle has placed."""
-
-    def refuse(self, slot: int) -> str | None:
-        """Why this node is refused, in words a person can act on; None where it passes."""
+        """Count a Pod that this cycle has placed."""
 
 
 class PeerFilter(Protocol):
-    """Refuses nodes for one reason that rests on where other Pods are, or on volumes."""
+    """Refuses nodes for one reason that depends on where other Pods are, or on volumes."""
 
     @property
     def reason(self) -> decision.Reason:
         """Why it refuses."""
 
-    def look(self, view: snapshot.Snapshot, demand: demands.Demand) -> Look | None:
-        """The state of the matter for one demand; None where the demand does not care."""
+    def peers(self, view: snapshot.Snapshot, demand: demands.Demand) -> Peers | None:
+        """Return what bears on one demand; None if nothing does."""
 
 
 class Scorer(Protocol):
     """Ranks nodes: the highest score is chosen."""
 
-    def scores(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Floats:
-        """A score for every slot, for one demand."""
-
-    def score(self, row: snapshot.NodeRow, view: snapshot.Snapshot, demand: demands.Demand) -> float:
-        """The score of one node; equal to its entry of `scores`."""
+    def score(self, nodes: snapshot.Nodes, demand: demands.Demand) -> snapshot.Floats | float:
+        """Return the score of every slot, or of one node; -inf if nothing is advertised."""

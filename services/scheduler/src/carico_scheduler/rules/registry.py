@@ -2,77 +2,63 @@
 
 import dataclasses
 
-from carico_scheduler.rules import by_requests, protocol
+from carico_scheduler.rules import admission, protocol, scorers
 from carico_scheduler.rules import policy as policies
 from carico_scheduler.rules.filters import (
-    capacity,
     cordon,
-    freshness,
     node_affinity,
     node_name,
     node_selector,
     pod_limit,
     requests,
     taints,
-    trust,
     unsupported,
 )
 from carico_scheduler.rules.peers import host_ports, pod_affinity, pod_anti_affinity, spread, volumes
 
+_BY_NODE: tuple[protocol.NodeFilter, ...] = (
+    unsupported.Unsupported(),
+    node_name.NodeName(),
+    cordon.Ready(),
+    cordon.Schedulable(),
+    taints.Taints(),
+    node_selector.NodeSelector(),
+    node_affinity.NodeAffinity(),
+)
+_BY_ROOM: tuple[protocol.RoomFilter, ...] = (requests.Requests(), pod_limit.PodLimit())
+_BY_PEERS: tuple[protocol.PeerFilter, ...] = (
+    host_ports.HostPorts(),
+    host_ports.Disks(),
+    volumes.Volumes(),
+    volumes.VolumeLimits(),
+    pod_affinity.PodAffinity(),
+    pod_anti_affinity.PodAntiAffinity(),
+    spread.TopologySpread(),
+)
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """Filters in order, those of them that go by more than facts, those that go by other Pods, and the scorer."""
+    """The filters by kind, in the order in which they are asked, and the scorer."""
 
-    filters: tuple[protocol.Filter, ...]
-    by_columns: tuple[protocol.Filter, ...]
+    by_node: tuple[protocol.NodeFilter, ...]
+    by_room: tuple[protocol.RoomFilter, ...]
+    # Those of them that a placement may change.
+    by_pods: tuple[protocol.RoomFilter, ...]
     by_peers: tuple[protocol.PeerFilter, ...]
     scorer: protocol.Scorer
 
 
-def _hard() -> tuple[protocol.Filter, ...]:
-    """What the Pod and the node state themselves."""
-    return (
-        unsupported.Unsupported(),
-        node_name.NodeName(),
-        cordon.Ready(),
-        cordon.Schedulable(),
-        taints.Taints(),
-        node_selector.NodeSelector(),
-        node_affinity.NodeAffinity(),
-        requests.Requests(),
-        pod_limit.PodLimit(),
-    )
-
-
-def _by_peers() -> tuple[protocol.PeerFilter, ...]:
-    """What other Pods and volumes say."""
-    return (
-        host_ports.HostPorts(),
-        host_ports.Disks(),
-        volumes.Volumes(),
-        volumes.VolumeLimits(),
-        pod_affinity.PodAffinity(),
-        pod_anti_affinity.PodAntiAffinity(),
-        spread.TopologySpread(),
-    )
-
-
-def by_advertisement() -> tuple[protocol.Filter, ...]:
-    """What the node's agent states, which CARICO alone knows."""
-    return (freshness.Advertised(), freshness.Fresh(), trust.Trusted(), capacity.Capacity())
-
-
 def by_capacity(policy: policies.Policy) -> Stages:
-    """The stages that decide by advertised capacity."""
-    return _stages(_hard() + by_advertisement(), capacity.scorer_of(policy.score))
+    """Return the stages that decide by advertised capacity."""
+    return _stages((*_BY_ROOM, *admission.FILTERS), scorers.scorer_of(policy.score))
 
 
 def without_capacity() -> Stages:
-    """The stages while nobody advertises and the policy says to go by requests."""
-    return _stages(_hard(), by_requests.RequestsScore())
+    """Return the stages for when no node advertises and the policy says to go by requests."""
+    return _stages(_BY_ROOM, scorers.RequestsScore())
 
 
-def _stages(filters: tuple[protocol.Filter, ...], scorer: protocol.Scorer) -> Stages:
-    by_columns = tuple(each for each in filters if not each.by_facts)
-    return Stages(filters=filters, by_columns=by_columns, by_peers=_by_peers(), scorer=scorer)
+def _stages(by_room: tuple[protocol.RoomFilter, ...], scorer: protocol.Scorer) -> Stages:
+    by_pods = tuple(each for each in by_room if each.by_pods)
+    return Stages(by_node=_BY_NODE, by_room=by_room, by_pods=by_pods, by_peers=_BY_PEERS, scorer=scorer)

@@ -3,6 +3,7 @@
 from carico_core.domain import cluster, decision, taints
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
+from carico_scheduler.rules import protocol
 
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-unschedulable
 _CORDON = cluster.Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
@@ -12,37 +13,25 @@ class Ready:
     """The Ready condition is true."""
 
     reason = decision.Reason.NOT_READY
-    by_facts = True
 
-    def feasible(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools | None:
-        """A mask over all slots; None where all pass."""
+    def passes(self, view: snapshot.Snapshot, demand: demands.Demand) -> protocol.Passes:
+        """See `protocol.NodeFilter`."""
         return view.ready
 
-    def refuse(self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot) -> str | None:
-        """Says that the node is not ready."""
-        return None if row.node.ready else "not ready"
+    def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
+        """Say that the node is not ready."""
+        return "not ready"
 
 
 class Schedulable:
     """Neither cordoned nor being deleted; as in Kubernetes, a Pod may tolerate the cordon."""
 
     reason = decision.Reason.UNSCHEDULABLE
-    by_facts = True
 
-    def feasible(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools | None:
-        """A mask over all slots; None where all pass."""
-        if not taints.tolerates(demand.tolerations, _CORDON):
-            return view.schedulable
-        mask = view.schedulable.copy()
-        for slot in (~mask).nonzero()[0].tolist():
-            node = view.nodes[slot]
-            mask[slot] = node is not None and not node.deleting
-        return mask
+    def passes(self, view: snapshot.Snapshot, demand: demands.Demand) -> protocol.Passes:
+        """See `protocol.NodeFilter`."""
+        return ~view.deleting if taints.tolerates(demand.tolerations, _CORDON) else view.schedulable
 
-    def refuse(self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot) -> str | None:
-        """Says cordoned or being deleted."""
-        if row.node.deleting:
-            return "being deleted"
-        if row.node.unschedulable and not taints.tolerates(demand.tolerations, _CORDON):
-            return "cordoned"
-        return None
+    def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
+        """Say cordoned or being deleted."""
+        return "being deleted" if row.node.deleting else "cordoned"

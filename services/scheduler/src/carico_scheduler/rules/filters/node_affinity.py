@@ -3,25 +3,22 @@
 from carico_core.domain import decision, selectors
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
+from carico_scheduler.rules import protocol
 
 
 class NodeAffinity:
     """One of the required terms matches the node's labels and name; no terms, or an empty one, match nothing."""
 
     reason = decision.Reason.NODE_AFFINITY
-    by_facts = True
 
-    def feasible(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools | None:
-        """A mask over all slots; None where all pass."""
+    def passes(self, view: snapshot.Snapshot, demand: demands.Demand) -> protocol.Passes:
+        """See `protocol.NodeFilter`."""
         terms = _terms(demand)
-        return None if terms is None else view.facts.matching(terms)
+        return True if terms is None else view.labels.matching(terms)
 
-    def refuse(self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot) -> str | None:
-        """Names what is required."""
-        terms = _terms(demand)
-        if terms is None or selectors.any_matches(terms, row.node.name, row.node.labels):
-            return None
-        return f"required: {' or '.join(map(str, terms)) or 'nothing'}"
+    def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
+        """Name what is required."""
+        return f"required: {' or '.join(map(str, _terms(demand) or ())) or 'nothing'}"
 
 
 def _terms(demand: demands.Demand) -> selectors.NodeTerms | None:

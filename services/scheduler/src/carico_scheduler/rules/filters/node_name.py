@@ -5,23 +5,21 @@ import numpy as np
 from carico_core.domain import decision
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
+from carico_scheduler.rules import protocol
 
 
 class NodeName:
-    """spec.nodeName, where it is given."""
+    """spec.nodeName, if it is given."""
 
     reason = decision.Reason.NODE_NAME
-    by_facts = True
 
-    def feasible(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools | None:
-        """A mask over all slots; None where all pass."""
+    def passes(self, view: snapshot.Snapshot, demand: demands.Demand) -> protocol.Passes:
+        """See `protocol.NodeFilter`."""
         if demand.node_name is None:
-            return None
+            return True
         named = (node is not None and node.name == demand.node_name for node in view.nodes)
         return np.fromiter(named, dtype=np.bool_, count=len(view.present))
 
-    def refuse(self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot) -> str | None:
-        """Says which node the Pod names."""
-        if demand.node_name is None or row.node.name == demand.node_name:
-            return None
+    def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
+        """Say which node the Pod names."""
         return f"the Pod names node {demand.node_name}"

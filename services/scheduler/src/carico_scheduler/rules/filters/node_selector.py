@@ -7,24 +7,23 @@ import numpy as np
 from carico_core.domain import decision
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
+from carico_scheduler.rules import protocol
 
 
 class NodeSelector:
     """Every label of spec.nodeSelector is on the node."""
 
     reason = decision.Reason.NODE_SELECTOR
-    by_facts = True
 
-    def feasible(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools | None:
-        """A mask over all slots; None where all pass."""
+    def passes(self, view: snapshot.Snapshot, demand: demands.Demand) -> protocol.Passes:
+        """See `protocol.NodeFilter`."""
         if not demand.node_selector:
-            return None
-        masks = (view.facts.domains(key).having((value,)) for key, value in demand.node_selector)
+            return True
+        masks = (view.labels.domains(key).having((value,)) for key, value in demand.node_selector)
         return functools.reduce(np.logical_and, masks)
 
-    def refuse(self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot) -> str | None:
-        """Names the first label that differs."""
-        for key, value in demand.node_selector:
-            if row.node.labels.get(key) != value:
-                return f"label {key}={value} wanted, node has {row.node.labels.get(key, 'none')}"
-        return None
+    def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
+        """State the labels wanted, and the node's."""
+        wanted = ", ".join(f"{key}={value}" for key, value in demand.node_selector)
+        own = ", ".join(f"{key}={row.node.labels.get(key, '(none)')}" for key, _ in demand.node_selector)
+        return f"label {wanted} wanted, node has {own}"

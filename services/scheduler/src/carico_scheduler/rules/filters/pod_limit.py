@@ -3,18 +3,19 @@
 from carico_core.domain import decision
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
+from carico_scheduler.rules import protocol
 
 
 class PodLimit:
     """Pods on the node, bound or reserved, stay within its allocatable Pods."""
 
     reason = decision.Reason.POD_LIMIT
-    by_facts = False
+    by_pods = True
 
-    def feasible(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools | None:
-        """A mask over all slots; None where all pass."""
-        return view.placed < view.pod_limit
+    def passes(self, nodes: snapshot.Nodes, demand: demands.Demand) -> protocol.Passes:
+        """See `protocol.RoomFilter`."""
+        return nodes.placed < nodes.pod_limit
 
-    def refuse(self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot) -> str | None:
-        """States the limit."""
-        return None if row.placed < row.pod_limit else f"{row.placed} Pods of at most {row.pod_limit}"
+    def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
+        """State the limit."""
+        return f"{row.placed} Pods of at most {row.pod_limit}"

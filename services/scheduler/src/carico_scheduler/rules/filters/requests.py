@@ -1,4 +1,4 @@
-"""Refuses nodes whose allocatable resources are requested already, where the Pod states requests.
+"""Refuses nodes whose allocatable resources are requested already, if the Pod states requests.
 
 A Pod without requests is not held against them: telemetry decides on it.
 """
@@ -6,41 +6,57 @@ A Pod without requests is not held against them: telemetry decides on it.
 from carico_core.domain import decision
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
+from carico_scheduler.rules import protocol
 
 # Sums of floats in cores; a millicore is the smallest request that Kubernetes takes.
-_SLACK_CORES = 1e-6
+_SLACK = 1e-6
 
 
 class Requests:
-    """Allocatable minus the requests of all Pods bound or reserved there, baseline included."""
+    """Allocatable less the requests of all Pods bound or reserved there, baseline included."""
 
     reason = decision.Reason.REQUESTS
-    by_facts = False
+    by_pods = True
 
-    def feasible(self, view: snapshot.Snapshot, demand: demands.Demand) -> snapshot.Bools | None:
-        """A mask over all slots; None where all pass."""
+    def passes(self, nodes: snapshot.Nodes, demand: demands.Demand) -> protocol.Passes:
+        """See `protocol.RoomFilter`."""
         # A resource that the Pod does not request is not looked at, as in Kubernetes.
-        mask: snapshot.Bools | None = None
-        if demand.request_cores > 0:
-            mask = view.used_cores + demand.request_cores <= view.allocatable_cores + _SLACK_CORES
-        if demand.request_bytes > 0:
-            fits = view.used_bytes + demand.request_bytes <= view.allocatable_bytes
-            mask = fits if mask is None else mask & fits
-        for name, amount in demand.request_others:
-            fits = view.left(name) >= amount
-            mask = fits if mask is None else mask & fits
-        return mask
+        found: protocol.Passes = True
+        for name, amount in demand.requests:
+            found = found & _has_left(nodes, name, amount)
+        return found
 
-    def refuse(self, row: snapshot.NodeRow, demand: demands.Demand, view: snapshot.Snapshot) -> str | None:
-        """States what is asked and what is left of the first resource that is short."""
-        cores, size_bytes = row.node.allocatable_cores, row.node.allocatable_bytes
-        if demand.request_cores > 0 and not row.used_cores + demand.request_cores <= cores + _SLACK_CORES:
-            return f"{demand.request_cores:g} cores requested, {cores - row.used_cores:.3g} of {cores:g} left"
-        if demand.request_bytes > 0 and not row.used_bytes + demand.request_bytes <= size_bytes:
-            left_mib, all_mib = (size_bytes - row.used_bytes) / 2**20, size_bytes / 2**20
-            return f"{demand.request_bytes / 2**20:.0f} MiB requested, {left_mib:.0f} of {all_mib:.0f} MiB left"
-        for name, amount in demand.request_others:
-            if row.left(name) < amount:
-                all_of_it = row.node.allocatable_others.get(name, 0.0)
-                return f"{amount:g} {name} requested, {row.left(name):g} of {all_of_it:g} left"
-        return None
+    def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
+        """State what is requested and what is left of the first resource that is short."""
+        name, amount = next(each for each in demand.requests if not _has_left(row, *each))
+        return _say(name, amount, float(left(row, name)), _allocatable(row, name))
+
+
+def left(nodes: snapshot.Nodes, resource: str) -> snapshot.Floats | float:
+    """Return what is not requested yet of a resource."""
+    match resource:
+        case "cpu":
+            return nodes.allocatable_cores - nodes.used_cores
+        case "memory":
+            return nodes.allocatable_bytes - nodes.used_bytes
+        case _:
+            return nodes.left(resource)
+
+
+def _has_left(nodes: snapshot.Nodes, resource: str, amount: float) -> protocol.Passes:
+    return left(nodes, resource) >= amount - _SLACK
+
+
+def _allocatable(row: snapshot.NodeRow, resource: str) -> float:
+    own = {"cpu": row.node.allocatable_cores, "memory": row.node.allocatable_bytes}
+    return own[resource] if resource in own else row.node.allocatable_others.get(resource, 0.0)
+
+
+def _say(resource: str, amount: float, left: float, whole: float) -> str:
+    match resource:
+        case "cpu":
+            return f"{amount:g} cores requested, {left:.3g} of {whole:g} left"
+        case "memory":
+            return f"{amount / 2**20:.0f} MiB requested, {left / 2**20:.0f} of {whole / 2**20:.0f} MiB left"
+        case _:
+            return f"{amount:g} {resource} requested, {left:g} of {whole:g} left"

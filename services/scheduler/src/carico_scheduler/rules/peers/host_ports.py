@@ -1,9 +1,10 @@
-"""Refuses nodes where a host port, or a disk that one node has once, is taken already."""
+"""Refuses nodes on which a host port, or a disk that only one node can use, is taken already."""
 
 from carico_core.domain import cluster, decision
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import pod_counts
+from carico_scheduler.rules import protocol
 
 
 class HostPorts:
@@ -11,8 +12,8 @@ class HostPorts:
 
     reason = decision.Reason.HOST_PORTS
 
-    def look(self, view: snapshot.Snapshot, demand: demands.Demand) -> "_Taken | None":
-        """None where the Pod wants no host port."""
+    def peers(self, view: snapshot.Snapshot, demand: demands.Demand) -> "_Taken | None":
+        """See `protocol.PeerFilter`."""
         if demand.constraints is None or not demand.constraints.host_ports:
             return None
         wanted = demand.constraints.host_ports
@@ -25,8 +26,8 @@ class Disks:
 
     reason = decision.Reason.DISK
 
-    def look(self, view: snapshot.Snapshot, demand: demands.Demand) -> "_Taken | None":
-        """None where the Pod names no such disk."""
+    def peers(self, view: snapshot.Snapshot, demand: demands.Demand) -> "_Taken | None":
+        """See `protocol.PeerFilter`."""
         if demand.constraints is None or not demand.constraints.disks:
             return None
         return _Taken(view, pod_counts.Occupying(disks=demand.constraints.disks), "a Pod there uses one of its disks")
@@ -34,20 +35,15 @@ class Disks:
 
 class _Taken:
     def __init__(self, view: snapshot.Snapshot, question: pod_counts.Question, why: str) -> None:
-        self._census = view.census
+        self._pod_counts = view.pod_counts
         self._question = question
         self._why = why
-        self._holders = view.census.per_slot(question, len(view.present)).copy()
+        self._holders = view.pod_counts.per_slot(question, len(view.present)).copy()
 
-    def mask(self) -> snapshot.Bools:
-        """Nodes without a Pod that conflicts."""
-        mask: snapshot.Bools = self._holders == 0
-        return mask
+    def conditions(self) -> list[protocol.Condition]:
+        """See `protocol.Peers`."""
+        return [protocol.Condition(self._holders == 0, lambda slot: self._why)]
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
-        """Counts the Pod where it conflicts."""
-        self._holders[slot] += self._census.is_counted(self._question, pod)
-
-    def refuse(self, slot: int) -> str | None:
-        """Says what is taken."""
-        return self._why if self._holders[slot] else None
+        """See `protocol.Peers`."""
+        self._holders[slot] += self._pod_counts.is_counted(self._question, pod)

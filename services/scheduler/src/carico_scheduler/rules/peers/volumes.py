@@ -6,6 +6,9 @@ from carico_core.domain import cluster, constraints, decision
 from carico_scheduler.nodes import snapshot, volumes
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import pod_counts
+from carico_scheduler.rules import protocol
+
+_NONE_THERE = "no PersistentVolume for one of its PersistentVolumeClaims is there, and none can be created"
 
 
 class Volumes:
@@ -13,8 +16,8 @@ class Volumes:
 
     reason = decision.Reason.VOLUME
 
-    def look(self, view: snapshot.Snapshot, demand: demands.Demand) -> "_Volumes | None":
-        """None where the Pod has no claims."""
+    def peers(self, view: snapshot.Snapshot, demand: demands.Demand) -> "_Volumes | None":
+        """See `protocol.PeerFilter`."""
         uses = (demand.constraints or constraints.NONE).claims
         return _Volumes(view, uses) if uses else None
 
@@ -24,8 +27,8 @@ class VolumeLimits:
 
     reason = decision.Reason.VOLUME_LIMIT
 
-    def look(self, view: snapshot.Snapshot, demand: demands.Demand) -> "_Limits | None":
-        """None where the Pod has no claims, or no node states a limit."""
+    def peers(self, view: snapshot.Snapshot, demand: demands.Demand) -> "_Limits | None":
+        """See `protocol.PeerFilter`."""
         uses = (demand.constraints or constraints.NONE).claims
         return _Limits(view, uses) if uses and any(each.limits for each in view.storage.csi_nodes.all()) else None
 
@@ -35,38 +38,30 @@ class _Volumes:
         self._view = view
         self._uses = uses
         self._waits_for = view.storage.waits_for(uses) or self._is_in_use()
-        self._reachable: snapshot.Bools | None = None
-        self._bindable: snapshot.Bools | None = None
+        self._reachable = self._bindable = view.present
         if self._waits_for is None:
             self._reachable = volumes.reachable(view, uses)
-            self._bindable = volumes.bindable(view, uses) if view.storage.unbound(uses) else None
+            self._bindable = volumes.bindable(view, uses) if view.storage.unbound(uses) else view.present
 
-    def mask(self) -> snapshot.Bools:
-        """No node while a claim is waited for; else those that all volumes can be used from."""
-        if self._waits_for is not None or self._reachable is None:
-            return np.zeros(len(self._view.present), dtype=np.bool_)
-        return self._reachable.copy() if self._bindable is None else self._reachable & self._bindable
+    def conditions(self) -> list[protocol.Condition]:
+        """See `protocol.Peers`."""
+        waits_for = self._waits_for
+        if waits_for is not None:
+            return [protocol.Condition(np.zeros(len(self._view.present), dtype=np.bool_), lambda slot: waits_for)]
+        return [
+            protocol.Condition(self._reachable, lambda slot: "one of its PersistentVolumes cannot be used from there"),
+            protocol.Condition(self._bindable, lambda slot: _NONE_THERE),
+        ]
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
-        """Waits for the next cycle where this one has given away a volume, or the claim, that this Pod may want."""
+        """Wait for the next cycle if this one has given away a volume, or the claim, that this Pod may want."""
         used = (pod.constraints or constraints.NONE).claims
         if not used:
             return
-        claims = self._view.storage.unbound(used)
-        if claims and self._bindable is not None:
+        if self._view.storage.unbound(used) and self._view.storage.unbound(self._uses):
             self._waits_for = "a volume was promised to another Pod just now"
         elif self._exclusive() & set(used):
             self._waits_for = "its ReadWriteOncePod claim is in use by another Pod"
-
-    def refuse(self, slot: int) -> str | None:
-        """Says what is waited for, or that the volume cannot be used there."""
-        if self._waits_for is not None:
-            return self._waits_for
-        if self._reachable is not None and not self._reachable[slot]:
-            return "a PersistentVolume of it cannot be used from there"
-        if self._bindable is not None and not self._bindable[slot]:
-            return "no PersistentVolume for a claim of it is there, and none can be made"
-        return None
 
     def _exclusive(self) -> set[constraints.ClaimUse]:
         found = ((use, self._view.storage.claims.find(use.name, use.namespace)) for use in self._uses)
@@ -74,7 +69,7 @@ class _Volumes:
 
     def _is_in_use(self) -> str | None:
         for use in self._exclusive():
-            if self._view.census.per_slot(pod_counts.Using(claim=use), len(self._view.present)).any():
+            if self._view.pod_counts.per_slot(pod_counts.Using(claim=use), len(self._view.present)).any():
                 return f"ReadWriteOncePod claim {use.name} is in use by another Pod"
         return None
 
@@ -88,16 +83,12 @@ class _Limits:
         self._mask = view.present.copy()
         self._mask[list(self._refused)] = False
 
-    def mask(self) -> snapshot.Bools:
-        """Nodes with room for the volumes."""
-        return self._mask.copy()
+    def conditions(self) -> list[protocol.Condition]:
+        """See `protocol.Peers`."""
+        return [protocol.Condition(self._mask.copy(), self._refused.__getitem__)]
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
-        """Leaves a node out for this cycle where a Pod with volumes was placed on it."""
+        """Leave a node out for this cycle if a Pod with volumes was placed on it."""
         if (pod.constraints or constraints.NONE).claims:
             self._refused[slot] = "volumes of another Pod are being attached"
             self._mask[slot] = False
-
-    def refuse(self, slot: int) -> str | None:
-        """States the limit."""
-        return self._refused.get(slot)

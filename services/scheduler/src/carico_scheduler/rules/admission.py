@@ -1,0 +1,101 @@
+"""The rule of admission: whether what a node's agent says lets a Pod of a class in.
+
+The four filters are the whole of it, for a decision, its words, a question about capacity, and a Pod that waits:
+`admits` asks the same filters.
+"""
+
+import math
+from collections.abc import Set
+
+from carico_core.domain import decision
+from carico_scheduler.nodes import snapshot
+from carico_scheduler.pods import demand as demands
+from carico_scheduler.rules import protocol
+
+_NO_CLASSES: frozenset[str] = frozenset()
+_ANY = demands.Demand()
+
+
+class Advertised:
+    """There is an advertisement younger than its lease."""
+
+    reason = decision.Reason.NO_ADVERTISEMENT
+    by_pods = False
+
+    def passes(self, nodes: snapshot.Nodes, demand: demands.Demand) -> protocol.Passes:
+        """See `protocol.RoomFilter`."""
+        return nodes.sampled_s >= nodes.now_s - nodes.policy.lease_s
+
+    def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
+        """Say for how long there is none."""
+        if not row.is_advertised:
+            return "no advertisement seen: is its agent running?"
+        return f"no advertisement for {row.now_s - row.sampled_s:.0f} s: is its agent running?"
+
+
+class Fresh:
+    """The advertisement is fresh or ageing, not stale."""
+
+    reason = decision.Reason.STALE
+    by_pods = False
+
+    def passes(self, nodes: snapshot.Nodes, demand: demands.Demand) -> protocol.Passes:
+        """See `protocol.RoomFilter`."""
+        return nodes.sampled_s >= nodes.now_s - nodes.policy.ageing_s
+
+    def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
+        """State the age."""
+        return f"advertisement {row.now_s - row.sampled_s:.1f} s old, used up to {row.policy.ageing_s:g} s"
+
+
+class Trusted:
+    """No reservation has stayed uncovered for longer than the policy allows."""
+
+    reason = decision.Reason.SUSPECT
+    by_pods = False
+
+    def passes(self, nodes: snapshot.Nodes, demand: demands.Demand) -> protocol.Passes:
+        """See `protocol.RoomFilter`."""
+        return nodes.uncovered_since_s >= nodes.now_s - nodes.policy.suspect_after_s
+
+    def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
+        """Say for how long a Pod is uncovered."""
+        return f"a Pod placed {row.now_s - row.uncovered_since_s:.0f} s ago is still not in its advertisements"
+
+
+class Capacity:
+    """free >= threshold: what is advertised less what is reserved, within the caps (`headroom.Room`)."""
+
+    reason = decision.Reason.CAPACITY
+    by_pods = True
+
+    def passes(self, nodes: snapshot.Nodes, demand: demands.Demand) -> protocol.Passes:
+        """See `protocol.RoomFilter`."""
+        return has_room(nodes, demand.pod_class)
+
+    def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
+        """State what is free, and the threshold."""
+        free = row.free(demand.pod_class)
+        if free == -math.inf:
+            return "nothing advertised"
+        return f"{free:.2g} free of threshold {row.policy.threshold:g}, {row.reserved} reserved"
+
+
+BELIEVED: tuple[protocol.RoomFilter, ...] = (Advertised(), Fresh(), Trusted())
+FILTERS: tuple[protocol.RoomFilter, ...] = (*BELIEVED, Capacity())
+
+
+def has_room(nodes: snapshot.Nodes, pod_class: str) -> protocol.Passes:
+    """Return which nodes, or whether one node, has room for a Pod of a class."""
+    return nodes.free(pod_class) >= nodes.policy.threshold
+
+
+def admits(row: snapshot.NodeRow, pod_classes: Set[str]) -> Set[str]:
+    """Return those of the classes of which the node takes a Pod now."""
+    offer = row.room.offer
+    if not pod_classes or offer is None or not all(each.passes(row, _ANY) for each in BELIEVED):
+        return _NO_CLASSES
+    found = {each for each in pod_classes & offer.costs.keys() if has_room(row, each)}
+    # Classes that the node does not name have one cost and so one answer, however many wait.
+    others = pod_classes - offer.costs.keys()
+    return found | others if others and has_room(row, next(iter(others))) else found
