@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_core.domain import cluster, decision, taints
-from carico_scheduler.decide import cycle
+from carico_scheduler.decide import masks
 from carico_scheduler.nodes import fleet, snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import reservations
@@ -225,8 +225,8 @@ def test_masks_and_rows_agree_on_every_node(seed: int, mode: policy.ScoreMode) -
         for slot in range(12):
             _agreed(each, view, demand, slot)
     for scorer in (scorers.scorer_of(mode), registry.without_capacity().scorer):
-        by_row = [scorer.score(view.row(slot), demand) for slot in range(12)]
-        np.testing.assert_allclose(scorer.score(view, demand), by_row, rtol=1e-12)
+        by_row = [float(scorer.score(view.row(slot), demand)) for slot in range(12)]
+        np.testing.assert_allclose(np.asarray(scorer.score(view, demand)), by_row, rtol=1e-12)
 
 
 def test_a_row_with_a_pod_is_what_the_fleet_works_out() -> None:
@@ -241,7 +241,8 @@ def test_a_row_with_a_pod_is_what_the_fleet_works_out() -> None:
         before = {"x": row.reserved} if row.reserved else {}
         load = reservations.Load(
             placed=row.placed + 1, workloads=row.workloads + 1, reserved=row.reserved + 1,
-            used_cores=row.used_cores + 0.5, used_bytes=row.used_bytes + 1e6, used_others={"gpu": gpus - row.left("gpu")},
+            used_cores=row.used_cores + 0.5, used_bytes=row.used_bytes + 1e6,
+            used_others={"gpu": gpus - row.left("gpu")},
             classes={"x": before.get("x", 0) + 1}, uncovered_since_s=row.uncovered_since_s,
         )  # fmt: skip
         nodes.put_load(row.node.name, load)
@@ -257,7 +258,8 @@ def test_who_tolerates_a_cordon_has_no_place_on_a_node_that_is_gone() -> None:
         nodes.put_node(objects.make_node(name, unschedulable=True), reservations.Load())
     nodes.remove_node("gone")
     demand = demands.Demand(tolerations=(toleration(operator="Exists"),))
-    assert cycle.Cycle(nodes.policy).explain(nodes.snapshot(NOW_S), demand).mask.mask.tolist()[:2] == [False, True]
+    found = masks.NodeMasks().of(demand, nodes.snapshot(NOW_S), STAGES)
+    assert found.mask.tolist()[:2] == [False, True]
 
 
 @pytest.mark.parametrize("mode", policy.ScoreMode)
