@@ -1,11 +1,59 @@
 """Advertisements on `carico.v1.capacity.<node>`: JSON, because people read them with `nats sub`."""
 
 from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from carico_core.domain import messages
-from carico_core.wire import capacity_quick, codec, fields, header
+from carico_core.wire import codec, elements, fields
 
-_MODES = frozenset(mode.value for mode in messages.Mode)
+# Kubernetes UIDs are UUIDs (36 characters); those of static Pods are hashes (32).
+_UID_MAX = 64
+# What fits into 64 KiB is about 1,680; a Pod limit plus 256 is far below (messages.md).
+_COVERS_MAX = 4096
+# Usage is a share, 0 to 1: rounding of a filter may overshoot by this much, and is clipped.
+_SHARE_ROUNDING = 1e-6
+# Signals and directions are in full nodes; this is a bound of plausibility.
+_SIGNAL_MAX = 1e9
+
+_Uid = Annotated[str, Meta(min_length=1, max_length=_UID_MAX)]
+_Signal = Annotated[float, Meta(ge=-_SIGNAL_MAX, le=_SIGNAL_MAX)]
+_Share = Annotated[float, Meta(ge=-_SHARE_ROUNDING, le=1.0 + _SHARE_ROUNDING)]
+_PER_DIM = Meta(max_length=fields.DIMS_MAX)
+_Shares = Annotated[dict[elements.Name, _Share], _PER_DIM]
+
+
+class _ClassCapacity(msgspec.Struct, gc=False):
+    cost_plus: Annotated[dict[elements.Name, elements.Quantity], _PER_DIM]
+    pods: elements.Pods
+
+
+_Classes = Annotated[dict[elements.ClassName, _ClassCapacity], Meta(max_length=fields.CLASSES_MAX)]
+
+
+class _Advertisement(elements.Message, kw_only=True, gc=False):
+    node: elements.ObjectName
+    sampled_at: elements.Int64
+    capacity: Annotated[float, Meta(ge=0.0, le=fields.PODS_MAX)]
+    capacity_sd: Annotated[float, Meta(ge=0.0, le=_SIGNAL_MAX)]
+    signal: _Signal
+    baseline: elements.Estimates
+    cost: elements.Estimates
+    pods: elements.Pods
+    covers: Annotated[frozenset[_Uid], Meta(max_length=_COVERS_MAX)]
+    mode: messages.Mode
+    usage: _Shares
+    parts: _Shares
+    direction: Annotated[dict[elements.Name, _Signal], _PER_DIM]
+    bottleneck: elements.Name | None = None
+    headroom: Annotated[dict[elements.Name, elements.SignedQuantity], _PER_DIM] | None = None
+    classes: _Classes | None = None
+    limit: elements.Pods | None = None
+
+
+_DECODER = codec.Decoder(_Advertisement, is_json=True)
 
 
 def encode_advertisement(advertisement: messages.Advertisement) -> bytes:
@@ -13,7 +61,7 @@ def encode_advertisement(advertisement: messages.Advertisement) -> bytes:
     a = advertisement
     values: dict[str, object] = {
         "node": a.node,
-        **header.format_header(boot=a.boot, seq=a.seq, ts_ns=a.ts_ns),
+        **elements.format_header(boot=a.boot, seq=a.seq, ts_ns=a.ts_ns),
         "sampled_at": a.sampled_at_ns,
         "capacity": a.capacity,
         "capacity_sd": a.capacity_sd,
@@ -25,8 +73,8 @@ def encode_advertisement(advertisement: messages.Advertisement) -> bytes:
         "usage": dict(a.usage),
         "parts": dict(a.parts),
         "direction": dict(a.direction),
-        "baseline": _format_estimates(a.baseline),
-        "cost": _format_estimates(a.cost),
+        "baseline": elements.format_estimates(a.baseline),
+        "cost": elements.format_estimates(a.cost),
         "covers": sorted(a.covers),
     }
     if a.headroom is not None:
@@ -40,57 +88,40 @@ def encode_advertisement(advertisement: messages.Advertisement) -> bytes:
 
 def decode_advertisement(payload: bytes, *, subject: str) -> messages.Advertisement:
     """The advertisement in `payload`. Raises `MessageError` for whatever is wrong with it."""
-    found = capacity_quick.read(payload, subject) if len(payload) <= codec.PAYLOAD_MAX_BYTES else None
-    return read_carefully(payload, subject=subject) if found is None else found
-
-
-def read_carefully(payload: bytes, *, subject: str) -> messages.Advertisement:
-    """The advertisement in `payload`, field by field. Raises `MessageError` for whatever is wrong with it."""
-    message = codec.parse_json(payload)
-    origin = header.parse_header(message)
+    a = _DECODER.read(payload)
+    elements.check_version(a)
+    elements.check_writer("node", a.node, subject)
+    elements.check_printable(_texts(a))
     return messages.Advertisement(
-        node=header.parse_writer(message, "node", subject),
-        boot=origin.boot,
-        seq=origin.seq,
-        ts_ns=origin.ts_ns,
-        sampled_at_ns=message.integer("sampled_at", maximum=fields.INT64_MAX),
-        capacity=message.number("capacity", maximum=fields.PODS_MAX),
-        capacity_sd=message.number("capacity_sd", maximum=capacity_quick.SIGNAL_MAX),
-        bottleneck=message.text("bottleneck", maximum=fields.NAME_MAX) if message.has("bottleneck") else None,
-        signal=message.number("signal", minimum=-capacity_quick.SIGNAL_MAX, maximum=capacity_quick.SIGNAL_MAX),
-        baseline=message.estimates("baseline"),
-        cost=message.estimates("cost"),
-        pods=message.integer("pods", maximum=int(fields.PODS_MAX)),
-        covers=frozenset(message.texts("covers", maximum=capacity_quick.UID_MAX, count=capacity_quick.COVERS_MAX)),
-        mode=messages.Mode(message.choice("mode", _MODES)),
-        usage=_parse_shares(message, "usage"),
-        parts=_parse_shares(message, "parts"),
-        direction=message.number_map(
-            "direction", minimum=-capacity_quick.SIGNAL_MAX, maximum=capacity_quick.SIGNAL_MAX
-        ),
-        headroom=_parse_headroom(message),
-        classes=message.members("classes", _parse_class) if message.has("classes") else None,
-        limit=message.integer("limit", maximum=int(fields.PODS_MAX)) if message.has("limit") else None,
-    )
+        node=a.node, boot=a.boot, seq=a.seq, ts_ns=a.ts, sampled_at_ns=a.sampled_at, capacity=a.capacity,
+        capacity_sd=a.capacity_sd, bottleneck=a.bottleneck, signal=a.signal,
+        baseline=elements.read_estimates(a.baseline), cost=elements.read_estimates(a.cost), pods=a.pods,
+        covers=a.covers, mode=a.mode, usage=_clipped(a.usage), parts=_clipped(a.parts), direction=a.direction,
+        headroom=a.headroom,
+        classes=None if a.classes is None else _classes(a.classes), limit=a.limit,
+    )  # fmt: skip
 
 
-def _format_estimates(estimates: Mapping[str, messages.Estimate]) -> dict[str, object]:
-    return {name: {"mean": estimate.mean, "sd": estimate.sd} for name, estimate in estimates.items()}
+def _texts(a: _Advertisement) -> dict[str, list[str]]:
+    """Every text of an advertisement that no schema has checked, by its path."""
+    texts: dict[str, list[str]] = {
+        "covers": list(a.covers), "usage": list(a.usage), "parts": list(a.parts), "direction": list(a.direction),
+        "baseline": list(a.baseline), "cost": list(a.cost), "headroom": list(a.headroom or ()),
+        "bottleneck": [a.bottleneck or ""],
+    }  # fmt: skip
+    if a.classes is not None:
+        texts["classes"] = list(a.classes)
+        for item in a.classes.values():
+            texts["classes"] += item.cost_plus
+    return texts
 
 
-def _parse_shares(message: fields.Fields, name: str) -> dict[str, float]:
-    shares = message.number_map(
-        name, minimum=-capacity_quick.SHARE_ROUNDING, maximum=1.0 + capacity_quick.SHARE_ROUNDING
-    )
-    return {key: min(max(share, 0.0), 1.0) for key, share in shares.items()}
+def _clipped(shares: dict[str, float]) -> dict[str, float]:
+    for share in shares.values():
+        if not 0.0 <= share <= 1.0:
+            return {name: min(max(share, 0.0), 1.0) for name, share in shares.items()}
+    return shares
 
 
-def _parse_headroom(message: fields.Fields) -> dict[str, float] | None:
-    if not message.has("headroom"):
-        return None
-    return message.number_map("headroom", minimum=-fields.QUANTITY_MAX, maximum=fields.QUANTITY_MAX)
-
-
-def _parse_class(item: fields.Fields) -> messages.ClassCapacity:
-    cost_plus = item.number_map("cost_plus", maximum=fields.QUANTITY_MAX)
-    return messages.ClassCapacity(cost_plus=cost_plus, pods=item.integer("pods", maximum=int(fields.PODS_MAX)))
+def _classes(classes: Mapping[str, _ClassCapacity]) -> dict[str, messages.ClassCapacity]:
+    return {name: messages.ClassCapacity(item.cost_plus, item.pods) for name, item in classes.items()}

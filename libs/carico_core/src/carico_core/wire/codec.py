@@ -1,9 +1,14 @@
-"""Bytes to plain values and back.
+"""Bytes to typed messages and back; msgspec checks types and bounds while it decodes.
 
-Whatever the bytes, the only exception that leaves this module is `MessageError`.
+Whatever the bytes, the only exception that leaves this module is `MessageError`, with the path of the bad field.
 """
 
+import math
+import re
+from typing import Any, Generic, TypeVar
+
 import msgpack
+import msgspec
 import numpy as np
 import orjson
 
@@ -14,27 +19,54 @@ from carico_core.wire import fields
 PAYLOAD_MAX_BYTES = 64 * 1024
 # The model and the partials of aggregators carry many nodes; 1 MiB is also the server's own default max_payload.
 MODEL_MAX_BYTES = 1024 * 1024
-# A msgpack array reserves its stated length before it is read; nested 512 deep this bounds the waste to 64 MiB.
-_ARRAY_MAX = 16_384
+
+_Schema = TypeVar("_Schema", bound=msgspec.Struct)
+# How msgspec ends a message: " - at `$.usage[...]`", or " - at `key` in `$.usage`" where a key is bad.
+_PLACE = re.compile(r"(?P<what>.*?)(?: - at (?:`key` in )?`\$\.?(?P<path>[^`]*)`)?", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<name>\w+)`")
+_STEP = re.compile(r"(\w+)|\[(\d+)\]|(\[\.\.\.\])")
+
+
+class Decoder(Generic[_Schema]):
+    """Reads messages of one kind; unknown fields are ignored."""
+
+    def __init__(self, schema: type[_Schema], *, is_json: bool = False, maximum_bytes: int = PAYLOAD_MAX_BYTES) -> None:
+        self._maximum_bytes = maximum_bytes
+        self._decode = (msgspec.json.Decoder(schema) if is_json else msgspec.msgpack.Decoder(schema)).decode
+        self._decode_plain = msgspec.json.decode if is_json else msgspec.msgpack.decode
+
+    def read(self, payload: bytes) -> _Schema:
+        """The message in `payload`. Raises `MessageError`."""
+        check_size(payload, self._maximum_bytes)
+        try:
+            return self._decode(payload)
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise self._translated(error, payload) from None
+
+    def _translated(self, error: Exception, payload: bytes) -> errors.MessageError:
+        # Read a second time without a schema, to see what was got. Only refused messages pay for it.
+        try:
+            tree = self._decode_plain(payload)
+        except (ValueError, RecursionError, MemoryError):
+            return errors.MessageError(errors.Drop.UNDECODABLE, "", fields.shown(str(error)))
+        version = tree.get("v") if isinstance(tree, dict) else None
+        if type(version) is int and version != messages.SCHEMA_VERSION:
+            return wrong_version(version)
+        return _refusal(str(error), tree)
+
+
+def wrong_version(version: int) -> errors.MessageError:
+    """The error for a message of another version."""
+    return errors.MessageError(errors.Drop.WRONG_VERSION, "v", f"got {version}, expected {messages.SCHEMA_VERSION}")
 
 
 def parse_json(payload: bytes, *, maximum_bytes: int = PAYLOAD_MAX_BYTES) -> fields.Fields:
-    """The fields of a JSON object. Raises `MessageError`."""
-    _check_size(payload, maximum_bytes)
+    """The fields of a JSON object that has no schema here, such as an answer of a service. Raises `MessageError`."""
+    check_size(payload, maximum_bytes)
     try:
         values = orjson.loads(payload)
     except (ValueError, RecursionError, MemoryError) as error:
         raise errors.MessageError(errors.Drop.UNDECODABLE, "", f"not JSON: {fields.shown(str(error))}") from None
-    return fields.Fields(values)
-
-
-def parse_msgpack(payload: bytes, *, maximum_bytes: int = PAYLOAD_MAX_BYTES) -> fields.Fields:
-    """The fields of a msgpack map. Raises `MessageError`."""
-    _check_size(payload, maximum_bytes)
-    try:
-        values = msgpack.unpackb(payload, max_array_len=_ARRAY_MAX, max_map_len=_ARRAY_MAX)
-    except (ValueError, TypeError, OverflowError, RecursionError, MemoryError, msgpack.UnpackException) as error:
-        raise errors.MessageError(errors.Drop.UNDECODABLE, "", f"not msgpack: {fields.shown(str(error))}") from None
     return fields.Fields(values)
 
 
@@ -54,7 +86,39 @@ def pack_array(array: messages.Array) -> dict[str, object]:
     return {"shape": list(array.shape), "data": np.ascontiguousarray(array, dtype=fields.FLOAT64).tobytes()}
 
 
-def _check_size(payload: bytes, maximum_bytes: int) -> None:
+def check_size(payload: bytes, maximum_bytes: int) -> None:
+    """Raise `MessageError` where a payload is too large."""
     if len(payload) > maximum_bytes:
         detail = f"got {len(payload)} bytes, expected at most {maximum_bytes}"
         raise errors.MessageError(errors.Drop.OVERSIZED, "", detail)
+
+
+def _refusal(said: str, tree: Any) -> errors.MessageError:
+    """The error for a decodable message, from what msgspec says of it."""
+    place = _PLACE.fullmatch(said)
+    what, path = (said, "") if place is None else (place["what"], place["path"] or "")
+    missing = _MISSING.fullmatch(what)
+    if missing is not None:
+        whole = f"{path}.{missing['name']}" if path else missing["name"]
+        return errors.MessageError(errors.Drop.MISSING_FIELD, whole, "expected a value")
+    got = _at(tree, path)
+    if any(type(value) is float and not math.isfinite(value) for value in got):
+        return errors.MessageError(errors.Drop.NON_FINITE, path, "got a number that is not finite")
+    expected = what[:1].lower() + what[1:]
+    if "`, got `" in what:
+        return errors.MessageError(errors.Drop.WRONG_TYPE, path, fields.shown_plain(expected))
+    shown = f"got {fields.shown(got[0])}, " if len(got) == 1 and not isinstance(got[0], dict | list) else ""
+    return errors.MessageError(errors.Drop.OUT_OF_RANGE, path, shown + fields.shown_plain(expected))
+
+
+def _at(tree: Any, path: str) -> list[Any]:
+    """What stands at a path of msgspec's; several values where it says `[...]`, any item of a map."""
+    found = [tree]
+    for name, index, any_item in _STEP.findall(path):
+        if any_item:
+            found = [item for value in found if isinstance(value, dict) for item in value.values()]
+        elif index:
+            found = [value[int(index)] for value in found if isinstance(value, list) and int(index) < len(value)]
+        else:
+            found = [value[name] for value in found if isinstance(value, dict) and name in value]
+    return found

@@ -1,16 +1,59 @@
 """Decisions on `carico.v1.decision.<namespace>.<pod>`: JSON, for `carico explain` and for people."""
 
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
 from carico_core.domain import decision as records
 from carico_core.domain import errors, names
-from carico_core.wire import codec, fields, header, subjects
+from carico_core.wire import codec, elements, fields, subjects
 
 _ID_MAX = 128
 _MESSAGE_MAX = 4096
 _CANDIDATES_MAX = 512
 _DURATION_MAX = 1e12
 _SCORE_MAX = 1e12
-_OUTCOMES = frozenset(outcome.value for outcome in records.Outcome)
-_REASONS = frozenset(reason.value for reason in records.Reason)
+_Id = Annotated[str, Meta(min_length=1, max_length=_ID_MAX)]
+_FreeText = Annotated[str, Meta(max_length=_MESSAGE_MAX)]
+_Duration = Annotated[float, Meta(ge=0.0, le=_DURATION_MAX)]
+_Pods = Annotated[float, Meta(ge=0.0, le=fields.PODS_MAX)]
+_SignedPods = Annotated[float, Meta(ge=-fields.PODS_MAX, le=fields.PODS_MAX)]
+
+
+class _Rejection(msgspec.Struct, gc=False):
+    reason: records.Reason
+    detail: _FreeText
+
+
+class _Candidate(msgspec.Struct, kw_only=True, gc=False):
+    node: elements.ObjectName
+    reserved: _Pods
+    capacity: _Pods | None = None
+    age_s: _Duration | None = None
+    seq: elements.Int64 | None = None
+    score: Annotated[float, Meta(ge=-_SCORE_MAX, le=_SCORE_MAX)] | None = None
+    rejection: _Rejection | None = None
+
+
+class _Decision(elements.Message, kw_only=True, gc=False):
+    namespace: Annotated[str, Meta(min_length=1, max_length=63)]
+    pod: elements.ObjectName
+    uid: _Id
+    id: _Id
+    outcome: records.Outcome
+    threshold: _SignedPods
+    attempt: elements.Int64
+    waited_s: _Duration
+    decided_us: _Duration
+    candidates: Annotated[list[_Candidate], Meta(max_length=_CANDIDATES_MAX)]
+    refused: Annotated[dict[elements.Name, elements.Int64], Meta(max_length=fields.CLASSES_MAX)]
+    message: _FreeText
+    node: elements.ObjectName | None = None
+    free: _SignedPods | None = None
+
+
+_DECODER = codec.Decoder(_Decision, is_json=True)
 
 
 def encode_decision(decision: records.Decision) -> bytes:
@@ -22,7 +65,7 @@ def encode_decision(decision: records.Decision) -> bytes:
             "pod": d.pod,
             "uid": d.uid,
             "id": d.id,
-            **header.format_header(boot=d.boot, seq=d.seq, ts_ns=d.ts_ns),
+            **elements.format_header(boot=d.boot, seq=d.seq, ts_ns=d.ts_ns),
             "outcome": d.outcome.value,
             "node": d.node,
             "free": d.free,
@@ -39,28 +82,18 @@ def encode_decision(decision: records.Decision) -> bytes:
 
 def decode_decision(payload: bytes, *, subject: str) -> records.Decision:
     """The decision in `payload`. Raises `MessageError` for whatever is wrong with it."""
-    message = codec.parse_json(payload)
-    origin = header.parse_header(message)
-    namespace, pod = _parse_pod(message, subject)
+    d = _DECODER.read(payload)
+    elements.check_version(d)
+    _check_pod(d, subject)
+    if d.node is not None:
+        elements.check_name("node", d.node, names.is_subdomain)
+    elements.check_printable({"id": (d.id,), "uid": (d.uid,), "refused": d.refused})
     return records.Decision(
-        id=message.text("id", maximum=_ID_MAX),
-        boot=origin.boot,
-        seq=origin.seq,
-        ts_ns=origin.ts_ns,
-        namespace=namespace,
-        pod=pod,
-        uid=message.text("uid", maximum=_ID_MAX),
-        outcome=records.Outcome(message.choice("outcome", _OUTCOMES)),
-        node=header.parse_name(message, "node", names.is_subdomain) if message.has("node") else None,
-        free=_parse_signed(message, "free"),
-        threshold=message.number("threshold", minimum=-fields.PODS_MAX, maximum=fields.PODS_MAX),
-        attempt=message.integer("attempt", maximum=fields.INT64_MAX),
-        waited_s=message.number("waited_s", maximum=_DURATION_MAX),
-        decided_us=message.number("decided_us", maximum=_DURATION_MAX),
-        candidates=tuple(_parse_candidate(item) for item in message.objects("candidates", count=_CANDIDATES_MAX)),
-        refused=message.count_map("refused", maximum=fields.INT64_MAX),
-        message=message.text("message", maximum=_MESSAGE_MAX, free=True),
-    )
+        id=d.id, boot=d.boot, seq=d.seq, ts_ns=d.ts, namespace=d.namespace, pod=d.pod, uid=d.uid, outcome=d.outcome,
+        node=d.node, free=d.free, threshold=d.threshold, attempt=d.attempt, waited_s=d.waited_s,
+        decided_us=d.decided_us, candidates=tuple([_read_candidate(item) for item in d.candidates]),
+        refused=d.refused, message=d.message,
+    )  # fmt: skip
 
 
 def _format_candidate(candidate: records.Candidate) -> dict[str, object]:
@@ -76,37 +109,23 @@ def _format_candidate(candidate: records.Candidate) -> dict[str, object]:
     }
 
 
-def _parse_candidate(item: fields.Fields) -> records.Candidate:
+def _read_candidate(item: _Candidate) -> records.Candidate:
+    elements.check_name("candidates[...].node", item.node, names.is_subdomain)
+    rejection = item.rejection
     return records.Candidate(
-        node=header.parse_name(item, "node", names.is_subdomain),
-        capacity=item.number("capacity", maximum=fields.PODS_MAX) if item.has("capacity") else None,
-        reserved=item.number("reserved", maximum=fields.PODS_MAX),
-        age_s=item.number("age_s", maximum=_DURATION_MAX) if item.has("age_s") else None,
-        seq=item.integer("seq", maximum=fields.INT64_MAX) if item.has("seq") else None,
-        score=item.number("score", minimum=-_SCORE_MAX, maximum=_SCORE_MAX) if item.has("score") else None,
-        rejection=_parse_rejection(item.fields("rejection")) if item.has("rejection") else None,
-    )
+        node=item.node, capacity=item.capacity, reserved=item.reserved, age_s=item.age_s, seq=item.seq,
+        score=item.score,
+        rejection=None if rejection is None else records.Rejection(reason=rejection.reason, detail=rejection.detail),
+    )  # fmt: skip
 
 
-def _parse_rejection(item: fields.Fields) -> records.Rejection:
-    reason = records.Reason(item.choice("reason", _REASONS))
-    return records.Rejection(reason=reason, detail=item.text("detail", maximum=_MESSAGE_MAX, free=True))
-
-
-def _parse_signed(message: fields.Fields, name: str) -> float | None:
-    if not message.has(name):
-        return None
-    return message.number(name, minimum=-fields.PODS_MAX, maximum=fields.PODS_MAX)
-
-
-def _parse_pod(message: fields.Fields, subject: str) -> tuple[str, str]:
-    """Namespace and name of the Pod, which must be those of the subject. Raises `MessageError`."""
-    pod = (message.text("namespace", maximum=63), message.text("pod", maximum=253))
+def _check_pod(found: _Decision, subject: str) -> None:
+    """Raise `MessageError` where a decision is not about the Pod of its subject."""
     try:
         expected = subjects.pod_of(subject)
     except errors.BadName as error:
-        raise message.fail(errors.Drop.BAD_NAME, "pod", str(error)) from None
+        raise errors.MessageError(errors.Drop.BAD_NAME, "pod", str(error)) from None
+    pod = (found.namespace, found.pod)
     if pod != expected:
         detail = f"got {fields.shown('/'.join(pod))}, expected {'/'.join(expected)!r} as in the subject"
-        raise message.fail(errors.Drop.FOREIGN_NODE, "pod", detail)
-    return pod
+        raise errors.MessageError(errors.Drop.FOREIGN_NODE, "pod", detail)

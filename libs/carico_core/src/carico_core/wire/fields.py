@@ -3,15 +3,12 @@
 The only exception that leaves this module is `MessageError`, with the path of the bad field.
 """
 
-import functools
 import math
-import struct
-from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 import numpy as np
 
-from carico_core.domain import errors, messages
+from carico_core.domain import errors
 
 INT64_MAX = 2**63 - 1
 # Beyond any physical quantity told on the bus (an exabyte is 1e18), and far from overflow when squared.
@@ -32,6 +29,11 @@ _T = TypeVar("_T")
 def shown(value: object) -> str:
     """A short, printable form of what was got, safe for a log line."""
     text = repr(value)
+    return shown_plain(text)
+
+
+def shown_plain(text: str) -> str:
+    """A text cut to what a log line takes."""
     return text if len(text) <= _TEXT_SHOWN else text[:_TEXT_SHOWN] + "..."
 
 
@@ -106,90 +108,21 @@ class Fields:
         inner._check_keys(DIMS_MAX, NAME_MAX)
         return {key: inner._number(key, value, minimum, maximum) for key, value in inner._values.items()}
 
-    def count_map(self, name: str, *, maximum: int) -> dict[str, int]:
-        """Name -> whole number from 0 to `maximum`."""
-        inner = self.fields(name)
-        inner._check_keys(CLASSES_MAX, NAME_MAX)
-        return {key: inner.integer(key, maximum=maximum) for key in inner._values}
-
-    def estimates(self, name: str) -> dict[str, messages.Estimate]:
-        """Dimension name -> {mean, sd}."""
-        inner = self.fields(name)
-        inner._check_keys(DIMS_MAX, NAME_MAX)
-        return {key: inner.estimate(key) for key in inner._values}
-
-    def estimate(self, name: str) -> messages.Estimate:
-        """A mean and its standard deviation."""
-        inner = self.fields(name)
-        return messages.Estimate(
-            mean=inner.number("mean", minimum=-QUANTITY_MAX, maximum=QUANTITY_MAX),
-            sd=inner.number("sd", maximum=QUANTITY_MAX),
-        )
-
     def fields(self, name: str) -> "Fields":
         """An object inside this one."""
         return Fields(self._get(name), name, self)
-
-    def members(self, name: str, read: "Callable[[Fields], _T]") -> dict[str, _T]:
-        """Class name -> what `read` makes of its object."""
-        inner = self.fields(name)
-        inner._check_keys(CLASSES_MAX, CLASS_NAME_MAX)
-        return {key: read(Fields(value, key, inner)) for key, value in inner._values.items()}
 
     def objects(self, name: str, *, count: int) -> "list[Fields]":
         """A list of objects, at most `count`."""
         value = self._list(name, count)
         return [Fields(item, f"{name}[{index}]", self) for index, item in enumerate(value)]
 
-    def choice(self, name: str, choices: Collection[str]) -> str:
-        """One of the given texts."""
-        value = self.text(name, maximum=NAME_MAX)
-        if value not in choices:
-            detail = f"got {shown(value)}, expected one of {', '.join(sorted(choices))}"
-            raise self.fail(errors.Drop.OUT_OF_RANGE, name, detail)
-        return value
-
-    def dims(self, name: str = "dims") -> tuple[str, ...]:
+    def dims(self, name: str) -> tuple[str, ...]:
         """The names of the dimensions, in order, each once, at least one."""
-        dims = tuple(self._list(name, DIMS_MAX))
-        # Nodes differ little in what they measure: what has passed once is not looked at again.
-        if all(type(dim) is str for dim in dims) and are_dims(dims):
-            return dims
-        self.texts(name, maximum=NAME_MAX, count=DIMS_MAX)
-        raise self.fail(errors.Drop.OUT_OF_RANGE, name, f"got {len(dims)} names, expected 1 or more, each once")
-
-    def array(
-        self, name: str, shape: tuple[int | None, ...], *, maximum: float, minimum: float = 0.0
-    ) -> messages.Array:
-        """A read-only float64 array of the given shape (None: any length), finite and within bounds."""
-        value = self._get(name)
-        if type(value) is not dict:
-            raise self._wrong_type(name, value, "a shape and raw bytes")
-        data, stated = value.get("data"), value.get("shape")
-        if type(data) is not bytes or type(stated) is not list:
-            raise self._wrong_type(name, data if type(data) is not bytes else stated, "a shape and raw bytes")
-        self._check_shape(name, stated, shape, len(data))
-        # For the few numbers of a subspace, plain Python is several times quicker than numpy's reductions; a sum is
-        # finite only where every term is (terms beyond 1e300 are out of range in any case).
-        numbers = _float64s(len(data) // 8).unpack(data)
-        if not math.isfinite(sum(numbers)):
-            raise self.fail(errors.Drop.NON_FINITE, name, "got a number that is not finite")
-        if numbers and (min(numbers) < minimum or max(numbers) > maximum):
-            detail = f"got {min(numbers):.4g} to {max(numbers):.4g}, expected {minimum:.4g} to {maximum:.4g}"
-            raise self.fail(errors.Drop.OUT_OF_RANGE, name, detail)
-        return np.frombuffer(data, dtype=FLOAT64).reshape(stated)
-
-    def _check_shape(self, name: str, stated: list[Any], shape: tuple[int | None, ...], size_bytes: int) -> None:
-        count = 1
-        as_declared = len(stated) == len(shape)
-        for got, expected in zip(stated, shape, strict=False):
-            if type(got) is not int or not 0 <= got <= DIMS_MAX or (expected is not None and got != expected):
-                as_declared = False
-                break
-            count *= got
-        if not as_declared or count * 8 != size_bytes:
-            detail = f"got {shown(stated)} in {size_bytes} bytes, expected {shape} of float64"
-            raise self.fail(errors.Drop.WRONG_SHAPE, name, detail)
+        dims = self.texts(name, maximum=NAME_MAX, count=DIMS_MAX)
+        if not dims or len(set(dims)) != len(dims):
+            raise self.fail(errors.Drop.OUT_OF_RANGE, name, f"got {shown(dims)}, expected 1 or more, each once")
+        return dims
 
     def _get(self, name: object) -> Any:
         value = self._values.get(name, _MISSING)
@@ -231,8 +164,7 @@ class Fields:
             detail = f"got {len(self._values)} names, expected at most {count}"
             raise errors.MessageError(errors.Drop.OUT_OF_RANGE, self._own_path(), detail)
         for key in self._values:
-            if type(key) is not str or not is_name(key, maximum):
-                self._text(key, key, maximum, False)
+            self._text(key, key, maximum, False)
 
     def _own_path(self) -> str:
         return self._name if self._parent is None else self._parent.path(self._name)
@@ -241,31 +173,3 @@ class Fields:
         if value is _MISSING:
             return self.fail(errors.Drop.MISSING_FIELD, name, f"expected {expected}")
         return self.fail(errors.Drop.WRONG_TYPE, name, f"got {type(value).__name__}, expected {expected}")
-
-
-@functools.lru_cache(maxsize=4096)
-def is_name(name: str, maximum: int) -> bool:
-    """True where a name is printable, not empty and not too long."""
-    return 0 < len(name) <= maximum and name.isprintable()
-
-
-# Nodes name the same dimensions every second: what was looked at once is remembered, within bounds.
-@functools.lru_cache(maxsize=1024)
-def are_names(found: tuple[Any, ...]) -> bool:
-    """True where these are texts that name dimensions, each once; none at all is true as well."""
-    return (
-        len(found) <= DIMS_MAX
-        and all(type(name) is str and is_name(name, NAME_MAX) for name in found)
-        and len(set(found)) == len(found)
-    )
-
-
-@functools.lru_cache(maxsize=256)
-def are_dims(dims: tuple[str, ...]) -> bool:
-    """True where these are names of dimensions, each once, at least one."""
-    return all(is_name(dim, NAME_MAX) for dim in dims) and 0 < len(dims) == len(set(dims))
-
-
-@functools.lru_cache(maxsize=1024)
-def _float64s(count: int) -> struct.Struct:
-    return struct.Struct(f"<{count}d")

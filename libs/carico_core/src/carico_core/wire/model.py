@@ -2,11 +2,13 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import numpy as np
+from msgspec import Meta
 
 from carico_core.domain import errors, messages, names
-from carico_core.wire import codec, evidence, fields, header, subspace
+from carico_core.wire import codec, elements
 
 # Above what subspaces within their bounds add up to: rank x sigma^2 = 32 x 1e6.
 GRAM_MAX = 1e9
@@ -18,7 +20,41 @@ _ENTRIES_MAX = 16_384
 _AGE_MAX_S = 1e6
 # A chunk leaves room below the limit for its own header and for one entry as large as a subspace may be.
 _CHUNK_BYTES = codec.MODEL_MAX_BYTES // 2
-_MERGES = frozenset({"round", "sequential"})
+_Weight = Annotated[float, Meta(ge=0.0, le=_WEIGHT_MAX)]
+
+
+class _Entry(elements.Origin, kw_only=True, gc=False):
+    node: elements.ObjectName
+    age_s: Annotated[float, Meta(ge=0.0, le=_AGE_MAX_S)]
+    dims: elements.Dims
+    gram: elements.Array
+    weight: _Weight
+    scale: elements.Array
+    evidence: elements.Evidence
+    peak_pods_per_core: elements.PodsPerCore | None = None
+
+
+class _Partial(elements.Message, kw_only=True, gc=False):
+    replica: elements.ObjectName
+    complete: bool
+    joining: bool
+    entries: Annotated[list[_Entry], Meta(max_length=_ENTRIES_MAX)]
+
+
+class _Model(elements.Message, kw_only=True, gc=False):
+    replica: elements.ObjectName
+    epoch: elements.Int64
+    merge: Literal["round", "sequential"]
+    contributors: Annotated[int, Meta(ge=0, le=_NODES_MAX)]
+    weight: _Weight
+    dims: elements.Dims
+    gram: elements.Array
+    evidence: elements.Evidence
+    peak_pods_per_core: elements.PodsPerCore | None = None
+
+
+_PARTIALS = codec.Decoder(_Partial, maximum_bytes=codec.MODEL_MAX_BYTES)
+_MODELS = codec.Decoder(_Model, maximum_bytes=codec.MODEL_MAX_BYTES)
 
 
 def encode_model(model: messages.GlobalModel) -> bytes:
@@ -27,7 +63,7 @@ def encode_model(model: messages.GlobalModel) -> bytes:
         {
             **_format_model(model),
             "gram": codec.pack_array(model.gram),
-            "evidence": evidence.format_evidence(model.evidence),
+            "evidence": elements.format_evidence(model.evidence),
         }
     )
 
@@ -36,30 +72,22 @@ def model_as_json(model: messages.GlobalModel) -> bytes:
     """The model as JSON, for people."""
     gram = {name: dict(zip(model.dims, row, strict=True)) for name, row in zip(model.dims, model.gram, strict=True)}
     return codec.format_json(
-        {**_format_model(model), "gram": gram, "evidence": evidence.format_evidence(model.evidence)}
+        {**_format_model(model), "gram": gram, "evidence": elements.format_evidence(model.evidence)}
     )
 
 
 def decode_model(payload: bytes, *, subject: str = "") -> messages.GlobalModel:
     """The model in `payload`. Raises `MessageError` for whatever is wrong. One subject serves all: it is not read."""
     del subject
-    message = codec.parse_msgpack(payload, maximum_bytes=codec.MODEL_MAX_BYTES)
-    origin = header.parse_header(message)
-    dims = message.dims()
+    m = _MODELS.read(payload)
+    elements.check_version(m)
+    elements.check_name("replica", m.replica, names.is_subdomain)
+    dims = elements.read_dims(m.dims)
     return messages.GlobalModel(
-        replica=header.parse_name(message, "replica", names.is_subdomain),
-        boot=origin.boot,
-        seq=origin.seq,
-        ts_ns=origin.ts_ns,
-        epoch=message.integer("epoch", maximum=fields.INT64_MAX),
-        merge=message.choice("merge", _MERGES),
-        contributors=message.integer("contributors", maximum=_NODES_MAX),
-        weight=message.number("weight", maximum=_WEIGHT_MAX),
-        dims=dims,
-        gram=_parse_gram(message, len(dims)),
-        evidence=evidence.parse_evidence(message),
-        peak_pods_per_core=subspace.parse_peak(message),
-    )
+        replica=m.replica, boot=m.boot, seq=m.seq, ts_ns=m.ts, epoch=m.epoch, merge=m.merge,
+        contributors=m.contributors, weight=m.weight, dims=dims, gram=_read_gram(m.gram, len(dims)),
+        evidence=elements.read_evidence(m.evidence), peak_pods_per_core=m.peak_pods_per_core or 0.0,
+    )  # fmt: skip
 
 
 def encode_partial(partial: messages.Partial) -> bytes:
@@ -67,7 +95,7 @@ def encode_partial(partial: messages.Partial) -> bytes:
     return codec.format_msgpack(
         {
             "replica": partial.replica,
-            **header.format_header(boot=partial.boot, seq=partial.seq, ts_ns=partial.ts_ns),
+            **elements.format_header(boot=partial.boot, seq=partial.seq, ts_ns=partial.ts_ns),
             "complete": partial.complete,
             "joining": partial.joining,
             "entries": [_format_entry(entry) for entry in partial.entries],
@@ -91,17 +119,13 @@ def split_partial(partial: messages.Partial) -> list[messages.Partial]:
 
 def decode_partial(payload: bytes, *, subject: str) -> messages.Partial:
     """The partial in `payload`. Raises `MessageError` for whatever is wrong with it or with any of its entries."""
-    message = codec.parse_msgpack(payload, maximum_bytes=codec.MODEL_MAX_BYTES)
-    origin = header.parse_header(message)
+    p = _PARTIALS.read(payload)
+    elements.check_version(p)
+    elements.check_writer("replica", p.replica, subject)
     return messages.Partial(
-        replica=header.parse_writer(message, "replica", subject),
-        boot=origin.boot,
-        seq=origin.seq,
-        ts_ns=origin.ts_ns,
-        complete=message.flag("complete"),
-        joining=message.flag("joining"),
-        entries=tuple(_parse_entry(item) for item in message.objects("entries", count=_ENTRIES_MAX)),
-    )
+        replica=p.replica, boot=p.boot, seq=p.seq, ts_ns=p.ts, complete=p.complete, joining=p.joining,
+        entries=tuple([_read_entry(entry) for entry in p.entries]),
+    )  # fmt: skip
 
 
 def _with_entries(partial: messages.Partial, number: int, entries: Sequence[messages.Entry]) -> messages.Partial:
@@ -111,7 +135,7 @@ def _with_entries(partial: messages.Partial, number: int, entries: Sequence[mess
 def _format_model(model: messages.GlobalModel) -> dict[str, object]:
     return {
         "replica": model.replica,
-        **header.format_header(boot=model.boot, seq=model.seq, ts_ns=model.ts_ns),
+        **elements.format_header(boot=model.boot, seq=model.seq, ts_ns=model.ts_ns),
         "epoch": int(model.epoch),
         "merge": model.merge,
         "contributors": int(model.contributors),
@@ -133,35 +157,29 @@ def _format_entry(entry: messages.Entry) -> dict[str, object]:
         "weight": float(entry.weight),
         "scale": codec.pack_array(entry.scale),
         "peak_pods_per_core": float(entry.peak_pods_per_core),
-        "evidence": evidence.format_evidence(entry.evidence),
+        "evidence": elements.format_evidence(entry.evidence),
     }
 
 
-def _parse_entry(item: fields.Fields) -> messages.Entry:
-    origin = header.parse_origin(item)
-    dims = item.dims()
+def _read_entry(entry: _Entry) -> messages.Entry:
+    elements.check_name("entries[...].node", entry.node, names.is_subdomain)
+    dims = elements.read_dims(entry.dims)
     return messages.Entry(
-        node=header.parse_name(item, "node", names.is_subdomain),
-        boot=origin.boot,
-        seq=origin.seq,
-        ts_ns=origin.ts_ns,
-        age_s=item.number("age_s", maximum=_AGE_MAX_S),
-        dims=dims,
-        gram=_parse_gram(item, len(dims)),
-        weight=item.number("weight", maximum=_WEIGHT_MAX),
-        scale=subspace.parse_scale(item, len(dims)),
-        evidence=evidence.parse_evidence(item),
-        peak_pods_per_core=subspace.parse_peak(item),
-    )
+        node=entry.node, boot=entry.boot, seq=entry.seq, ts_ns=entry.ts, age_s=entry.age_s, dims=dims,
+        gram=_read_gram(entry.gram, len(dims)), weight=entry.weight,
+        scale=elements.read_scale(entry.scale, len(dims)),
+        evidence=elements.read_evidence(entry.evidence), peak_pods_per_core=entry.peak_pods_per_core or 0.0,
+    )  # fmt: skip
 
 
-def _parse_gram(item: fields.Fields, count: int) -> messages.Array:
+def _read_gram(found: elements.Array, count: int) -> messages.Array:
     """A symmetric matrix with a diagonal that is not negative. Raises `MessageError`."""
-    gram = item.array("gram", (count, count), minimum=-GRAM_MAX, maximum=GRAM_MAX)
+    gram = elements.read_array("gram", found, (count, count), minimum=-GRAM_MAX, maximum=GRAM_MAX)
     diagonal = gram.diagonal()
     if diagonal.min() < 0.0:
-        raise item.fail(errors.Drop.OUT_OF_RANGE, "gram", "got a negative diagonal, expected a Gram matrix")
+        detail = "got a negative diagonal, expected a Gram matrix"
+        raise errors.MessageError(errors.Drop.OUT_OF_RANGE, "gram", detail)
     # |G_ij - G_ji| <= rounding x trace, which bounds every term of a positive semidefinite matrix.
     if np.abs(gram - gram.T).max() > _SYMMETRY_ROUNDING * float(diagonal.sum()):
-        raise item.fail(errors.Drop.OUT_OF_RANGE, "gram", "got a matrix that is not symmetric")
+        raise errors.MessageError(errors.Drop.OUT_OF_RANGE, "gram", "got a matrix that is not symmetric")
     return gram

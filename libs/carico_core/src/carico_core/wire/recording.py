@@ -179,7 +179,7 @@ def _facts(values: fields.Fields) -> recording.NodeFacts:
         raise values.fail(errors.Drop.WRONG_TYPE, "scale", f"expected a list of numbers up to {most:g}")
     return recording.NodeFacts(
         node=values.text("node", maximum=fields.CLASS_NAME_MAX, free=True),
-        dims=values.dims(),
+        dims=values.dims("dims"),
         scale=tuple(scale),
         cores=values.number("cores", maximum=most),
         source=values.text("source", maximum=fields.NAME_MAX, free=True),

@@ -259,8 +259,8 @@ def _from_plugin(
         import kubernetes.config.kube_config
     except ModuleNotFoundError as error:
         raise errors.KubeconfigError(
-            f"kubeconfig {path}: context {name!r} has a plugin, which needs the `kubernetes` package (and the plugin's "
-            "own program): install it, or use a context with a token or a certificate"
+            f"kubeconfig {path}: context {name!r} has a plugin, which needs the `kubernetes` package and the plugin's "
+            "own program: `pip install kubernetes` beside CARICO, or use a context with a token or a certificate"
         ) from error
 
     # The package has no type information.
