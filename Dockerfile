@@ -65,6 +65,7 @@ FROM ${BASE} AS carico
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="CARICO" \
+      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.description="Agent, aggregator and scheduler of CARICO, a Kubernetes scheduler that needs no requests" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
@@ -95,6 +96,7 @@ FROM ${BASE} AS compose
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="CARICO in compose" \
+      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.description="Services, embedded Kubernetes API, emulated nodes and the carico command" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
