@@ -14,6 +14,7 @@ import pytest
 from carico_core.domain import errors
 from carico_core.runtime.process import settings
 from carico_local.binaries import cache
+from carico_local.kubelets import programs
 
 _T = TypeVar("_T")
 # What each package is wanted for.
@@ -22,7 +23,7 @@ CONTAINERD = {
     "runc": ("runc",),
     "busybox-static": ("busybox",),
 }
-# What a machine has on which kubelets can run without an engine.
+# What a machine has on which kubelets run.
 NODE = {
     **CONTAINERD,
     "containernetworking-plugins": (),
@@ -67,6 +68,23 @@ def unpacked(packages: dict[str, tuple[str, ...]]) -> dict[str, pathlib.Path]:
             raise errors.EnvironmentUnfit(f"no command {command} in {root}")
         found[command] = path
     return found
+
+
+def node_environ(folder: pathlib.Path) -> dict[str, str]:
+    """Return the variables by which `carico_local.kubelets` finds the programs of `NODE`; links go to `folder`.
+
+    Raises `errors.EnvironmentUnfit` as `unpacked`.
+    """
+    root = unpacked(NODE)["containerd"].parents[2]
+    folder.mkdir()
+    for name in programs.TABLES:
+        (folder / name).symlink_to(root / "usr/sbin/xtables-nft-multi")
+    libraries = root / "usr/lib" / f"{os.uname().machine}-linux-gnu"
+    return {
+        "PATH": f"{folder}:{root}/usr/bin:{root}/usr/sbin:{root}/bin:{os.environ.get('PATH', os.defpath)}",
+        "LD_LIBRARY_PATH": str(libraries), "XTABLES_LIBDIR": str(libraries / "xtables"),
+        "CNI_PATH": f"{root}/usr/lib/cni",
+    }  # fmt: skip
 
 
 def _unpack(packages: tuple[str, ...], root: pathlib.Path) -> None:

@@ -21,8 +21,7 @@ from collections.abc import Iterator, Mapping
 from carico_core.domain import errors
 from carico_core.runtime.process import settings
 from carico_local.binaries import cache
-from carico_local.kubelets import engine as engines
-from tests.tools import debian
+from tests.tools import debian, docker_command
 
 PACKAGES = {
     "docker.io": ("docker", "dockerd"),
@@ -52,7 +51,7 @@ _LAYERS_KEPT = "48h"
 class Running:
     """An engine that runs. `environ` reaches it, with its commands on PATH."""
 
-    engine: engines.Engine
+    engine: docker_command.Engine
     environ: Mapping[str, str]
 
 
@@ -66,7 +65,7 @@ def running() -> Iterator[Running]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         place = pathlib.Path(made)
         environ = _environ(root, place)
-        engine = engines.Engine(environ=environ)
+        engine = docker_command.Engine(environ=environ)
         had_chains = _DOCKER in _filter(environ)
         policy = _forward_policy(environ)
         _end_orphan(kept)
@@ -129,7 +128,7 @@ def _environ(root: pathlib.Path, place: pathlib.Path) -> dict[str, str]:
 
 
 def _start(
-    kept: pathlib.Path, place: pathlib.Path, environ: Mapping[str, str], engine: engines.Engine
+    kept: pathlib.Path, place: pathlib.Path, environ: Mapping[str, str], engine: docker_command.Engine
 ) -> "subprocess.Popen[bytes]":
     limit = {"Soft": 1024, "Hard": 1024}
     config = {
@@ -156,7 +155,7 @@ def _start(
     raise errors.EnvironmentUnfit(f"dockerd did not come up: {(place / 'dockerd.log').read_text()[-500:]}")
 
 
-def _end(process: "subprocess.Popen[bytes]", engine: engines.Engine) -> None:
+def _end(process: "subprocess.Popen[bytes]", engine: docker_command.Engine) -> None:
     """Ends the engine with all that runs in it."""
     with contextlib.suppress(errors.EnvironmentUnfit):
         _clear(engine)
@@ -170,7 +169,7 @@ def _end(process: "subprocess.Popen[bytes]", engine: engines.Engine) -> None:
         process.wait()
 
 
-def _clear(engine: engines.Engine) -> None:
+def _clear(engine: docker_command.Engine) -> None:
     """Nothing; no container, volume or network is left. The engine is the tests' own: everything in it is theirs."""
     for listed, removed in ((("ps", "--all"), ("rm", "--force", "--volumes")), (("volume", "ls"), ("volume", "rm"))):
         found = engine.run(*listed, "--quiet").split()

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from carico_core.domain import errors
 from carico_core.runtime.process import settings
 from carico_local.binaries import cache
-from carico_local.kubelets import engine as engines
-from tests.tools import docker_engine
+from tests.tools import docker_command, docker_engine
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 LOCKS = ("image", "compose", "build", "nats")
@@ -80,7 +79,7 @@ def build_kube(found: docker_engine.Running, programs: Mapping[str, pathlib.Path
     return KUBE
 
 
-def check(engine: engines.Engine, tags: Sequence[str]) -> None:
+def check(engine: docker_command.Engine, tags: Sequence[str]) -> None:
     """Nothing, where each image is labelled, of nobody, and small."""
     # At once: each keeps a CPU for some seconds.
     with concurrent.futures.ThreadPoolExecutor(len(tags)) as pool:
@@ -92,7 +91,7 @@ def check(engine: engines.Engine, tags: Sequence[str]) -> None:
         assert size_bytes <= _COMPRESSED_MOST_BYTES, tag
 
 
-def _compressed_bytes(engine: engines.Engine, tag: str) -> int:
+def _compressed_bytes(engine: docker_command.Engine, tag: str) -> int:
     with engine.saved([tag]) as saving:
         return len(subprocess.run(["gzip", "-1"], stdin=saving.stdout, capture_output=True, check=True).stdout)
 

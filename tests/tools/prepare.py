@@ -18,7 +18,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings
 from carico_local.binaries import tools
 from carico_local.control_plane import commands, standalone
-from carico_local.kubelets import image
+from carico_local.kubelets import programs
 from tests.e2e.compose import compose_site
 from tests.integration import observe
 from tests.tools import chromium, debian, docker_engine, images, kubernetes
@@ -26,8 +26,8 @@ from tests.tools import chromium, debian, docker_engine, images, kubernetes
 # Tests that run meanwhile come first.
 NICE = 10
 # The first tests on an engine are those of docker-compose.yml.
-PROGRAMS = (("docker-compose", "nats"), (*standalone.ALL, commands.SCHEDULER, "kubectl", *image.BINARIES))
-BASES = (images.BASE_PACKAGES, images.NODE_PACKAGES, (*images.BASE_PACKAGES, *images.NODE_PACKAGES))
+PROGRAMS = (("docker-compose", "nats"), (*standalone.ALL, commands.SCHEDULER, "kubectl", *programs.KUBERNETES))
+BASES = (images.BASE_PACKAGES, (*images.BASE_PACKAGES, *images.NODE_PACKAGES))
 
 
 def main() -> None:
@@ -72,9 +72,9 @@ def _images() -> None:
 
 
 def _image_of_kube() -> None:
-    programs = kubernetes.programs(*images.KUBE_PROGRAMS)
+    found_programs = kubernetes.programs(*images.KUBE_PROGRAMS)
     with docker_engine.running() as found:
-        images.build_kube(found, {name: program.path for name, program in programs.items()})
+        images.build_kube(found, {name: program.path for name, program in found_programs.items()})
 
 
 if __name__ == "__main__":

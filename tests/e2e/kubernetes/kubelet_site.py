@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,15 +17,16 @@ from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import machine
 from carico_local.control_plane import commands, standalone
 from carico_local.kubelets import (
+    cgroups,
     configuration,
-    image,
     image_archive,
     instructions,
+    launcher,
     network,
-    nodes,
-    shared_libraries,
+    programs,
 )
-from tests.tools import docker_engine, images, kubernetes, waiting
+from carico_local.kubelets import images as node_images
+from tests.tools import debian, docker_command, docker_engine, images, kubernetes, waiting
 
 # From nothing: packages, two base images, the control plane's programs; on a machine half as fast.
 COLD_TIMEOUT_S = kubernetes.BUILD_TIMEOUT_S
@@ -44,10 +46,9 @@ WITHIN_S = 300.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Images:
-    """An engine that holds the project's images and the base of the nodes' image."""
+    """An engine that holds the project's images."""
 
     running: docker_engine.Running
-    node_base: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class Site:
     """A control plane, two kubelets that hold the project's images, and kubectl."""
 
     plane: standalone.Standalone
-    fleet: nodes.Fleet
+    nodes: Sequence[configuration.Node]
     environ: Mapping[str, str]
     folder: pathlib.Path
 
@@ -95,6 +96,10 @@ class Site:
         for part in PARTS:
             self.kubectl("--namespace", NAMESPACE, "rollout", "status", part, "--timeout", "300s", timeout_s=310.0)
 
+    def folder_of(self, node: configuration.Node) -> pathlib.Path:
+        """What the node sees as /var/lib/kubelet."""
+        return self.folder / "data" / node.name / "kubelet"
+
     def until(self, what: str, holds: Callable[[], bool]) -> None:
         """Nothing, once `holds`."""
         waiting.until_now(holds, within_s=WITHIN_S, every_s=LOOK_EVERY_S, what=lambda: what)
@@ -123,50 +128,84 @@ def built_images(found: docker_engine.Running) -> Images:
     base = docker_engine.base_image(found, *images.BASE_PACKAGES)
     for target in images.TARGETS:
         images.build(found, base=base, target=target)
-    return Images(running=found, node_base=docker_engine.base_image(found, *images.NODE_PACKAGES))
+    return Images(running=found)
 
 
 @contextlib.contextmanager
 def started(found: Images, folder: pathlib.Path) -> Iterator[Site]:
     """A running site; nothing of it is left. Raises `EnvironmentUnfit`."""
-    programs = kubernetes.programs(*standalone.DEFAULT, commands.SCHEDULER, *image.BINARIES, "kubectl")
-    engine, on = found.running.engine, machine.read_machine()
-    recipe = image.Recipe(binaries=programs, base=found.node_base, network=False)
-    tag = image.ensure(engine, recipe, tell=lambda _: None)
+    kube = kubernetes.programs(*standalone.DEFAULT, commands.SCHEDULER, *programs.KUBERNETES, "kubectl")
+    engine, environ = found.running.engine, {**os.environ, **debian.node_environ(folder / "commands")}
+    own = programs.find(environ)
     members = [
         configuration.Node(name=f"node-{number}", number=number, cpus=NODE_CPUS, memory_bytes=NODE_MEMORY_BYTES)
         for number in range(1, NODES + 1)
     ]
-    reached = network.ensure(engine, CLUSTER)
+    reached = network.ensure(own.commands["ip"], CLUSTER)
     plane = standalone.Standalone(
-        folder / "plane", environ=found.running.environ, clock=clocks.SystemClock(), found=programs, name=CLUSTER,
+        folder / "plane", environ=found.running.environ, clock=clocks.SystemClock(), found=kube, name=CLUSTER,
         parts=(*standalone.DEFAULT, commands.SCHEDULER), users=instructions.users(members), address=reached.gateway,
     )  # fmt: skip
     _audit_services(folder / "plane" / "audit-policy.json")
-    fleet = nodes.Fleet(
-        engine=engine, cluster=CLUSTER, directory=folder / "nodes", image=tag, network=reached, nodes=members,
-        archives=[_kube_scheduler_image(programs[commands.SCHEDULER].path, folder / "kube-scheduler.tar")],
+    site = Site(
+        plane=plane, nodes=members, folder=folder,
+        environ={
+            **os.environ, "KUBECONFIG": str(plane.kubeconfig), "KUBECTL": str(kube["kubectl"].path),
+            "CARICO": str(_carico()), "HOME": str(folder),
+        },
     )  # fmt: skip
-    environ = {
-        **os.environ, "KUBECONFIG": str(plane.kubeconfig), "KUBECTL": str(programs["kubectl"].path),
-        "CARICO": str(_carico()), "HOME": str(folder),
-    }  # fmt: skip
-    site = Site(plane=plane, fleet=fleet, environ=environ, folder=folder)
+    started_nodes: list[subprocess.Popen[bytes]] = []
     try:
         plane.start()
-        fleet.write(
-            plane.identities, url=plane.url,
-            machine=configuration.Machine(cpus=on.cpus, memory_bytes=on.memory_available_bytes),
+        on = machine.read_machine()
+        instructions.write(
+            folder / "nodes", nodes=members, network=reached.addresses, cluster=CLUSTER, identities=plane.identities,
+            url=plane.url, machine=configuration.Machine(cpus=on.cpus, memory_bytes=on.memory_available_bytes),
+            plugins=launcher.PLUGINS,
         )  # fmt: skip
+        archives = [
+            node_images.ensure_sandbox(own.commands["busybox"], environ),
+            _kube_scheduler_image(kube[commands.SCHEDULER].path, folder / "kube-scheduler.tar"),
+            _saved(engine, folder / "services.tar"),
+        ]
+        used = {**own.commands, **{name: kube[name].path for name in programs.KUBERNETES}}
         for node in members:
-            fleet.start(node)
+            told = launcher.Node(
+                cluster=CLUSTER, name=node.name, number=node.number, cpus=node.cpus, memory_bytes=node.memory_bytes,
+                gateway=reached.gateway, prefix=reached.addresses.prefixlen, config=str(folder / "nodes" / node.name),
+                data=str(folder / "data" / node.name), ready=str(folder / f"{node.name}.ready"),
+                plugins=str(own.plugins), images=list(map(str, archives)),
+                commands=programs.commands({name: str(path) for name, path in used.items()}),
+            )  # fmt: skip
+            started_nodes.append(_launched(told, folder, environ))
         site.until("every node Ready", lambda: ready_nodes(site) == {node.name for node in members})
-        fleet.load(list(images.TARGETS.values()))
         yield site
     finally:
         # First, and at once: told to end after its network has gone, it waits for itself there, 10 s twice.
         plane.kill()
-        nodes.sweep(engine, CLUSTER)
+        for process in started_nodes:
+            process.kill()
+            process.wait()
+        cgroups.remove(CLUSTER)
+        network.remove(own.commands["ip"], CLUSTER)
+
+
+def _launched(node: launcher.Node, folder: pathlib.Path, environ: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    written = folder / f"{node.name}.json"
+    written.write_text(json.dumps(dataclasses.asdict(node)), encoding="utf-8")
+    with (folder / f"{node.name}.log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "carico_local.kubelets.launcher", str(written)], env=dict(environ), stdout=log,
+            stderr=log, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+
+def _saved(engine: docker_command.Engine, target: pathlib.Path) -> pathlib.Path:
+    """The archive of the project's images."""
+    with engine.saved(list(images.TARGETS.values())) as saving, target.open("wb") as archive:
+        assert saving.stdout is not None
+        shutil.copyfileobj(saving.stdout, archive)
+    return target
 
 
 def _kube_scheduler_image(program: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
@@ -175,7 +214,7 @@ def _kube_scheduler_image(program: pathlib.Path, target: pathlib.Path) -> pathli
     image = yaml.safe_load(kustomization)["images"][0]
     made = image_archive.Image(
         tag=f"{image['name']}:{image['newTag']}",
-        files={"/usr/local/bin/kube-scheduler": program, **shared_libraries.of([program])},
+        files={"/usr/local/bin/kube-scheduler": program, **image_archive.shared_libraries([program])},
         environ={"PATH": "/usr/local/bin"},
     )
     image_archive.write(made, target)

@@ -69,10 +69,9 @@ def beside(deployed: kubelet_site.Site, tmp_path_factory: pytest.TempPathFactory
 def volumes(site: kubelet_site.Site) -> None:
     """A volume for each NATS server, two of them on one node; they and their claims go with the cluster."""
     for number in range(SERVERS):
-        node = site.fleet.nodes[number % len(site.fleet.nodes)]
-        folder = f"/var/lib/kubelet/test-volumes/{number}"
-        site.fleet.engine.run("exec", site.fleet.container(node), "mkdir", "-p", folder)
-        site.apply(volume(f"test-{number}", folder=folder, node=node.name))
+        node, below = site.nodes[number % len(site.nodes)], f"test-volumes/{number}"
+        (site.folder_of(node) / below).mkdir(parents=True)
+        site.apply(volume(f"test-{number}", folder=f"/var/lib/kubelet/{below}", node=node.name))
 
 
 def volume(name: str, *, folder: str, node: str) -> Mapping[str, Any]:

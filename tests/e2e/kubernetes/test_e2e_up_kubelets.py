@@ -1,4 +1,4 @@
-"""`carico up --nodes kubelet`: a cluster of real kubelets by the tool, a job on it, and nothing left of it."""
+"""`carico up --nodes kubelet`: kubelets in namespaces of this machine, jobs on them, and nothing left of them."""
 
 import asyncio
 import json
@@ -9,68 +9,97 @@ import subprocess
 
 import pytest
 
-from carico_local.cluster import state
-from carico_local.kubelets import engine as engines
+from carico_local.cluster import processes, state
+from carico_local.kubelets import cgroups, network
 from tests.e2e import carico_command
 from tests.e2e.kubernetes import kubelet_site
-from tests.tools import debian, docker_engine, kubernetes
+from tests.tools import debian, kubernetes, waiting
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.timeout(kubelet_site.COLD_TIMEOUT_S),
+    pytest.mark.timeout(kubernetes.BUILD_TIMEOUT_S),
     pytest.mark.skipif(debian.allowed() is not None, reason=str(debian.allowed())),
 ]
 NAME = "kubelets"
-UP_WITHIN_S = 150.0
-JOB_WITHIN_S = 150.0
+FLAGS = ("--nodes", "kubelet=2", "--cores", "2", "--scale", "0.5")
+UP_WITHIN_S = JOB_WITHIN_S = 150.0
+# Settings of the whole machine, which a kubelet sets where it may.
+MACHINE = ("vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops")
 
 
 @pytest.fixture
-def shell(site_images: kubelet_site.Images, tmp_path: pathlib.Path) -> carico_command.Shell:
-    """A shell that reaches the tests' engine."""
+def shell(tmp_path: pathlib.Path) -> carico_command.Shell:
+    """A shell on a machine that has the programs."""
+    kubernetes.programs("kubelet", "kube-proxy", "coredns", "kubectl")
     found = carico_command.Shell(tmp_path)
-    found.environ |= site_images.running.environ
+    found.environ |= debian.node_environ(tmp_path / "bin")
     return found
 
 
-def left_in(engine: engines.Engine) -> list[str]:
-    """Containers and networks of the cluster."""
-    return [*engine.ours("container", NAME), *engine.ours("network", NAME)]
+def left_of(shell: carico_command.Shell) -> list[str]:
+    """What is left on the machine: processes, cgroups in any tree, interfaces, mounts, state."""
+    found = shell.left(NAME)
+    found += [each for each in cgroups.trees() if (pathlib.Path(each) / f"carico-{NAME}").exists()]
+    # Other clusters of this machine have theirs.
+    found += network.of(pathlib.Path("ip"), NAME)
+    mounts = pathlib.Path("/proc/self/mounts").read_text(encoding="utf-8")
+    return found + [line for line in mounts.splitlines() if str(shell.directory) in line]
 
 
-async def test_a_job_runs_on_kubelets_and_a_killed_tool_leaves_nothing(
-    shell: carico_command.Shell, site_images: kubelet_site.Images
-) -> None:
-    flags = ("--nodes", "kubelet=2", "--cores", "2", "--scale", "0.5", "--node-base", site_images.node_base)
-    code, out, err = await shell.run("up", "--name", NAME, *flags, within_s=UP_WITHIN_S)
+def settings_of_the_machine() -> dict[str, str]:
+    """What the machine's kernel is told, by name."""
+    return {name: pathlib.Path("/proc/sys", name).read_text(encoding="ascii") for name in MACHINE}
+
+
+async def test_a_job_runs_and_down_leaves_nothing_even_after_a_kill(shell: carico_command.Shell) -> None:
+    before = settings_of_the_machine()
+    code, out, err = await shell.run("up", "--name", NAME, *FLAGS, within_s=UP_WITHIN_S)
     assert code == 0, out + err
     try:
-        await asyncio.to_thread(_run_job, shell)
+        job = ("--pods", "8", "--seconds", "0.5", "--job", "eight", "--wait")
+        code, out, err = await shell.run("submit", "pi", "--name", NAME, *job, within_s=JOB_WITHIN_S)
+        assert code == 0, out + err
+        _look(shell)
         await _run_workloads(shell)
+        await asyncio.to_thread(_run_job, shell)
+        # Pods are running when all that could end them is killed.
+        code, out, err = await shell.run("submit", "server", "--name", NAME, "--pods", "2", "--seconds", "600")
+        assert code == 0, out + err
+        await waiting.until(lambda: _running(shell) >= 2, within_s=JOB_WITHIN_S)
         found = state.read(shell.paths(NAME))
         assert found is not None
         os.kill(found.supervisor.pid, signal.SIGKILL)
     finally:
         code, out, err = await shell.run("down", "--name", NAME)
     assert code == 0, out + err
-    assert shell.left(NAME) == []
-    assert left_in(site_images.running.engine) == []
+    await waiting.until(lambda: not left_of(shell), within_s=30.0)
+    assert settings_of_the_machine() == before
 
 
-async def test_without_an_engine_it_says_what_works(tmp_path: pathlib.Path) -> None:
+async def test_a_node_that_is_killed_comes_back(shell: carico_command.Shell) -> None:
+    async with carico_command.cluster(shell, NAME, *FLAGS) as paths:
+        found = _node_process(paths)
+        os.kill(found.pid, signal.SIGKILL)
+        await waiting.until(lambda: _came_back(paths, found), within_s=60.0)
+        job = ("--pods", "4", "--seconds", "0.2", "--job", "four", "--wait")
+        code, out, err = await shell.run("submit", "pi", "--name", NAME, *job, within_s=JOB_WITHIN_S)
+        assert code == 0, out + err
+    await waiting.until(lambda: not left_of(shell), within_s=30.0)
+
+
+async def test_what_is_missing_is_named_with_the_nearest_kind_that_works(tmp_path: pathlib.Path) -> None:
     shell = carico_command.Shell(tmp_path)
-    shell.environ["DOCKER_HOST"] = f"unix://{tmp_path}/none.sock"
-    shell.environ["PATH"] = f"{docker_engine.commands()}:{shell.environ['PATH']}"
-    code, _, err = await shell.run("up", "--name", NAME, "--nodes", "kubelet=2")
+    shell.environ |= {"PATH": str(tmp_path), "CNI_PATH": ""}
+    code, _, err = await shell.run("up", "--name", NAME, *FLAGS)
     assert code == 2
-    assert "no Docker engine answers" in err
+    assert "containerd, containerd-shim-runc-v2" in err
     assert "--nodes process" in err
     assert len(err.strip().splitlines()) == 1
 
 
 async def _run_workloads(shell: carico_command.Shell) -> None:
-    """A job of each workload by `carico submit`, which runs to its end and is seen by `carico status`."""
-    for workload, pods, seconds in (("pi", 6, "0.5"), ("train", 1, "1"), ("server", 1, "1")):
+    """A job of each other workload, which runs to its end and is seen by `carico status`."""
+    for workload, pods, seconds in (("train", 1, "1"), ("server", 1, "1")):
         job = ("--pods", str(pods), "--seconds", seconds, "--job", workload)
         code, out, err = await shell.run("submit", workload, "--name", NAME, *job, "--wait", within_s=JOB_WITHIN_S)
         assert code == 0, out + err
@@ -79,21 +108,56 @@ async def _run_workloads(shell: carico_command.Shell) -> None:
     assert code == 0, out + err
     shown = json.loads(out)
     seen = {job["name"]: (job["pods"], job["succeeded"]) for job in shown["jobs"]}
-    assert (seen["pi"], seen["train"], seen["server"]) == ((6, 6), (1, 1), (1, 1))
+    assert (seen["eight"], seen["train"], seen["server"]) == ((8, 8), (1, 1), (1, 1))
 
 
 def _run_job(shell: carico_command.Shell) -> None:
-    """A job of ten Pods that CARICO places, to its end."""
-    kubectl = str(kubernetes.programs("kubectl")["kubectl"].path)
+    """A Job of ten Pods in a shell's image, by kubectl alone."""
+    _kubectl(shell, "apply", "--filename", "-", given=json.dumps(kubelet_site.job("ten", 10)))
+    _kubectl(shell, "wait", "--for=condition=complete", "job/ten", "--timeout=120s")
+    phases = _kubectl(
+        shell, "get", "pods", "--selector", "job-name=ten", "--output", "jsonpath={.items[*].status.phase}"
+    )
+    assert phases.split() == ["Succeeded"] * 10
+
+
+def _look(shell: carico_command.Shell) -> None:
+    """Both nodes took Pods, each with addresses of its own, and none shows more than its share of the machine."""
+    shown = json.loads(_kubectl(shell, "get", "nodes,pods", "--output", "json"))["items"]
+    pods = [each for each in shown if each["kind"] == "Pod"]
+    assert {pod["spec"]["nodeName"] for pod in pods} == {"node-1", "node-2"}
+    assert len({pod["status"]["podIP"] for pod in pods}) == len(pods)
+    for node in (each for each in shown if each["kind"] == "Node"):
+        assert float(node["status"]["allocatable"]["cpu"].removesuffix("m")) <= 1000
+        assert "containerd" in node["status"]["nodeInfo"]["containerRuntimeVersion"]
+    # Logs come by the API server, through the relay's other side: it asks the kubelet at its own address.
+    assert '"workload": "pi"' in _kubectl(shell, "logs", pods[0]["metadata"]["name"])
+
+
+def _running(shell: carico_command.Shell) -> int:
+    return _kubectl(shell, "get", "pods", "--output", "jsonpath={.items[*].status.phase}").split().count("Running")
+
+
+def _kubectl(shell: carico_command.Shell, *arguments: str, given: str = "") -> str:
+    command = str(kubernetes.programs("kubectl")["kubectl"].path)
     environ = {**shell.environ, "KUBECONFIG": str(shell.paths(NAME).kubeconfig)}
+    done = subprocess.run(
+        [command, *arguments], env=environ, input=given, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
-    def ask(*arguments: str, given: str = "") -> str:
-        done = subprocess.run(
-            [kubectl, *arguments], env=environ, input=given, capture_output=True, text=True, check=False
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
-    ask("apply", "--filename", "-", given=json.dumps(kubelet_site.job("ten", 10)))
-    ask("wait", "--for=condition=complete", "job/ten", "--timeout=120s")
-    assert ask("get", "pods", "--output", "jsonpath={.items[*].status.phase}").split() == ["Succeeded"] * 10
+def _node_process(paths: state.Paths) -> processes.ProcessId:
+    found = state.read(paths)
+    assert found is not None
+    process = next(each.process for each in found.services if each.name == "node/node-1")
+    assert process is not None
+    return process
+
+
+def _came_back(paths: state.Paths, before: processes.ProcessId) -> bool:
+    found = state.read(paths)
+    assert found is not None
+    node = next(each for each in found.services if each.name == "node/node-1")
+    return node.process is not None and node.process != before and node.ready

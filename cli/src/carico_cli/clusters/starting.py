@@ -28,19 +28,18 @@ def obtain(wish: plans.Wish, context: settings.Context) -> dict[str, str]:
         return {}
     # Imported where it is needed: most clusters are embedded ones.
     from carico_local.binaries import tools
-    from carico_local.cluster import kubelet_programs
+    from carico_local.kubelets import programs
 
     clock = clocks.SystemClock()
     tell = _Teller(context, clock).tell
     if wish.node_kind == plans.NodeKind.KUBELET:
         # Said before minutes are spent on programs.
-        kubelet_programs.check(context.environ)
+        programs.check()
+        programs.find(context.environ)
     found = tools.obtain(needed, environ=context.environ, clock=clock, tell=tell)
     paths = {name: str(each.path) for name, each in found.items()}
     if wish.node_kind == plans.NodeKind.KUBELET:
-        paths |= kubelet_programs.obtain(
-            found, base=wish.node_base, environ=context.environ, tell=lambda text: tell(progress.Progress(text=text))
-        )
+        paths |= programs.obtain(context.environ, tell=lambda text: tell(progress.Progress(text=text)))
     return paths
 
 

@@ -41,6 +41,11 @@ class Nodes(click.ParamType[tuple[str, int | None]]):
         return found["kind"] or self.DEFAULT[0], int(count) if count else None
 
 
+def _without_image(_context: click.Context, _option: click.Parameter, given: str | None) -> None:
+    if given is not None:
+        raise click.BadParameter("kubelet nodes run in namespaces of this machine and need no image: leave it out")
+
+
 def cluster(function: F) -> F:
     """What shapes a cluster."""
     options = (
@@ -50,7 +55,7 @@ def cluster(function: F) -> F:
             default=Nodes.DEFAULT,
             metavar="[KIND=]N",
             help="How many nodes, or of which kind, or both: 3, process=3 (default: as many as the machine carries), "
-            "kubelet=2 (real, in containers or, as root, namespaces), kwok=1000.",
+            "kubelet=2 (real, as root, in namespaces), kwok=1000.",
         ),
         click.option(
             "--node-cgroups",
@@ -60,7 +65,9 @@ def cluster(function: F) -> F:
             help="process nodes: none measures and runs Pods as plain processes, without quota, as auto does where "
             "cgroups may not be written.",
         ),
-        click.option("--node-base", help="kubelet nodes: the Debian image that theirs is built on (default: pulled)."),
+        click.option(
+            "--node-base", hidden=True, expose_value=False, callback=_without_image, help="Needed no more: no image."
+        ),
         click.option(
             "--control-plane",
             type=click.Choice([each.value for each in plans.ControlPlane]),
@@ -102,7 +109,6 @@ def wish(name: str, given: dict[str, Any]) -> plans.Wish:
         name=name,
         nodes=given["nodes"][1],
         node_kind=given["nodes"][0],
-        node_base=given["node_base"],
         control_plane=given["control_plane"],
         cores=given["cores"],
         scale=given["scale"],

@@ -1,72 +1,59 @@
-"""The services of a cluster whose nodes are real kubelets: a relay to the API, and one service a node.
+"""The services of a cluster whose nodes are real kubelets: a relay to the API, and one launcher a node.
 
-A node is a container where there is an engine, and else a set of namespaces (`host_kubelets`). The control plane
-listens on loopback, as in every local cluster; the relay lets the nodes' own network in.
+The control plane listens on loopback, as in every local cluster; the relay lets the nodes' own network in.
 """
 
 import asyncio
+import dataclasses
 import ipaddress
 import json
 import pathlib
-import re
 from collections.abc import Mapping
 
+from carico_core.domain import errors
 from carico_local.cgroups import node_group
-from carico_local.cluster import host_nodes, kubelet_programs, machine, readiness, state
+from carico_local.cluster import machine, readiness, state
 from carico_local.cluster import plan as plans
 from carico_local.cluster import service as parts
 from carico_local.control_plane import identity
-from carico_local.kubelets import configuration, instructions, network, nodes
-from carico_local.kubelets import engine as engines
+from carico_local.kubelets import cgroups, configuration, instructions, launcher, network, programs
 
 RELAY = "relay"
-# What a killed tool left under the node's name would be in the way.
-_RUN = (
-    'name=$1; cid=$2; shift 2; docker rm -f -v "$name" > /dev/null 2>&1; rm -f "$cid"; '
-    'exec docker run --rm --cidfile "$cid" "$@"'
-)
 
 
-def prepare(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str]) -> network.Network:
-    """The cluster's network, made where there is none. Raises `EnvironmentUnfit` without what nodes run on."""
-    with_engine = kubelet_programs.has_engine(plan.binaries)
-    # Before anything is made: a tool that is killed in between must leave word of what `clear` has to look for.
+def prepare(plan: plans.Plan, paths: state.Paths) -> network.Network:
+    """Return the cluster's network, made where there is none. Raises `EnvironmentUnfit` without what nodes run on."""
+    # Before anything is made: a supervisor that is killed in between must leave word of what `clear` looks for.
     _directory(paths).mkdir(parents=True, exist_ok=True)
-    _write_network(paths, name=network.name(plan.name) if with_engine else "")
-    if with_engine:
-        engine = engines.Engine(environ=environ)
-        engine.check()
-        found = network.ensure(engine, plan.name)
-    else:
-        found = host_nodes.network_of(plan)
-    _write_network(paths, name=found.name, addresses=str(found.addresses), gateway=found.gateway)
+    _write_network(paths)
+    found = network.ensure(pathlib.Path(plan.binaries["ip"]), plan.name)
+    _write_network(paths, addresses=str(found.addresses), gateway=found.gateway)
     return found
 
 
 def gateway(plan: plans.Plan, paths: state.Paths) -> str:
-    """The machine's address on the nodes' network; empty where the nodes are of another kind."""
+    """Return the machine's address on the nodes' network; empty where the nodes are of another kind."""
     return _read_network(paths).gateway if plan.node_kind is plans.NodeKind.KUBELET else ""
 
 
 def users(plan: plans.Plan) -> dict[str, identity.User]:
-    """The identities of what runs in the nodes."""
+    """Return the identities of what runs in the nodes."""
     return instructions.users(_members(plan)) if plan.node_kind is plans.NodeKind.KUBELET else {}
 
 
 def write(plan: plans.Plan, paths: state.Paths, *, keys: identity.Identities, port: int) -> None:
-    """Writes what each node is told, keys too."""
+    """Write the files of each node, its keys among them."""
     found, on = _read_network(paths), machine.read_machine()
-    with_engine = kubelet_programs.has_engine(plan.binaries)
     instructions.write(
         _directory(paths), nodes=_members(plan), network=found.addresses, cluster=plan.name, identities=keys,
         url=f"https://{found.gateway}:{port}",
         machine=configuration.Machine(cpus=on.cpus, memory_bytes=on.memory_available_bytes),
-        plugins=configuration.PLUGINS if with_engine else host_nodes.PLUGINS,
+        plugins=launcher.PLUGINS,
     )  # fmt: skip
 
 
 def relay(paths: state.Paths, environ: Mapping[str, str], *, port: int) -> parts.Service:
-    """The service that lets the nodes reach the API at `port`."""
+    """Return the service that lets the nodes reach the API at `port`."""
     host = _read_network(paths).gateway
     argv = (*parts.python("carico_local.kubelets.relay"), host, str(port), str(port))
     command = parts.command(RELAY, argv, paths, environ)
@@ -74,49 +61,38 @@ def relay(paths: state.Paths, environ: Mapping[str, str], *, port: int) -> parts
 
 
 def node(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], name: str) -> parts.Service:
-    """A node, in the foreground."""
-    found = next(each for each in _members(plan) if each.name == name)
-    service, ready = f"node/{name}", _ready_file(paths, name)
-    if kubelet_programs.has_engine(plan.binaries):
-        fleet = _fleet(plan, paths, environ)
-        argv = ("/bin/sh", "-c", _RUN, "sh", fleet.container(found), str(ready), *fleet.arguments(found))
-    else:
-        within = _read_network(paths)
-        argv = host_nodes.command(plan, paths, found, network=within, config=_directory(paths) / name, ready=ready)
+    """Return the service of a node, whose launcher reads the file that is written here."""
+    member = next(each for each in _members(plan) if each.name == name)
+    service, ready, within = f"node/{name}", paths.run / f"{name}.ready", _read_network(paths)
+    told = launcher.Node(
+        cluster=plan.name, name=name, number=member.number, cpus=member.cpus, memory_bytes=member.memory_bytes,
+        gateway=within.gateway, prefix=within.addresses.prefixlen, config=str(_directory(paths) / name),
+        data=str(paths.data / "nodes" / name), ready=str(ready), plugins=plan.binaries[programs.NETWORK_PLUGINS],
+        commands=programs.commands(plan.binaries), images=[str(path) for path in programs.archives(plan.binaries)],
+    )  # fmt: skip
+    # Asked for how a service is started long after it was: the file of a running node stays as it is.
+    written, text = paths.run / f"{name}.json", json.dumps(dataclasses.asdict(told))
+    if not written.exists() or written.read_text(encoding="utf-8") != text:
+        written.write_text(text, encoding="utf-8")
+    argv = (*parts.python("carico_local.kubelets.launcher"), str(written))
     return parts.Service(
         name=service, command=parts.command(service, argv, paths, environ), probe=readiness.File(path=ready),
         http_port=None, after=RELAY,
     )  # fmt: skip
 
 
-def cgroup(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str], name: str) -> str:
-    """The path of the node's cgroup below the machine's roots; the roots' own while its container does not run."""
-    if not kubelet_programs.has_engine(plan.binaries):
-        return node_group.node_path(plan.name, name)
-    try:
-        container = _ready_file(paths, name).read_text(encoding="ascii").strip()
-        shown = engines.Engine(environ=environ).inspect("--type", "container", container)[0]
-        lines = pathlib.Path(f"/proc/{shown['State']['Pid']}/cgroup").read_text(encoding="utf-8")
-    except (OSError, engines.EngineRefused):
-        # Asked before the node is up too; an agent is started after it, and with what is true then.
-        return "."
-    # v1: the hierarchy of the quota; v2: the only one, where the entry script leaves its own group for its programs.
-    path = re.search(r"^\d+:(?:cpuacct|cpu,cpuacct|cpu):/(\S*)$", lines, re.MULTILINE) or re.search(
-        r"^0::/(\S*?)(?:/init)?$", lines, re.MULTILINE
-    )
-    return path[1] if path is not None else "."
+def cgroup(plan: plans.Plan, name: str) -> str:
+    """Return the path of the node's cgroup below the machine's roots."""
+    return node_group.node_path(plan.name, name)
 
 
 def clear(paths: state.Paths, environ: Mapping[str, str]) -> None:
-    """Nothing; no node of the cluster is left, nor its network. Raises `EnvironmentUnfit`."""
-    try:
-        name = json.loads(_network_file(paths).read_text(encoding="utf-8"))["name"]
-    except FileNotFoundError:
+    """Remove processes, cgroups, interfaces and mounts of the cluster's nodes. Raises `EnvironmentUnfit`."""
+    if not _network_file(paths).exists():
         return  # nothing was made yet
-    if name:
-        nodes.sweep(engines.Engine(environ=environ), paths.name)
-    else:
-        host_nodes.sweep(paths.name, environ)
+    if not cgroups.remove(paths.name):
+        raise errors.EnvironmentUnfit(f"cgroups of {paths.name} could not be removed: a process in them does not end")
+    network.remove(programs.ip(environ), paths.name)
 
 
 class _Listening:
@@ -126,7 +102,7 @@ class _Listening:
         self._host, self._port = host, port
 
     async def why_not(self) -> str | None:
-        """That nobody listens."""
+        """Return that nothing answers; None where something does."""
         try:
             async with asyncio.timeout(readiness.ANSWER_TIMEOUT_S):
                 _, writer = await asyncio.open_connection(self._host, self._port)
@@ -134,14 +110,6 @@ class _Listening:
             return f"nothing answers on {self._host}:{self._port}"
         writer.close()
         return None
-
-
-def _fleet(plan: plans.Plan, paths: state.Paths, environ: Mapping[str, str]) -> nodes.Fleet:
-    return nodes.Fleet(
-        engine=engines.Engine(environ=environ), cluster=plan.name, directory=_directory(paths),
-        image=plan.binaries[kubelet_programs.IMAGE], network=_read_network(paths), nodes=_members(plan),
-        archives=kubelet_programs.archives(plan.binaries),
-    )  # fmt: skip
 
 
 def _members(plan: plans.Plan) -> list[configuration.Node]:
@@ -156,7 +124,7 @@ def _directory(paths: state.Paths) -> pathlib.Path:
 
 
 def _write_network(paths: state.Paths, **written: str) -> None:
-    # As a whole: a tool may be killed at any moment.
+    # As a whole: a supervisor may be killed at any moment.
     unfinished = _network_file(paths).with_suffix(".unfinished")
     unfinished.write_text(json.dumps(written), encoding="utf-8")
     unfinished.replace(_network_file(paths))
@@ -164,14 +132,8 @@ def _write_network(paths: state.Paths, **written: str) -> None:
 
 def _read_network(paths: state.Paths) -> network.Network:
     found = json.loads(_network_file(paths).read_text(encoding="utf-8"))
-    return network.Network(
-        name=found["name"], addresses=ipaddress.IPv4Network(found["addresses"]), gateway=found["gateway"]
-    )  # fmt: skip
+    return network.Network(addresses=ipaddress.IPv4Network(found["addresses"]), gateway=found["gateway"])
 
 
 def _network_file(paths: state.Paths) -> pathlib.Path:
     return paths.run / "network.json"
-
-
-def _ready_file(paths: state.Paths, name: str) -> pathlib.Path:
-    return paths.run / f"{name}.container"

@@ -39,7 +39,7 @@ class ControlPlane(enum.StrEnum):
 
 
 class NodeKind(enum.StrEnum):
-    """What a node is: emulated with real processes, a real kubelet in a container or namespaces, or played by kwok."""
+    """What a node is: emulated with real processes, a real kubelet in namespaces, or played by kwok."""
 
     PROCESS = "process"
     KUBELET = "kubelet"
@@ -65,8 +65,6 @@ class Wish:
     # None: embedded for process nodes; the other kinds need the real one.
     control_plane: str | None = None
     node_kind: str = NodeKind.PROCESS
-    # Image that the image of kubelet nodes is built on; None: a Debian, pulled.
-    node_base: str | None = None
     cores: int = DEFAULT_CORES
     scale: float = DEFAULT_SCALE
     estimator: str | None = None

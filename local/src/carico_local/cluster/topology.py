@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import orjson
 
-from carico_core.runtime.process import settings
 from carico_local import nats_server
 from carico_local.cgroups import layout as layouts
 from carico_local.cgroups import node_group
@@ -86,7 +85,7 @@ def probe(plan: plans.Plan, name: str, port: int) -> readiness.Probe:
 def write_configuration(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Mapping[str, str]) -> None:
     """Writes kubeconfigs and the configuration of NATS. Raises `EnvironmentUnfit` without openssl."""
     if plan.node_kind is plans.NodeKind.KUBELET:
-        kubelet_nodes.prepare(plan, paths, environ)
+        kubelet_nodes.prepare(plan, paths)
     control_planes.of(plan, where.ports, paths, environ).write_configuration()
     if plan.node_kind is plans.NodeKind.KUBELET:
         keys = control_planes.real(plan, where.ports, paths, environ).plane.identities
@@ -185,7 +184,7 @@ class _Builder:
             tuning["ceiling_cpu"] = plan.ceiling_cpu
         found = self._service(
             f"agent/{node}", "carico_agent", after=f"node/{node}",
-            **(node_facts(plan, self._paths, node, self._environ) | tuning),
+            **(node_facts(plan, self._paths, node) | tuning),
         )  # fmt: skip
         environ = found.command.environ
         if environ.get("PYTHONDONTWRITEBYTECODE"):
@@ -210,13 +209,10 @@ class _Builder:
         return parts.command(name, argv, self._paths, self._environ)
 
 
-def node_facts(
-    plan: plans.Plan, paths: state.Paths, node: str, environ: Mapping[str, str] | None = None
-) -> dict[str, object]:
+def node_facts(plan: plans.Plan, paths: state.Paths, node: str) -> dict[str, object]:
     """The settings by which an agent measures a node of the plan: its cgroup, or its processes where it has none."""
     if plan.node_kind is plans.NodeKind.KUBELET:
-        cgroup = kubelet_nodes.cgroup(plan, paths, environ or settings.environment(), node)
-        return {"node": node, "scope": "cgroup", "cgroup": cgroup, "pod_events": "cgroup"}
+        return {"node": node, "scope": "cgroup", "cgroup": kubelet_nodes.cgroup(plan, node), "pod_events": "cgroup"}
     facts: dict[str, object] = {
         "node": node, "cores": plan.cores, "scale": plan.scale, "memory_bytes": plan.memory_bytes,
     }  # fmt: skip

@@ -13,8 +13,6 @@ MOST_NODES = 2 ** (_NODE_PREFIX - CLUSTER_RANGE.prefixlen) - 1
 _FIRST_NODE = 10
 SANDBOX_IMAGE = "docker.io/carico/busybox:1"
 DOMAIN = "cluster.local"
-# Where Debian has them.
-PLUGINS = "/usr/lib/cni"
 # Quantities of CPU and memory as Kubernetes writes them.
 _MILLI = 1000
 
@@ -58,9 +56,9 @@ class Kubeconfigs:
 
 def files(
     node: Node, *, others: tuple[Node, ...], network: ipaddress.IPv4Network, machine: Machine,
-    kubeconfigs: Kubeconfigs, authority: str, plugins: str = PLUGINS,
+    kubeconfigs: Kubeconfigs, authority: str, plugins: str,
 ) -> dict[str, str]:  # fmt: skip
-    """Name and text of each file that a node finds in /carico. `plugins`: where the node finds those of its network."""
+    """Return the text of each file that a node finds in /carico. `plugins`: where it finds those of its network."""
     address = node.address(network)
     environment = {
         "NODE_NAME": node.name, "NODE_IP": address, "POD_RANGE": node.pods, "CLUSTER_RANGE": CLUSTER_RANGE,
@@ -80,7 +78,7 @@ def files(
     }
 
 
-# restrict_oom_score_adj, disable_apparmor: an engine in a virtual machine may lack CAP_SYS_RESOURCE and AppArmor's
+# restrict_oom_score_adj, disable_apparmor: a virtual machine may lack CAP_SYS_RESOURCE and AppArmor's
 # tools; Pods then run without lowered scores, which no test or demo needs.
 _CONTAINERD = f"""version = 2
 [plugins."io.containerd.grpc.v1.cri"]
@@ -136,7 +134,7 @@ def _kubelet(node: Node, address: str, machine: Machine) -> Mapping[str, object]
         "authorization": {"mode": "Webhook"},
         "clusterDNS": [address],
         "clusterDomain": DOMAIN,
-        # The container's own limits bound the node; the kubelet sees the machine's size and must leave out the rest.
+        # The node's own cgroup bounds it; the kubelet sees the machine's size and must leave out the rest.
         "enforceNodeAllocatable": [],
         "kubeReserved": _reserved(node, machine),
         # The machine's disk is not the node's: its pressure must evict nobody, and images are imported only once.
@@ -165,7 +163,7 @@ def _proxy(node: Node) -> Mapping[str, object]:
         "hostnameOverride": node.name,
         "mode": "iptables",
         "clusterCIDR": str(CLUSTER_RANGE),
-        # The machine's own limits, which a container must not change.
+        # The machine's own limits, which a node must not change.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         "iptables": {"minSyncPeriod": "0s"},
     }

@@ -1,4 +1,6 @@
-"""Images without a builder: files of this machine as an archive of one layer, as `docker save` writes it.
+"""Images without a builder: files of this machine, with the libraries they need, as an archive of one layer.
+
+`docker save` writes the same.
 
 Format: https://github.com/moby/docker-image-spec (version 1.2); containerd imports it, and so does every engine.
 """
@@ -7,14 +9,22 @@ import dataclasses
 import hashlib
 import io
 import json
+import os
 import pathlib
 import platform
+import re
+import subprocess
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from carico_core.domain import errors
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _LAYER = "layer.tar"
+# Files named at once; the limit on a command's length is far beyond.
+_FILES_AT_ONCE = 100
+_LIBRARY = re.compile(r"^\t(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +99,22 @@ def _config(image: Image, digest: str) -> Mapping[str, object]:
         "config": {"Env": [f"{name}={value}" for name, value in image.environ.items()], "Cmd": list(image.command)},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
     }
+
+
+def shared_libraries(files: Iterable[pathlib.Path]) -> dict[str, pathlib.Path]:
+    """Return the shared libraries that programs need, loader included, by path: as the loader says, by `ldd`.
+
+    Raises `EnvironmentUnfit` without ldd.
+    """
+    wanted, found = [str(path) for path in files], {}
+    for first in range(0, len(wanted), _FILES_AT_ONCE):
+        try:
+            said = subprocess.run(
+                ["ldd", *wanted[first : first + _FILES_AT_ONCE]], capture_output=True, text=True, check=False
+            ).stdout
+        except OSError as error:
+            raise errors.EnvironmentUnfit(f"ldd, which comes with the C library, does not run: {error}") from error
+        for match in _LIBRARY.finditer(said):
+            path = os.path.normpath(match[1])
+            found[path] = pathlib.Path(path)
+    return found

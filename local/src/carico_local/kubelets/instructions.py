@@ -1,4 +1,4 @@
-"""What each node is told, written into a folder a node: configuration, certificates' authority, and keys of its own."""
+"""The files of each node, written into a folder of its own: configuration, certificate authority, and its keys."""
 
 import ipaddress
 import pathlib
@@ -24,7 +24,7 @@ def users(nodes: Sequence[configuration.Node]) -> dict[str, identity.User]:
 def write(
     directory: pathlib.Path, *, nodes: Sequence[configuration.Node], network: ipaddress.IPv4Network, cluster: str,
     identities: identity.Identities, url: str, machine: configuration.Machine,
-    plugins: str = configuration.PLUGINS,
+    plugins: str,
 ) -> None:  # fmt: skip
     """Writes each node's files into `directory`/NODE; `identities` must know `users(nodes)`."""
 

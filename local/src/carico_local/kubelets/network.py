@@ -1,13 +1,17 @@
-"""A network of a cluster's own, on which the control plane and the nodes have fixed addresses."""
+"""The nodes' network: a range of addresses that is free, one bridge of this machine, and a link from it into each node.
+
+No firewall rule is made.
+"""
 
 import dataclasses
 import hashlib
 import ipaddress
+import json
 import pathlib
+import subprocess
 from collections.abc import Iterator
 
 from carico_core.domain import errors
-from carico_local.kubelets import engine as engines
 
 # Private ranges (RFC 1918) that Docker hands out last and few others use, but for a cloud whose machines are in the
 # first; the first that is free is taken.
@@ -21,21 +25,83 @@ ROUTES = pathlib.Path("/proc/net/fib_trie")
 _TO_MANY = ("BROADCAST", "MULTICAST")
 # Linux names an interface with 15 characters at most.
 _BRIDGE_HASH = 10
+_TIMEOUT_S = 20.0
+_HASH = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
     """`gateway`: the machine's own address on it, where the API server listens."""
 
-    name: str
     addresses: ipaddress.IPv4Network
     gateway: str
 
 
-def ensure(engine: engines.Engine, cluster: str) -> Network:
-    """The cluster's network, made where there is none. Raises `EnvironmentUnfit` where no range is free."""
-    found = engine.ours("network", cluster)
-    return _read(engine, found[0]) if found else _make(engine, cluster)
+def ensure(ip: pathlib.Path, cluster: str) -> Network:
+    """The cluster's bridge with its address, made where there is none. Raises `EnvironmentUnfit`."""
+    name = bridge(cluster)
+    own = _address(ip, name)
+    if own is None:
+        chosen = free()[0]
+        own = ipaddress.IPv4Interface(f"{chosen[1]}/{chosen.prefixlen}")
+        # One that was killed before it had an address would be in the way for ever.
+        _try(ip, "link", "delete", name)
+        _run(ip, "link", "add", name, "type", "bridge")
+        _run(ip, "address", "add", str(own), "dev", name)
+        _run(ip, "link", "set", name, "up")
+    return Network(addresses=own.network, gateway=str(own.ip))
+
+
+def plug(ip: pathlib.Path, cluster: str, number: int, *, pid: int) -> None:
+    """Nothing; the process's own network has an interface `eth0` on the bridge. Raises `EnvironmentUnfit`."""
+    name = _link(cluster, number)
+    # An ended node's link goes a moment after it.
+    _try(ip, "link", "delete", name)
+    _run(ip, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
+    _run(ip, "link", "set", name, "master", bridge(cluster), "up")
+
+
+def remove(ip: pathlib.Path, cluster: str) -> None:
+    """Nothing; neither the bridge nor a link of the cluster is left."""
+    for name in of(ip, cluster):
+        _try(ip, "link", "delete", name)
+
+
+def of(ip: pathlib.Path, cluster: str) -> list[str]:
+    """The names of the cluster's bridge and links that there are."""
+    names = [str(link["ifname"]) for link in json.loads(_run(ip, "-json", "link", "show") or "[]")]
+    return [name for name in names if name == bridge(cluster) or name.startswith(f"crn-{_hash(cluster)}-")]
+
+
+def _link(cluster: str, number: int) -> str:
+    return f"crn-{_hash(cluster)}-{number}"
+
+
+def _hash(cluster: str) -> str:
+    return hashlib.sha256(cluster.encode()).hexdigest()[:_HASH]
+
+
+def _address(ip: pathlib.Path, name: str) -> ipaddress.IPv4Interface | None:
+    """The address of an interface; None where it has none, or is not there."""
+    links = json.loads(_run(ip, "-4", "-json", "address", "show") or "[]")
+    found = (each for link in links if link.get("ifname") == name for each in link.get("addr_info", ()))
+    return next((ipaddress.IPv4Interface(f"{each['local']}/{each['prefixlen']}") for each in found), None)
+
+
+def _run(ip: pathlib.Path, *arguments: str) -> str:
+    done = _try(ip, *arguments)
+    if done.returncode != 0:
+        raise errors.EnvironmentUnfit(f"`ip {' '.join(arguments)}` failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _try(ip: pathlib.Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([ip, *arguments], capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
+
+
+def bridge(cluster: str) -> str:
+    """Return the name of the network's interface on the machine."""
+    return f"crc-{hashlib.sha256(cluster.encode()).hexdigest()[:_BRIDGE_HASH]}"
 
 
 def free() -> list[ipaddress.IPv4Network]:
@@ -58,36 +124,3 @@ def _routes(text: str) -> Iterator[ipaddress.IPv4Network]:
                 pass
             case [length, _, kind, *_] if length.startswith("/") and kind not in _TO_MANY:
                 yield ipaddress.IPv4Network(f"{address}{length}")
-
-
-def name(cluster: str) -> str:
-    """The name of the network in an engine."""
-    return f"carico-{cluster}"
-
-
-def bridge(cluster: str) -> str:
-    """The name of the network's interface on the machine."""
-    return f"crc-{hashlib.sha256(cluster.encode()).hexdigest()[:_BRIDGE_HASH]}"
-
-
-def _make(engine: engines.Engine, cluster: str) -> Network:
-    for addresses in free():
-        try:
-            engine.run(
-                "network", "create", "--label", f"{engines.LABEL}={cluster}", "--subnet", str(addresses),
-                "--opt", f"com.docker.network.bridge.name={bridge(cluster)}", name(cluster),
-            )  # fmt: skip
-        except engines.EngineRefused as error:
-            if "overlap" not in error.why.lower():
-                raise
-        else:
-            return _read(engine, name(cluster))
-    raise errors.EnvironmentUnfit("the engine finds no range free for a network of nodes")
-
-
-def _read(engine: engines.Engine, network: str) -> Network:
-    found = engine.inspect("--type", "network", network)[0]
-    pool = found["IPAM"]["Config"][0]
-    addresses = ipaddress.IPv4Network(pool["Subnet"])
-    # Engines that were not told a gateway take the first address, and some do not say so.
-    return Network(name=found["Name"], addresses=addresses, gateway=pool.get("Gateway") or str(addresses[1]))

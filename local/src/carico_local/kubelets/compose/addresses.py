@@ -1,4 +1,4 @@
-"""What control plane and nodes of `docker compose` (compose/kube) know of each other without asking."""
+"""What the control plane and the nodes of `docker compose` (compose/kube) know of each other without asking."""
 
 import ipaddress
 import pathlib
@@ -10,6 +10,8 @@ PLANE = pathlib.Path("/plane")
 # kubeconfigs, for everybody else.
 SHARED = pathlib.Path("/kube")
 NAME, HOST, PORT = "compose", "api", 6443
+# Where the image has the plugins of a node's network: Debian's place.
+PLUGINS = "/usr/lib/cni"
 # Every address of a /24, so that any container can be any node.
 _LAST = 254
 _PREFIX = 24

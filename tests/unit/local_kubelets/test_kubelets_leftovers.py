@@ -1,14 +1,11 @@
 """A tool that is killed while it makes the nodes' network: `carico down` finds it nevertheless, `carico up` goes on."""
 
-import os
 import pathlib
 
 import pytest
 
-from carico_core.runtime.process import settings
-from carico_local.cluster import client, host_nodes, kubelet_nodes, kubelet_programs, state
+from carico_local.cluster import client, kubelet_nodes, state
 from carico_local.cluster import plan as plans
-from carico_local.host_kubelets import links
 from carico_local.kubelets import network
 
 
@@ -37,33 +34,16 @@ def command(folder: pathlib.Path, name: str, script: str) -> pathlib.Path:
     return folder / name
 
 
-async def test_a_network_of_an_engine_is_removed(
-    tmp_path: pathlib.Path, paths: state.Paths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command(tmp_path, "docker", '[ "$1 $2" != "network ls" ] || echo made')
-    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-
-    def made_and_killed(*_: object) -> network.Network:
-        raise Killed
-
-    monkeypatch.setattr(network, "ensure", made_and_killed)
-    with pytest.raises(Killed):
-        kubelet_nodes.prepare(kubelet_plan(**{kubelet_programs.IMAGE: "i"}), paths, environ)
-    monkeypatch.setattr(settings, "environment", lambda: environ)
-    await client.clear(paths)
-    assert "network rm made" in (tmp_path / "said").read_text().splitlines()
-
-
 async def test_a_bridge_of_this_machine_is_removed(paths: state.Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     swept: list[str] = []
 
     def made_and_killed(*_: object) -> network.Network:
         raise Killed
 
-    monkeypatch.setattr(host_nodes, "network_of", made_and_killed)
-    monkeypatch.setattr(host_nodes, "sweep", lambda cluster, _: swept.append(cluster))
+    monkeypatch.setattr(network, "ensure", made_and_killed)
+    monkeypatch.setattr(network, "remove", lambda _, cluster: swept.append(cluster))
     with pytest.raises(Killed):
-        kubelet_nodes.prepare(kubelet_plan(), paths, {})
+        kubelet_nodes.prepare(kubelet_plan(ip="ip"), paths)
     await client.clear(paths)
     assert swept == ["t"]
 
@@ -80,4 +60,4 @@ def test_a_bridge_without_an_address_is_made_anew(tmp_path: pathlib.Path, monkey
         esac""",
     )  # fmt: skip
     (tmp_path / "link").touch()
-    assert links.ensure(ip, "t").gateway == "172.31.0.1"
+    assert network.ensure(ip, "t").gateway == "172.31.0.1"

@@ -25,7 +25,13 @@ def files(count: int = 3) -> dict[str, str]:
     """Those of the first of so many nodes."""
     others = nodes(count)
     return configuration.files(
-        others[0], others=others, network=NETWORK, machine=MACHINE, kubeconfigs=KUBECONFIGS, authority="ca"
+        others[0],
+        others=others,
+        network=NETWORK,
+        machine=MACHINE,
+        kubeconfigs=KUBECONFIGS,
+        authority="ca",
+        plugins="/cni",
     )
 
 
@@ -51,7 +57,7 @@ def test_what_the_kubelet_leaves_out_is_the_rest_of_the_machine() -> None:
 def test_a_machine_smaller_than_its_node_reserves_nothing(cpus: float) -> None:
     node = nodes(1)[0]
     told = configuration.files(
-        node, others=(node,), network=NETWORK, kubeconfigs=KUBECONFIGS, authority="ca",
+        node, others=(node,), network=NETWORK, kubeconfigs=KUBECONFIGS, authority="ca", plugins="/cni",
         machine=configuration.Machine(cpus=cpus, memory_bytes=2**30),
     )  # fmt: skip
     assert json.loads(told["kubelet.json"])["kubeReserved"] == {"cpu": "0m", "memory": "0"}

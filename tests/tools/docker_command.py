@@ -1,4 +1,4 @@
-"""A Docker engine, by its own command: the one place that runs `docker`."""
+"""A Docker engine, by its own command."""
 
 import contextlib
 import dataclasses
@@ -11,8 +11,6 @@ from typing import Any
 
 from carico_core.domain import errors
 
-# Everything that is ours bears it; its value is the cluster's name.
-LABEL = "carico.cluster"
 TIMEOUT_S = 120.0
 _BUILD_TIMEOUT_S = 1200.0
 _LAST_WORDS = 400
@@ -29,16 +27,14 @@ class Engine:
         """The docker command. Raises `EnvironmentUnfit`."""
         found = shutil.which("docker", path=self.environ.get("PATH", os.defpath))
         if found is None:
-            raise errors.EnvironmentUnfit(f"no docker command on PATH: install Docker, or {_NEAREST}")
+            raise errors.EnvironmentUnfit("no docker command on PATH")
         return found
 
     def check(self) -> None:
         """Nothing. Raises `EnvironmentUnfit` where there is no engine to talk to."""
         done = self._attempt(["version", "--format", "{{.Server.Version}}"])
         if done.returncode != 0:
-            raise errors.EnvironmentUnfit(
-                f"no Docker engine answers ({_last(done.stderr)}): start it, set DOCKER_HOST, or {_NEAREST}"
-            )
+            raise errors.EnvironmentUnfit(f"no Docker engine answers ({_last(done.stderr)})")
 
     def run(self, *arguments: str, given: bytes | None = None, timeout_s: float = TIMEOUT_S) -> str:
         """What `docker arguments` printed. Raises `EngineRefused` with its last words."""
@@ -59,12 +55,6 @@ class Engine:
         """What `docker inspect` says. Raises `EngineRefused`."""
         found: list[dict[str, Any]] = json.loads(self.run("inspect", *arguments))
         return found
-
-    def ours(self, kind: str, cluster: str) -> list[str]:
-        """Ids of a cluster's containers, networks or volumes; `kind` as docker names it."""
-        everything = ["--all"] if kind == "container" else []
-        listed = self.run(kind, "ls", "--quiet", *everything, "--filter", f"label={LABEL}={cluster}")
-        return listed.split()
 
     @contextlib.contextmanager
     def saved(self, images: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
@@ -95,9 +85,6 @@ class EngineRefused(errors.EnvironmentUnfit):
     def __init__(self, what: str, why: str) -> None:
         super().__init__(f"docker {what} failed: {why}")
         self.why = why
-
-
-_NEAREST = "use --nodes process, which needs no engine"
 
 
 def _last(said: bytes) -> str:

@@ -1,16 +1,14 @@
-"""Kubelets without an engine: what they need is named where it is missing, and every tree of cgroups is found."""
+"""Kubelet nodes: what they need is named where it is missing, and every tree of cgroups and free range is found."""
 
 import ipaddress
-import json
 import os
 import pathlib
 
 import pytest
 
 from carico_core.domain import errors
-from carico_local.cluster import kubelet_programs
-from carico_local.host_kubelets import cgroups, links, programs
-from carico_local.kubelets import composed, configuration, engine, network
+from carico_local.kubelets import cgroups, configuration, network, programs
+from carico_local.kubelets.compose import addresses
 
 MOUNTS = """tmpfs /sys/fs/cgroup tmpfs rw,mode=755 0 0
 cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,nosuid,nodev,noexec,relatime,cpu,cpuacct 0 0
@@ -33,7 +31,8 @@ def test_every_missing_program_is_named_at_once(tmp_path: pathlib.Path, monkeypa
     monkeypatch.setattr(programs, "_SYSTEM_FOLDERS", ())
     monkeypatch.setattr(programs, "_PLUGIN_FOLDERS", ())
     environ = commands(tmp_path / "bin", *programs.NODE[1:], *programs.TABLES[:3], *programs.MAKER)
-    with pytest.raises(errors.EnvironmentUnfit, match=r"^containerd, the CNI plugins \(CNI_PATH\) not found: `apt"):
+    named = r"containerd, the CNI plugins \(CNI_PATH\) not found: `apt.*--nodes process"
+    with pytest.raises(errors.EnvironmentUnfit, match=named):
         programs.find(environ)
 
 
@@ -46,12 +45,10 @@ def test_what_is_there_is_found_without_tables_of_the_newer_protocol(tmp_path: p
     assert found.commands["containerd"] == tmp_path / "bin/containerd"
 
 
-def test_without_an_engine_and_without_programs_both_are_told(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nodes_need_root_and_the_nearest_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(errors.EnvironmentUnfit, match=r"no docker command.*--nodes process.*but it needs root$"):
-        kubelet_programs.check({"PATH": str(tmp_path)})
+    with pytest.raises(errors.EnvironmentUnfit, match=r"^--nodes kubelet needs root, or use --nodes process"):
+        programs.check()
 
 
 def test_trees_are_mounted_anew_by_their_controllers(tmp_path: pathlib.Path) -> None:
@@ -131,27 +128,9 @@ def test_ranges_that_the_machine_sends_to_are_passed_over(
     # One of its own interfaces, one behind a gateway, and what says nothing: the default, and a VPN's to all of them.
     routed(tmp_path, monkeypatch, str(first), f"{second[128]}/32", "0.0.0.0/0", "172.16.0.0/12", "192.0.2.0/24")
     assert network.free()[0] == third
-    made = links.ensure(stand_in(tmp_path, "ip", ""), "x")
-    assert made == network.Network(name="", addresses=third, gateway=str(third[1]))
+    made = network.ensure(stand_in(tmp_path, "ip", ""), "x")
+    assert made == network.Network(addresses=third, gateway=str(third[1]))
     assert f"address add {third[1]}/24 dev {network.bridge('x')}" in (tmp_path / "said").read_text()
-
-
-def test_an_engine_is_asked_for_no_range_that_the_machine_sends_to(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A whole network of the machine's, as in a cloud; of the ranges beside it one is another network of the engine."""
-    free = [each for each in network.CANDIDATES if not each.subnet_of(ipaddress.IPv4Network("172.31.0.0/20"))]
-    routed(tmp_path, monkeypatch, "0.0.0.0/0", "172.31.0.0/20")
-    config = json.dumps([{"Name": "carico-x", "IPAM": {"Config": [{"Subnet": str(free[1])}]}}])
-    docker = f"""case "$*" in
-    *{free[0]}*) echo "Pool overlaps with other one on this address space" >&2; exit 1;;
-    inspect*) echo '{config}';;
-    esac"""
-    stand_in(tmp_path, "docker", docker)
-    made = network.ensure(engine.Engine(environ={"PATH": f"{tmp_path}:{os.environ['PATH']}"}), "x")
-    assert made == network.Network(name="carico-x", addresses=free[1], gateway=str(free[1][1]))
-    said = (tmp_path / "said").read_text().splitlines()
-    assert [line.split("--subnet ")[1].split()[0] for line in said if "create" in line] == [str(free[0]), str(free[1])]
 
 
 def test_a_machine_that_sends_to_every_range_is_told_so(
@@ -163,11 +142,11 @@ def test_a_machine_that_sends_to_every_range_is_told_so(
 
 
 def test_composed_nodes_know_each_other_by_address_alone() -> None:
-    own = composed.node("172.18.0.7", name="node-3", cpus=1.0, memory_bytes=2**30)
-    assert own.address(composed.network("172.18.0.7")) == "172.18.0.7"
+    own = addresses.node("172.18.0.7", name="node-3", cpus=1.0, memory_bytes=2**30)
+    assert own.address(addresses.network("172.18.0.7")) == "172.18.0.7"
     assert own.pods == ipaddress.IPv4Network("10.244.7.0/24")
-    others = composed.others(own, "172.18.0.7")
+    others = addresses.others(own, "172.18.0.7")
     assert len({other.pods for other in others} | {own.pods}) == 254
     assert all(other.pods.subnet_of(configuration.CLUSTER_RANGE) for other in others)
     far = next(other for other in others if other.number == 200)
-    assert far.address(composed.network("172.18.0.7")) == "172.18.0.200"
+    assert far.address(addresses.network("172.18.0.7")) == "172.18.0.200"

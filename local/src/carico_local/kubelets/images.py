@@ -1,25 +1,26 @@
-"""The image of `carico submit`'s workloads: made of the Python that runs this tool, so that nothing is pulled or built.
+"""Images that nodes have from their start, made of this machine's files, so that nothing is pulled or built.
 
-The interpreter, its library and numpy keep their places on this machine, and so does each shared library that they
-name: nothing in them needs to know that it has moved. The code of the workloads lies in /carico.
+Sandboxes of Pods, and jobs that need but a shell, run this machine's busybox. The workloads of `carico submit` run the
+Python that runs this tool: the interpreter, its library and numpy keep their places on this machine, and so does each
+shared library that they name, so that nothing in them needs to know that it has moved. Their code lies in /carico.
 """
 
+import importlib.util
 import os
 import pathlib
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 
-import numpy as np
-
 import carico_core
 import carico_local
 from carico_core.domain import errors
 from carico_local import job
 from carico_local.binaries import cache
-from carico_local.kubelets import image_archive, shared_libraries
+from carico_local.kubelets import configuration, image_archive
 
 TAG = f"docker.io/{job.IMAGE}"
+_SHELL_COMMANDS = ("sh", "sleep", "cat", "echo", "wget", "nslookup", "dd")
 _CODE = "/carico"
 _PROGRAM = "import sys\n\nfrom carico_local.workloads import main\n\nsys.exit(main.main())\n"
 # What the workloads import of our own, and no more: any other change would be another image.
@@ -34,8 +35,28 @@ _LEFT_OUT = frozenset(
 )  # fmt: skip
 
 
-def ensure(environ: Mapping[str, str], *, tell: Callable[[str], None]) -> pathlib.Path:
-    """The archive of the image, made where the user's cache has none. Raises `EnvironmentUnfit`."""
+def ensure_sandbox(busybox: pathlib.Path, environ: Mapping[str, str]) -> pathlib.Path:
+    """Return the archive of the sandboxes' image, made where the user's cache has none. Raises `EnvironmentUnfit`."""
+    image = image_archive.Image(
+        tag=configuration.SANDBOX_IMAGE,
+        # A static one names no library; any other brings its own.
+        files={"/bin/busybox": busybox, **image_archive.shared_libraries([busybox])},
+        links={f"/bin/{name}": "busybox" for name in _SHELL_COMMANDS},
+        environ={"PATH": "/bin"},
+        command=("/bin/busybox", "sleep", "2147483647"),
+    )
+    target = cache.directory(environ) / f"sandbox-{image.key}.tar"
+    with cache.locked(target, lambda: None):
+        if not target.exists():
+            try:
+                image_archive.write(image, target)
+            except OSError as error:
+                raise errors.EnvironmentUnfit(f"no image of Pods' sandboxes: {error}") from error
+    return target
+
+
+def ensure_workloads(environ: Mapping[str, str], *, tell: Callable[[str], None]) -> pathlib.Path:
+    """Return the archive of the workloads' image, made where the user's cache has none. Raises `EnvironmentUnfit`."""
     image = of_this_python()
     target = cache.directory(environ) / f"workload-{image.key}.tar"
     with cache.locked(target, lambda: None):
@@ -50,14 +71,14 @@ def ensure(environ: Mapping[str, str], *, tell: Callable[[str], None]) -> pathli
 
 
 def of_this_python() -> image_archive.Image:
-    """The image: interpreter, library, numpy, the workloads, and the shared libraries of all of them."""
+    """Return the workloads' image: interpreter, library, numpy, workloads, and the shared libraries of them all."""
     interpreter = pathlib.Path(sys.executable).resolve()
     library = {str(path): path for path in _library()}
     code = dict(_code())
     machine_code = [interpreter, *(path for path in (*library.values(), *code.values()) if _is_shared(path))]
     # numpy's own libraries lie beside it, in their new place too.
     beside = set(code.values())
-    shared = {name: path for name, path in shared_libraries.of(machine_code).items() if path not in beside}
+    shared = {name: path for name, path in image_archive.shared_libraries(machine_code).items() if path not in beside}
     files = {str(interpreter): interpreter, **library, **shared, **code}
     return image_archive.Image(
         tag=TAG,
@@ -84,7 +105,8 @@ def _library() -> Iterator[pathlib.Path]:
 
 def _code() -> Iterator[tuple[str, pathlib.Path]]:
     """What lies in /carico: numpy with the libraries that its wheel brings, and of our own what runs in a Pod."""
-    numpy = _folder(np.__file__)
+    # Found and not imported: it would stay in every process that starts a node.
+    numpy = _folder(getattr(importlib.util.find_spec("numpy"), "origin", None))
     beside = numpy.with_name("numpy.libs")
     for package in (numpy, *([beside] if beside.is_dir() else [])):
         for path in _walk(package):

@@ -1,4 +1,4 @@
-"""`python -m carico_local.host_kubelets.launcher NODE.json`: starts one node in namespaces of its own and waits for it.
+"""`python -m carico_local.kubelets.launcher NODE.json`: starts one node in namespaces of its own and waits for it.
 
 Whatever ends this process ends the node: `unshare` dies with it, the node's first process with `unshare`, and with that
 one every process of the node, which the kernel sees to.
@@ -21,9 +21,10 @@ from carico_core.runtime.process import settings
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 from carico_local.cluster import processes
-from carico_local.host_kubelets import cgroups, links
+from carico_local.kubelets import cgroups, network, programs
 
-SCRIPT = pathlib.Path(__file__).with_name("carico-host-node")
+# Where a node finds the plugins of its network: bound there, wherever the machine has them.
+PLUGINS = "/carico-cni"
 _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup")
 _UNSHARED_WITHIN_S = 20.0
 _LOOK_EVERY_S = 0.02
@@ -71,7 +72,7 @@ def run(node: Node) -> int:
     try:
         _until_unshared(process)
         _step_aside(group, process.pid)
-        links.plug(pathlib.Path(node.commands["ip"]), node.cluster, node.number, pid=process.pid)
+        network.plug(pathlib.Path(node.commands["ip"]), node.cluster, node.number, pid=process.pid)
         pathlib.Path(node.ready).write_text(str(process.pid), encoding="ascii")
         return process.wait()
     finally:
@@ -82,8 +83,8 @@ def run(node: Node) -> int:
 
 
 def _start(node: Node, group: groups.Group) -> "subprocess.Popen[bytes]":
-    root, programs, images = _folders(node)
-    network = {"CARICO_GATEWAY": node.gateway, "CARICO_PREFIX": str(node.prefix)}
+    root, commands, images = _folders(node)
+    reached = {"CARICO_GATEWAY": node.gateway, "CARICO_PREFIX": str(node.prefix)}
     trees = "\n".join(f"{target} {controllers}" for target, controllers in cgroups.trees().items())
     end_with_parent = processes.end_with_parent(signal.SIGKILL)
     joins = group.procs_files
@@ -93,10 +94,10 @@ def _start(node: Node, group: groups.Group) -> "subprocess.Popen[bytes]":
         for file in joins:
             pathlib.Path(file).write_text(str(os.getpid()), encoding="ascii")
 
-    script = (str(SCRIPT), root, node.config, node.data, programs, node.plugins, images)
+    script = (str(programs.HOST_ENTRY), root, node.config, node.data, commands, node.plugins, images)
     return subprocess.Popen(
         [node.commands["unshare"], *_NAMESPACES, "--fork", "--kill-child=SIGKILL", "/bin/sh", *script],
-        stdin=subprocess.DEVNULL, env={**settings.environment(), **network, "CARICO_TREES": trees}, preexec_fn=prepare,
+        stdin=subprocess.DEVNULL, env={**settings.environment(), **reached, "CARICO_TREES": trees}, preexec_fn=prepare,
     )  # fmt: skip
 
 

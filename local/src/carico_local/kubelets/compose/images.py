@@ -1,4 +1,4 @@
-"""`python -m carico_local.kubelets.composed_images FOLDER`: the images that a node of `docker compose` starts with."""
+"""`python -m carico_local.kubelets.compose.images FOLDER`: the images that a node of `docker compose` starts with."""
 
 import pathlib
 import shutil
@@ -6,8 +6,7 @@ import sys
 
 from carico_core.domain import errors
 from carico_core.runtime.process import settings, tasks
-from carico_local.host_kubelets import sandbox
-from carico_local.kubelets import workload_image
+from carico_local.kubelets import images
 
 
 def main() -> int:
@@ -17,10 +16,10 @@ def main() -> int:
         busybox = shutil.which("busybox")
         if busybox is None:
             raise errors.EnvironmentUnfit("no busybox on PATH: install busybox-static")
-        shutil.copy2(sandbox.ensure(pathlib.Path(busybox), environ), folder / "sandbox.tar")
-        shutil.copy2(workload_image.ensure(environ, tell=print), folder / "workloads.tar")
+        shutil.copy2(images.ensure_sandbox(pathlib.Path(busybox), environ), folder / "sandbox.tar")
+        shutil.copy2(images.ensure_workloads(environ, tell=print), folder / "workloads.tar")
     except errors.UserError as error:
-        return tasks.report(error, program="carico-composed-images")
+        return tasks.report(error, program="carico-compose-images")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`python -m carico_local.kubelets.composed_node`: one node of `docker compose`: a real kubelet with its agent.
+"""`python -m carico_local.kubelets.compose.node`: one node of `docker compose`: a real kubelet with its agent.
 
 It says what the node is by its container's name, address and limits, and then runs the entry script of every node.
 """
@@ -22,43 +22,46 @@ from carico_local.cluster import readiness, service
 from carico_local.contained import identity as naming
 from carico_local.contained import size
 from carico_local.control_plane import identity
-from carico_local.kubelets import composed, configuration, image, instructions
+from carico_local.kubelets import configuration, instructions, programs
+from carico_local.kubelets.compose import addresses
 
 CONFIG = pathlib.Path("/carico")
 _HEALTH_PORT, _AGENT_PORT = 10248, 8080
 _LOOK_EVERY_S = 0.2
-_log = logs.get("composed-node")
+_log = logs.get("compose-node")
 
 
 def main() -> int:
     """The exit code of the container: 0 where it was asked to end."""
-    logs.setup(service="composed-node")
+    logs.setup(service="compose-node")
     try:
         node = _write()
         return asyncio.run(_run(node))
     except errors.UserError as error:
-        return tasks.report(error, program="carico-composed-node")
+        return tasks.report(error, program="carico-compose-node")
 
 
 def _write() -> configuration.Node:
     """The node, once what it is told stands in /carico."""
     address, own = naming.address(), size.read()
     name = naming.node_name(address, rng=random.Random(secrets.randbits(64)))
-    if name not in composed.names():
+    if name not in addresses.names():
         raise errors.SettingsError(
             f"a node's container: got the name {name!r}, expected PROJECT-node-NUMBER, as docker compose gives it"
         )
-    node = composed.node(address, name=name, cpus=own.real_cores, memory_bytes=own.memory_bytes)
-    identities = identity.Identities(composed.PLANE / "identities", settings.environment())
+    node = addresses.node(address, name=name, cpus=own.real_cores, memory_bytes=own.memory_bytes)
+    identities = identity.Identities(addresses.PLANE / "identities", settings.environment())
     scratch = CONFIG / "nodes"
     instructions.write(
-        scratch, nodes=[node], network=composed.network(address), cluster=composed.NAME, identities=identities,
-        url=f"https://{composed.HOST}:{composed.PORT}",
+        scratch, nodes=[node], network=addresses.network(address), cluster=addresses.NAME, identities=identities,
+        url=f"https://{addresses.HOST}:{addresses.PORT}",
         machine=configuration.Machine(cpus=float(os.cpu_count() or 1), memory_bytes=_machine_bytes()),
+        plugins=addresses.PLUGINS,
     )  # fmt: skip
     for path in (scratch / name).iterdir():
         path.rename(CONFIG / path.name)
-    routes = (f"{other.pods} {other.address(composed.network(address))}\n" for other in composed.others(node, address))
+    within = addresses.network(address)
+    routes = (f"{other.pods} {other.address(within)}\n" for other in addresses.others(node, address))
     (CONFIG / "routes").write_text("".join(routes), encoding="ascii")
     return node
 
@@ -87,14 +90,14 @@ async def _run(node: configuration.Node) -> int:
 
 
 def _start_entry() -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(["/bin/sh", str(image.FOLDER / "carico-node")])
+    return subprocess.Popen(["/bin/sh", str(programs.ENTRY)])
 
 
 def _start_agent(node: configuration.Node) -> "subprocess.Popen[bytes]":
     """It measures the container, whose cgroup is the root of what is mounted."""
     options: dict[str, object] = {
         "node": node.name, "scope": "cgroup", "cgroup": size.OWN_GROUP, "pod_events": "cgroup",
-        "pod_classes": "kubernetes", "kubeconfig": composed.SHARED / "inside.yaml", "http_host": "0.0.0.0",
+        "pod_classes": "kubernetes", "kubeconfig": addresses.SHARED / "inside.yaml", "http_host": "0.0.0.0",
         "http_port": _AGENT_PORT,
     }  # fmt: skip
     return subprocess.Popen([str(pathlib.Path(sys.prefix) / "bin/carico-agent"), *service.flags(options)])
@@ -102,9 +105,9 @@ def _start_agent(node: configuration.Node) -> "subprocess.Popen[bytes]":
 
 async def _leave(name: str) -> None:
     """The Node is gone from the API, and its Pods with it: nobody is left to run them."""
-    chosen = api_client.KubeSettings(kubeconfig=str(composed.SHARED / "inside.yaml"))
+    chosen = api_client.KubeSettings(kubeconfig=str(addresses.SHARED / "inside.yaml"))
     with contextlib.suppress(errors.ApiError, errors.ApiUnavailable):
-        api = await api_client.connect(chosen, clock=clocks.SystemClock(), user_agent="carico-composed-node")
+        api = await api_client.connect(chosen, clock=clocks.SystemClock(), user_agent="carico-compose-node")
         try:
             await api.request("DELETE", f"/api/v1/nodes/{name}")
         finally:
