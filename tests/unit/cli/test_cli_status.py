@@ -4,13 +4,16 @@ import asyncio
 import dataclasses
 from typing import Any
 
+import orjson
 import pytest
 
 from carico_cli.clusters import status
-from carico_cli.live import connection
+from carico_cli.live import picture as pictures
+from carico_cli.live import signals
 from carico_core.domain import messages
 from carico_core.runtime.process import clock as clocks
-from carico_local import observer
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
 from carico_local.cluster import machine, plan, processes, state
 
 MACHINE = machine.Machine(
@@ -23,19 +26,19 @@ FOUND = state.ClusterState(
 )  # fmt: skip
 
 
-class Live(connection.Session):
-    """A session that is connected to nothing, and has heard node-1 alone."""
-
-    def __init__(self, capacity: float, capacity_sd: float) -> None:
-        self.clock = clocks.FakeClock()
-        self.observer = observer.Observer(clock=self.clock)
-        said = messages.Advertisement(
-            node="node-1", boot="0" * 16, seq=1, ts_ns=1, sampled_at_ns=1, capacity=capacity, capacity_sd=capacity_sd,
-            bottleneck="cpu", signal=0.5, baseline={}, cost={}, pods=3, covers=frozenset(),
-            mode=messages.Mode.MEASURED, usage={}, parts={}, direction={},
-        )  # fmt: skip
-        self.observer.newest["node-1"] = observer.Heard(advertisement=said, at_s=0.0)
-        self.observer.scheduler = {"node-1": {"freshness": "fresh", "reserved": 1}}
+def picture(capacity: float, capacity_sd: float) -> pictures.Picture:
+    """What a reader knows that has heard node-1 alone."""
+    found = signals.Signals(clock=clocks.FakeClock(), lease_s=10.0)
+    said = messages.Advertisement(
+        node="node-1", boot="0" * 16, seq=1, ts_ns=1, sampled_at_ns=1, capacity=1.0, capacity_sd=capacity_sd,
+        bottleneck="cpu", signal=0.5, baseline={}, cost={}, pods=3, covers=frozenset(),
+        mode=messages.Mode.MEASURED, usage={}, parts={}, direction={},
+    )  # fmt: skip
+    found.on_capacity(subjects.capacity("node-1"), wire.encode_advertisement(said))
+    found.on_capacity_list(orjson.dumps({"nodes": [{"node": "node-1", "reserved": 1}]}))
+    seen = found.picture(jobs=(), links=())
+    nodes = tuple(dataclasses.replace(node, advertisement=said._replace(capacity=capacity)) for node in seen.nodes)
+    return dataclasses.replace(seen, nodes=nodes)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +46,7 @@ class Live(connection.Session):
     [(2.4449, 0.4449, "2.4 ± 0.4 Pods"), (-0.04, 0.0, "0.0 ± 0.0 Pods"), (1234.5678, 12.3, "1235 ± 12 Pods")],
 )
 def test_a_capacity_has_its_unit_and_the_digits_one_reads(capacity: float, capacity_sd: float, shown: str) -> None:
-    view = {**status._services(FOUND, running=True), "nodes": status._nodes(Live(capacity, capacity_sd), FOUND)}
+    view = {**status._services(FOUND, running=True), "nodes": status._nodes(picture(capacity, capacity_sd), FOUND)}
     head, first, second = status._text(view, now_ns=1).splitlines()[-3:]
     assert head.split() == ["NODE", "FRESHNESS", "PODS", "CAPACITY", "MODE", "RESERVED"]
     assert first.split() == ["node-1", "fresh", "3", *shown.split(), "measured", "1"]

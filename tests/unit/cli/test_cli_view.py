@@ -7,16 +7,20 @@ import re
 from typing import Any
 
 import click.testing
+import orjson
 import pytest
 from rich import console
 
 from carico_cli import application
 from carico_cli.jobs import demo_page as html
 from carico_cli.jobs import view
-from carico_cli.live import connection
+from carico_cli.live import signals
 from carico_cli.shell import interrupts, settings
+from carico_cli.top import columns
 from carico_core.domain import messages
 from carico_core.runtime.process import clock as clocks
+from carico_core.wire import messages as wire
+from carico_core.wire import subjects
 from carico_local import job as jobs
 from carico_local import observer
 from carico_local.cluster import machine, plan, processes, state
@@ -29,12 +33,26 @@ PLAN = plan.make_plan(plan.Wish(name="x", nodes=2), MACHINE)
 JOB = jobs.Job(name="j", workload=jobs.Workload.PI, pods=4)
 
 
-class Live(connection.Session):
-    """A session that is connected to nothing."""
+class Live:
+    """What a demo's screen reads: signals heard by hand, and Pods."""
 
     def __init__(self) -> None:
         self.clock = clocks.FakeClock(wall_ns=100_000_000_000)
         self.observer = observer.Observer(clock=self.clock)
+        self.signals = signals.Signals(clock=self.clock, lease_s=10.0)
+        self.hear_list(*PLAN.node_names)
+
+    def hear_list(self, *names: str) -> None:
+        self.signals.on_capacity_list(orjson.dumps({"nodes": [{"node": name, "reserved": 0} for name in names]}))
+
+    def hear(self, said: messages.Advertisement) -> None:
+        self.signals.on_capacity(subjects.capacity(said.node), wire.encode_advertisement(said))
+
+    def screen(self, *, submitted_s: float = 80.0) -> view.Screen:
+        return view.Screen(
+            lambda: self.signals.picture(jobs=(), links=()), self.observer, JOB, clock=self.clock,
+            submitted_s=submitted_s,
+        )  # fmt: skip
 
 
 def advertisement(node: str) -> messages.Advertisement:
@@ -55,7 +73,7 @@ def live() -> Live:
             running=phase == "Running", started_s=80.0, finished_s=86.0,
         )  # fmt: skip
         found.observer._jobs[uid] = "j"
-    found.observer.newest["node-1"] = observer.Heard(advertisement=advertisement("node-1"), at_s=0.0)
+    found.hear(advertisement("node-1"))
     return found
 
 
@@ -67,7 +85,7 @@ def drawn(screen: view.Screen, width: int = 110) -> str:
 
 
 def test_the_view_shows_nodes_and_where_the_jobs_pods_are(live: Live) -> None:
-    screen = view.Screen(live, PLAN, JOB, submitted_s=80.0)
+    screen = live.screen()
     text = drawn(screen)
     (row,) = [line for line in text.splitlines() if "node-1" in line]
     assert re.search(r"100% .* 20% .* 10% +3 +2\.2 ± ?0\.5 .*measured", row)
@@ -81,38 +99,38 @@ def test_the_view_shows_nodes_and_where_the_jobs_pods_are(live: Live) -> None:
 @pytest.mark.parametrize("width", [60, 79, 80, 200])
 def test_no_figure_is_cut_off_on_a_narrow_terminal(live: Live, width: int) -> None:
     said = advertisement("node-1")
-    said = said._replace(capacity=12.25, capacity_sd=10.1, mode=messages.Mode.SATURATED, pods=110)
-    live.observer.newest["node-1"] = observer.Heard(advertisement=said, at_s=0.0)
-    lines = drawn(view.Screen(live, PLAN, JOB, submitted_s=80.0), width).splitlines()
+    live.hear(said._replace(seq=2, capacity=12.25, capacity_sd=10.1, mode=messages.Mode.SATURATED, pods=110))
+    lines = drawn(live.screen(), width).splitlines()
     assert max(map(len, lines)) <= width - len("^C"), "Ctrl-C begins no other line"
     (head,) = [line for line in lines if "pressure" in line]
-    assert head.split()[-4:] == ["Pods", "capacity", "res.", "state"]
+    titles = ["Pods", "capacity", *(["reserved"] if width > 68 else []), "state"]
+    assert head.split()[head.split().index("Pods") :][: len(titles)] == titles
     (row,) = [line for line in lines if "node-1" in line]
-    assert re.search(r"100% .*20% .*10% +110 +12\.2 ±10\.1 +- +saturated$", row.rstrip())
-    assert ("█" in row) is (width >= view.WIDE_COLUMNS)
+    reserved = r"0 +" if width > 68 else ""
+    assert re.search(rf"100% .*20% .*10% +110 +12\.2 ±10\.1 +{reserved}fresh", row)
+    assert ("██" in row) is (width - view.ECHO_COLUMNS >= columns.WIDE)
 
 
 def test_an_old_advertisement_turns_stale(live: Live) -> None:
-    live.clock = clocks.FakeClock(monotonic_s=7.0)
-    assert "stale" in drawn(view.Screen(live, PLAN, JOB, submitted_s=0.0))
+    live.clock.advance(7.0)
+    assert "stale" in drawn(live.screen(submitted_s=0.0))
 
 
 def test_nothing_seen_yet_is_drawn_as_unknown_and_not_as_zero() -> None:
-    text = drawn(view.Screen(Live(), PLAN, JOB, submitted_s=100.0))
+    text = drawn(Live().screen(submitted_s=100.0))
     assert text.count("absent") == 2
     assert "? left" in text
 
 
 def test_the_snapshot_is_a_picture(live: Live) -> None:
-    svg = view.to_svg(view.Screen(live, PLAN, JOB, submitted_s=80.0))
+    svg = view.to_svg(live.screen())
     assert svg.lstrip().startswith("<svg")
     assert "node-1" in svg
 
 
 def test_without_a_terminal_a_line_comes_every_five_seconds(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
-    screen = view.Screen(live, PLAN, JOB, submitted_s=100.0)
+    screen = live.screen(submitted_s=100.0)
     clock = live.clock
-    assert isinstance(clock, clocks.FakeClock)
     with view.drawing(screen, plain=True) as draw:
         for _ in range(13):
             draw()

@@ -51,11 +51,14 @@ def picture(*nodes: pictures.Node, **changed: Any) -> pictures.Picture:
     ids=["usual", "silent", "long-name", "large"],
 )  # fmt: skip
 def test_a_row_is_as_wide_as_its_titles_whatever_is_in_it(width: int, shown: pictures.Node) -> None:
-    chosen = columns.shown(width)
+    chosen = columns.shown(width, longest=len(shown.name))
     header = spans.plain(columns.header(chosen, sorted_by="capacity", descending=True))
     row = spans.plain(columns.row(shown, chosen))
-    assert len(row) == len(header)
-    assert len(row) == max(width, 80) if width >= 80 else len(row) >= width
+    assert len(row) == len(header) <= width
+    # The name takes what it needs, where that is there, and no more.
+    others = sum(column.width + 1 for column in chosen[1:])
+    assert chosen[0].width == min(max(len("node") + 1, len(shown.name)), width - others)
+    assert width < 80 or chosen[0].width >= 12 or chosen[0].width >= len(shown.name)
     for column in chosen[1:]:
         assert "…" not in spans.plain(column.draw(shown))
         assert len(spans.plain(column.draw(shown))) <= column.width

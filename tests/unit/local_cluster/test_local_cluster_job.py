@@ -208,5 +208,5 @@ def test_damaged_messages_from_the_bus_are_passed_over() -> None:
     seen = observer.Observer(clock=clocks.FakeClock())
     seen.on_capacity("carico.v1.capacity.node-1", b"{")
     seen.on_decision("carico.v1.decision.default.a", b"[]")
-    assert not seen.newest
+    assert not seen.capacities
     assert not seen.placed

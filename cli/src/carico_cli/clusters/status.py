@@ -8,18 +8,20 @@ import click
 
 from carico_cli.clusters import which
 from carico_cli.explain import words
-from carico_cli.live import connection
+from carico_cli.live import connection, reader
+from carico_cli.live import picture as pictures
 from carico_cli.output import formats, tables
 from carico_cli.shell import settings
+from carico_cli.top import once
 from carico_core.domain import amounts, errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
-from carico_local import job as jobs
 from carico_local.cluster import full_disk, state, topology
 
-_LOOK_S = 0.4
 # A machine that is busy takes a second; nobody waits for an API that is frozen.
 _ANSWER_S = 2.0
+# NATS, the scheduler, the services and the API are asked at once; a machine that is busy takes a second for it.
+_HEARD_S = 5.0
 # A screenful; a fleet of played nodes has thousands.
 _NODES_SHOWN = 40
 _NOT_RUNNING = "not running"
@@ -43,7 +45,7 @@ def command(context: settings.Context, name: str | None, output: formats.Output)
         view["notes"].append(full)
     if running and found.phase is state.Phase.READY:
         asyncio.run(_ask(view, found))
-        view |= asyncio.run(_live(paths, found, view["services"]))
+        view |= asyncio.run(_live(context, paths, found, view["services"]))
     if output is formats.Output.JSON:
         click.echo(formats.json_text(view))
     else:
@@ -95,33 +97,31 @@ def _silent(view: dict[str, Any]) -> list[str]:
     ]
 
 
-async def _live(paths: state.Paths, found: state.ClusterState, services: list[dict[str, Any]]) -> dict[str, Any]:
-    with contextlib.suppress(TimeoutError, errors.BusUnavailable):
-        async with asyncio.timeout(5.0), connection.connect(paths, found) as live:
-            for subject, payload in await live.bus.latest_capacities():
-                live.observer.on_capacity(subject, payload)
-            tasks = [
-                asyncio.ensure_future(live.observer.follow_pods(live.api, of_jobs=False)),
-                asyncio.ensure_future(live.observer.ask_scheduler(live.bus)),
-            ]
-            unready, _ = await asyncio.gather(_unready(live.api, found), _heard(live))
-            _mark(services, unready)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            return {"nodes": _nodes(live, found), "jobs": _jobs(live)}
-    # Its process is there, and says nothing: frozen, or out of CPU.
-    for row in services:
-        if row["name"] == topology.NATS and row["ready"]:
-            row["ready"], row["why_not"] = False, "it does not answer"
-    return {}
+async def _live(
+    context: settings.Context, paths: state.Paths, found: state.ClusterState, services: list[dict[str, Any]]
+) -> dict[str, Any]:  # fmt: skip
+    """What nodes and jobs say now; marks services that do not answer."""
+    address = connection.local_address(paths, found)
+    async with connection.connect_to(address, context.environ) as live, connection.reading(
+        address, context.environ, name="carico-status"
+    ) as read:  # fmt: skip
+        unready, _ = await asyncio.gather(_unready(live.api, found), _heard(read))
+        seen = read.picture()
+        trouble = read.bus_trouble
+    _mark(services, unready)
+    if trouble is not None:
+        # Its process is there and does not answer: frozen, or out of CPU.
+        for row in services:
+            if row["name"] == topology.NATS and row["ready"]:
+                row["ready"], row["why_not"] = False, "it does not answer"
+        return {}
+    return {"nodes": _nodes(seen, found), "jobs": _jobs(seen)}
 
 
-async def _heard(live: connection.Session) -> None:
-    """Returns once the observer has heard of something, and had time to hear of more."""
+async def _heard(read: reader.Reader) -> None:
+    """Return once everything was asked and has answered, or has had the time to."""
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(live.observer.changed.wait(), _ANSWER_S)
-    await asyncio.sleep(_LOOK_S)
+        await asyncio.wait_for(read.complete.wait(), _HEARD_S)
 
 
 class _Api(Protocol):
@@ -148,45 +148,37 @@ def _mark(services: list[dict[str, Any]], unready: set[str]) -> None:
             row["ready"], row["why_not"] = False, "the API shows its Node as not ready: it does not report any more"
 
 
-def _nodes(live: connection.Session, found: state.ClusterState) -> list[dict[str, Any]]:
-    rows = []
-    for node in found.plan.node_names:
-        heard = live.observer.newest.get(node)
-        said = live.observer.scheduler.get(node, {})
-        advertised = heard.advertisement if heard else None
-        rows.append(
-            {
-                "name": node,
-                # What a scheduler that does not answer thinks of a node is not known.
-                "freshness": said.get("freshness", "absent" if live.observer.scheduler else None),
-                "pods": advertised.pods if advertised else None,
-                "capacity": round(advertised.capacity, 3) if advertised else None,
-                "capacity_sd": round(advertised.capacity_sd, 3) if advertised else None,
-                "mode": advertised.mode.value if advertised else None,
-                "reserved": said.get("reserved"),
-            }
-        )
-    return rows
+def _nodes(seen: pictures.Picture, found: state.ClusterState) -> list[dict[str, Any]]:
+    return [_node(name, seen.node(name)) for name in found.plan.node_names]
 
 
-def _jobs(live: connection.Session) -> list[dict[str, Any]]:
-    rows = []
-    for name in sorted(live.observer.job_names(), key=lambda name: not name):
-        # Pods that are there no more count for the job they were of; those of nobody's job are just gone.
-        pods = [pod for pod in live.observer.of_job(name) if name or not pod.gone]
-        if not pods:
-            continue
-        rows.append(
-            {
-                "name": name or jobs.OTHERS,
-                "pods": len(pods),
-                "pending": sum(not pod.is_terminal and not pod.running for pod in pods),
-                "running": sum(pod.running and not pod.is_terminal for pod in pods),
-                "succeeded": sum(pod.phase == "Succeeded" for pod in pods),
-                "failed": sum(pod.phase == "Failed" for pod in pods),
-            }
-        )
-    return rows
+def _node(name: str, node: pictures.Node | None) -> dict[str, Any]:
+    said = None if node is None else node.advertisement
+    row = once.node_row(node) if node is not None else {}
+    return {
+        "name": name,
+        "freshness": "absent" if node is None else node.freshness.value,
+        "pods": row.get("pods"),
+        "capacity": row.get("capacity"),
+        "capacity_sd": row.get("capacity_sd"),
+        "mode": row.get("mode"),
+        "reserved": row.get("reserved"),
+        "free": row.get("free"),
+        "cpu": None if said is None else said.usage.get("cpu"),
+        "memory": None if said is None else said.usage.get("memory"),
+        "bottleneck": row.get("bottleneck"),
+        "age_s": row.get("age_s"),
+    }
+
+
+def _jobs(seen: pictures.Picture) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": job.name, "pods": job.pods, "pending": job.pending + job.starting, "running": job.running,
+            "succeeded": job.succeeded, "failed": job.failed,
+        }
+        for job in seen.jobs
+    ]  # fmt: skip
 
 
 def _text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
@@ -201,13 +193,17 @@ def _text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
     lines += ["", *tables.lines(view["services"], ("name", "ready", "pid", "restarts"), "SERVICE")]
     lines += silent
     if view["nodes"]:
-        columns = ("name", "freshness", "pods", "capacity", "mode", "reserved")
-        shown = [{**node, "capacity": _capacity(node)} for node in view["nodes"][:_NODES_SHOWN]]
+        more = ("free", "cpu", "memory", "bottleneck", "age_s") if wide else ()
+        columns = ("name", "freshness", "pods", "capacity", "mode", "reserved", *more)
+        shown = [
+            {**node, "capacity": _capacity(node), "cpu": _percent(node["cpu"]), "memory": _percent(node["memory"])}
+            for node in view["nodes"][: None if wide else _NODES_SHOWN]
+        ]
         lines += ["", *tables.lines(shown, columns, "NODE")]
         if len(view["nodes"]) > len(shown):
             fresh = sum(node["freshness"] == "fresh" for node in view["nodes"])
-            more = len(view["nodes"]) - len(shown)
-            lines.append(f"... and {more} more (-o wide shows all); of all {len(view['nodes'])}, {fresh} are fresh")
+            left = len(view["nodes"]) - len(shown)
+            lines.append(f"... and {left} more (-o wide shows all); of all {len(view['nodes'])}, {fresh} are fresh")
     if view["jobs"]:
         lines += ["", *tables.lines(view["jobs"], ("name", "pods", "pending", "running", "succeeded", "failed"), "JOB")]
     lines += [
@@ -216,6 +212,10 @@ def _text(view: dict[str, Any], *, now_ns: int, wide: bool = False) -> str:
     ]
     lines += [f"note: {note}" for note in view["notes"]]
     return "\n".join(lines)
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{share:.0%}"
 
 
 def _capacity(node: dict[str, Any]) -> str | None:

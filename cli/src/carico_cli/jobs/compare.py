@@ -130,7 +130,7 @@ async def _ground(
 ) -> AsyncIterator[grounds.Ground]:
     """The cluster as the trials use it, its Pods followed meanwhile."""
     agents = [each.process.pid for each in found.services if each.name.startswith("agent/") and each.process]
-    async with connection.connect(paths, found) as live:
+    async with connection.connect_to(connection.local_address(paths, found)) as live:
         following = asyncio.ensure_future(live.observer.follow_pods(live.api))
         try:
             yield grounds.Ground(

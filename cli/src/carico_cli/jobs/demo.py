@@ -25,6 +25,7 @@ from carico_local.cluster import plan as plans
 from carico_local.report import facts, figures
 
 VIEW_EVERY_S = 0.5
+HEARD_MOST_S = 5.0
 PLAIN_LINE_EVERY_S = 5.0
 JOB_NAME = "demo"
 
@@ -115,25 +116,22 @@ class _Demo:
         found = state.read(launched.paths)
         assert found is not None, "a cluster that is up has written its state"
         job = self._sized(found.plan)
-        async with connection.connect(launched.paths, found) as live:
-            await live.observer.listen(live.bus)
-            # A server that is too busy to say in time: every node says it again within a second.
-            with contextlib.suppress(errors.BusUnavailable):
-                for subject, payload in await live.bus.latest_capacities():
-                    live.observer.on_capacity(subject, payload)
-            tasks = [
-                asyncio.ensure_future(self._watch_crashes(launched)),
-                asyncio.ensure_future(live.observer.follow_pods(live.api)),
-                asyncio.ensure_future(live.observer.ask_scheduler(live.bus)),
-            ]
+        address = connection.local_address(launched.paths, found)
+        async with connection.connect_to(address, self._context.environ) as live, connection.reading(
+            address, self._context.environ, name="carico-demo", record=live.observer
+        ) as read:  # fmt: skip
+            # On a machine that is too busy to answer in time, every node advertises again within a second.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(read.complete.wait(), HEARD_MOST_S)
+            watching = asyncio.ensure_future(self._watch_crashes(launched))
             try:
                 submitted_s = live.clock.wall_ns() / 1e9
                 await jobs.submit(live.api, job, batch=found.plan.has_jobs)
-                await self._watch(live, found.plan, job, submitted_s)
+                screen = view.Screen(read.picture, live.observer, job, clock=live.clock, submitted_s=submitted_s)
+                await self._watch(screen, job)
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
             return self._facts(live, found.plan, job, submitted_s, notes)
 
     def _sized(self, plan: plans.Plan) -> jobs.Job:
@@ -142,9 +140,8 @@ class _Demo:
             pods = jobs.sized(self._job.workload, seconds=self._job.seconds, cores=plan.nodes * plan.cores)
         return jobs.Job(name=JOB_NAME, workload=self._job.workload, pods=pods, seconds=self._job.seconds)
 
-    async def _watch(self, live: connection.Session, plan: plans.Plan, job: jobs.Job, submitted_s: float) -> None:
-        """Returns when every Pod has ended, or a service has crashed."""
-        screen = view.Screen(live, plan, job, submitted_s=submitted_s)
+    async def _watch(self, screen: view.Screen, job: jobs.Job) -> None:
+        """Return when every Pod has ended, or a service has crashed."""
         snapshot = self._snapshot
         with view.drawing(screen, plain=self._context.plain) as draw:
             while not screen.is_done and not self._crashed.is_set():

@@ -7,40 +7,40 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import click
-from rich import box, console, constrain, live, panel, progress_bar, table, text
+from rich import console, live, text
 
-from carico_cli.live import connection
-from carico_core.domain import amounts
-from carico_core.wire import freshness
+from carico_cli.live import picture as pictures
+from carico_cli.top import columns, panels, spans
+from carico_core.runtime.process import clock as clocks
 from carico_local import job as jobs
-from carico_local.cluster import plan as plans
+from carico_local import observer as observers
 from carico_local.report import figures
 
-BAR_CELLS = 5
 # A terminal shows Ctrl-C as "^C": at the end of a full line it would begin another, and the next picture lie lower.
 ECHO_COLUMNS = 2
 PLAIN_LINE_EVERY_S = 5.0
-# Least widths, which with two blanks between them fit into 80 columns; in fewer, figures stand without their bars.
-WIDE_COLUMNS = 80
-_COLUMNS = {"node": 6, "CPU used": 10, "pressure": 10, "memory": 10, "Pods": 4, "capacity": 9, "res.": 4, "state": 9}
-_NUMBERS = frozenset({"Pods", "capacity", "res."})
-_STYLE = {"fresh": "green", "ageing": "yellow", "stale": "red", "absent": "red"}
+DECISIONS_SHOWN = 5
+_BAR_CELLS = 24
 _SNAPSHOT_WIDTH = 110
 
 
 class Screen:
-    """What is drawn: nodes, the job, the last decisions. Rich prints it as it is at that moment."""
+    """What is drawn: nodes as `carico top` shows them, the job, the last decisions. Rich prints it as it is now."""
 
-    def __init__(self, found: connection.Session, plan: plans.Plan, job: jobs.Job, *, submitted_s: float) -> None:
-        self._live = found
-        self._plan = plan
+    def __init__(
+        self, read: Callable[[], pictures.Picture], seen: observers.Observer, job: jobs.Job, *, clock: clocks.Clock,
+        submitted_s: float,
+    ) -> None:  # fmt: skip
+        self._read = read
+        self._seen = seen
         self._job = job
+        self._clock = clock
         self._submitted_s = submitted_s
 
     @property
     def done(self) -> int:
         """Pods that have ended."""
-        return sum(pod.is_terminal for pod in self._live.observer.of_job(self._job.name))
+        return sum(pod.is_terminal for pod in self._seen.of_job(self._job.name))
 
     @property
     def is_done(self) -> bool:
@@ -50,7 +50,7 @@ class Screen:
     @property
     def elapsed_s(self) -> float:
         """Since the job was submitted."""
-        return self._live.clock.wall_ns() / 1e9 - self._submitted_s
+        return self._clock.wall_ns() / 1e9 - self._submitted_s
 
     def line(self) -> str:
         """One plain line."""
@@ -62,65 +62,28 @@ class Screen:
 
     def __rich_console__(self, _: console.Console, options: console.ConsoleOptions) -> console.RenderResult:
         """The whole view, in the width there is."""
-        nodes = self._nodes(is_wide=options.max_width >= WIDE_COLUMNS)
-        whole = console.Group(nodes, self._progress(), self._decisions())
-        yield constrain.Constrain(whole, options.max_width - ECHO_COLUMNS)
+        for line in self.lines(options.max_width - ECHO_COLUMNS):
+            yield text.Text.assemble(*line, no_wrap=True, overflow="crop")
 
-    def _nodes(self, *, is_wide: bool) -> table.Table:
-        # A blank on the right of a cell, where there is room, and the box's own before the next.
-        found = table.Table(
-            box=box.SIMPLE_HEAD, expand=True, pad_edge=False, show_edge=False, padding=(0, int(is_wide), 0, 0)
-        )
-        for name, width in _COLUMNS.items():
-            shown = name if is_wide else name.removesuffix(" used")
-            found.add_column(
-                shown, justify="right" if name in _NUMBERS else "left", no_wrap=True,
-                min_width=width if is_wide else None,
-            )  # fmt: skip
-        for node in self._plan.node_names:
-            found.add_row(*self._node(node, cells=BAR_CELLS if is_wide else 0))
-        return found
+    def lines(self, width: int) -> list[spans.Line]:
+        """The whole view in lines of at most `width` cells."""
+        picture = self._read()
+        shown = columns.shown(width, longest=max((len(node.name) for node in picture.nodes), default=0))
+        nodes = [columns.row(node, shown) for node in picture.nodes] or [(("no node heard yet", "dim"),)]
+        decided = panels.decisions(picture, width)[:DECISIONS_SHOWN]
+        found = [columns.header(shown, sorted_by="", descending=False), *nodes, (), *self._progress(), ()]
+        return [spans.cut(line, width) for line in (*found, (("decisions, newest first", "bold"),), *decided)]
 
-    def _node(self, node: str, *, cells: int) -> list[Any]:
-        heard = self._live.observer.newest.get(node)
-        said = self._live.observer.scheduler.get(node, {})
-        if heard is None:
-            return [node, "", "", "", "-", "-", "-", text.Text("absent", style="red")]
-        found = heard.advertisement
-        age_s = self._live.clock.monotonic_s() - heard.at_s
-        state = freshness.classify(age_s, lease_s=10.0).value
-        capacity = amounts.pods_with_sd(found.capacity, found.capacity_sd, sign="±")
-        return [
-            node,
-            _bar(found.parts.get("cpu.utilisation", found.usage.get("cpu", 0.0)), cells),
-            _bar(found.parts.get("cpu.pressure", 0.0), cells),
-            _bar(found.usage.get("memory", 0.0), cells),
-            str(found.pods),
-            capacity,
-            str(said.get("reserved", "-")),
-            text.Text(found.mode.value if state == "fresh" else state, style=_STYLE[state]),
-        ]
-
-    def _progress(self) -> panel.Panel:
+    def _progress(self) -> list[spans.Line]:
         counts = self._counts()
-        bar = progress_bar.ProgressBar(total=self._job.pods, completed=counts["done"], width=60)
+        bar = spans.bar(counts["done"] / self._job.pods, _BAR_CELLS)
         words = "   ".join(f"{name} {counts[name]}" for name in ("pending", "starting", "running", "done", "failed"))
-        grid = table.Table.grid(padding=(0, 2))
-        grid.add_row(bar, f"{counts['done']}/{self._job.pods}", f"{self.elapsed_s:.0f} s, {self._left()} left")
         title = f"job {self._job.name}: {self._job.pods} x {self._job.workload.value}"
-        return panel.Panel(console.Group(text.Text(words), grid), title=title, title_align="left")
-
-    def _decisions(self) -> panel.Panel:
-        rows = [
-            f"{found.pod} -> {found.node}: {found.free or 0.0:.1f} more fitted there; it waited {found.waited_s:.1f} s"
-            for found in reversed(self._live.observer.decisions)
-        ]
-        if self._counts()["pending"] and self._live.observer.waiting_why:
-            rows.append(self._live.observer.waiting_why)
-        return panel.Panel("\n".join(rows) or "none yet", title="decisions, newest first", title_align="left")
+        said = f"  {counts['done']}/{self._job.pods}  {self.elapsed_s:.0f} s, {self._left()} left"
+        return [((title, "bold"),), ((bar[0][0], "cyan"), bar[1], (said, "")), ((words, ""),)]
 
     def _counts(self) -> dict[str, int]:
-        pods = self._live.observer.of_job(self._job.name)
+        pods = self._seen.of_job(self._job.name)
         done = sum(pod.is_terminal for pod in pods)
         running = sum(pod.running and not pod.is_terminal for pod in pods)
         starting = sum(pod.node is not None and not pod.running and not pod.is_terminal for pod in pods)
@@ -198,10 +161,3 @@ def _verdict(ratio: Mapping[str, Any]) -> str:
     if ratio["value"] is None:
         return "unknown"
     return f"{ratio['value']:.3f} (target at most {ratio['target']}: {ratio['verdict']})"
-
-
-def _bar(share: float, cells: int) -> text.Text:
-    filled = round(min(max(share, 0.0), 1.0) * cells)
-    style = "green" if share < 0.7 else "yellow" if share < 0.9 else "red"
-    figure = f" {share:4.0%}" if cells else (f"{share:4.0%}", style)
-    return text.Text.assemble(("█" * filled, style), ("░" * (cells - filled), "dim"), figure)

@@ -1,4 +1,4 @@
-"""Connections to a cluster: its bus, its Kubernetes API, or both."""
+"""Connections to a cluster: its bus, its Kubernetes API, or a reader of both."""
 
 import asyncio
 import contextlib
@@ -15,38 +15,48 @@ from carico_core.wire import roles
 from carico_local import observer
 from carico_local.cluster import state
 
-# A machine that is busy takes seconds; nobody waits for a bus that is away without a word.
-CONNECT_MOST_S = 10.0
-
 
 class Session:
-    """What commands use of a cluster."""
+    """A cluster's API, and what was seen of its Pods."""
 
-    def __init__(self, api: api_client.KubeClient, bus: nats_bus.NatsBus, clock: clocks.Clock) -> None:
+    def __init__(self, api: api_client.KubeClient, clock: clocks.Clock) -> None:
         self.api = api
-        self.bus = bus
         self.clock = clock
         self.observer = observer.Observer(clock=clock)
 
 
-@contextlib.asynccontextmanager
-async def connect(paths: state.Paths, found: state.ClusterState) -> AsyncIterator[Session]:
-    """A session with a local cluster, ended when the block is left."""
+def local_address(paths: state.Paths, found: state.ClusterState) -> which.Address:
+    """The address of a cluster of this machine."""
     bus, wanted = buses.BusSettings(url=found.nats_url), api_client.KubeSettings(kubeconfig=str(paths.kubeconfig))
-    async with connect_to(which.Address(name=paths.name, bus=bus, kube=wanted, is_local=True)) as session:
-        yield session
+    return which.Address(name=paths.name, bus=bus, kube=wanted, is_local=True)
 
 
 @contextlib.asynccontextmanager
 async def connect_to(address: which.Address, environ: Mapping[str, str] | None = None) -> AsyncIterator[Session]:
-    """A session with any cluster, ended when the block is left."""
+    """Connect to a cluster's API until the block is left."""
     clock = clocks.SystemClock()
     api = await api_client.connect(address.kube, clock=clock, user_agent="carico-cli", environ=environ)
     try:
-        async with bus_of(address, clock, name="carico-cli", within_s=CONNECT_MOST_S) as bus:
-            yield Session(api, bus, clock)
+        yield Session(api, clock)
     finally:
         await api.close()
+
+
+@contextlib.asynccontextmanager
+async def reading(
+    address: which.Address, environ: Mapping[str, str], *, name: str, record: reader.Record | None = None
+) -> AsyncIterator[reader.Reader]:  # fmt: skip
+    """Read a cluster's signals until the block is left."""
+    clock = clocks.SystemClock()
+    found = reader.Reader(
+        lambda: address, connector(clock, environ, name=name), clock=clock, lease_s=address.bus.lease_s, record=record
+    )
+    task = asyncio.ensure_future(found.run())
+    try:
+        yield found
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager

@@ -67,6 +67,16 @@ class Api(Protocol):
     ) -> AsyncIterator[list_watch.MirrorEvent]: ...
 
 
+class Record(Protocol):
+    """What takes in the same signals besides, for a report."""
+
+    def on_capacity(self, subject: str, payload: bytes) -> None: ...
+
+    def on_decision(self, subject: str, payload: bytes) -> None: ...
+
+    def on_pods(self, event: list_watch.MirrorEvent) -> None: ...
+
+
 class Connect(Protocol):
     """Makes the connections to a cluster; both end with the block. No API: why not, in a line."""
 
@@ -80,7 +90,12 @@ class _Left(errors.CaricoError):
 class Reader:
     """One cluster's signals. `run` keeps them coming; `picture` is what is known now."""
 
-    def __init__(self, where: which.Where, connect: Connect, *, clock: clocks.Clock, lease_s: float) -> None:
+    def __init__(
+        self, where: which.Where, connect: Connect, *, clock: clocks.Clock, lease_s: float,
+        record: Record | None = None,
+    ) -> None:  # fmt: skip
+        """`record`: given the same capacities, decisions and Pods as they come."""
+        self._record = record
         self._where = where
         self._connect = connect
         self._clock = clock
@@ -195,8 +210,8 @@ class Reader:
         """Subscribes, takes in what is kept, and does the latter again after each gap."""
         came_back = asyncio.Event()
         bus.on_reconnect(came_back.set)
-        await self._until_done(lambda: bus.subscribe(subjects.CAPACITY_ALL, self._signals.on_capacity))
-        await self._until_done(lambda: bus.subscribe(subjects.DECISION_ALL, self._signals.on_decision))
+        await self._until_done(lambda: bus.subscribe(subjects.CAPACITY_ALL, self._on_capacity))
+        await self._until_done(lambda: bus.subscribe(subjects.DECISION_ALL, self._on_decision))
         await self._until_done(lambda: bus.subscribe(subjects.MODEL, self._signals.on_model))
         while True:
             await self._until_done(lambda: self._take_kept(bus))
@@ -204,9 +219,21 @@ class Reader:
             await came_back.wait()
             came_back.clear()
 
+    def _on_capacity(self, subject: str, payload: bytes) -> None:
+        self._signals.on_capacity(subject, payload)
+        if self._record is not None:
+            self._record.on_capacity(subject, payload)
+
+    def _on_decision(self, subject: str, payload: bytes) -> None:
+        self._signals.on_decision(subject, payload)
+        if self._record is not None:
+            self._record.on_decision(subject, payload)
+
     async def _take_kept(self, bus: Bus) -> None:
         for subject, payload in await bus.latest_capacities():
             self._signals.on_stored_capacity(subject, payload)
+            if self._record is not None:
+                self._record.on_capacity(subject, payload)
         for subject, payload in await bus.recent_decisions(None, None, DECISIONS_AT_FIRST):
             self._signals.on_decision(subject, payload)
         model = await bus.get_model()
@@ -248,6 +275,8 @@ class Reader:
             try:
                 async for event in api.mirror(jobs.PODS_PATH):
                     self._jobs.on_event(event)
+                    if self._record is not None:
+                        self._record.on_pods(event)
                     self._has_come("pods")
             except errors.CaricoError as error:
                 self._jobs.trouble = f"{error}; jobs are not shown"

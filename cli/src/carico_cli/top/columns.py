@@ -1,4 +1,7 @@
-"""The columns of the nodes' table: how each is titled, sorted and drawn. All that are asked for fit into 80 cells."""
+"""The columns of the nodes' table: how each is titled, sorted and drawn.
+
+The first eight fit into 80 cells. On a narrower terminal shares stand without their bars, so that names stay readable.
+"""
 
 import dataclasses
 import math
@@ -13,6 +16,10 @@ from carico_core.wire import freshness
 BAR_CELLS = 4
 _BAR_WIDTH = BAR_CELLS + 5
 NAME_WIDTH = 14
+# With its mark of the sorting.
+_NAME_LEAST = len("node") + 1
+# Below, shares stand without bars.
+WIDE = 80
 STATE_STYLE = {
     "fresh": "green", "ageing": "yellow", "stale": "red", "absent": "red", pictures.UNREADY: "red",
     pictures.CORDONED: "yellow",
@@ -33,6 +40,25 @@ class Column:
     numeric: bool = True
     # Shown from this width of the terminal on.
     from_width: int = 0
+    # The share that it shows, which on a narrow terminal stands without its bar, under `narrow_title`.
+    share: Callable[[pictures.Node], float | None] | None = None
+    narrow_title: str = ""
+    # What its head says in place of its title.
+    head: str = ""
+
+    @property
+    def narrow(self) -> "Column":
+        """The same for a narrow terminal."""
+        share = self.share
+        if share is None:
+            return self
+        width = max(len(self.narrow_title), spans.SHARE_CELLS)
+        return dataclasses.replace(
+            self,
+            width=width,
+            head=self.narrow_title,
+            draw=lambda node: spans.bar(share(node), width - spans.SHARE_CELLS),
+        )
 
 
 def _used(node: pictures.Node) -> float | None:
@@ -97,16 +123,26 @@ def _draw_state(node: pictures.Node) -> spans.Line:
     return _text(node.state, STATE_STYLE[node.state])
 
 
+def _share(title: str, share: Callable[[pictures.Node], float | None], narrow_title: str) -> Column:
+    return Column(
+        title=title, width=_BAR_WIDTH, key=share, draw=lambda node: spans.bar(share(node), BAR_CELLS), share=share,
+        narrow_title=narrow_title,
+    )  # fmt: skip
+
+
 COLUMNS = (
     Column(
         title="node", width=NAME_WIDTH, key=lambda node: node.name, draw=lambda node: _text(node.name), numeric=False
     ),
-    Column(title="CPU used", width=_BAR_WIDTH, key=_used, draw=lambda node: spans.bar(_used(node), BAR_CELLS)),
-    Column(title="pressure", width=_BAR_WIDTH, key=_pressure, draw=lambda node: spans.bar(_pressure(node), BAR_CELLS)),
-    Column(title="memory", width=_BAR_WIDTH, key=_memory, draw=lambda node: spans.bar(_memory(node), BAR_CELLS)),
+    _share("CPU used", _used, "CPU"),
+    _share("pressure", _pressure, "pressure"),
+    _share("memory", _memory, "memory"),
     Column(title="Pods", width=5, key=_pods, draw=lambda node: _whole(_pods(node))),
     Column(title="capacity", width=11, key=_capacity, draw=_draw_capacity),
-    Column(title="reserved", width=9, key=lambda node: node.reserved, draw=lambda node: _whole(node.reserved)),
+    Column(
+        title="reserved", width=9, key=lambda node: node.reserved,
+        draw=lambda node: _whole(node.reserved), from_width=68,
+    ),
     Column(title="state", width=7, key=_state, draw=_draw_state),
     Column(
         title="mode", width=10, key=_mode,
@@ -130,11 +166,12 @@ COLUMNS = (
 _RIGHT = frozenset({"Pods", "capacity", "reserved", "free", "age"})
 
 
-def shown(width: int) -> tuple[Column, ...]:
-    """The columns that fit into a terminal of this width; the name takes what is left."""
-    found = [column for column in COLUMNS if column.from_width <= width]
+def shown(width: int, *, longest: int = NAME_WIDTH) -> tuple[Column, ...]:
+    """The columns that fit into a terminal of this width; the name's takes what the longest needs."""
+    found = [column.narrow if width < WIDE else column for column in COLUMNS if column.from_width <= width]
     spare = width - sum(column.width + 1 for column in found) + 1
-    return (dataclasses.replace(found[0], width=max(4, found[0].width + spare)), *found[1:])
+    cells = max(_NAME_LEAST, min(found[0].width + spare, max(longest, _NAME_LEAST)))
+    return (dataclasses.replace(found[0], width=cells), *found[1:])
 
 
 def header(columns: tuple[Column, ...], *, sorted_by: str, descending: bool) -> spans.Line:
@@ -142,7 +179,7 @@ def header(columns: tuple[Column, ...], *, sorted_by: str, descending: bool) -> 
     found: list[spans.Span] = []
     for column in columns:
         is_key = column.title == sorted_by
-        title = column.title + (("▼" if descending else "▲") if is_key else "")
+        title = (column.head or column.title) + (("▼" if descending else "▲") if is_key else "")
         text = spans.fitted(title, column.width, right=column.title in _RIGHT)
         found += [(text, "bold" if is_key else ""), (" ", "")]
     return tuple(found[:-1])

@@ -18,7 +18,7 @@ def as_json(picture: pictures.Picture, *, name: str) -> dict[str, Any]:
         "cluster": name,
         "taken_at_ns": picture.taken_ns,
         "links": [{"name": link.name, "trouble": link.trouble} for link in picture.links],
-        "nodes": [_node(node) for node in picture.nodes],
+        "nodes": [node_row(node) for node in picture.nodes],
         "jobs": [_job(job) for job in picture.jobs],
         "decisions": [_decision(found) for found in picture.decisions],
         "services": [_service(each) for each in picture.services],
@@ -60,7 +60,8 @@ def as_text(picture: pictures.Picture, *, name: str, wide: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _node(node: pictures.Node) -> dict[str, Any]:
+def node_row(node: pictures.Node) -> dict[str, Any]:
+    """One node in the schema's words."""
     said = node.advertisement
     found: dict[str, Any] = {
         "name": node.name,

@@ -92,6 +92,7 @@ class NodeScreen(screen.Screen[None]):
         binding.Binding("up,k", "scroll(-1)", show=False),
         binding.Binding("pagedown", "page(1)", show=False),
         binding.Binding("pageup", "page(-1)", show=False),
+        binding.Binding("question_mark,h", "help", "Help", key_display="?"),
     ]
 
     def __init__(self, top: Owner, name: str) -> None:
@@ -131,6 +132,10 @@ class NodeScreen(screen.Screen[None]):
     def action_back(self) -> None:
         """To the cluster."""
         self.dismiss()
+
+    def action_help(self) -> None:
+        """The keys and the words."""
+        self.app.push_screen(Help())
 
     def action_step(self, by: int) -> None:
         """To the node beside it in the table."""

@@ -11,6 +11,8 @@ _SPARKS = "▁▂▃▄▅▆▇█"
 FULL, EMPTY = "█", "░"
 # From these shares on a bar is drawn in another colour.
 WARN_FROM, HOT_FROM = 0.7, 0.9
+# Of a share as a number, with a blank before it.
+SHARE_CELLS = 5
 
 
 def plain(line: Iterable[Span]) -> str:

@@ -112,7 +112,10 @@ class Nodes(Widget, can_focus=True):
     @property
     def titles(self) -> list[str]:
         """The columns that are shown."""
-        return [column.title for column in columns.shown(self.size.width)]
+        return [column.title for column in self._columns()]
+
+    def _columns(self) -> tuple[columns.Column, ...]:
+        return columns.shown(self.size.width, longest=max((len(node.name) for node in self.rows), default=0))
 
     @property
     def page(self) -> int:
@@ -129,7 +132,7 @@ class Nodes(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """One line of the screen."""
         width = self.size.width
-        shown = columns.shown(width)
+        shown = self._columns()
         if y == 0:
             line = columns.header(shown, sorted_by=self._view.sorted_by, descending=self._view.descending)
             return strip(line, width)
