@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 
 from carico_core.runtime.bus import nats_bus
-from carico_core.runtime.kube import api_client
+from carico_core.runtime.kube import api_client, list_watch
 from carico_core.runtime.observe import client_metrics, health, logs, metrics, tracing
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
@@ -19,7 +19,9 @@ async def serve(settings: setting.SchedulerSettings, stop: tasks.Stop, clock: cl
     async with contextlib.AsyncExitStack() as stack:
         series = metrics.Metrics("scheduler")
         asked = client_metrics.KubeMetrics(series).asked
-        api = await api_client.connect(settings.kube, clock=clock, user_agent=setting.PROGRAM, observe=asked)
+        api = await api_client.connect(
+            settings.kube, clock=clock, user_agent=setting.PROGRAM, observe=asked, mirrors=list_watch.FRESH_OPTIONS
+        )
         stack.push_async_callback(api.close)
         # A client of its own, as Kubernetes' components have: a renewal must not wait for its turn behind binds.
         unpaced = dataclasses.replace(settings.kube, rate_per_s=0.0)

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import list_watch, paged_lists
+from carico_core.runtime.kube import api_client, cluster_access, credentials, list_watch, paged_lists
 from carico_core.runtime.process import clock as clocks
 
 AWAY = errors.ApiUnavailable("away")
@@ -320,3 +320,95 @@ async def test_the_client_waits_longer_than_the_server(waits: list[float]) -> No
     await run(script)
     assert idle[0] is not None
     assert idle[0] > int(script.asked[1]["timeoutSeconds"])
+
+
+async def test_a_server_that_goes_silent_is_given_up_at_the_second_try_however_long_each_lasts(
+    waits: list[float],
+) -> None:
+    clock = clocks.FakeClock()
+
+    class Stopped(Script):
+        async def stream(self, *arguments: Any, **more: Any) -> AsyncGenerator[bytes, None]:
+            async for chunk in super().stream(*arguments, **more):
+                yield chunk
+            clock.advance(30.0)
+            raise errors.ApiSilent("no answer in time")
+
+    script = Stopped(lists=[page(5), page(5)], watches=[[event("ADDED", "a", 6)], [], []])
+    script.lists.append(End())
+    assert await run(script, clock) == ["list ", "ADDED a", "away", "list ", "away"]
+
+
+def test_fresh_mirrors_notice_a_stopped_server_within_45_s() -> None:
+    options = list_watch.FRESH_OPTIONS
+    silent_s = 1.25 * options.watch_s + options.grace_s
+    assert silent_s + options.backoff_first_s + api_client.WATCH_START_TIMEOUT_S < 45.0
+
+
+async def test_the_age_of_a_mirror_is_the_time_since_its_own_server_sent_anything(waits: list[float]) -> None:
+    clock, ages = clocks.FakeClock(), []
+    fresh = list_watch.Freshness(clock)
+    assert fresh.age_s() is None
+
+    class Slow(Script):
+        async def request(self, *arguments: Any, **more: Any) -> Any:
+            answer = await super().request(*arguments, **more)
+            clock.advance(2.0)
+            return answer
+
+        async def stream(self, *arguments: Any, **more: Any) -> AsyncGenerator[bytes, None]:
+            clock.advance(7.0)
+            ages.append(fresh.age_s())
+            async for chunk in super().stream(*arguments, **more):
+                yield chunk
+                clock.advance(1.0)
+
+    # A list of 2 s; a bookmark and the end of the watch 1 s later; an event; a break, which is no sign of life.
+    watches: list[list[Any]] = [[event("BOOKMARK", "", 9)], [event("ADDED", "a", 10), errors.ApiSilent("x")], []]
+    script = Slow(lists=[page(5)], watches=watches)
+    mirror = list_watch.mirror(
+        script, "/x", params={}, clock=clock, rng=random.Random(1), options=list_watch.FRESH_OPTIONS, freshness=fresh
+    )
+    with contextlib.suppress(End):
+        async for _ in mirror:
+            pass
+    assert ages == [9.0, 7.0, 8.0, 7.0]
+
+
+async def test_a_stopped_server_is_noticed_although_its_connections_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list is answered; the watch begins and stays silent past its time; the second one is not even answered."""
+    monkeypatch.setattr(api_client, "WATCH_START_TIMEOUT_S", 0.3)
+    listed = orjson.dumps(page(5, obj("a", 1)))
+    watches = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal watches
+        with contextlib.suppress(asyncio.IncompleteReadError, OSError), contextlib.closing(writer):
+            while True:
+                request = await reader.readuntil(b"\r\n\r\n")
+                if b"watch=1" not in request:
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(listed), listed))
+                    continue
+                watches += 1
+                if watches == 1:
+                    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    access = cluster_access.Access(
+        server=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", tls=None,
+        credentials=credentials.FixedCredentials(),
+    )  # fmt: skip
+    client = api_client.KubeClient(
+        access, wanted=api_client.KubeSettings(), clock=clocks.SystemClock(), user_agent="test",
+        mirrors=list_watch.Options(watch_s=0.2, grace_s=0.1, backoff_first_s=0.01),
+    )  # fmt: skip
+    async with asyncio.timeout(10):
+        async with contextlib.aclosing(client.mirror("/api/v1/pods")) as mirror:
+            assert isinstance(await anext(mirror), list_watch.Listed)
+            away = await anext(mirror)
+    assert isinstance(away, list_watch.Away) and isinstance(away.error, errors.ApiSilent)
+    assert watches == 2
+    await client.close()
+    server.close()
+    # The connections' tasks end.
+    await asyncio.sleep(0.05)

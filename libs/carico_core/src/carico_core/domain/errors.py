@@ -2,7 +2,7 @@
 
     CaricoError                what failed, what was got, what was expected, what to do
     +-- SettingsError          a setting that cannot be used                       (exit code 2)
-    +-- BadName             a name that Kubernetes would not accept
+    +-- BadName                a name that Kubernetes would not accept
     +-- MessageError           a message that a reader drops; carries a Drop reason and the path of the bad field
     +-- BusError               the bus refused or could not be used
     |   +-- BusUnavailable     not reachable now; waiting and trying again may help
@@ -11,6 +11,7 @@
     +-- ApiError               the Kubernetes API answered with a Status
     |   +-- NotFound 404, Conflict 409, Gone 410, Forbidden 401/403, Invalid 400/422
     +-- ApiUnavailable         the Kubernetes API could not be reached, or answered 429/5xx
+    |   +-- ApiSilent          it did not answer in time
     +-- KubeconfigError        a kubeconfig that cannot be used                    (exit code 2)
     +-- RecordingError         a recording or log that cannot be replayed          (exit code 2)
     +-- EnvironmentUnfit       this machine lacks what was asked for               (exit code 2)
@@ -121,6 +122,10 @@ class StreamMismatch(BusError, UserError):
 
 class ApiUnavailable(CaricoError):
     """The Kubernetes API could not be reached or is overloaded; trying again may help."""
+
+
+class ApiSilent(ApiUnavailable):
+    """The Kubernetes API did not answer in time, over a connection that still stands."""
 
 
 @dataclasses.dataclass

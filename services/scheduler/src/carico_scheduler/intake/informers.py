@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_client as kubes
+from carico_core.runtime.kube import list_watch
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler import state
@@ -17,15 +18,19 @@ from carico_scheduler.report import instruments
 # An API that does not serve a collection is asked again this seldom: it may learn to.
 ASK_AGAIN_S = 60.0
 _NOT_LISTED = "not listed yet"
+# Nothing is decided by what is older, whatever its connection still looks like: as long as client-go takes to notice a
+# stopped server. Mirrors themselves give one up after 43 s (`list_watch.FRESH_OPTIONS`).
+STALE_S = 45.0
 
 
 class Kube(Protocol):
     """What is needed of the Kubernetes API."""
 
     def mirror(
-        self, path: str, *, params: Mapping[str, str] | None = None, read: Callable[[Any], Any] | None = None
-    ) -> AsyncGenerator[kubes.MirrorEvent, None]:
-        """List and watch for ever; `read` is applied to each object of a list."""
+        self, path: str, *, params: Mapping[str, str] | None = None, read: Callable[[Any], Any] | None = None,
+        freshness: list_watch.Freshness | None = None,
+    ) -> AsyncGenerator[kubes.MirrorEvent, None]:  # fmt: skip
+        """List and watch for ever; `read` is applied to each object of a list, `freshness` kept up to date."""
 
 
 class Informers:
@@ -49,10 +54,20 @@ class Informers:
         self._collections = api_collections.all_of(into, clock)
         # When one of them last brought something.
         self.heard_s = clock.monotonic_s()
-        # What each mirror lacks without which nothing can be decided; empty: decisions may be made.
-        self.away: dict[str, str] = {}
+        self._lacking: dict[str, str] = {}
+        self._freshness = {each.path: list_watch.Freshness(clock) for each in self._collections}
         for each in self._collections:
             self._note_lack(each, _NOT_LISTED)
+
+    @property
+    def away(self) -> dict[str, str]:
+        """What each mirror lacks without which nothing can be decided; empty: decisions may be made."""
+        lacking = dict(self._lacking)
+        for each in self._collections:
+            age_s = self._freshness[each.path].age_s()
+            if each.lacks is None and age_s is not None and age_s > STALE_S:
+                lacking.setdefault(each.path, f"{each.kind}s: the API has sent nothing for {age_s:.0f} s")
+        return lacking
 
     def works(self) -> dict[str, Coroutine[Any, Any, None]]:
         """One work without end per collection, by the collection's name."""
@@ -61,8 +76,8 @@ class Informers:
     async def _follow(self, collection: api_collections.Collection) -> None:
         """Never; keeps the state in step with one collection."""
         while True:
-            read = functools.partial(self._parsed, collection)
-            async with contextlib.aclosing(self._kube.mirror(collection.path, read=read)) as mirror:
+            read, fresh = functools.partial(self._parsed, collection), self._freshness[collection.path]
+            async with contextlib.aclosing(self._kube.mirror(collection.path, read=read, freshness=fresh)) as mirror:
                 async for event in mirror:
                     self._take(collection, event)
                     if collection.lacks is not None and _is_not_served(event):
@@ -99,7 +114,7 @@ class Informers:
     def _note_listed(self, collection: api_collections.Collection, count: int) -> None:
         if collection.lacks is not None:
             collection.lacks(None)
-        elif self.away.pop(collection.path, None) is not None:
+        elif self._lacking.pop(collection.path, None) is not None:
             self._line.info("listed", path=collection.path, objects=count)
 
     def _note_away(self, collection: api_collections.Collection, error: errors.CaricoError) -> None:
@@ -117,7 +132,7 @@ class Informers:
         if collection.lacks is not None:
             collection.lacks(why)
         else:
-            self.away[collection.path] = f"{collection.kind}s: {why}"
+            self._lacking[collection.path] = f"{collection.kind}s: {why}"
 
 
 def _is_not_served(event: kubes.MirrorEvent) -> bool:

@@ -20,6 +20,8 @@ from carico_core.runtime.process import settings, tasks
 
 REQUEST_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
+# A watch is answered at once, and then has nothing to say: a server that does not even answer is stopped.
+WATCH_START_TIMEOUT_S = 10.0
 # Answers above this are refused: the largest page of Pods is far smaller (etcd objects are at most 1.5 MiB).
 BODY_LIMIT_BYTES = 256 * 2**20
 
@@ -60,7 +62,7 @@ class KubeSettings:
 
 async def connect(
     wanted: KubeSettings, *, clock: clocks.Clock, user_agent: str, environ: Mapping[str, str] | None = None,
-    observe: Observe | None = None,
+    observe: Observe | None = None, mirrors: list_watch.Options = list_watch.DEFAULT_OPTIONS,
 ) -> "KubeClient":  # fmt: skip
     """A client of the API that `wanted` names; nothing is sent yet, so the API may start later.
 
@@ -70,7 +72,7 @@ async def connect(
     access = await asyncio.to_thread(
         cluster_access.load, wanted.kubeconfig, context=wanted.context, environ=environ or {}, clock=clock
     )
-    return KubeClient(access, wanted=wanted, clock=clock, user_agent=user_agent, observe=observe)
+    return KubeClient(access, wanted=wanted, clock=clock, user_agent=user_agent, observe=observe, mirrors=mirrors)
 
 
 class KubeClient:
@@ -78,9 +80,10 @@ class KubeClient:
 
     def __init__(
         self, access: cluster_access.Access, *, wanted: KubeSettings, clock: clocks.Clock, user_agent: str,
-        observe: Observe | None = None,
+        observe: Observe | None = None, mirrors: list_watch.Options = list_watch.DEFAULT_OPTIONS,
     ) -> None:  # fmt: skip
         self._access = access
+        self._mirrors = mirrors
         self._clock = clock
         self._observe = observe
         self._rng = random.Random(clock.wall_ns())
@@ -143,7 +146,9 @@ class KubeClient:
         Raises `ApiUnavailable` where it breaks off, or says nothing for `idle_timeout_s`.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)
-        async with self._open(_Call(method=method, path=path, params=params), timeout) as response:
+        call = _Call(method=method, path=path, params=params)
+        start_s = WATCH_START_TIMEOUT_S if call.verb == "WATCH" else None
+        async with self._open(call, timeout, start_s=start_s) as response:
             async for chunk in response.content.iter_any():
                 yield chunk
 
@@ -152,13 +157,15 @@ class KubeClient:
         path: str,
         *,
         params: Mapping[str, str] | None = None,
-        options: list_watch.Options = list_watch.DEFAULT_OPTIONS,
+        options: list_watch.Options | None = None,
         read: paged_lists.Read | None = None,
+        freshness: list_watch.Freshness | None = None,
     ) -> AsyncGenerator[list_watch.MirrorEvent, None]:
         """List and watch of one collection for ever: see `kube.list_watch.mirror`."""
         return list_watch.mirror(
-            self, path, params=params or {}, clock=self._clock, rng=self._rng, options=options, read=read
-        )
+            self, path, params=params or {}, clock=self._clock, rng=self._rng, options=options or self._mirrors,
+            read=read, freshness=freshness,
+        )  # fmt: skip
 
     async def close(self) -> None:
         """Nothing; all connections are closed."""
@@ -191,11 +198,14 @@ class KubeClient:
             return await _read(response, call.name)
 
     @contextlib.asynccontextmanager
-    async def _open(self, call: "_Call", timeout: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _open(
+        self, call: "_Call", timeout: aiohttp.ClientTimeout, *, start_s: float | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         """A response of status 2xx; every other outcome is one of our errors."""
         with api_errors.translated(call.name, self._access.server):
             with self._observed(call) as statuses:
-                response = await self._send(call, timeout)
+                async with asyncio.timeout(start_s):
+                    response = await self._send(call, timeout)
                 statuses.append(response.status)
             async with response:
                 if response.status >= 300:

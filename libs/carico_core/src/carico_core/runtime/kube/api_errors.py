@@ -36,11 +36,11 @@ def to_error(status: int, payload: bytes, request: str) -> errors.ApiError | err
 
 @contextlib.contextmanager
 def translated(request: str, server: str) -> Iterator[None]:
-    """Nothing; every error of a connection leaves as `ApiUnavailable`."""
+    """Raise every error of a connection as `ApiUnavailable`."""
     try:
         yield
     except TimeoutError as error:
-        raise errors.ApiUnavailable(f"{request}: no answer in time from {server}") from error
+        raise errors.ApiSilent(f"{request}: no answer in time from {server}") from error
     except http_answer.TooLong as error:
         raise errors.ApiUnavailable(f"{request}: {error}") from error
     except (aiohttp.ClientError, OSError) as error:

@@ -146,8 +146,9 @@ class MemoryKube:
         params: Mapping[str, str] | None = None,
         options: list_watch.Options = OPTIONS,
         read: paged_lists.Read | None = None,
+        freshness: list_watch.Freshness | None = None,
     ) -> AsyncGenerator[list_watch.MirrorEvent, None]:
-        """List and watch for ever, by the same code as the real client's."""
+        """List and watch for ever, by the same code as the real client's; a server in memory does not age."""
         return list_watch.mirror(
             self, path, params=params or {}, clock=self._clock, rng=self._rng, options=options, read=read
         )
