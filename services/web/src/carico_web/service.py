@@ -1,20 +1,29 @@
-"""The web page's server: listens, answers, stops in order. It needs neither the bus nor the Kubernetes API."""
+"""The web page's HTTP server. It needs neither the bus nor the Kubernetes API."""
 
 import asyncio
 import contextlib
 import dataclasses
+import logging
 from collections.abc import AsyncIterator
+
+from aiohttp import web
 
 from carico_core.domain import errors
 from carico_core.runtime.observe import health, logs, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
-from carico_web import exchange, identity, instruments, page_files, site
+from carico_web import identity, instruments, page_files, site
 from carico_web import settings as setting
 
+# For a request to arrive, and for a connection without one.
 REQUEST_TIMEOUT_S = 10.0
-# A page takes two dozen short requests; who wants more at once waits in the kernel's queue or is turned away.
+STOP_TIMEOUT_S = 2.0
+BODY_LIMIT_BYTES = 1024
+# A browser opens six; further ones are closed at once, so that idle connections cannot use up memory.
 CONNECTIONS_MOST = 256
+# aiohttp logs a traceback for each malformed request, which anybody can send.
+_SILENT = logging.Logger("aiohttp", level=logging.CRITICAL + 1)
+_TOO_LARGE = site.Response(status=413, body=f"expected a body of at most {BODY_LIMIT_BYTES} bytes\n".encode())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,7 +34,7 @@ class Listening:
 
 
 async def serve(chosen: setting.WebSettings, stop: tasks.Stop, *, clock: clocks.Clock) -> None:
-    """Serves the page until `stop`. Raises `EnvironmentUnfit` where the address cannot be used."""
+    """Serve the page until `stop`. Raises `EnvironmentUnfit` where the address cannot be used."""
     async with listening(chosen, clock=clock) as server:
         logs.get("service").info("started", http_host=chosen.http_host, http_port=server.port)
         await stop.wait()
@@ -33,65 +42,84 @@ async def serve(chosen: setting.WebSettings, stop: tasks.Stop, *, clock: clocks.
 
 @contextlib.asynccontextmanager
 async def listening(chosen: setting.WebSettings, *, clock: clocks.Clock) -> AsyncIterator[Listening]:
-    """A server for as long as the block runs. Raises `EnvironmentUnfit`."""
+    """Listen for as long as the block runs. Raises `EnvironmentUnfit`."""
     series = metrics.Metrics("web")
     who = identity.of(nkey=chosen.nkey, token_file=chosen.token_file)
     answers = site.Site(chosen, page_files.read(), who, health.Health({"identity": who.trouble}), series)
-    door = _Door(answers, instruments.Instruments(series), clock=clock)
+    app = web.Application(client_max_size=BODY_LIMIT_BYTES)
+    app.router.add_route("*", "/{path:.*}", _Requests(answers, instruments.Instruments(series), clock=clock).handle)
+    runner = web.AppRunner(
+        app, access_log=None, logger=_SILENT, keepalive_timeout=REQUEST_TIMEOUT_S, shutdown_timeout=STOP_TIMEOUT_S
+    )
+    await runner.setup()
     try:
-        server = await asyncio.start_server(
-            door.handle, chosen.http_host, chosen.http_port, limit=exchange.HEAD_LIMIT_BYTES
-        )
+        server = await _listen(runner, chosen)
+        try:
+            yield Listening(server.sockets[0].getsockname()[1])
+        finally:
+            server.close()
+    finally:
+        await runner.cleanup()
+
+
+async def _listen(runner: web.AppRunner, chosen: setting.WebSettings) -> asyncio.Server:
+    protocols = runner.server
+    assert protocols is not None
+
+    def accept() -> asyncio.Protocol:
+        return protocols() if len(protocols.connections) < CONNECTIONS_MOST else _Refused()
+
+    try:
+        return await asyncio.get_running_loop().create_server(accept, chosen.http_host, chosen.http_port)
     except OSError as error:
         raise errors.EnvironmentUnfit(
             f"cannot listen on {chosen.http_host}:{chosen.http_port} for the page ({error.strerror}): "
             "give --http-port another port, or 0 for a free one"
         ) from error
-    try:
-        yield Listening(server.sockets[0].getsockname()[1])
-    finally:
-        server.close()
-        await door.connections.end()
 
 
-class _Door:
-    """Takes connections: one request each."""
+class _Refused(asyncio.Protocol):
+    """A connection beyond the limit."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+class _Requests:
+    """Reads requests, has the site answer them, and counts the responses."""
 
     def __init__(self, answers: site.Site, counted: instruments.Instruments, *, clock: clocks.Clock) -> None:
         self._answers = answers
         self._clock = clock
-        self.connections = health.Connections()
-        self._log = logs.get("door")
+        self._log = logs.get("requests")
         self._counted = counted
 
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, to its end."""
-        with self.connections.kept(writer), contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
-            async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                await self._exchange(reader, writer)
-
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        is_head = False
-        if len(self.connections) > CONNECTIONS_MOST:
-            response = exchange.Response(status=503, body=b"too many connections\n")
-        else:
-            try:
-                request = await exchange.read(reader)
-                is_head = request.method == "HEAD"
-                response = self._answer(request)
-            except exchange.BadRequest as error:
-                response = exchange.Response(status=error.status, body=f"{error}\n".encode())
+    async def handle(self, request: web.Request) -> web.Response:
+        """Answer one request."""
+        response = await self._response(request)
         self._counted.responses.labels(str(response.status)).inc()
-        writer.write(exchange.format_response(response, with_body=not is_head))
-        await writer.drain()
+        headers = {"Content-Type": response.content_type, **response.headers}
+        return web.Response(status=response.status, body=response.body, headers=headers)
 
-    def _answer(self, request: exchange.Request) -> exchange.Response:
+    async def _response(self, request: web.Request) -> site.Response:
+        if (request.content_length or 0) > BODY_LIMIT_BYTES:
+            return _TOO_LARGE
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            return _TOO_LARGE
+        except TimeoutError:
+            return site.Response(status=408, body=b"the body did not arrive in time\n")
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        return self._answer(site.Request(method=request.method, path=request.path, headers=headers, body=body))
+
+    def _answer(self, request: site.Request) -> site.Response:
         started_s = self._clock.monotonic_s()
         try:
             return self._answers.answer(request)
-        except Exception:
-            # One request at fault must not close the door for all.
+        except Exception:  # the boundary of one request
             self._log.exception("request failed", path=request.path)
-            return exchange.Response(status=503, body=b"the server failed: its log says why\n")
+            return site.Response(status=503, body=b"the server failed; its log says why\n")
         finally:
             self._counted.answer_s.observe(self._clock.monotonic_s() - started_s)

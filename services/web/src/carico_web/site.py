@@ -1,5 +1,6 @@
-"""What is answered to whom: the page, its settings, its identity, and the service's health."""
+"""Answer requests: the page's files, its settings, its identity on the bus, and the service's health."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -7,15 +8,16 @@ import orjson
 
 from carico_core.runtime.observe import health
 from carico_core.runtime.observe import metrics as metric
-from carico_web import exchange, identity, page_files
+from carico_web import identity, page_files
 from carico_web import settings as setting
 
-# Nothing but what this server gives out, no inline code, no frame around it.
+# Only what this server serves; no inline code, no framing.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'{bus}; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {
+    "Server": "carico-web",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -26,12 +28,32 @@ _HEADERS = {
 _JSON = "application/json"
 SETTINGS_PATH = "/settings.json"
 IDENTITY_PATH = "/identity"
-# Asked by kubelets and Prometheus under an address, not under a name of the page.
+# Kubelets and Prometheus request these by address, not by a name of the page.
 _HEALTH_PATHS = ("/healthz", "/readyz", "/metrics")
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request. `path` has no query; names of headers are in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """A response."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
 class Site:
-    """Answers requests; holds no state of its own."""
+    """Answer requests. Without I/O and without state of its own."""
 
     def __init__(
         self, chosen: setting.WebSettings, files: Mapping[str, page_files.File], who: identity.Identity,
@@ -44,8 +66,8 @@ class Site:
         self._series = series
         self._hosts = chosen.allowed_hosts()
 
-    def answer(self, request: exchange.Request) -> exchange.Response:
-        """The response to a request."""
+    def answer(self, request: Request) -> Response:
+        """Return the response to a request."""
         if request.path in _HEALTH_PATHS:
             return self._health(request.path)
         host = host_name(request.headers.get("host", ""))
@@ -65,21 +87,21 @@ class Site:
             return self._settings, ("GET", "HEAD")
         return (self._file if path in self._files else None), ("GET", "HEAD")
 
-    def _file(self, request: exchange.Request, host: str) -> exchange.Response:
+    def _file(self, request: Request, host: str) -> Response:
         file = self._files[request.path]
         bus = self._address(host)
         headers = {
             **_HEADERS,
             "Content-Security-Policy": _POLICY.format(bus=f" {bus}" if bus else ""),
-            # Asked for anew each time, sent anew only when it differs: a new version is there at once.
+            # Revalidated on each load and sent again only when it differs: a new version shows at once.
             "Cache-Control": "no-cache",
             "ETag": file.tag,
         }
         if request.headers.get("if-none-match") == file.tag:
-            return exchange.Response(status=304, content_type=file.content_type, headers=headers)
-        return exchange.Response(status=200, body=file.body, content_type=file.content_type, headers=headers)
+            return Response(status=304, content_type=file.content_type, headers=headers)
+        return Response(status=200, body=file.body, content_type=file.content_type, headers=headers)
 
-    def _settings(self, request: exchange.Request, host: str) -> exchange.Response:
+    def _settings(self, request: Request, host: str) -> Response:
         return _json(
             {
                 "cluster": self._chosen.cluster,
@@ -89,10 +111,10 @@ class Site:
             }
         )
 
-    def _identity(self, request: exchange.Request, host: str) -> exchange.Response:
-        # Browsers say whose page asks; another site's may not, and could not read the answer.
+    def _identity(self, request: Request, host: str) -> Response:
+        # Browsers report which site a request comes from; another site's is refused.
         if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
-            return _text(403, "expected a request of this page")
+            return _text(403, "expected a request from this page")
         if request.headers.get("content-type", "").partition(";")[0].strip() != _JSON:
             return _text(415, f"expected {_JSON}")
         trouble = self._who.trouble()
@@ -105,9 +127,9 @@ class Site:
         except (orjson.JSONDecodeError, identity.BadNonce) as error:
             return _text(400, str(error))
 
-    def _health(self, path: str) -> exchange.Response:
+    def _health(self, path: str) -> Response:
         if path == "/metrics":
-            return exchange.Response(status=200, body=self._series.render(), content_type=metric.CONTENT_TYPE)
+            return Response(status=200, body=self._series.render(), content_type=metric.CONTENT_TYPE)
         failing = self._checks.not_ready() if path == "/readyz" else self._checks.not_alive()
         said = "".join(f"{name}: {why}\n" for name, why in failing.items()) or "ok\n"
         return _text(503 if failing else 200, said.rstrip("\n"))
@@ -116,25 +138,25 @@ class Site:
         return self._chosen.bus_websocket.replace(setting.HOST_FIELD, host)
 
 
-_Handler = Callable[[exchange.Request, str], exchange.Response]
+_Handler = Callable[[Request, str], Response]
 
 
 def host_name(host: str) -> str:
-    """The name of a Host header, without its port.
+    """Return the name in a Host header, without its port; "" if it has other characters.
 
     >>> host_name("Node-1:8090"), host_name("[::1]:80"), host_name("a b")
     ('node-1', '[::1]', '')
     """
     name = host.lower()
     name = name[: name.find("]") + 1] if name.startswith("[") else name.partition(":")[0]
-    # It goes into a header: only what names and addresses are made of.
+    # It is copied into a header: only characters of names and addresses.
     return name if all(letter.isalnum() or letter in ".-[]:" for letter in name) and name.isascii() else ""
 
 
-def _json(values: dict[str, Any]) -> exchange.Response:
+def _json(values: dict[str, Any]) -> Response:
     headers = {**_HEADERS, "Cache-Control": "no-store"}
-    return exchange.Response(status=200, body=orjson.dumps(values), content_type=_JSON, headers=headers)
+    return Response(status=200, body=orjson.dumps(values), content_type=_JSON, headers=headers)
 
 
-def _text(status: int, text: str) -> exchange.Response:
-    return exchange.Response(status=status, body=f"{text}\n".encode(), headers=_HEADERS)
+def _text(status: int, text: str) -> Response:
+    return Response(status=status, body=f"{text}\n".encode(), headers=_HEADERS)
