@@ -12,7 +12,7 @@ import numpy as np
 import uvloop
 
 from bench import __main__ as runner
-from carico_aggregator import app, fleet, instruments, model
+from carico_aggregator import app, instruments, members, model
 from carico_aggregator import settings as setting
 from carico_core.domain import messages
 from carico_core.runtime.bus import nats_bus
@@ -89,7 +89,7 @@ async def _rate(bus: nats_bus.NatsBus, chosen: buses.BusSettings, *, nodes: int,
     async with asyncio.timeout(ROUND_TIMEOUT_S), asyncio.TaskGroup() as group:
         works = (replica.intake_forever(), replica.exchange_forever(), replica.broadcast_forever())
         tasks = [group.create_task(work) for work in works]
-        while replica.fleet.version < nodes:
+        while replica.members.version < nodes:
             await asyncio.sleep(0.001)
         rate = nodes / (time.perf_counter() - started)
         for task in tasks:
@@ -118,13 +118,13 @@ def _decode_us() -> float:
 
 def _entries_us(count: int) -> float:
     reports = [subspace(number) for number in range(count)]
-    return _median_us(lambda: fleet.Fleet(lease_s=10.0, horizon_s=10.0).take(reports, 0.0), per_call=count)
+    return _median_us(lambda: members.Members(lease_s=10.0, horizon_s=10.0).take(reports, 0.0), per_call=count)
 
 
 def _model_ms(count: int) -> float:
-    held = fleet.Fleet(lease_s=10.0, horizon_s=10.0)
+    held = members.Members(lease_s=10.0, horizon_s=10.0)
     held.take([subspace(number) for number in range(count)], 0.0)
-    return _median_us(lambda: model.make(held.gathered(), model.Round()), per_call=1) / 1000.0
+    return _median_us(lambda: model.make(held.mergeable(), model.RoundMerger()), per_call=1) / 1000.0
 
 
 def _median_us(call: Callable[[], object], *, per_call: int) -> float:

@@ -5,7 +5,7 @@ import dataclasses
 import hypothesis
 from hypothesis import strategies as st
 
-from carico_aggregator import fleet, model
+from carico_aggregator import members, model
 from carico_core.domain import messages
 from carico_core.wire import codec, subjects
 from carico_core.wire import messages as wire
@@ -24,11 +24,11 @@ def told(content: model.Content) -> messages.GlobalModel:
 @hypothesis.settings(max_examples=80, deadline=None)
 @hypothesis.given(st.lists(strategies.local_subspaces(), min_size=1, max_size=6))
 def test_models_and_partials_of_any_reports_are_read(found: list[messages.LocalSubspace]) -> None:
-    held = fleet.Fleet(lease_s=10.0, horizon_s=10.0)
+    held = members.Members(lease_s=10.0, horizon_s=10.0)
     held.take(found, 0.0)
-    for merger in (model.Round(), model.Sequential()):
+    for merger in (model.RoundMerger(), model.SequentialMerger()):
         merger.arrived(list(held.entries(0.0)), len(held))
-        content = model.make(held.gathered(), merger)
+        content = model.make(held.mergeable(), merger)
         if content is not None:
             assert wire.decode_model(model.encode(told(content))).contributors == content.contributors
     partial = messages.Partial(
@@ -50,7 +50,7 @@ def one(mean: float, sd: float, *, pods: int = 1, dims: tuple[str, ...] = ("cpu"
 
 
 def test_evidence_at_the_edges_makes_a_model_that_is_read() -> None:
-    held = fleet.Fleet(lease_s=10.0, horizon_s=10.0)
+    held = members.Members(lease_s=10.0, horizon_s=10.0)
     dims = [tuple(f"d{number}-{index}" for index in range(32)) for number in range(4)]
     held.take(
         [
@@ -62,7 +62,7 @@ def test_evidence_at_the_edges_makes_a_model_that_is_read() -> None:
         ],
         0.0,
     )
-    content = model.make(held.gathered(), model.Round())
+    content = model.make(held.mergeable(), model.RoundMerger())
     assert content is not None
     found = wire.decode_model(model.encode(told(content)))
     assert found.contributors == 8
@@ -71,12 +71,12 @@ def test_evidence_at_the_edges_makes_a_model_that_is_read() -> None:
 
 
 def test_a_model_of_too_many_classes_is_told_with_those_of_most_pods() -> None:
-    held = fleet.Fleet(lease_s=10.0, horizon_s=10.0)
+    held = members.Members(lease_s=10.0, horizon_s=10.0)
     dims = tuple(f"{index:02}" + "d" * 60 for index in range(32))
     for number in range(10):
         evidence = {f"{number}-{index}-" + "c" * 780: one(1.0, 1.0, pods=index // 3, dims=dims) for index in range(64)}
         held.take([report(number, evidence)], 0.0)
-    content = model.make(held.gathered(), model.Round())
+    content = model.make(held.mergeable(), model.RoundMerger())
     assert content is not None
     assert len(content.evidence) == 512
     payload = model.encode(told(content))

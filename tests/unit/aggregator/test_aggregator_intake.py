@@ -79,7 +79,7 @@ async def test_damaged_reports_are_terminated_and_counted(replica: Replica) -> N
     assert sum(replica.drops("subspace").values()) == COUNT - read >= terminated > COUNT // 2
     good = reports.report("n1", 1)
     await replica.app._take([Item(subjects.subspace("n1"), wire.encode_subspace(good))])
-    assert "n1" in {entry.node for entry in replica.app.fleet.entries(0.0)}
+    assert "n1" in {entry.node for entry in replica.app.members.entries(0.0)}
 
 
 async def test_damaged_partials_and_models_are_counted_and_nothing_ends(replica: Replica) -> None:
@@ -103,7 +103,7 @@ async def test_a_replayed_report_is_acknowledged_and_changes_nothing(replica: Re
         await replica.app._take([Item(subjects.subspace("n1"), payload)])
     assert replica.metrics.value("subspaces_total", {"result": "taken"}) == 1
     assert replica.metrics.value("subspaces_total", {"result": "not_newer"}) == 2
-    assert replica.app.fleet.version == 1
+    assert replica.app.members.version == 1
 
 
 async def test_a_report_that_no_shares_make_is_counted_and_comes_no_more(replica: Replica) -> None:
@@ -113,7 +113,7 @@ async def test_a_report_that_no_shares_make_is_counted_and_comes_no_more(replica
     assert item.answers == ["ack"]
     assert replica.drops("subspace") == {"out_of_range": 1.0}
     assert replica.metrics.value("subspaces_total", {"result": "not_newer"}) == 0
-    assert not replica.app.fleet.entries(0.0)
+    assert not replica.app.members.entries(0.0)
 
 
 async def test_a_replica_that_joins_is_told_everything(replica: Replica) -> None:
@@ -161,7 +161,7 @@ async def test_a_stored_model_is_gone_on_from_as_long_as_agents_merge_it(
     replica.hub.model = wire.encode_model(kept)
     with structlog.testing.capture_logs() as said:
         await replica.app.listen()
-    assert isinstance(replica.app.merger, model.Sequential)
+    assert isinstance(replica.app.merger, model.SequentialMerger)
     assert list(replica.app.merger._grams) == ([kept.dims] if is_followed else [])
     assert replica.drops("model") == ({} if is_followed else {"too_old": 1.0})
     assert [line["event"] for line in said] == ["going on from the stored model" if is_followed else "message dropped"]
@@ -195,7 +195,7 @@ async def test_a_model_heard_while_the_store_is_read_is_newer_than_what_was_stor
 
 def largest_of(replica: Replica) -> float:
     """The largest element of the model that the replica would go on from."""
-    assert isinstance(replica.app.merger, model.Sequential)
+    assert isinstance(replica.app.merger, model.SequentialMerger)
     (gram,) = replica.app.merger._grams.values()
     return float(gram.max())
 

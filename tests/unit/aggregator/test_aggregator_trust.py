@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from carico_aggregator import evidence, fleet, model, trust
+from carico_aggregator import evidence, members, model, trust
 from carico_core.domain import messages
 from tests.unit.aggregator import reports
 from tests.unit.wire import strategies
@@ -29,9 +29,9 @@ def report(node: str, cost: float, sd: float = 0.1, **said: Any) -> messages.Loc
 
 
 def made_of(found: Sequence[messages.LocalSubspace]) -> model.Content:
-    held = fleet.Fleet(lease_s=10.0, horizon_s=10.0)
+    held = members.Members(lease_s=10.0, horizon_s=10.0)
     held.take(found, 0.0)
-    content = model.make(held.gathered(), model.Round())
+    content = model.make(held.mergeable(), model.RoundMerger())
     assert content is not None
     return content
 
@@ -122,7 +122,7 @@ def test_the_first_node_that_carries_anything_is_believed_up_to_a_pod_a_core() -
 def test_no_node_has_more_weight_than_all_others_together() -> None:
     small = honest(3)
     large = report("large", 1.0, weight=1e6)
-    grams = fleet.measured([*small, large])[0]
+    grams = members.measured([*small, large])[0]
     np.testing.assert_allclose(made_of([*small, large]).gram, 0.5 * grams[3] + sum(grams[:3]) / 6.0, rtol=1e-12)
     # Of two, each is as it says.
     pair = made_of([small[0], large]).gram
@@ -141,31 +141,31 @@ def test_no_node_has_more_weight_than_all_others_together() -> None:
     ],
 )
 def test_what_no_node_can_measure_is_refused_from_nodes_and_replicas(said: dict[str, Any], path: str) -> None:
-    held = fleet.Fleet(lease_s=10.0, horizon_s=10.0)
+    held = members.Members(lease_s=10.0, horizon_s=10.0)
     wrong = report("liar", 1.0, **said)
     assert [entry.node for entry in held.take([report("a", 1.0), wrong], 0.0)] == ["a"]
     ((node, error),) = held.implausible
     assert (node, error.path) == ("liar", path)
     (entry,) = held.entries(0.0)
-    gram = fleet.measured([wrong])[0][0]
+    gram = members.measured([wrong])[0][0]
     assert not held.adopt(dataclasses.replace(entry, node="liar", gram=gram, evidence=wrong.evidence), 0.0)
     assert len(held) == 1
 
 
 def test_what_a_node_measures_at_its_limits_is_taken() -> None:
-    held = fleet.Fleet(lease_s=10.0, horizon_s=10.0)
+    held = members.Members(lease_s=10.0, horizon_s=10.0)
     full = {f"class-{number}": told(8.0, 0.0, pods=15) for number in range(64)}
     beyond = {PI: messages.ClassEvidence(pods=1000, cost={"gpu": messages.Estimate(mean=99.0, sd=0.0)})}
     assert len(held.take([report("a", 1.0, evidence=full), report("b", 1.0, evidence=beyond)], 0.0)) == 2
 
 
 def test_a_clock_that_was_wrong_for_one_report_holds_its_node_up_no_longer() -> None:
-    held = fleet.Fleet(lease_s=10.0, horizon_s=10.0)
+    held = members.Members(lease_s=10.0, horizon_s=10.0)
     held.take([reports.report("a", 1)], 0.0)
     held.take([reports.report("a", 2, ts_ns=2**62)], 1.0)
     third = reports.report("a", 3)
     (entry,) = held.take([third], 2.0)
-    np.testing.assert_array_equal(entry.gram, fleet.measured([third])[0][0])
+    np.testing.assert_array_equal(entry.gram, members.measured([third])[0][0])
 
 
 @st.composite

@@ -1,8 +1,8 @@
-"""The aggregator of the twin: the project's own fleet and model, once a second."""
+"""The aggregator of the twin: the product's own entries and model, once a second."""
 
 from collections.abc import Callable
 
-from carico_aggregator import fleet, model
+from carico_aggregator import members, model
 from carico_core.domain import messages
 from carico_core.wire import messages as wire
 from carico_twin import agents, events
@@ -19,8 +19,8 @@ class TwinAggregator:
         self, merge: str, timeline: events.Timeline, broadcast: Callable[[messages.GlobalModel], None]
     ) -> None:
         is_round = merge == "round"
-        self._merger: model.Merger = model.Round() if is_round else model.Sequential()
-        self._fleet = fleet.Fleet(lease_s=LEASE_S, horizon_s=HORIZON_S if is_round else None)
+        self._merger: model.Merger = model.RoundMerger() if is_round else model.SequentialMerger()
+        self._members = members.Members(lease_s=LEASE_S, horizon_s=HORIZON_S if is_round else None)
         self._timeline = timeline
         self._broadcast = broadcast
         self._arrived: list[messages.LocalSubspace] = []
@@ -35,10 +35,10 @@ class TwinAggregator:
     def _beat(self) -> None:
         now_s = self._timeline.now_s
         self._timeline.after(BROADCAST_EVERY_S, self._beat)
-        self._merger.arrived(self._fleet.take(self._arrived, now_s), len(self._fleet))
+        self._merger.arrived(self._members.take(self._arrived, now_s), len(self._members))
         self._arrived = []
-        self._fleet.expire(now_s)
-        content = model.make(self._fleet.gathered(), self._merger)
+        self._members.expire(now_s)
+        content = model.make(self._members.mergeable(), self._merger)
         if content is None:
             return
         self._seq += 1

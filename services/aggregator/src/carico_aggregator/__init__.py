@@ -1,1 +1,12 @@
-"""CARICO aggregator: merges the nodes' subspaces into the model of the cluster."""
+"""CARICO aggregator: merges the subspaces of all nodes into the model of the cluster.
+
+Several replicas share one work queue and compute the same model.
+
+- `members`   the newest entry of every live node; pure
+- `trust`     bounds on the influence of one node; pure
+- `evidence`  costs of Pods by class, fused over nodes; pure
+- `model`     the model from the entries, by merge `round` or `sequential`; pure
+- `replicas`  the other replicas, who leads, and following a leader's model
+- `app`       one replica's tasks: intake, exchange, broadcast
+- `service`, `main`, `settings`, `instruments`   connecting, starting, configuration, metrics
+"""

@@ -1,7 +1,7 @@
-"""One replica: takes local models from the queue, agrees with the other replicas, broadcasts the cluster's model.
+"""Run one replica: take local models from the queue, agree with the other replicas, broadcast the cluster's model.
 
-Tasks, none of which waits for another: `intake` pulls from the work queue, `exchange` tells the other replicas what
-changed, `broadcast` publishes the model, at most once a second and at least every five.
+Independent tasks: `intake` pulls from the work queue, `exchange` sends changes to the other replicas, `broadcast`
+publishes the model, at most once a second and at least every five.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 import orjson
 
-from carico_aggregator import fleet, following, instruments, model, replicas
+from carico_aggregator import instruments, members, model, replicas
 from carico_aggregator import settings as setting
 from carico_core.domain import errors, messages
 from carico_core.runtime.bus import port as buses
@@ -22,18 +22,18 @@ from carico_core.wire import subjects
 
 BROADCAST_EVERY_S = 1.0
 REPEAT_EVERY_S = 5.0
-# Changed entries of this long share a message: at 1 Hz a node, a second replica is at most this far behind.
+# Entries that change within this time share a message: another replica is at most this far behind.
 EXCHANGE_EVERY_S = 0.05
 COMPLETE_EVERY_S = 5.0
 ASK_AGAIN_S = 0.5
-# Five questions to the server each time; a scrape is rarer.
+# Five requests to the server each time; scrapes are less frequent.
 LOOK_EVERY_S = 5.0
 
 T = TypeVar("T")
 
 
 class Bus(Protocol):
-    """What is needed of the bus."""
+    """The part of the bus that a replica uses."""
 
     @property
     def connected(self) -> bool: ...
@@ -64,11 +64,11 @@ class Aggregator:
     ) -> None:  # fmt: skip
         by_round = chosen.merge is setting.Merge.ROUND
         self.replica = replica
-        self.fleet = fleet.Fleet(lease_s=chosen.bus.lease_s, horizon_s=chosen.horizon_s if by_round else None)
+        self.members = members.Members(lease_s=chosen.bus.lease_s, horizon_s=chosen.horizon_s if by_round else None)
         self.replicas = replicas.Replicas(replica, lease_s=chosen.bus.lease_s)
-        self.merger: model.Merger = model.Round() if by_round else model.Sequential()
+        self.merger: model.Merger = model.RoundMerger() if by_round else model.SequentialMerger()
         self.last: messages.GlobalModel | None = None
-        self.following = following.Following(
+        self.following = replicas.Following(
             self.merger, counted, replica=replica, lease_s=chosen.bus.lease_s, clock=clock
         )
         self._bus = bus
@@ -79,13 +79,13 @@ class Aggregator:
         self._changed: set[str] = set()
         self._complete_due = asyncio.Event()
         self._seq = 0
-        # Nodes that a warning names already, by its text.
+        # Nodes that a warning has named already, by its text.
         self._warned: dict[str, frozenset[str]] = {}
         bus.on_reconnect(self._complete_due.set)
 
     async def listen(self) -> None:
-        """Subscribes to the other replicas and asks them for what they have; waits while the bus is away."""
-        # Each step by itself: what is asked again as a whole subscribes again each time.
+        """Subscribe to the other replicas and request their entries; waits while the bus is not available."""
+        # Step by step: a retry of the whole would subscribe again each time.
         await until_taken(lambda: self._bus.subscribe(subjects.PARTIAL_ALL, self.on_partial))
         await until_taken(lambda: self._bus.subscribe(subjects.MODEL, self.following.hear))
         await until_taken(lambda: self._tell(complete=False, joining=True, entries=()))
@@ -94,14 +94,14 @@ class Aggregator:
             self.following.recall(stored)
 
     async def intake_forever(self) -> None:
-        """Never returns; takes what the queue gives."""
-        # Closed here, or what was pulled and not handed on is given back only once the bus is closed.
+        """Take in batches from the work queue until cancelled."""
+        # Closed here; otherwise pulled messages go back to the queue only once the bus is closed.
         async with contextlib.aclosing(self._bus.pull()) as batches:
             async for batch in batches:
                 await self._take(batch)
 
     async def exchange_forever(self) -> None:
-        """Never returns; tells the other replicas what changed at once, and everything every few seconds."""
+        """Send changes to the other replicas at once, and everything every few seconds, until cancelled."""
         complete_s = self._clock.monotonic_s()
         while True:
             await asyncio.sleep(EXCHANGE_EVERY_S)
@@ -110,34 +110,34 @@ class Aggregator:
                 self._complete_due.clear()
                 complete_s = now_s
                 self._changed.clear()
-                # Nobody else: a sign of life is enough, and who joins asks for the rest.
-                entries = self.fleet.entries(now_s) if self.replicas.others(now_s) else ()
+                # Alone, a sign of life is enough: a replica that joins requests the rest.
+                entries = self.members.entries(now_s) if self.replicas.others(now_s) else ()
                 await self._say("partial", self._tell(complete=bool(entries), joining=False, entries=entries))
             elif self._changed and self.replicas.others(now_s):
                 nodes, self._changed = self._changed, set()
-                entries = self.fleet.entries(now_s, nodes)
+                entries = self.members.entries(now_s, nodes)
                 await self._say("partial", self._tell(complete=False, joining=False, entries=entries))
 
     async def broadcast_forever(self) -> None:
-        """Never returns; publishes the model when it changed, and repeats it."""
+        """Publish the model when it has changed, and repeat it, until cancelled."""
         version, repeated_s = -1, -REPEAT_EVERY_S
         while True:
             await asyncio.sleep(BROADCAST_EVERY_S)
             now_s = self._clock.monotonic_s()
-            gone = self.fleet.expire(now_s)
+            gone = self.members.expire(now_s)
             if gone:
                 self._log.info("nodes left", nodes=gone[:10], count=len(gone))
-            self._counted.nodes.set(len(self.fleet))
-            self._counted.oldest_s.set(self.fleet.oldest_s(now_s))
+            self._counted.nodes.set(len(self.members))
+            self._counted.oldest_s.set(self.members.oldest_s(now_s))
             self._counted.replicas.set(1 + len(self.replicas.others(now_s)))
-            # What comes while this one is on its way is not in it, and is due the next time.
-            told = self.fleet.version
-            due = told != version or now_s - repeated_s >= REPEAT_EVERY_S
+            # What arrives during the publish is due the next time.
+            current = self.members.version
+            due = current != version or now_s - repeated_s >= REPEAT_EVERY_S
             if due and self._may_broadcast(now_s) and await self._say("model", self._broadcast()):
-                version, repeated_s = told, now_s
+                version, repeated_s = current, now_s
 
     async def look_forever(self) -> None:
-        """Never returns; looks how far the queue is behind and what the streams hold."""
+        """Measure the queue's backlog and the streams' contents until cancelled."""
         while True:
             try:
                 self._counted.show_backlog(await self._bus.backlog())
@@ -147,7 +147,7 @@ class Aggregator:
             await asyncio.sleep(LOOK_EVERY_S)
 
     def on_partial(self, subject: str, payload: bytes) -> None:
-        """Takes over what another replica has newer."""
+        """Take over the entries that are newer at another replica."""
         now_s = self._clock.monotonic_s()
         try:
             partial = wire.decode_partial(payload, subject=subject)
@@ -158,8 +158,8 @@ class Aggregator:
             return
         if partial.joining:
             self._complete_due.set()
-        adopted = [entry for entry in partial.entries if self.fleet.adopt(entry, now_s)]
-        self.merger.arrived(adopted, len(self.fleet))
+        adopted = [entry for entry in partial.entries if self.members.adopt(entry, now_s)]
+        self.merger.arrived(adopted, len(self.members))
         self._counted.adopted.inc(len(adopted))
 
     async def _take(self, batch: list[buses.QueueItem]) -> None:
@@ -174,14 +174,14 @@ class Aggregator:
             else:
                 reports.append(verdict)
                 read.append(item)
-        changed = self.fleet.take(reports, self._clock.monotonic_s())
-        for node, wrong in self.fleet.implausible:
+        changed = self.members.take(reports, self._clock.monotonic_s())
+        for node, wrong in self.members.implausible:
             self._counted.dropped("subspace", subjects.subspace(node), wrong)
         await self._bus.acknowledge(read)
-        self.merger.arrived(changed, len(self.fleet))
+        self.merger.arrived(changed, len(self.members))
         self._changed.update(entry.node for entry in changed)
         self._counted.reports.labels("taken").inc(len(changed))
-        self._counted.reports.labels("not_newer").inc(len(reports) - len(changed) - len(self.fleet.implausible))
+        self._counted.reports.labels("not_newer").inc(len(reports) - len(changed) - len(self.members.implausible))
         self._counted.take_s.observe(self._clock.monotonic_s() - begun_s)
 
     def _may_broadcast(self, now_s: float) -> bool:
@@ -189,10 +189,10 @@ class Aggregator:
 
     async def _broadcast(self) -> None:
         started_s = self._clock.monotonic_s()
-        gathered = self.fleet.gathered()
-        self._counted.odd_nodes.set(len(gathered.odd))
-        self._warn("nodes measure other dimensions than most: left out of the model", gathered.odd)
-        content = model.make(gathered, self.merger)
+        mergeable = self.members.mergeable()
+        self._counted.odd_nodes.set(len(mergeable.odd))
+        self._warn("nodes measure other dimensions than most: left out of the model", mergeable.odd)
+        content = model.make(mergeable, self.merger)
         self._counted.model_s.observe(self._clock.monotonic_s() - started_s)
         if content is None:
             return
@@ -219,7 +219,7 @@ class Aggregator:
             await self._bus.publish(subjects.partial(self.replica), wire.encode_partial(part))
 
     async def _say(self, kind: str, saying: Awaitable[None]) -> bool:
-        """True where the bus took it; what it did not take is said again by the next round."""
+        """Publish; return whether the bus accepted it. The next round repeats what it did not."""
         try:
             await saying
         except errors.BusError as error:
@@ -240,7 +240,7 @@ class Aggregator:
 
 
 async def until_taken(ask: Callable[[], Awaitable[T]]) -> T:
-    """What the bus gives once it takes the question; one that is away, or has only just come, is asked again."""
+    """Call until the bus is available, and return its answer."""
     while True:
         try:
             return await ask()
@@ -249,15 +249,15 @@ async def until_taken(ask: Callable[[], Awaitable[T]]) -> T:
 
 
 def answers(aggregator: Aggregator, *, clock: clocks.Clock) -> dict[str, buses.Endpoint]:
-    """The questions this service answers: verb -> endpoint."""
+    """Return the queries that this service answers: verb -> endpoint."""
 
     async def get_model(_: bytes) -> bytes:
         if aggregator.last is None:
-            raise errors.CaricoError("there is no model yet: no agent has reported")
+            raise errors.CaricoError("no model yet: no agent has reported")
         return wire.model_as_json(aggregator.last)
 
     async def list_nodes(_: bytes) -> bytes:
-        entries = aggregator.fleet.entries(clock.monotonic_s())
+        entries = aggregator.members.entries(clock.monotonic_s())
         return orjson.dumps(
             [
                 {"node": e.node, "boot": e.boot, "seq": e.seq, "age_s": round(e.age_s, 3), "cores": e.weight,

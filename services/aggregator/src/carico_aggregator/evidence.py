@@ -1,8 +1,8 @@
-"""What the nodes measured of each class of Pods, as one estimate of the cluster.
+"""Fuse what the nodes measured of each class of Pods into one estimate for the cluster.
 
 A node's cost of a class is the cluster's plus a difference between nodes of about a fifth of it, so the weight of a
 node's own estimate (mean c, variance v) is 1 / (v + (0.2 c)^2) (design, section 7, step 6). The smaller a cost and the
-surer its node, the more it weighs: so one that is far from what the others say is left out (`trust.among`).
+smaller its variance, the more it weighs: so one that is far from the others' is left out (`trust.among`).
 """
 
 import collections
@@ -16,13 +16,13 @@ from carico_aggregator import trust
 from carico_core.domain import fusion, messages
 from carico_core.wire import fields
 
-# By this name a lifetime is fused as a dimension is.
+# Under this name a lifetime is fused like a dimension.
 _LIFETIME = "lifetime_s"
 
 
 @dataclasses.dataclass(slots=True)
-class _Told:
-    """What was measured of a class, and the places in the order of reports of the nodes that measured it."""
+class _Measured:
+    """Measurements of a class, and the indices of the reports that they come from."""
 
     found: list[messages.ClassEvidence] = dataclasses.field(default_factory=list)
     places: list[int] = dataclasses.field(default_factory=list)
@@ -31,44 +31,44 @@ class _Told:
 def fuse(
     reports: Iterable[Mapping[str, messages.ClassEvidence]],
 ) -> tuple[dict[str, messages.ClassEvidence], set[int]]:
-    """Class -> the fusion of what every node measured; and the places of the reports of which something was left out.
+    """Return class -> fused measurements, and the indices of the reports of which something was left out.
 
-    Pods are summed. Whatever single nodes say, the result is within the bounds that readers of the model hold it to:
-    where there are more classes than they take, those with most Pods are kept.
+    Pods are summed. Whatever single nodes report, the result is within the bounds that readers of the model check: of
+    too many classes, those with most Pods are kept.
     """
-    by_class: dict[str, _Told] = {}
+    by_class: dict[str, _Measured] = {}
     running: list[int] = []
     for place, report in enumerate(reports):
         pods = 0
         for name, found in report.items():
             pods += found.pods
-            told = by_class.get(name)
-            if told is None:
-                told = by_class[name] = _Told()
-            told.found.append(found)
-            told.places.append(place)
+            measured = by_class.get(name)
+            if measured is None:
+                measured = by_class[name] = _Measured()
+            measured.found.append(found)
+            measured.places.append(place)
         running.append(pods)
     boasting = _boasting(running)
     doubted = set(boasting)
     fused = {}
-    for name, told in sorted(by_class.items()):
-        fused[name], left_out = _fuse_class(told, boasting)
+    for name, measured in sorted(by_class.items()):
+        fused[name], left_out = _fuse_class(measured, boasting)
         doubted |= left_out
     return largest(fused, fields.CLASSES_MAX), doubted
 
 
 def _boasting(running: Sequence[int]) -> set[int]:
-    """The place of the report with Pods that no other bears out, by the Pods of each; empty where there is none.
+    """Return the index of the report whose number of Pods no other supports; empty if there is none.
 
-    Classes of most Pods are told first, and what all nodes call a typical Pod goes by them.
+    Classes with most Pods are published first, and the typical Pod follows from them.
     """
     busiest = max(running, default=0)
-    # One alone can be that far ahead.
+    # Only one node can be that far ahead.
     return {running.index(busiest)} if busiest > trust.borne_out(running, alone=trust.PODS_ALONE) else set()
 
 
-def _fuse_class(told: _Told, boasting: set[int]) -> tuple[messages.ClassEvidence, set[int]]:
-    found, places = told.found, told.places
+def _fuse_class(measured: _Measured, boasting: set[int]) -> tuple[messages.ClassEvidence, set[int]]:
+    found, places = measured.found, measured.places
     counted = found
     if boasting:
         counted = [each for each, place in zip(found, places, strict=True) if place not in boasting]
@@ -84,7 +84,7 @@ def _fuse_class(told: _Told, boasting: set[int]) -> tuple[messages.ClassEvidence
 
 
 def largest(found: Mapping[str, messages.ClassEvidence], count: int) -> dict[str, messages.ClassEvidence]:
-    """The `count` classes with most Pods, in the order of their names."""
+    """Return the `count` classes with most Pods, ordered by name."""
     kept = sorted(found, key=lambda name: (-found[name].pods, name))[:count]
     return {name: found[name] for name in sorted(kept)}
 
@@ -92,12 +92,12 @@ def largest(found: Mapping[str, messages.ClassEvidence], count: int) -> dict[str
 def _fuse_dimensions(
     found: list[Mapping[str, messages.Estimate]], places: list[int]
 ) -> tuple[dict[str, messages.Estimate], set[int]]:
-    # Nearly all nodes name the same dimensions: counted by what they name together.
+    # Nearly all nodes have the same dimensions, so they are counted by set.
     together = collections.Counter(map(tuple, found))
     counts: collections.Counter[str] = collections.Counter()
     for named, count in together.items():
         counts.update(dict.fromkeys(named, count))
-    # Nodes agree on few dimensions; who makes up others cannot have the model refused.
+    # Nodes agree on few dimensions; invented ones must not get the model refused.
     names = sorted(counts, key=lambda name: (-counts[name], name))[: fields.DIMS_MAX]
     fused = {}
     doubted: set[int] = set()
@@ -114,7 +114,7 @@ def _fuse_dimensions(
 
 
 def _fuse_estimates(means: messages.Array, sds: messages.Array) -> messages.Estimate:
-    # A model of 20,000 nodes is made every second: plain Python took a fifth of an aggregator's time for it.
+    # A model of 20,000 nodes is made every second: plain Python needed a fifth of an aggregator's time for it.
     # weight = 1 / (v + (0.2 c)^2);   mean = sum w c / sum w;   variance = 1 / sum w
     variances = sds**2 + (fusion.BETWEEN_NODES * means) ** 2
     exact = means[variances < fusion.EXACT_BELOW]

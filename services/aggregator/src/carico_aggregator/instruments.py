@@ -18,10 +18,12 @@ class Instruments:
         self.drops = metrics.counter("drops", "messages dropped", ("kind", "reason"))
         self.adopted = metrics.counter("entries_adopted", "entries taken over from other replicas")
         self.models = metrics.counter("models_published", "models broadcast")
-        self.publish_errors = metrics.counter("publish_errors", "messages the bus did not take", ("kind",))
+        self.publish_errors = metrics.counter("publish_errors", "messages that the bus did not accept", ("kind",))
         self.nodes = metrics.gauge("nodes", "live nodes")
-        self.odd_nodes = metrics.gauge("odd_nodes", "nodes left out because their dimensions are others'")
-        self.doubted_nodes = metrics.gauge("doubted_nodes", "nodes of which something is left out: none bears it out")
+        self.odd_nodes = metrics.gauge("odd_nodes", "nodes left out because they measure other dimensions")
+        self.doubted_nodes = metrics.gauge(
+            "doubted_nodes", "nodes of which something is left out because no other supports it"
+        )
         self.replicas = metrics.gauge("replicas", "live replicas, this one included")
         self.model_s = metrics.histogram(
             "model_seconds", "time to make the model", buckets=(0.0001, 0.001, 0.01, 0.1, 1.0)
@@ -29,17 +31,17 @@ class Instruments:
         self.take_s = metrics.histogram(
             "take_seconds", "time to take in a batch", buckets=(0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 1.0)
         )
-        self.oldest_s = metrics.gauge("oldest_entry_seconds", "age of the live node's entry that is oldest")
-        self._stream_messages = metrics.gauge("stream_messages", "messages that a stream holds", ("stream",))
-        self._stream_bytes = metrics.gauge("stream_bytes", "bytes that a stream holds", ("stream",))
-        self._pending = metrics.gauge("queue_pending_messages", "reports that no replica has been given yet")
-        self._given = metrics.gauge("queue_unacknowledged_messages", "reports given out that nobody is done with yet")
-        self._again = metrics.gauge("queue_redelivered_messages", "of those, given out more than once")
-        self.looks_failed = metrics.counter("stream_looks_failed", "times that streams could not be looked at")
+        self.oldest_s = metrics.gauge("oldest_entry_seconds", "age of the oldest entry of a live node")
+        self._stream_messages = metrics.gauge("stream_messages", "messages in a stream", ("stream",))
+        self._stream_bytes = metrics.gauge("stream_bytes", "bytes in a stream", ("stream",))
+        self._pending = metrics.gauge("queue_pending_messages", "reports not yet delivered to a replica")
+        self._given = metrics.gauge("queue_unacknowledged_messages", "reports delivered and not yet acknowledged")
+        self._again = metrics.gauge("queue_redelivered_messages", "of those, delivered more than once")
+        self.looks_failed = metrics.counter("stream_looks_failed", "failed reads of the streams' state")
         self._limited = logs.RateLimited(logs.get("intake"), clock=clock)
 
     def show_backlog(self, found: buses.Backlog) -> None:
-        """Nothing; the gauges of the streams and the queue stand at this."""
+        """Set the gauges of the streams and the queue."""
         for each in found.streams:
             self._stream_messages.labels(each.stream).set(each.messages)
             self._stream_bytes.labels(each.stream).set(each.size_bytes)
@@ -48,7 +50,7 @@ class Instruments:
         self._again.set(found.redelivered)
 
     def dropped(self, kind: str, subject: str, error: errors.MessageError) -> None:
-        """Counts a message that was refused."""
+        """Count a message that was refused, and log it at most once a minute per writer and reason."""
         self.drops.labels(kind, error.reason.value).inc()
         self._limited.warning(
             (kind, subject, error.reason), "message dropped", subject=subject, reason=error.reason.value, why=str(error)

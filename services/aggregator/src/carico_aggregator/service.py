@@ -1,4 +1,4 @@
-"""The aggregator as a service: connects, runs the replica, answers questions, stops in order."""
+"""Run the aggregator as a service: connect, run the replica, answer queries, stop in order."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from carico_core.wire import roles
 
 
 async def serve(chosen: setting.AggregatorSettings, stop: tasks.Stop, *, clock: clocks.Clock) -> None:
-    """Runs a replica of these settings until `stop`. Raises `BusUnavailable` once the bus is closed for good."""
+    """Run a replica with these settings until `stop`. Raises `BusUnavailable` once the bus is closed for good."""
     boot = clocks.boot_id(clock)
     replica = chosen.replica or f"aggregator-{boot}"
     series = metrics.Metrics("aggregator")
@@ -39,7 +39,7 @@ async def _run(
     chosen: setting.AggregatorSettings, series: metrics.Metrics, watch: Callable[[nats_bus.NatsBus], None], *,
     replica: str, boot: str, clock: clocks.Clock,
 ) -> None:  # fmt: skip
-    # Connecting waits for the server for ever; the health endpoint answers meanwhile.
+    # Connecting waits for the server without limit; the health endpoint answers meanwhile.
     inbox = roles.inbox(roles.Role.AGGREGATOR)
     bus = await nats_bus.connect(chosen.bus, name=replica, clock=clock, owns_streams=True, inbox=inbox)
     watch(bus)

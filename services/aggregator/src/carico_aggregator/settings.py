@@ -12,7 +12,7 @@ PROGRAM = "carico-aggregator"
 
 
 class Merge(enum.StrEnum):
-    """How local models become the model of the cluster."""
+    """How local models are merged into the model of the cluster."""
 
     ROUND = "round"
     SEQUENTIAL = "sequential"
@@ -22,13 +22,13 @@ class Merge(enum.StrEnum):
 class AggregatorSettings:
     """Read once in `main`: environment CARICO_AGGREGATOR_..., flags --..."""
 
-    replica: str = settings.setting("", help="name of this replica, unique in the cluster; empty: one is made up")
+    replica: str = settings.setting("", help="name of this replica, unique in the cluster; empty: a random one")
     merge: Merge = settings.setting(
         Merge.ROUND, help="how local models are merged",
         why="round is order-free and the same on every replica; sequential is the paper's, and runs on one leader",
     )  # fmt: skip
     horizon_s: float = settings.setting(
-        10.0, help="memory of merge `round`: what is this old has lost 63 % of its weight", unit="s",
+        10.0, help="memory of merge `round`: after this time a report has lost 63 % of its weight", unit="s",
         minimum=0.1, maximum=3600.0,
     )  # fmt: skip
     http: settings.HttpSettings = dataclasses.field(default_factory=settings.HttpSettings)

@@ -1,9 +1,9 @@
-"""How far one node is believed: a broken sensor or agent must not break the model that all nodes go by.
+"""Bound the influence of one node: a broken sensor or agent must not break the model that all nodes use.
 
-What no node can measure is refused, whoever says it (`impossible`). What one could, but stands alone with, counts as
-far as the others bear it out: costs far from the median not at all (`among`), load and Pods to half as much again as
-the next largest (`borne_out`), cores to those of all the others together (`weights`). So one node bends the model
-within stated bounds, and nodes that agree have the model they would have without any of this, to the bit (ADR 46).
+A report that no node can have measured is refused (`impossible`). A possible one that no other node supports counts in
+part: costs far from the median not at all (`among`), load and Pods up to 1.5 times the next largest (`borne_out`),
+cores up to those of all the others together (`weights`). So one node changes the model within stated bounds, and nodes
+that agree get the same model as without any of this, to the bit (ADR 46).
 """
 
 import heapq
@@ -19,23 +19,23 @@ from carico_core.numerics import subspace
 CLASSES_MOST = 64
 # The largest Pod limit that an agent takes.
 PODS_MOST = 1000
-# A cost this many times the median, or this part of it, stands alone. Over all scenarios of the twin honest nodes lie
-# within 4; at 3, two that were learning two kinds of Pods at once did not.
+# A cost further from the median than this factor is left out. In all scenarios of the twin honest nodes are within 4;
+# at 3, two that were learning two kinds of Pods at once were not.
 FAR = 4.0
-# Pods a core that one node may say it has carried before any other has: about what an empty node takes of unknown ones.
+# Pods per core that one node may report before any other does: about what an empty node takes of unknown Pods.
 PEAK_ALONE = 1.0
-# Pods that one node may say it runs, whatever others run: the kubelet's default Pod limit.
+# Pods that one node may report, whatever others run: the kubelet's default Pod limit.
 PODS_ALONE = 110
 # The largest counts up to this many times the next: past PEAK_ALONE it was 1.34 times at most on honest nodes.
 STEP = 1.5
-# Fewer nodes may differ in size as they like.
+# With fewer nodes, sizes may differ without limit.
 WEIGHED = 3
-# Shares of full scale round.
+# Rounding of shares of the full scale.
 _ROUNDING = 1e-6
 
 
 def impossible(found: messages.LocalSubspace | messages.Entry, largest: float) -> errors.MessageError | None:
-    """What of it no node can have measured, or None. `largest`: the largest element of its Gram matrix."""
+    """Return what in a report no node can have measured, or None. `largest`: the largest element of its Gram matrix."""
     if largest > subspace.GRAM_MOST:
         return _out_of_range("u, sigma", f"got a Gram matrix with {largest:.4g}, expected shares: at most 1")
     if not found.evidence:
@@ -47,7 +47,7 @@ def impossible(found: messages.LocalSubspace | messages.Entry, largest: float) -
     for name, each in found.evidence.items():
         pods += each.pods
         for dim, cost in each.cost.items():
-            # A Pod is not given more than the whole node, and gives nothing back.
+            # A Pod costs between nothing and the whole node.
             if dim in dims and not 0.0 <= cost.mean <= full[dims.index(dim)] * (1.0 + _ROUNDING):
                 expected = f"expected 0 to {full[dims.index(dim)]:.4g}"
                 return _out_of_range(f"evidence.{name}.cost.{dim}", f"got {cost.mean:.4g}, {expected}")
@@ -57,7 +57,7 @@ def impossible(found: messages.LocalSubspace | messages.Entry, largest: float) -
 
 
 def among(means: messages.Array) -> npt.NDArray[np.bool_] | None:
-    """Which of these means, one a node, are not far from their median; None where all are, or there is but one.
+    """Return which of these means, one per node, are near their median; None if all are, or if there is only one.
 
     Of two that are far apart the larger one counts, as it does less harm: nodes then take fewer Pods.
     """
@@ -72,7 +72,7 @@ def among(means: messages.Array) -> npt.NDArray[np.bool_] | None:
 
 
 def borne_out(found: Sequence[float], *, alone: float) -> float:
-    """The largest of these numbers, one a node, as far as it counts: up to `alone` it needs nobody to bear it out.
+    """Return the largest of these numbers, one per node, as far as it counts: above `alone` others must support it.
 
     >>> borne_out([1.5, 2.0], alone=1.0), borne_out([100.0, 1.5], alone=1.0), borne_out([100.0, 0.0], alone=1.0)
     (2.0, 2.25, 1.0)
@@ -84,7 +84,7 @@ def borne_out(found: Sequence[float], *, alone: float) -> float:
 
 
 def weights(cores: messages.Array) -> messages.Array:
-    """The nodes' weights: their cores, of one of several at most as many as all the others have together.
+    """Return the nodes' weights: their cores, but for one node at most those of all the others together.
 
     >>> weights(np.array([4.0, 1e6, 8.0])).tolist()
     [4.0, 12.0, 8.0]

@@ -1,4 +1,4 @@
-"""The fleet's entries, and that replicas with the same entries make the same model."""
+"""The members's entries, and that replicas with the same entries make the same model."""
 
 import dataclasses
 import itertools
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_aggregator import evidence, fleet, model, replicas
+from carico_aggregator import evidence, members, model, replicas
 from carico_core.domain import messages
 from carico_core.numerics import merge as merges
 from tests.unit.aggregator import reports
@@ -17,25 +17,25 @@ from tests.unit.aggregator import reports
 LEASE_S = 10.0
 
 
-def new_fleet(horizon_s: float | None = 10.0) -> fleet.Fleet:
-    return fleet.Fleet(lease_s=LEASE_S, horizon_s=horizon_s)
+def new_members(horizon_s: float | None = 10.0) -> members.Members:
+    return members.Members(lease_s=LEASE_S, horizon_s=horizon_s)
 
 
-def gram_of(found: fleet.Fleet) -> messages.Array:
-    return fleet.mean_gram(found.gathered().entries)
+def gram_of(found: members.Members) -> messages.Array:
+    return members.mean_gram(found.mergeable().entries)
 
 
 def test_a_node_that_reports_twice_counts_once() -> None:
-    one = new_fleet(None)
+    one = new_members(None)
     one.take([reports.report("a", 1), reports.report("b", 1), reports.report("a", 2)], 0.0)
-    other = new_fleet(None)
+    other = new_members(None)
     other.take([reports.report("a", 2), reports.report("b", 1)], 0.0)
     assert len(one) == 2
     np.testing.assert_array_equal(gram_of(one), gram_of(other))
 
 
 def test_what_is_not_newer_changes_nothing() -> None:
-    found = new_fleet()
+    found = new_members()
     assert len(found.take([reports.report("a", 5)], 0.0)) == 1
     before = found.version
     assert found.take([reports.report("a", 5), reports.report("a", 4)], 1.0) == []
@@ -43,7 +43,7 @@ def test_what_is_not_newer_changes_nothing() -> None:
 
 
 def test_a_later_boot_is_taken_and_an_older_one_only_after_the_lease() -> None:
-    found = new_fleet()
+    found = new_members()
     found.take([reports.report("a", 90, boot="1" * 16)], 0.0)
     assert found.take([reports.report("a", 1, boot="2" * 16)], 1.0)
     assert not found.take([reports.report("a", 91, boot="1" * 16)], 2.0)
@@ -52,31 +52,31 @@ def test_a_later_boot_is_taken_and_an_older_one_only_after_the_lease() -> None:
 
 
 def test_a_silent_node_leaves_after_its_lease() -> None:
-    found = new_fleet()
+    found = new_members()
     found.take([reports.report("a", 1)], 0.0)
     found.take([reports.report("b", 1)], 5.0)
     assert found.expire(9.9) == []
     assert found.expire(10.0) == ["a"]
-    assert [entry.node for entry in found.gathered().entries] == ["b"]
+    assert [entry.node for entry in found.mergeable().entries] == ["b"]
 
 
 def test_the_mean_is_weighted_by_cores() -> None:
-    found = new_fleet(None)
+    found = new_members(None)
     small, large = reports.report("a", 1, weight=2.0), reports.report("b", 1, weight=6.0)
     found.take([small, large], 0.0)
-    first, second = fleet.measured([small, large])[0]
+    first, second = members.measured([small, large])[0]
     np.testing.assert_allclose(gram_of(found), 0.25 * first + 0.75 * second, rtol=1e-12)
 
 
 def test_filtering_in_the_entries_equals_the_recursion_over_rounds() -> None:
     """Rounds of all nodes, one a second: mean of filtered entries against G <- rho G + (1 - rho) mean(G_n)."""
-    found = new_fleet(10.0)
+    found = new_members(10.0)
     rule = merges.Round(horizon_s=10.0)
     expected: messages.Array | None = None
     for seq in range(1, 30):
         batch = [reports.report(node, seq) for node in ("a", "b", "c")]
         found.take(batch, float(seq))
-        expected = rule.step(expected, np.stack(fleet.measured(batch)[0]), np.full(3, 4.0), 1.0)
+        expected = rule.step(expected, np.stack(members.measured(batch)[0]), np.full(3, 4.0), 1.0)
     assert expected is not None
     np.testing.assert_allclose(gram_of(found), expected, rtol=1e-12)
 
@@ -85,7 +85,7 @@ def test_filtering_in_the_entries_equals_the_recursion_over_rounds() -> None:
 def test_replicas_that_share_a_queue_make_one_model_to_the_bit(count: int, seed: int) -> None:
     """Whoever takes a message, and in whatever order entries travel, all replicas end with the same bits."""
     rng = np.random.default_rng(seed)
-    members = [new_fleet() for _ in range(count)]
+    members = [new_members() for _ in range(count)]
     for seq in range(1, 6):
         batch = [reports.report(f"n{number}", seq, seed=seed) for number in range(5)]
         for index in rng.permutation(len(batch)):
@@ -100,7 +100,7 @@ def test_replicas_that_share_a_queue_make_one_model_to_the_bit(count: int, seed:
 
 
 def test_entries_that_arrive_late_or_twice_change_nothing() -> None:
-    found = new_fleet()
+    found = new_members()
     old = found.take([reports.report("a", 1)], 0.0)[0]
     found.take([reports.report("a", 2)], 1.0)
     before = gram_of(found)
@@ -110,7 +110,7 @@ def test_entries_that_arrive_late_or_twice_change_nothing() -> None:
 
 
 def test_an_adopted_entry_keeps_its_age() -> None:
-    writer, reader = new_fleet(), new_fleet()
+    writer, reader = new_members(), new_members()
     writer.take([reports.report("a", 1)], 0.0)
     (entry,) = writer.entries(7.0)
     assert entry.age_s == pytest.approx(7.0)
@@ -120,32 +120,32 @@ def test_an_adopted_entry_keeps_its_age() -> None:
 
 
 def test_nodes_with_other_dimensions_than_most_are_left_out_and_named() -> None:
-    found = new_fleet()
+    found = new_members()
     found.take([reports.report("a", 1), reports.report("b", 1), reports.report("odd", 1, dims=("cpu",))], 0.0)
-    gathered = found.gathered()
-    assert gathered.dims == ("cpu", "memory")
-    assert gathered.odd == ("odd",)
+    mergeable = found.mergeable()
+    assert mergeable.dims == ("cpu", "memory")
+    assert mergeable.odd == ("odd",)
 
 
 def test_no_node_no_model() -> None:
-    assert model.make(new_fleet().gathered(), model.Round()) is None
+    assert model.make(new_members().mergeable(), model.RoundMerger()) is None
 
 
 def test_sequential_follows_the_arrivals_and_a_follower_goes_on_from_the_leader() -> None:
-    found = new_fleet(None)
-    leader = model.Sequential()
+    found = new_members(None)
+    leader = model.SequentialMerger()
     rule, expected = merges.Sequential(), None
     for seq in (1, 2):
         for node in ("a", "b"):
             batch = [reports.report(node, seq)]
             leader.arrived(found.take(batch, float(seq)), len(found))
-            expected = rule.arrive(expected, fleet.measured(batch)[0][0], len(found))
-    made = leader.gram(found.gathered())
+            expected = rule.arrive(expected, members.measured(batch)[0][0], len(found))
+    made = leader.gram(found.mergeable())
     assert made is not None and expected is not None
     np.testing.assert_array_equal(made, expected)
-    content = model.make(found.gathered(), leader)
+    content = model.make(found.mergeable(), leader)
     assert content is not None
-    follower = model.Sequential()
+    follower = model.SequentialMerger()
     follower.follow(
         messages.GlobalModel(
             replica="r1",
@@ -162,12 +162,12 @@ def test_sequential_follows_the_arrivals_and_a_follower_goes_on_from_the_leader(
             peak_pods_per_core=0.0,
         )
     )
-    np.testing.assert_array_equal(follower.gram(found.gathered()), made)
+    np.testing.assert_array_equal(follower.gram(found.mergeable()), made)
 
 
 def test_one_node_of_other_dimensions_does_not_end_the_sequential_model() -> None:
-    found, plain = new_fleet(None), new_fleet(None)
-    merger, expected = model.Sequential(), model.Sequential()
+    found, plain = new_members(None), new_members(None)
+    merger, expected = model.SequentialMerger(), model.SequentialMerger()
     for seq in range(1, 4):
         for node in ("a", "b"):
             batch = [reports.report(node, seq)]
@@ -175,27 +175,27 @@ def test_one_node_of_other_dimensions_does_not_end_the_sequential_model() -> Non
             merger.arrived(found.take(batch, float(seq)), 3)
         odd = found.take([reports.report("c", seq, dims=("cpu", "memory", "gpu"))], float(seq))
         merger.arrived(odd, 3)
-    np.testing.assert_array_equal(merger.gram(found.gathered()), expected.gram(plain.gathered()))
+    np.testing.assert_array_equal(merger.gram(found.mergeable()), expected.gram(plain.mergeable()))
 
 
 def test_a_model_that_no_shares_make_is_left_out_whoever_tells_of_it() -> None:
-    found, other = new_fleet(None), fleet.Fleet(lease_s=10.0, horizon_s=None)
+    found, other = new_members(None), members.Members(lease_s=10.0, horizon_s=None)
     lie = dataclasses.replace(reports.report("liar", 1), sigma=np.array([3.0, 1.0]))
     honest = found.take([reports.report("a", 1), lie], 0.0)
     assert [entry.node for entry in honest] == ["a"]
     assert [node for node, _ in found.implausible] == ["liar"]
-    content = model.make(found.gathered(), model.Round())
+    content = model.make(found.mergeable(), model.RoundMerger())
     assert content is not None
     assert content.contributors == 1
     # What a replica of an earlier version tells of it.
-    told = dataclasses.replace(honest[0], node="liar", gram=fleet.measured([lie])[0][0])
+    told = dataclasses.replace(honest[0], node="liar", gram=members.measured([lie])[0][0])
     assert not other.adopt(told, 0.0)
     found.take([], 1.0)
     assert not found.implausible
 
 
 def test_the_sequential_models_states_are_bounded() -> None:
-    found, merger = new_fleet(None), model.Sequential()
+    found, merger = new_members(None), model.SequentialMerger()
     for number in range(3 * model.DIMENSIONS_KEPT):
         merger.arrived(found.take([reports.report(f"n{number}", 1, dims=("cpu", f"d{number}"))], 1.0), len(found))
     assert len(merger._grams) == model.DIMENSIONS_KEPT

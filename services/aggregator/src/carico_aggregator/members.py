@@ -1,4 +1,4 @@
-"""The newest entry of every live node, and the model that follows from them. Pure: time comes with each call.
+"""Keep the newest entry of every live node, from which the model follows. Pure: time is an argument.
 
 Why every replica computes the same model. The shared queue hands a node's successive subspaces to different replicas,
 so a recursion over a replica's own arrivals would differ from replica to replica. Here the recursion of `round`,
@@ -26,23 +26,23 @@ from carico_core.numerics import subspace
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Held:
-    """An entry, and when its content was new on this replica's clock."""
+    """An entry, and when its content was new by this replica's clock."""
 
     entry: messages.Entry
     heard_s: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Gathered:
+class Mergeable:
     """The live entries that share the dimensions of most nodes, in the order of their names."""
 
     dims: tuple[str, ...]
     entries: tuple[messages.Entry, ...]
-    # Nodes whose dimensions are others: they are left out of the model.
+    # Nodes with other dimensions: they are left out of the model.
     odd: tuple[str, ...]
 
 
-class Fleet:
+class Members:
     """Entries by node. `horizon_s` None: entries are kept as they came (merge `sequential`)."""
 
     def __init__(self, *, lease_s: float, horizon_s: float | None) -> None:
@@ -51,15 +51,15 @@ class Fleet:
         self._held: dict[str, _Held] = {}
         # Grows with every change of the entries.
         self.version = 0
-        # Nodes of the last `take` that said what none can have measured, and what: agents would drop a model with it in
-        # it, so that one node that lies would leave all without one.
+        # Nodes of the last `take` whose report no node can have measured, and why: agents would drop a model that
+        # contains it, so one wrong node would leave all without a model.
         self.implausible: list[tuple[str, errors.MessageError]] = []
 
     def __len__(self) -> int:
         return len(self._held)
 
     def take(self, reports: Sequence[messages.LocalSubspace], now_s: float) -> list[messages.Entry]:
-        """The entries that the reports changed, in order of arrival.
+        """Take in reports; return the entries that they changed, in order of arrival.
 
         A report that is not newer, or that is `implausible`, changes nothing.
         """
@@ -80,7 +80,7 @@ class Fleet:
         return changed
 
     def adopt(self, entry: messages.Entry, now_s: float) -> bool:
-        """True where another replica's entry is newer than ours, within its lease, and plausible."""
+        """Adopt another replica's entry if it is newer than ours, within its lease, and plausible; return whether."""
         held = self._held.get(entry.node)
         if entry.age_s >= self._lease_s or (held is not None and not _is_newer(entry, held.entry)):
             return False
@@ -91,7 +91,7 @@ class Fleet:
         return True
 
     def expire(self, now_s: float) -> list[str]:
-        """The nodes that were silent for a lease; they are gone."""
+        """Remove the nodes that were silent for a lease, and return them."""
         gone = [node for node, held in self._held.items() if now_s - held.heard_s >= self._lease_s]
         for node in gone:
             del self._held[node]
@@ -99,26 +99,26 @@ class Fleet:
         return gone
 
     def oldest_s(self, now_s: float) -> float:
-        """How old the oldest entry is; 0 where there is none."""
+        """Return the age of the oldest entry; 0 without entries."""
         return max((now_s - held.heard_s for held in self._held.values()), default=0.0)
 
     def entries(self, now_s: float, nodes: Iterable[str] | None = None) -> tuple[messages.Entry, ...]:
-        """The entries of `nodes` (all where None) in the order of names, with their age now."""
+        """Return the entries of `nodes` (None: all), ordered by name, with their current age."""
         wanted = sorted(self._held if nodes is None else self._held.keys() & set(nodes))
         return tuple(
             dataclasses.replace(self._held[node].entry, age_s=max(0.0, now_s - self._held[node].heard_s))
             for node in wanted
         )
 
-    def gathered(self) -> Gathered:
-        """What the model is made of."""
+    def mergeable(self) -> Mergeable:
+        """Return the entries that the model is made of."""
         ordered = [self._held[node].entry for node in sorted(self._held)]
         if not ordered:
-            return Gathered(dims=(), entries=(), odd=())
+            return Mergeable(dims=(), entries=(), odd=())
         counts = collections.Counter(entry.dims for entry in ordered)
         # The most common dimensions; among equals the first by name, so that replicas agree.
         dims = min(counts, key=lambda found: (-counts[found], found))
-        return Gathered(
+        return Mergeable(
             dims=dims,
             entries=tuple(entry for entry in ordered if entry.dims == dims),
             odd=tuple(entry.node for entry in ordered if entry.dims != dims),
@@ -152,7 +152,7 @@ class Fleet:
             return gram
         span_s = (report.ts_ns - before.ts_ns) / 1e9
         if span_s < 0.0:
-            # Its clock was set back: what it says would count for nothing until the clock is where it was.
+            # The node's clock was set back: its reports would have no weight until the clock has caught up.
             return gram
         # rho = exp(-dt / T);   G_n' <- rho G_n' + (1 - rho) G_n
         rho = math.exp(-span_s / self._horizon_s)
@@ -161,7 +161,7 @@ class Fleet:
 
 
 def measured(reports: Sequence[messages.LocalSubspace]) -> tuple[list[messages.Array], list[float]]:
-    """The (d, d) Gram matrix of each report, and its largest element; those of one shape in one step."""
+    """Return the (d, d) Gram matrix of each report and its largest element; equal shapes are computed in one step."""
     found: list[messages.Array | None] = [None] * len(reports)
     largest = [0.0] * len(reports)
     by_shape: dict[tuple[int, ...], list[int]] = {}
@@ -177,7 +177,7 @@ def measured(reports: Sequence[messages.LocalSubspace]) -> tuple[list[messages.A
 
 
 def mean_gram(entries: Sequence[messages.Entry]) -> messages.Array:
-    """The mean of the entries' Gram matrices, weighted by live cores, summed in the order given. At least one entry."""
+    """Return the mean of the entries' Gram matrices, weighted by live cores, summed in the given order."""
     grams = np.stack([entry.gram for entry in entries])
     weights = trust.weights(np.array([entry.weight for entry in entries]))
     if not weights.sum() > 0.0:
