@@ -34,7 +34,7 @@ def run(quick: bool) -> list[Row]:
                 cpu, rss = process_cost(["--bus-url", url, *extra], quick=quick)
             rows.append((f"CPU of one core, {scope}, 10 Hz, 1 Hz publish", cpu, "%", TARGET_CPU))
             rows.append((f"RSS, {scope}", rss, "MB", TARGET_RSS))
-    for name in ("vector", "dual"):
+    for name in ("footprint", "dual"):
         sample_us, update_us = numerics_us(name, seconds=50 if quick else 300)
         rows.append((f"{name}: one sample through filter and estimator", sample_us, "us", ""))
         rows.append((f"{name}: one update of model and estimate", update_us, "us", ""))
@@ -111,7 +111,6 @@ def numerics_us(estimator: str, *, seconds: int) -> tuple[float, float]:
         scale=np.array([8.0, 8e9]),
         cores=4.0,
         ceiling=np.array([0.9, 0.95]),
-        guard=np.array([0.95, 0.95]),
     )
     tested = pipeline.Pipeline(pipeline.PipelineConfig(estimator=estimator, node=node))
     rng = np.random.default_rng(1)

@@ -139,7 +139,7 @@ def _pod(index: int, *, node_name: str | None = None, phase: str = "Pending") ->
 
 
 def _advertisement(node: str, seq: int, rng: random.Random, pods: int = 0) -> messages.Advertisement:
-    """An advertisement as an agent of the `vector` mode makes it, covering that many Pods."""
+    """An advertisement as an agent makes it, covering that many Pods."""
     index = int(node.removeprefix("node-"))
     covers = frozenset(f"0e7f3c1a-0000-4000-8000-{index * 10 + number:012d}" for number in range(pods))
     cost = {"cpu": messages.Estimate(mean=1.0, sd=0.1), "memory": messages.Estimate(mean=5e7, sd=1e7)}

@@ -13,15 +13,12 @@ from tests.closed_loop import clusters
 ROUNDING = 1e-6
 # The paper's: they know neither headroom nor classes.
 SCALAR = ("delta", "dual", "joint")
-ESTIMATORS = st.sampled_from(("footprint", "footprint", "vector"))
 
 
 @clusters.REPEATED
-@hypothesis.given(plan=clusters.plans(), estimator=ESTIMATORS, seed=clusters.SEEDS)
-def test_at_each_bind_there_was_room_by_the_advertisement_acted_on(
-    plan: scenario.Scenario, estimator: str, seed: int
-) -> None:
-    watched = clusters.Watched(plan, clusters.options(estimator), seed)
+@hypothesis.given(plan=clusters.plans(), seed=clusters.SEEDS)
+def test_at_each_bind_there_was_room_by_the_advertisement_acted_on(plan: scenario.Scenario, seed: int) -> None:
+    watched = clusters.Watched(plan, clusters.options(), seed)
     run = watched.world.run()
     assert watched.binds
     assert run.overruns == 0
@@ -40,9 +37,9 @@ def with_dead_agents(draw: st.DrawFn) -> scenario.Scenario:
 
 
 @clusters.REPEATED
-@hypothesis.given(plan=with_dead_agents(), estimator=ESTIMATORS, seed=clusters.SEEDS)
-def test_every_pod_is_bound_once_and_none_is_lost(plan: scenario.Scenario, estimator: str, seed: int) -> None:
-    watched = clusters.Watched(plan, clusters.options(estimator), seed)
+@hypothesis.given(plan=with_dead_agents(), seed=clusters.SEEDS)
+def test_every_pod_is_bound_once_and_none_is_lost(plan: scenario.Scenario, seed: int) -> None:
+    watched = clusters.Watched(plan, clusters.options(), seed)
     run = watched.world.run()
     assert run.finished
     assert len(run.pods) == watched.pods

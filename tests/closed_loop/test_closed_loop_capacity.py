@@ -15,10 +15,6 @@ SERVERS = 20
 NEAR = 0.3
 # Pods that do not end while a test looks.
 ENDLESS = 1e6
-WITHOUT_CLASSES = pytest.mark.xfail(
-    strict=True,
-    reason="without classes the mean cost is an idle server's: 20 pi fit by it, where an empty node takes 7",
-)
 
 
 def after_servers(
@@ -64,9 +60,7 @@ def test_idle_servers_leave_the_capacity_for_pi(hardware: int, seed: int, known:
     [
         ("footprint", False, False),
         ("footprint", True, False),
-        pytest.param("footprint", True, True),
-        pytest.param("vector", False, False, marks=WITHOUT_CLASSES),
-        pytest.param("vector", True, False, marks=WITHOUT_CLASSES),
+        ("footprint", True, True),
     ],
 )
 def test_twenty_idle_servers_leave_the_capacity_for_pi(estimator: str, known: bool, beside: bool) -> None:

@@ -37,7 +37,7 @@ async def test_a_node_of_a_cluster_is_recorded_while_pods_run(tmp_path: pathlib.
     kinds = [event.kind.value for event in found.events]
     assert 1 <= kinds.count("ended") == kinds.count("started") <= 6
     assert max(found.samples.values[:, 0]) > 0.1
-    for estimator in ("dual", "vector"):
+    for estimator in ("dual", "footprint"):
         code, out, err = await shell.run("replay", "node-1.rec", "--estimator", estimator, "--json")
         assert code == 0, err
         assert json.loads(out)["most_pods"] >= 1

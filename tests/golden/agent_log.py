@@ -135,9 +135,7 @@ def evaluate(u: Array, sigma: Array, y: Array, pods: int, dual: PlainDual) -> It
 
 def observe(evaluation: Evaluation) -> base.Observation:
     """What an estimator was shown at this evaluation."""
-    level, _ = signal.capacity_signal(
-        evaluation.usage, evaluation.direction, ceiling=np.ones(2), guard=np.full(2, signal.LOGGED_GUARD), cap=1e3
-    )
+    level, _ = signal.capacity_signal(evaluation.usage, evaluation.direction, ceiling=np.ones(2), cap=1e3)
     return base.Observation(
         dt_s=1.0,
         y=evaluation.usage,

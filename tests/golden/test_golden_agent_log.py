@@ -115,7 +115,6 @@ def test_the_trace_signal_is_the_logged_one(log: agent_log.AgentLog) -> None:
             evaluation.usage,
             evaluation.direction,
             ceiling=np.ones(2),
-            guard=np.full(2, signal.LOGGED_GUARD),
             cap=math.inf,
         )
         assert level == pytest.approx(evaluation.level, abs=5e-5)
@@ -130,7 +129,6 @@ def replay_dual(log: agent_log.AgentLog, constants: dual.DualConstants) -> tuple
             scale=np.array([8.0, 8e9]),
             cores=4.0,
             ceiling=np.ones(2),
-            guard=np.full(2, signal.LOGGED_GUARD),
             signal_mode="trace",
         ),
         constants,

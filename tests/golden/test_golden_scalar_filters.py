@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import pytest
 
-from carico_core.numerics import kalman, signal
+from carico_core.numerics import kalman
 from carico_core.numerics.estimators import base, delta, dual, joint
 from tests.golden import agent_log
 
@@ -58,7 +58,6 @@ def config() -> base.EstimatorConfig:
         scale=np.array([8.0, 8e9]),
         cores=4.0,
         ceiling=np.ones(2),
-        guard=np.full(2, signal.LOGGED_GUARD),
         signal_mode="trace",
     )
 

@@ -16,7 +16,7 @@ BLOCK_BYTES = 200
 
 
 def agent(folder: pathlib.Path, name: str, *more: str) -> "subprocess.Popen[bytes]":
-    flags = ("--node", name, "--record", str(folder / f"{name}.rec"), "--sample-hz", "50", "--pod-events", "none")
+    flags = ("--node", name, "--record", str(folder / f"{name}.rec"), "--pod-events", "none")
     with (folder / f"{name}.log").open("wb") as out:
         return subprocess.Popen(
             # No bus there: an agent records all the same.
@@ -64,7 +64,7 @@ def test_a_killed_agent_leaves_a_readable_file_and_a_stopped_one_a_whole_one(tmp
     for trace in (cut, whole):
         # At least one block of 3 s at 50 Hz.
         assert len(trace.recording.samples.times_s) >= 100
-        run = engine.run(trace, engine.Setup(estimator="vector"))
+        run = engine.run(trace, engine.Setup(estimator="footprint"))
         assert len(run.steps) >= 10
         assert run.trace.recording.facts.dims == ("cpu", "memory")
 

@@ -49,7 +49,6 @@ def test_pronto_keeps_what_varies_and_rejects_a_spike() -> None:
 def node() -> base.EstimatorConfig:
     return base.EstimatorConfig(
         dims=DIMS, scale=np.array([8.0, 8e9]), cores=4.0, ceiling=base.default_ceiling(DIMS),
-        guard=base.default_guard(DIMS),
     )  # fmt: skip
 
 
@@ -73,7 +72,7 @@ def test_every_kind_runs_in_the_pipeline(kind: local_model.Kind, rank: int | Non
 @pytest.mark.parametrize(("kind", "rank"), [("svd", 3), ("gram", 1), ("fpca", 0)])
 def test_a_rank_that_is_none_is_refused(kind: local_model.Kind, rank: int) -> None:
     with pytest.raises(ValueError, match="rank"):
-        pipeline.Pipeline(pipeline.PipelineConfig(estimator="vector", node=node(), model=kind, model_rank=rank))
+        pipeline.Pipeline(pipeline.PipelineConfig(estimator="footprint", node=node(), model=kind, model_rank=rank))
 
 
 def test_a_rank_that_the_node_has_not_is_one_line_of_the_settings() -> None:

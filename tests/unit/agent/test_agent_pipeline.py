@@ -15,14 +15,13 @@ SCALE = np.array([8.0, 8e9])
 
 
 def config(
-    estimator: str = "vector", *, peak_half_life_s: float = 600.0, model_max_age_s: float = 30.0
+    estimator: str = "footprint", *, peak_half_life_s: float = 600.0, model_max_age_s: float = 30.0
 ) -> pipeline.PipelineConfig:
     node = base.EstimatorConfig(
         dims=("cpu", "memory"),
         scale=SCALE,
         cores=4.0,
         ceiling=np.array([0.9, 0.95]),
-        guard=np.array([0.95, 0.95]),
         peak_half_life_s=peak_half_life_s,
     )
     return pipeline.PipelineConfig(estimator=estimator, node=node, model_max_age_s=model_max_age_s)
@@ -146,7 +145,7 @@ def test_a_model_with_other_dimensions_is_picked_from_or_refused() -> None:
     assert not node.pipeline.follow(model([[1.0]], dims=("cpu",)), now_s=0.0)
 
 
-@pytest.mark.parametrize("estimator", ["vector", "dual"])
+@pytest.mark.parametrize("estimator", ["footprint", "dual"])
 def test_capacity_falls_at_once_when_a_pod_starts_and_nothing_is_learnt_from_it(estimator: str) -> None:
     node = Node(config(estimator))
     for _ in range(5):
@@ -209,11 +208,11 @@ def test_the_clusters_peak_lets_a_cold_node_take_more() -> None:
     cold, told = Node(config()), Node(config())
     told.pipeline.follow(model([[0.1, 0.0], [0.0, 0.1]], peak=2.0), now_s=0.0)
     limits = [node.second(0.02, 0.1).estimate.limit for node in (cold, told)]
-    assert limits == [2, 16]
+    assert limits == [2, 32]
 
 
 def test_both_messages_pass_the_wire_for_both_estimators() -> None:
-    for estimator in ("vector", "dual"):
+    for estimator in ("footprint", "dual"):
         chosen = config(estimator)
         node = Node(chosen)
         for _ in range(3):
@@ -231,7 +230,7 @@ def test_both_messages_pass_the_wire_for_both_estimators() -> None:
         gram = subspace.to_gram(subspace.from_gram(node.pipeline.local_gram))
         assert (read.u * read.sigma) @ (read.u * read.sigma).T == pytest.approx(gram)
         assert read.scale.tolist() == SCALE.tolist()
-        assert set(read.evidence) == ({"*"} if estimator == "vector" else set())
+        assert set(read.evidence) == ({"*"} if estimator == "footprint" else set())
 
 
 def test_usage_that_is_no_number_never_reads_as_room() -> None:

@@ -37,7 +37,7 @@ def make(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
     made: list[recorders.Recorder] = []
 
     def build(path: pathlib.Path = tmp_path / "node.rec", **more: Any) -> recorders.Recorder:
-        made.append(recorders.Recorder(path, node="node-1", facts=FACTS, sample_hz=10.0, **more))
+        made.append(recorders.Recorder(path, node="node-1", facts=FACTS, **more))
         return made[-1]
 
     yield build

@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from carico_agent import app, pipeline, settings
+from carico_agent import app, settings
 from carico_agent import recording as recorders
 from carico_agent.churn import ledger
 from carico_agent.replay import author_log, engine, fit, log_trace, reading, trace
@@ -113,7 +113,7 @@ def churn(book: ledger.Ledger, node: Node, tick: int, now_s: float) -> None:
             book.removed(uid, now_s)
 
 
-@pytest.mark.parametrize("estimator", ["vector", "dual"])
+@pytest.mark.parametrize("estimator", ["footprint", "dual"])
 def test_a_replay_gives_what_the_agent_computed(tmp_path: pathlib.Path, estimator: str) -> None:
     computed = live(tmp_path / "a.rec", estimator)
     run = engine.run(reading.read(tmp_path / "a.rec"), engine.Setup(estimator=estimator))
@@ -134,7 +134,7 @@ def test_a_replay_gives_what_the_agent_computed(tmp_path: pathlib.Path, estimato
 
 
 def test_joint_and_delta_run_on_a_recording_too(tmp_path: pathlib.Path) -> None:
-    live(tmp_path / "a.rec", "vector")
+    live(tmp_path / "a.rec", "footprint")
     found = reading.read(tmp_path / "a.rec")
     for estimator in sorted(registry.ESTIMATORS):
         for constants in ("default", "logged") if estimator in engine.LOGGED else ("default",):
@@ -153,7 +153,10 @@ def test_a_folder_and_a_missing_file_say_so(tmp_path: pathlib.Path) -> None:
     ("setup", "said"),
     [
         (engine.Setup(estimator="nope"), "--estimator: got 'nope', expected one of"),
-        (engine.Setup(estimator="vector", constants="logged"), "--constants logged: got --estimator vector, expected"),
+        (
+            engine.Setup(estimator="footprint", constants="logged"),
+            "--constants logged: got --estimator footprint, expected",
+        ),
         (engine.Setup(estimator="dual", constants="mine"), "--constants: got 'mine', expected one of default, logged"),
         (engine.Setup(estimator="dual", inputs="logged"), "--inputs logged: x has no (signal) lines"),
     ],
@@ -165,8 +168,8 @@ def test_what_a_trace_has_not_is_one_line(setup: engine.Setup, said: str) -> Non
 
 
 def test_less_than_a_batch_is_said() -> None:
-    with pytest.raises(errors.SettingsError, match="x: got 9 samples, expected a batch of 10 at least"):
-        engine.run(reading.parse(author_logs.log(count=9), name="x"), engine.Setup(estimator="vector"))
+    with pytest.raises(errors.SettingsError, match="x: got 9 samples, expected at least 10"):
+        engine.run(reading.parse(author_logs.log(count=9), name="x"), engine.Setup(estimator="footprint"))
 
 
 def test_a_recording_without_samples_is_refused() -> None:
@@ -197,5 +200,3 @@ def test_kinds_of_events_are_stored_in_an_order_that_never_changes() -> None:
     assert [kind.value for kind in recording.EventKind] == [
         "created", "started", "ended", "removing", "removed", "settled",
     ]  # fmt: skip
-    assert pipeline.PipelineConfig(estimator="vector", node=engine.node_config(
-        reading.parse(author_logs.log(), name="x"), "vector")).batch == engine.BATCH  # fmt: skip

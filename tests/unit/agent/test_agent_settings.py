@@ -34,6 +34,10 @@ def test_the_ceilings_reach_the_estimator() -> None:
     assert configuration.pipeline_config(chosen, node).model_max_age_s == 30.0
 
 
+def test_the_order_of_dimensions_is_not_the_users() -> None:
+    assert load("--node", "n", "--dims", "memory,cpu").dims == ("cpu", "memory")
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
@@ -41,9 +45,18 @@ def test_the_ceilings_reach_the_estimator() -> None:
         (("--node", "n", "--scope", "process"), "--scope process needs the node's process"),
         (("--node", "n", "--scope", "process", "--root-pid", "1"), "--pod-events kubernetes"),
         (
-            ("--node", "n", "--estimator", "vectr"),
-            "expected one of delta, dual, footprint, joint, vector (nearest: vector)",
+            ("--node", "n", "--estimator", "footprin"),
+            "expected one of delta, dual, footprint, joint (nearest: footprint)",
         ),
+        (
+            ("--node", "n", "--estimator", "vector"),
+            "'vector' is gone: it was footprint without classes of Pods: take footprint, with",
+        ),
+        (("--node", "n", "--dims", "cpu,cpu"), "--dims: got cpu,cpu, expected each dimension once"),
+        (("--node", "n", "--dims", ""), "--dims: got none, expected each dimension once, at least one"),
+        (("--node", "n", "--guard", "0.25"), "--guard is gone: a node takes nothing beyond its ceilings"),
+        (("--node", "n", "--sample-hz", "50"), "--sample-hz is gone: telemetry is read 10 times a second"),
+        (("--node", "n", "--batch", "5"), "--batch is gone: the model is updated once a second"),
         (("--node", "n", "--ceiling-cpu", "1.5"), "expected a number from 0.05 to 1"),
         (("--node", "Not_A_Name"), "not a valid Kubernetes name"),
         ((), "--node is required"),

@@ -43,7 +43,7 @@ async def running(monkeypatch: pytest.MonkeyPatch, gauge: Gauge, bus: Bus) -> As
     monkeypatch.setattr(sources, "open_panel", lambda *_, **__: panel.Panel(facts, {"cpu": gauge}))
     monkeypatch.setattr(nats_bus, "connect", bus.connect)
     chosen = settings.AgentSettings(
-        node="node-1", dims=("cpu",), pod_events="none", sample_hz=50.0,
+        node="node-1", dims=("cpu",), pod_events="none",
         http=service_settings.HttpSettings(port=health.OFF),
     )  # fmt: skip
     stop = tasks.Stop()

@@ -140,7 +140,7 @@ def test_without_a_terminal_a_line_comes_every_five_seconds(live: Live, capsys: 
 
 def some_report(live: Live) -> dict[str, Any]:
     setting = facts.Setting(
-        nodes=PLAN.node_names, cores=4, scale=0.125, memory_bytes=2**30, estimator="vector",
+        nodes=PLAN.node_names, cores=4, scale=0.125, memory_bytes=2**30, estimator="footprint",
         ceiling={"cpu": 0.9, "memory": 0.95}, workload="pi", pods=3, total_work_s=15.0, mean_work_s=5.0,
         machine={"cpus": 2.0, "processor": "<b>CPU</b>", "kernel": "6.18"}, versions={}, notes=("a & b",),
     )  # fmt: skip

@@ -27,7 +27,7 @@ def log(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def test_the_table_says_it_all(carico: Carico, log: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert carico("replay", log, "--estimator", "vector") == 0
+    assert carico("replay", log, "--estimator", "footprint") == 0
     out = capsys.readouterr().out
     for part in ("agent.txt (log)", "vector, default constants, from raw samples", "4.9 s, 50 samples, 0 Pod events",
                  "nothing logged to compare with", "innovation of cpu", "innovation of memory", "censored updates",
@@ -36,7 +36,7 @@ def test_the_table_says_it_all(carico: Carico, log: pathlib.Path, capsys: pytest
 
 
 @pytest.mark.parametrize(("name", "begins"), [("o.png", b"\x89PNG\r\n"), ("o.SVG", b"<?xml")])
-@pytest.mark.parametrize("estimator", ["dual", "vector"])
+@pytest.mark.parametrize("estimator", ["dual", "footprint"])
 def test_a_picture_is_written(carico: Carico, log: pathlib.Path, name: str, begins: bytes, estimator: str) -> None:
     path = log.parent / name
     assert carico("replay", log, "--estimator", estimator, "--plot", path) == 0
@@ -131,7 +131,7 @@ def test_words_that_are_not_known_are_said(
 ) -> None:
     assert carico("replay", log, "--estimator", "nope") == 2
     assert "'nope' is not one of 'delta', 'dual'" in capsys.readouterr().err
-    assert carico("replay", log, "--estimator", "vector", "--constants", "logged") == 2
+    assert carico("replay", log, "--estimator", "footprint", "--constants", "logged") == 2
     assert "use --constants default" in capsys.readouterr().err
 
 
@@ -139,14 +139,13 @@ def test_this_machine_is_recorded_and_replayed(
     carico: Carico, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CARICO_AGENT_POD_EVENTS", "none")
-    monkeypatch.setenv("CARICO_AGENT_SAMPLE_HZ", "50")
     path = tmp_path / "host.rec"
     assert carico("record", "--out", path, "--for", "1") == 0
     assert f"{path}: " in capsys.readouterr().out
     found = reading.read(path).recording
     assert found.ended
-    # Fifty a second; a shared machine may be late.
-    assert 10 <= len(found.samples.times_s) <= 51
+    # Ten a second; a shared machine may be late.
+    assert 2 <= len(found.samples.times_s) <= 11
     assert found.facts.node == "host"
     assert carico("replay", path, "--json") == 0
     assert json.loads(capsys.readouterr().out)["format"] == "recording"

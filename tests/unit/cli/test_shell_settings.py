@@ -11,7 +11,7 @@ from carico_local.report import facts
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("CARICO_AGNT_SAMPLE_HZ", "nearest: CARICO_AGENT_..."),
+        ("CARICO_AGNT_CEILING_CPU", "nearest: CARICO_AGENT_..."),
         ("CARICO_SCHEDULR_OWN_PODS", "nearest: CARICO_SCHEDULER_..."),
         ("CARICO_SHARD_DATA", "nearest: CARICO_SHARED_DATA"),
         ("CARICO_FOO", "CARICO_FOO, which nothing reads"),
@@ -27,7 +27,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(name: str, hint: str) -> No
 
 def test_what_others_read_is_theirs_and_raises_nothing() -> None:
     names = (
-        "CARICO_AGENT_SAMPLE_HZ", "CARICO_BUS_URL", "CARICO_NODE_CGROUPS", "CARICO_TEST_SYSTEM", "CARICO_CLUSTER_RUN",
+        "CARICO_AGENT_CEILING_CPU", "CARICO_BUS_URL", "CARICO_NODE_CGROUPS", "CARICO_TEST_SYSTEM", "CARICO_CLUSTER_RUN",
         "CARICO_NATS_SERVICE_HOST", "CARICO_NATS_PORT_4222_TCP_ADDR", "CARICO_NATS_PORT", "HOME",
     )  # fmt: skip
     settings.check(dict.fromkeys(names, "1"))

@@ -15,7 +15,6 @@ def config(mode: signal.SignalMode = "trace") -> base.EstimatorConfig:
         scale=np.array([8.0, 8e9]),
         cores=4.0,
         ceiling=np.ones(2),
-        guard=base.default_guard(DIMS),
         signal_mode=mode,
     )
 

@@ -8,10 +8,10 @@ import pytest
 from carico_core.numerics.estimators import admission, base, trial
 
 
-def node(*, cores: float = 4.0, capacity_cap: float = base.DEFAULT_CAPACITY_CAP) -> base.EstimatorConfig:
+def node(*, cores: float = 4.0) -> base.EstimatorConfig:
     return base.EstimatorConfig(
-        dims=("cpu", "memory"), scale=np.array([4.0, 8e9]), ceiling=np.array([0.8, 0.8]), guard=np.array([0.9, 0.95]),
-        cores=cores, pod_limit=100, capacity_cap=capacity_cap,
+        dims=("cpu", "memory"), scale=np.array([4.0, 8e9]), ceiling=np.array([0.8, 0.8]),
+        cores=cores, pod_limit=100,
     )  # fmt: skip
 
 
@@ -44,32 +44,27 @@ def test_one_pod_is_always_allowed() -> None:
 @pytest.mark.parametrize(
     ("headroom", "pods", "most", "closed", "expected"),
     [
-        ([3.0, 8.0], 2.0, 100, False, admission.Fit(1.5, 0, 0, 1.5)),
-        ([9.0, 4.0], 2.0, 100, False, admission.Fit(1.0, 1, 1, 1.0)),
-        ([-1.0, 8.0], 2.0, 100, False, admission.Fit(0.0, 0, 0, 0.0)),
+        ([3.0, 8.0], 2.0, 100, False, admission.Fit(1.5, 0)),
+        ([9.0, 4.0], 2.0, 100, False, admission.Fit(1.0, 1)),
+        ([-1.0, 8.0], 2.0, 100, False, admission.Fit(0.0, 0)),
         # An empty node takes one, but not at its guard, and no more than fit where more do.
-        ([1.0, 8.0], 0.0, 100, False, admission.Fit(1.0, 0, 0, 0.5)),
-        ([1.0, 8.0], 0.0, 100, True, admission.Fit(0.5, 0, 0, 0.5)),
-        ([1.0, 8.0], 0.5, 100, False, admission.Fit(0.5, 0, 0, 0.5)),
-        ([3.0, 8.0], 0.0, 100, False, admission.Fit(1.5, 0, 0, 1.5)),
+        ([1.0, 8.0], 0.0, 100, False, admission.Fit(1.0, 0)),
+        ([1.0, 8.0], 0.0, 100, True, admission.Fit(0.5, 0)),
+        ([1.0, 8.0], 0.5, 100, False, admission.Fit(0.5, 0)),
+        ([3.0, 8.0], 0.0, 100, False, admission.Fit(1.5, 0)),
         # The limit counts the Pods there are; no dimension is named for it.
-        ([6.0, 40.0], 2.0, 4, False, admission.Fit(2.0, None, 0, 3.0)),
-        ([6.0, 40.0], 1.0, 4, False, admission.Fit(3.0, 0, 0, 3.0)),
-        ([6.0, 40.0], 9.0, 4, False, admission.Fit(0.0, None, 0, 3.0)),
+        ([6.0, 40.0], 2.0, 4, False, admission.Fit(2.0, None)),
+        ([6.0, 40.0], 1.0, 4, False, admission.Fit(3.0, 0)),
+        ([6.0, 40.0], 9.0, 4, False, admission.Fit(0.0, None)),
     ],
 )
 def test_how_many_fit(headroom: list[float], pods: float, most: int, closed: bool, expected: admission.Fit) -> None:
-    assert admission.fit(node(), headroom, [2.0, 4.0], pods=pods, most_pods=most, closed=closed) == expected
+    assert admission.fit(headroom, [2.0, 4.0], pods=pods, most_pods=most, closed=closed) == expected
 
 
-def test_no_more_fit_than_the_cap() -> None:
-    found = admission.fit(node(capacity_cap=5.0), [40.0, 80.0], [2.0, 4.0], pods=1.0, most_pods=100, closed=False)
-    assert (found.capacity, found.bottleneck, found.room) == (5.0, None, 20.0)
-
-
-@pytest.mark.parametrize(("usages", "expected"), [((0.89, 0.94), False), ((0.9, 0.0), True), ((0.0, 0.95), True)])
+@pytest.mark.parametrize(("usages", "expected"), [((0.94, 0.94), False), ((0.95, 0.0), True), ((0.0, 0.95), True)])
 def test_a_node_is_guarded_from_the_guard_on(usages: tuple[float, float], expected: bool) -> None:
-    assert admission.is_guarded(node(), usages) is expected
+    assert admission.is_guarded(usages) is expected
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_what_the_node_never_measured_is_the_others_alone() -> None:
 def test_the_nodes_own_part_is_taken_out() -> None:
     # Two nodes of equal weight: 1 / V = 1 / p + 1 / p, with p = v + (share x c)^2 = .5 of each; mean (1 + 2) / 2.
     evidence = cluster_evidence.ClusterEvidence(between_nodes=0.0, told=2)
-    evidence.contribute({"a": {"cpu": (1.0, 0.5)}})
+    evidence.contribute({"a": {"cpu": (1.0, 0.5)}}, 1.0)
     mean, variance = evidence.of_others(fused(a=(5, 1.5, 0.5)), "cpu")["a"]
     assert mean == pytest.approx(2.0)
     assert variance == pytest.approx(0.5)
@@ -52,7 +52,7 @@ def test_what_the_others_say_does_not_depend_on_what_the_node_said(
 
     evidence = cluster_evidence.ClusterEvidence(between_nodes=0.2, told=2)
     # Of the other dimension it said something else.
-    evidence.contribute({"a": {"memory": (1.0, 1.0), "cpu": own}})
+    evidence.contribute({"a": {"memory": (1.0, 1.0), "cpu": own}}, 1.0)
     mean, variance = together(own, *others)
     found = evidence.of_others(fused(a=(5, mean, variance**0.5)), "cpu")
     rest_mean, rest_variance = together(*others)
@@ -74,15 +74,17 @@ SURE, AS_SURE, LESS_SURE = (1.0, 0.25), (0.5, 0.4375), ((1.5, 0.125), (0.9, 0.32
 
 
 def test_what_a_node_was_surest_of_counts_until_no_model_has_it() -> None:
-    def said(*evidences: base.Evidence | None) -> list[float | None]:
+    def said(*evidences: base.Evidence | None, dt_s: float = 1.0) -> list[float | None]:
         evidence = cluster_evidence.ClusterEvidence(between_nodes=0.5, told=2)
         counted = []
         for each in evidences:
-            evidence.contribute({} if each is None else {"a": {"cpu": each}})
+            evidence.contribute({} if each is None else {"a": {"cpu": each}}, dt_s)
             counted.append(taken_out(evidence))
         return counted
 
     assert said(SURE, *[None] * 11) == [1.0] * 11 + [None]
+    # By time, however often it learns: five times a second while it is eager.
+    assert said(SURE, *[None] * 41, dt_s=0.25) == [1.0] * 41 + [None]
     # By weight, not by variance alone; what weighs as much is the newer one's.
     assert said(SURE, *LESS_SURE) == [1.0, 1.0, 1.0]
     assert said(SURE, AS_SURE, None) == [1.0, 0.5, 0.5]
@@ -92,7 +94,7 @@ def test_what_a_node_was_surest_of_counts_until_no_model_has_it() -> None:
 
 def test_what_nobody_else_measured_is_no_evidence() -> None:
     evidence = cluster_evidence.ClusterEvidence(between_nodes=0.0, told=2)
-    evidence.contribute({"own": {"cpu": (1.0, 0.25)}})
+    evidence.contribute({"own": {"cpu": (1.0, 0.25)}}, 1.0)
     heard = fused(own=(5, 1.0, 0.5), other=(5, 1.0, 0.5))
     assert set(evidence.of_others(heard, "cpu")) == {"other"}
     assert evidence.of_others(heard, "memory") == {}

@@ -27,9 +27,7 @@ class Node:
     """A node of four cores whose Pods use half a core and hold bytes by their age; all start at once."""
 
     def __init__(self, *, held: Held, empty_s: float = 5.0, **pods: str) -> None:
-        config = base.EstimatorConfig(
-            dims=DIMS, scale=SCALE, cores=4.0, ceiling=base.default_ceiling(DIMS), guard=base.default_guard(DIMS)
-        )
+        config = base.EstimatorConfig(dims=DIMS, scale=SCALE, cores=4.0, ceiling=base.default_ceiling(DIMS))
         self._estimator = footprint.Footprint(config)
         self._held = held
         self._own = OWN
@@ -160,7 +158,7 @@ def test_what_is_kept_of_evidence_does_not_grow_while_readings_fail() -> None:
 def test_a_node_does_not_take_what_it_said_itself_for_others() -> None:
     def heard(*, model_of: float | None, now: float | None) -> list[str]:
         said = {} if now is None else {"a": {"memory": (1.0, now)}}
-        evidence.contribute(said)
+        evidence.contribute(said, 1.0)
         cost = {} if model_of is None else {"memory": messages.Estimate(mean=1.0, sd=(model_of + 0.04) ** 0.5)}
         return list(evidence.of_others({"a": messages.ClassEvidence(pods=1, cost=cost)}, "memory"))
 

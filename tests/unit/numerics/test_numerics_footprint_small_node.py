@@ -18,7 +18,6 @@ class Node:
     def __init__(self, cpu: float, memory: float, *, cores: float = 1.0) -> None:
         config = base.EstimatorConfig(
             dims=DIMS, scale=np.array([2 * cores, MEMORY_BYTES]), cores=cores, ceiling=np.array([0.8, 0.95]),
-            guard=base.default_guard(DIMS),
         )  # fmt: skip
         self.estimator = footprint.Footprint(config)
         self._used = np.array([cpu, memory])

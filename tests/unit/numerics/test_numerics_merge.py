@@ -3,22 +3,30 @@
 import math
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_core.numerics import merge
 
+Matrix = npt.NDArray[np.float64]
 
-def grams(count: int, seed: int = 0) -> np.ndarray[tuple[int, int, int], np.dtype[np.float64]]:
+
+def grams(count: int, seed: int = 0) -> Matrix:
     batches = np.random.default_rng(seed).random((count, 2, 10))
     return batches @ batches.swapaxes(1, 2) / 10
 
 
-def gathered(
-    matrices: np.ndarray[tuple[int, int, int], np.dtype[np.float64]], *arrived: int, dt_s: float = 1.0
-) -> merge.Gathered:
-    return merge.Gathered(grams=matrices, weights=np.ones(matrices.shape[0]), arrived=arrived, dt_s=dt_s)
+def whole_round(
+    way: merge.Round | merge.Sequential, model: Matrix, matrices: Matrix, weights: Matrix, dt_s: float
+) -> Matrix:
+    """The model after every node has reported once."""
+    if isinstance(way, merge.Round):
+        return way.step(model, matrices, weights, dt_s)
+    for matrix in matrices:
+        model = way.arrive(model, matrix, len(matrices))
+    return model
 
 
 def test_the_first_round_is_the_mean_weighted_by_cores() -> None:
@@ -57,15 +65,6 @@ def test_a_round_of_the_same_entries_is_the_same_to_the_bit() -> None:
     assert first.tobytes() == second.tobytes()
 
 
-def test_reporting_twice_counts_once_in_a_round() -> None:
-    matrices = grams(3)
-    once = merge.Round().advance(None, gathered(matrices, 0, 1, 2))
-    twice = merge.Round().advance(None, gathered(matrices, 0, 1, 2, 0, 0))
-    assert once is not None
-    assert twice is not None
-    assert once.tobytes() == twice.tobytes()
-
-
 def test_sequential_merges_by_n_minus_one_to_one() -> None:
     old, new = grams(2)
     np.testing.assert_allclose(merge.Sequential().arrive(old, new, 4), 0.75 * old + 0.25 * new)
@@ -98,10 +97,9 @@ def test_lemma_4_holds_over_a_whole_round(seed: int, d: int, nodes: int, dt_s: f
     # Some nodes idle, some with work in one dimension alone.
     batches = rng.random((nodes + 1, d, 10)) * rng.integers(0, 2, (nodes + 1, d, 1))
     matrices = batches @ batches.swapaxes(1, 2) / 10
-    held = merge.Gathered(grams=matrices[1:], weights=rng.random(nodes) + 0.01, arrived=tuple(range(nodes)), dt_s=dt_s)
+    weights = rng.random(nodes) + 0.01
     for way in (merge.Round(), merge.Sequential()):
-        model = way.advance(matrices[0], held)
-        assert model is not None
+        model = whole_round(way, matrices[0], matrices[1:], weights, dt_s)
         values, vectors = np.linalg.eigh(model)
         # P_n(u_1) = u_1' G_n u_1
         seen = [float(vectors[:, -1] @ matrix @ vectors[:, -1]) for matrix in matrices]
@@ -117,22 +115,18 @@ def test_lemma_2_more_usage_on_any_node_never_lowers_the_clusters_sigma_1(seed: 
         tops = []
         for stack in (batches, more):
             matrices = stack @ stack.swapaxes(1, 2) / 10
-            model = way.advance(matrices[0], gathered(matrices[1:], 0, 1, 2, 3, dt_s=dt_s))
-            assert model is not None
+            model = whole_round(way, matrices[0], matrices[1:], np.ones(4), dt_s)
             tops.append(float(np.linalg.eigvalsh(model)[-1]))
         assert tops[1] >= tops[0] - 1e-12
 
 
 @pytest.mark.parametrize("way", [merge.Round(), merge.Sequential()])
-def test_both_modes_leave_their_input_and_an_empty_round_alone(way: merge.Merge) -> None:
+def test_both_modes_leave_their_input_alone(way: merge.Round | merge.Sequential) -> None:
     model, matrices = np.eye(2), grams(3)
     before = (model.tobytes(), matrices.tobytes())
-    after = way.advance(model, gathered(matrices, 2, 0))
-    assert after is not None
+    after = whole_round(way, model, matrices, np.ones(3), 1.0)
     assert not np.array_equal(after, model)
     assert (model.tobytes(), matrices.tobytes()) == before
-    assert way.advance(model, gathered(np.empty((0, 2, 2)))) is model
-    assert way.advance(None, gathered(np.empty((0, 2, 2)))) is None
 
 
 def test_the_first_arrival_is_copied() -> None:

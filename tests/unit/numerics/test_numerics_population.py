@@ -19,7 +19,7 @@ def made(
 ) -> population.Population:
     """Of a node that takes ten Pods."""
     config = base.EstimatorConfig(
-        dims=dims, scale=np.ones(len(dims)), cores=4.0, ceiling=np.ones(len(dims)), guard=np.ones(len(dims)),
+        dims=dims, scale=np.ones(len(dims)), cores=4.0, ceiling=np.ones(len(dims)),
         pod_limit=10,
     )  # fmt: skip
     return population.Population(config, constants, growing=[index for index, dim in enumerate(dims) if dim != "cpu"])

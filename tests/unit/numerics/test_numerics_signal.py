@@ -15,7 +15,7 @@ usage = st.floats(0, 1)
 
 
 def paper(y: list[float], w: list[float], cap: float = 1e6) -> tuple[float, int | None]:
-    return signal.capacity_signal(np.array(y), np.array(w), ceiling=ONES, guard=GUARD, cap=cap)
+    return signal.capacity_signal(np.array(y), np.array(w), ceiling=ONES, cap=cap)
 
 
 def test_the_tightest_dimension_sets_it() -> None:
@@ -40,9 +40,7 @@ def test_an_idle_cluster_is_capped_and_does_not_overflow() -> None:
 
 
 def test_a_ceiling_takes_the_place_of_the_one() -> None:
-    k, index = signal.capacity_signal(
-        np.array([0.1, 0.1]), np.array([0.1, 0.1]), ceiling=np.array([0.5, 0.9]), guard=GUARD, cap=1e6
-    )
+    k, index = signal.capacity_signal(np.array([0.1, 0.1]), np.array([0.1, 0.1]), ceiling=np.array([0.5, 0.9]), cap=1e6)
     assert k == pytest.approx(4.0)
     assert index == 0
 
@@ -52,7 +50,7 @@ def test_k_footprints_fit_and_a_few_more_do_not(
     y0: float, y1: float, w0: float, w1: float, c0: float, c1: float
 ) -> None:
     y, w, ceiling = np.array([y0, y1]), np.array([w0, w1]), np.array([c0, c1])
-    k, index = signal.capacity_signal(y, w, ceiling=ceiling, guard=GUARD, cap=1e4)
+    k, index = signal.capacity_signal(y, w, ceiling=ceiling, cap=1e4)
     assert 0.0 <= k <= 1e4
     if k > 0:
         assert (y + k * w <= np.maximum(ceiling, y) + 1e-9).all()
@@ -98,7 +96,7 @@ def test_peers_with_cpu_work_take_capacity_from_a_cpu_node_and_give_it_to_a_memo
     for name, y in (("cpu", np.array([0.5, 0.1])), ("memory", np.array([0.05, 0.7]))):
         for mode in ("trace", "sigma1u1"):
             before, after = (
-                signal.capacity_signal(y, signal.direction(gram, mode), ceiling=ONES, guard=GUARD, cap=math.inf)[0]
+                signal.capacity_signal(y, signal.direction(gram, mode), ceiling=ONES, cap=math.inf)[0]
                 for gram in (light, merged)
             )
             states[name, mode] = after / before

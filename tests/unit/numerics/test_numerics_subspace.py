@@ -191,9 +191,3 @@ def test_weights_and_shapes_are_checked() -> None:
         subspace.gram(np.ones(3))
     with pytest.raises(ValueError, match="shape"):
         subspace.principal(np.ones((2, 3)))
-
-
-def test_distance_tells_how_far_a_model_moved() -> None:
-    assert subspace.distance(np.eye(2), np.eye(2)) == 0.0
-    assert subspace.distance(np.eye(2), 1.5 * np.eye(2)) == pytest.approx(0.5)
-    assert subspace.distance(np.zeros((2, 2)), np.eye(2)) == math.inf

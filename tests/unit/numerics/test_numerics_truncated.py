@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carico_core.domain import subspace as records
-from carico_core.numerics import merge, subspace
+from carico_core.numerics import subspace
 
 Matrix = npt.NDArray[np.float64]
 SEEDS = st.integers(0, 2**32 - 1)
@@ -35,12 +35,6 @@ def exact(parts: list[Matrix], weight: float = 0.5) -> Matrix:
     for batch in parts[1:]:
         matrix = subspace.merge_gram(matrix, subspace.gram(batch), weight_a=weight)
     return matrix
-
-
-def gathered(parts: list[Matrix], *arrived: int, dt_s: float = 1.0, seed: int = 0) -> merge.Gathered:
-    grams = np.stack([subspace.gram(batch) for batch in parts])
-    weights = np.random.default_rng(seed).random(len(parts)) + 0.1
-    return merge.Gathered(grams=grams, weights=weights, arrived=arrived, dt_s=dt_s)
 
 
 @settings(deadline=None)
@@ -91,99 +85,6 @@ def test_lemma_4_holds_for_what_a_cut_left(seed: int, d: int, weight: float, dat
     assert min(seen) - 1e-12 <= float(merged.sigma[0]) ** 2 <= max(seen) + 1e-12
 
 
-@settings(deadline=None)
-@given(SEEDS, st.integers(2, 5), st.data())
-def test_lemma_3_holds_for_what_a_cut_left(seed: int, d: int, data: st.DataObject) -> None:
-    rank = data.draw(st.integers(1, d))
-    parts = [stream(batches(3, d, seed + index), rank) for index in range(4)]
-    grown = 0.0
-    for count in range(1, 5):
-        # Without weights sigma_1 only grows.
-        top = float(subspace.merge_svd_stack(parts[:count], np.ones(count), rank=rank).sigma[0])
-        assert top >= max(grown, float(parts[count - 1].sigma[0])) - 1e-12
-        grown = top
-
-
-@settings(deadline=None)
-@given(SEEDS, st.integers(1, 5), st.permutations(range(5)))
-def test_a_stack_merges_in_any_order_as_grams_do(seed: int, d: int, order: list[int]) -> None:
-    models = [subspace.svd_of_batch(batch) for batch in batches(5, d, seed)]
-    weights = np.random.default_rng(seed).random(5)
-    merged = subspace.merge_svd_stack([models[index] for index in order], weights[order], rank=d)
-    expected = sum(weight * subspace.to_gram(model) for weight, model in zip(weights, models, strict=True))
-    np.testing.assert_allclose(subspace.to_gram(merged), expected, rtol=0, atol=1e-12)
-
-
-@settings(deadline=None)
-@given(SEEDS, st.integers(1, 5), st.floats(0, 30))
-def test_at_full_rank_both_truncated_merges_are_the_exact_ones(seed: int, d: int, dt_s: float) -> None:
-    # Singular values pass through a root and back between the steps: 1e-8 of the small ones is lost there.
-    parts = batches(4, d, seed)
-    pairs: list[tuple[merge.Merge, merge.Merge]] = [
-        (merge.TruncatedRound(rank=d), merge.Round()),
-        (merge.TruncatedSequential(rank=d), merge.Sequential()),
-    ]
-    for truncated, plain in pairs:
-        model = expected = None
-        for step in range(3):
-            held = gathered(parts, step, step + 1, dt_s=dt_s, seed=step)
-            model, expected = truncated.advance(model, held), plain.advance(expected, held)
-            assert model is not None
-            assert expected is not None
-            np.testing.assert_allclose(model, expected, rtol=0, atol=1e-12 * float(np.abs(expected).max()))
-
-
-def rank_1_ratios(way: merge.Merge, plain: merge.Merge) -> list[float]:
-    """sigma_1 with a cut to one direction by sigma_1 without, over made-up clusters whose work changes."""
-    rng = np.random.default_rng(11)
-    ratios = []
-    for _ in range(30):
-        model = expected = None
-        for _ in range(3):
-            # Twenty nodes, each with either CPU or memory work.
-            sides = rng.integers(0, 2, 20)
-            mixes = rng.random((20, 2)) * np.where(np.arange(2) == sides[:, None], 1.0, 0.1)
-            parts = [mix[:, None] * (0.8 + 0.2 * rng.random((2, 10))) for mix in mixes]
-            held = gathered(parts, *rng.permutation(20).tolist())
-            model, expected = way.advance(model, held), plain.advance(expected, held)
-        assert model is not None
-        assert expected is not None
-        assert np.linalg.matrix_rank(model, tol=1e-9) == 1
-        ratios.append(subspace.principal(model)[0] / subspace.principal(expected)[0])
-    return ratios
-
-
-def test_rank_1_over_differing_nodes_costs_what_the_module_says() -> None:
-    ratios = rank_1_ratios(merge.TruncatedSequential(rank=1), merge.Sequential())
-    assert max(ratios) < 1.0
-    assert min(ratios) > 0.85
-    assert 0.95 < float(np.mean(ratios)) < 0.985
-    # A round cuts once, after the mean of all.
-    assert min(rank_1_ratios(merge.TruncatedRound(rank=1), merge.Round())) > 0.98
-
-
-@pytest.mark.parametrize("way", [merge.TruncatedRound(rank=1), merge.TruncatedSequential(rank=1)])
-def test_input_is_left_alone_and_an_empty_round_changes_nothing(way: merge.Merge) -> None:
-    held, model = gathered(batches(3, 2, 1), 0, 2), np.eye(2)
-    before = (held.grams.tobytes(), held.weights.tobytes(), model.tobytes())
-    assert way.advance(model, held) is not model
-    assert (held.grams.tobytes(), held.weights.tobytes(), model.tobytes()) == before
-    nothing = merge.Gathered(grams=np.empty((0, 2, 2)), weights=np.empty(0), arrived=(), dt_s=1.0)
-    assert way.advance(model, nothing) is model
-    assert way.advance(None, nothing) is None
-
-
 def test_what_makes_no_sense_is_refused() -> None:
-    model = subspace.svd_of_batch(np.ones((2, 3)))
-    with pytest.raises(ValueError, match="rank"):
-        merge.TruncatedRound(rank=0)
-    with pytest.raises(ValueError, match="rank"):
-        merge.TruncatedSequential(rank=0)
     with pytest.raises(ValueError, match="rank"):
         subspace.svd_of_batch(np.ones((2, 3)), rank=0)
-    with pytest.raises(ValueError, match="live_nodes"):
-        merge.TruncatedSequential(rank=1).arrive(None, model, 0)
-    with pytest.raises(ValueError, match="weights"):
-        merge.TruncatedRound(rank=1).step(None, [model], np.array([-1.0]), 1.0)
-    with pytest.raises(ValueError, match="weights"):
-        subspace.merge_svd_stack([model], np.array([-1.0]), rank=1)

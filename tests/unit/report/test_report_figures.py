@@ -8,7 +8,7 @@ import pytest
 from carico_local.report import facts, figures
 
 SETTING = facts.Setting(
-    nodes=("node-1", "node-2"), cores=4, scale=0.125, memory_bytes=2**30, estimator="vector",
+    nodes=("node-1", "node-2"), cores=4, scale=0.125, memory_bytes=2**30, estimator="footprint",
     ceiling={"cpu": 0.9, "memory": 0.95}, workload="pi", pods=4, total_work_s=20.0, mean_work_s=5.0,
     machine={}, versions={}, notes=(),
 )  # fmt: skip

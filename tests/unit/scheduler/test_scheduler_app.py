@@ -46,7 +46,7 @@ async def service() -> AsyncIterator[tuple[app.Scheduler, memory_bus.MemoryBus, 
     api = memory_kube.MemoryKube(clock=clock)
     bus = memory_bus.MemoryBus()
     stop = tasks.Stop()
-    scheduler = app.Scheduler(load("--seed", "1"), api=api, clock=clock)
+    scheduler = app.Scheduler(load(), api=api, clock=clock)
     assert set(scheduler.health.not_ready()) == {"kubernetes", "bus", "leadership"}
     task = asyncio.create_task(scheduler.run(bus, stop))
     yield scheduler, bus, api, stop

@@ -46,7 +46,7 @@ def test_every_setting_that_was_promised_is_there_once() -> None:
     found = contenders.all_contenders()
     assert {"kube-100m", "kube-200m", "kube-500m", "kube-700m", "kube-1000m", "kube-exact"} <= set(found)
     assert {"constant-0.75", "constant-1", "constant-1.25", "constant-1.5", "constant-2", "constant-2n-1"} <= set(found)
-    assert {"trimaran", "koordinator", "oracle", "vector", "paper", "node-local"} <= set(found)
+    assert {"trimaran", "koordinator", "oracle", "paper", "node-local"} <= set(found)
     assert {f"footprint-{ceiling:.2f}" for ceiling in contenders.CEILINGS} <= set(found)
     assert contenders.DEFAULT in found
     assert len({repr(each.choice) for each in found.values()}) == len(found)
@@ -85,9 +85,9 @@ def test_the_whole_study_has_every_scenario_under_the_default_and_quick_is_far_l
 
 
 def test_a_user_gets_all_of_what_he_named_and_nothing_else() -> None:
-    wish = study.Wish(scenarios=("pi-100",), schedulers=("oracle", "vector"), seeds=3)
+    wish = study.Wish(scenarios=("pi-100",), schedulers=("oracle", "node-local"), seeds=3)
     found = study.tasks(wish)
-    assert {(task.plan.name, task.contender.name) for task in found} == {("pi-100", "oracle"), ("pi-100", "vector")}
+    assert {(task.plan.name, task.contender.name) for task in found} == {("pi-100", "oracle"), ("pi-100", "node-local")}
     assert len(found) == 6
 
 
@@ -123,8 +123,8 @@ def _is_worker(pid: str) -> bool:
 
 
 def test_a_run_that_raises_in_a_process_raises_here() -> None:
-    broken = dataclasses.replace(tasks("vector", seeds=1)[0].contender, choice="no choice")  # type: ignore[arg-type]  # on purpose
-    bad = [dataclasses.replace(each, contender=broken) for each in tasks("vector")]
+    broken = dataclasses.replace(tasks("node-local", seeds=1)[0].contender, choice="no choice")  # type: ignore[arg-type]  # on purpose
+    bad = [dataclasses.replace(each, contender=broken) for each in tasks("node-local")]
     with pytest.raises(AttributeError):
         list(pool.run_all(bad, jobs=2))
 

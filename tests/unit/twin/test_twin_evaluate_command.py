@@ -37,15 +37,15 @@ def test_a_users_scenario_is_compared_and_written(
     carico: Carico, plan: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = plan.parent / "out"
-    chosen = ("--scheduler", "kube-500m", "--scheduler", "vector", "--seeds", 2, "--jobs", 1)
+    chosen = ("--scheduler", "kube-500m", "--scheduler", "node-local", "--seeds", 2, "--jobs", 1)
     assert carico("evaluate", "--plan", plan, *chosen, "--out", out) == 0
     said = capsys.readouterr()
     assert "kube-500m" in said.out
-    assert "vector" in said.out
+    assert "node-local" in said.out
     assert "runs 4/4" in said.err
     written = json.loads((out / "evaluation.json").read_bytes())
-    assert set(written["scenarios"]["plan"]) == {"kube-500m", "vector"}
-    mean, half, seeds = written["scenarios"]["plan"]["vector"]["figures"]["job_s"]
+    assert set(written["scenarios"]["plan"]) == {"kube-500m", "node-local"}
+    mean, half, seeds = written["scenarios"]["plan"]["node-local"]["figures"]["job_s"]
     assert mean > 4.0
     assert half >= 0.0
     assert seeds == 2

@@ -14,7 +14,7 @@ PLAN = scenario.Scenario(
 
 
 @pytest.mark.parametrize(
-    "name", ["kube-500m", "constant-1", "trimaran", "koordinator", "oracle", "vector", contenders.DEFAULT]
+    "name", ["kube-500m", "constant-1", "trimaran", "koordinator", "oracle", "node-local", contenders.DEFAULT]
 )
 def test_a_node_gets_pods_from_when_it_joins_and_none_before(name: str) -> None:
     run = world.run(PLAN, contenders.all_contenders()[name].choice, seed=1)

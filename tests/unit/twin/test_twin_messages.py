@@ -43,7 +43,7 @@ def assert_same(sent: agents.Said, got: agents.Said) -> None:
             assert before == after, name
 
 
-@pytest.mark.parametrize("name", [contenders.DEFAULT, "vector", "paper"])
+@pytest.mark.parametrize("name", [contenders.DEFAULT, "node-local", "paper"])
 def test_every_message_of_a_run_comes_out_of_its_bytes_as_it_went_in(name: str) -> None:
     seen = {messages.Advertisement: 0, messages.LocalSubspace: 0}
     choice = contenders.all_contenders()[name].choice

@@ -17,7 +17,7 @@ CHOICES: dict[str, world.Choice] = {
     "trimaran": load_aware.LoadAwareOptions(request_cores=0.5),
     "koordinator": load_aware.LoadAwareOptions(way="koordinator", request_cores=0.5),
     "oracle": world.OracleOptions(),
-    "vector": world.CaricoOptions(agent=agents.AgentOptions(estimator="vector")),
+    "footprint": world.CaricoOptions(agent=agents.AgentOptions(estimator="footprint")),
 }
 
 
@@ -27,7 +27,7 @@ def plan(pods: int = 40, nodes: int = 3, **changes: Any) -> scenario.Scenario:
     return dataclasses.replace(made, **changes)
 
 
-@pytest.mark.parametrize("name", ["kube least", "trimaran", "oracle", "vector"])
+@pytest.mark.parametrize("name", ["kube least", "trimaran", "oracle", "footprint"])
 def test_a_run_leaves_no_cycles_that_only_the_collector_would_find(name: str) -> None:
     running = world.World(plan(pods=12), CHOICES[name], seed=1)
     gc.collect()
@@ -49,7 +49,7 @@ def test_every_pod_runs_once_and_ends(name: str) -> None:
     assert found.job_s > sum(pod.cpu_s for pod in run.pods) / 12.0
 
 
-@pytest.mark.parametrize("name", ["kube least", "trimaran", "vector"])
+@pytest.mark.parametrize("name", ["kube least", "trimaran", "footprint"])
 def test_runs_repeat_by_seed_and_differ_between_seeds(name: str) -> None:
     def times(seed: int) -> list[float]:
         return [pod.terminal_s for pod in world.run(plan(), CHOICES[name], seed=seed).pods]
@@ -65,15 +65,15 @@ def test_kube_fills_seven_pods_of_500m_on_four_cores_and_37_of_100m() -> None:
 
 
 def test_messages_that_are_late_or_lost_delay_a_job_and_lose_no_pod() -> None:
-    good = measures.measure(world.run(plan(), CHOICES["vector"], seed=1))
-    bad = measures.measure(world.run(plan(link=bus.Link(delay_s=1.0, loss=0.3)), CHOICES["vector"], seed=1))
+    good = measures.measure(world.run(plan(), CHOICES["footprint"], seed=1))
+    bad = measures.measure(world.run(plan(link=bus.Link(delay_s=1.0, loss=0.3)), CHOICES["footprint"], seed=1))
     assert bad.finished
     assert bad.bound_twice == 0
     assert bad.job_s > good.job_s
 
 
 def test_nothing_goes_to_a_node_whose_agent_is_dead() -> None:
-    run = world.run(plan(dead_agents=0.34), CHOICES["vector"], seed=1)
+    run = world.run(plan(dead_agents=0.34), CHOICES["footprint"], seed=1)
     assert run.finished
     assert sorted(node.most_pods > 0 for node in run.nodes) == [False, True, True]
 

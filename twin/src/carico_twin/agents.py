@@ -13,8 +13,6 @@ from carico_core.domain import messages
 from carico_core.numerics.estimators import base, registry
 from carico_twin import api_objects, events, kubelet, records, telemetry
 
-SAMPLE_EVERY_S = 0.1
-BATCH = 10
 BOOT = "0" * 16
 # Wall-clock time at the start of every run: any instant serves, a fixed one makes runs repeat.
 EPOCH_NS = 1_700_000_000 * 10**9
@@ -59,7 +57,7 @@ class TwinAgent:
         self._covers: frozenset[str] = frozenset()
         self._ledger.on_change(self._pods_changed)
         # Agents do not sample in phase.
-        self._phase_s = float(rng.random()) * SAMPLE_EVERY_S
+        self._phase_s = float(rng.random()) * pipeline.SAMPLE_S
         self._begun = False
         self._next_s = math.inf
         # Grows with each plan: an older one is void.
@@ -113,7 +111,7 @@ class TwinAgent:
         is_due, taken = False, 0
         while self._next_s <= until_s and self.alive:
             is_due = self._sample(self._next_s)
-            self._next_s += SAMPLE_EVERY_S
+            self._next_s += pipeline.SAMPLE_S
             taken += 1
         if taken:
             self._timeline.account(taken)
@@ -124,7 +122,7 @@ class TwinAgent:
         values = self._telemetry.read(at_s)
         return self.pipeline.sample(
             pipeline.Sample(
-                values=values, parts=self._telemetry.parts, pods=len(self._running), dt_s=SAMPLE_EVERY_S,
+                values=values, parts=self._telemetry.parts, pods=len(self._running), dt_s=pipeline.SAMPLE_S,
                 at_ns=self._wall_ns(at_s), at_s=at_s,
             )
         )  # fmt: skip
@@ -134,7 +132,7 @@ class TwinAgent:
         self._generation += 1
         generation, due_s = self._generation, self._next_s
         for _ in range(self.pipeline.samples_to_update - 1):
-            due_s += SAMPLE_EVERY_S
+            due_s += pipeline.SAMPLE_S
         self._timeline.at(due_s, lambda: self._due(generation))
 
     def _due(self, generation: int) -> None:
@@ -202,11 +200,10 @@ def node_config(node: kubelet.TwinNode, options: AgentOptions) -> base.Estimator
         scale=np.array([2.0 * hardware.cores, hardware.memory_bytes]),
         cores=hardware.cores,
         ceiling=np.array([options.ceiling_cpu, options.ceiling_memory]),
-        guard=base.default_guard(telemetry.DIMS),
         signal_mode="trace" if options.estimator in registry.SCALAR else "sigma1u1",
     )
 
 
 def pipeline_config(config: base.EstimatorConfig, options: AgentOptions) -> pipeline.PipelineConfig:
     """The pipeline as the options want it."""
-    return pipeline.PipelineConfig(estimator=options.estimator, node=config, batch=BATCH, constants=options.constants)
+    return pipeline.PipelineConfig(estimator=options.estimator, node=config, constants=options.constants)

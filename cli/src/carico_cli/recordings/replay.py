@@ -10,7 +10,7 @@ from carico_agent import settings as agent
 from carico_agent.replay import engine, fit, reading
 from carico_cli.output import formats, tables
 from carico_cli.recordings import picture
-from carico_core.numerics.estimators import registry
+from carico_cli.shell import options
 
 # What an agent runs by default.
 _DEFAULT = next(field.default for field in dataclasses.fields(agent.AgentSettings) if field.name == "estimator")
@@ -20,7 +20,7 @@ _DEFAULT = next(field.default for field in dataclasses.fields(agent.AgentSetting
 @click.argument("file", type=click.Path(path_type=pathlib.Path))
 @click.option(
     "--estimator",
-    type=click.Choice(sorted(registry.ESTIMATORS)),
+    type=options.Estimators(),
     default=_DEFAULT,
     show_default=True,
     help="How capacity is estimated.",

@@ -20,6 +20,19 @@ def new_name(default: str = DEFAULT_NAME) -> Callable[[F], F]:
     return click.option("--name", default=default, show_default=True, help="Name of the cluster to start.")
 
 
+class Estimators(click.Choice[str]):
+    """Names of estimators; one of an earlier version is refused with what took its place."""
+
+    def __init__(self) -> None:
+        super().__init__(sorted(registry.ESTIMATORS))
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name."""
+        if value in registry.GONE:
+            self.fail(f"{value!r} is gone: {registry.GONE[value]}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class Nodes(click.ParamType[tuple[str, int | None]]):
     """Kind and number of nodes, either of which may be left out: "3", "kwok", "kwok=1000"."""
 
@@ -79,7 +92,7 @@ def cluster(function: F) -> F:
         ),
         click.option(
             "--estimator",
-            type=click.Choice(plans.ESTIMATORS),
+            type=Estimators(),
             help=f"How capacity is estimated (default: {registry.DEFAULT}).",
         ),
         click.option(

@@ -5,14 +5,12 @@ Everything here is synchronous and quick; `outlets` does the sending, `main` the
 
 import collections
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
 from carico_agent import advertisement, cluster_model, configuration, instruments, pipeline, ports, settings, views
 from carico_agent.telemetry import panel, port
 from carico_core.domain import messages, recording
-from carico_core.numerics import subspace
 from carico_core.numerics.estimators import registry
 from carico_core.runtime.observe import logs
 from carico_core.runtime.observe import metrics as metric
@@ -71,8 +69,6 @@ class Agent:
         self._started_s = parts.clock.monotonic_s()
         self._seqs = {"capacity": 0, "subspace": 0}
         self._updates = 0
-        self._published_gram: messages.Array | None = None
-        self._published_at_s = -math.inf
         self._counted: frozenset[str] = frozenset()
         self._held = False
         self._covers: frozenset[str] = frozenset()
@@ -131,8 +127,7 @@ class Agent:
         self._history.append(views.history_row(state))
         self._say(state)
         self._on_capacity()
-        if self._outdated():
-            self._on_subspace()
+        self._on_subspace()
 
     def pods_changed(self) -> None:
         """Nothing; estimates anew and publishes at once, in the paper's modes when the hold ends."""
@@ -182,8 +177,6 @@ class Agent:
         record = advertisement.local_subspace(stamp, self.state, self.pipeline, node=self._node)
         if record is None:
             return None
-        self._published_gram = self.pipeline.local_gram
-        self._published_at_s = self._clock.monotonic_s()
         self._instruments.published.labels("subspace").inc()
         return wire.encode_subspace(record), f"{stamp.node}-{stamp.boot}-{stamp.seq}"
 
@@ -191,8 +184,6 @@ class Agent:
         """Nothing; counts a message that the bus did not take. The next one is newer: none is kept."""
         self._instruments.publish_errors.labels(kind).inc()
         self._limited.warning(("publish", kind), "not published", kind=kind, error=str(error))
-        if kind == "subspace":
-            self._published_gram = None
 
     def not_sampling(self) -> str | None:
         """Why the node is not measured at present; None where it is."""
@@ -227,7 +218,7 @@ class Agent:
 
     def _take(self, reading: panel.Reading) -> bool:
         now_s = self._clock.monotonic_s()
-        dt_s = 1.0 / self._settings.sample_hz if self._last_sample_s is None else now_s - self._last_sample_s
+        dt_s = pipeline.SAMPLE_S if self._last_sample_s is None else now_s - self._last_sample_s
         self._last_sample_s = now_s
         self._instruments.samples.inc()
         sample = pipeline.Sample(
@@ -259,16 +250,6 @@ class Agent:
         self._told = named
         self.pipeline.pods_changed(named)
         return True
-
-    def _outdated(self) -> bool:
-        gram = self.pipeline.local_gram
-        if gram is None:
-            return False
-        if self._published_gram is None:
-            return True
-        moved = subspace.distance(self._published_gram, gram)
-        aged_s = self._clock.monotonic_s() - self._published_at_s
-        return moved > self._settings.epsilon or aged_s >= self._settings.subspace_max_age_s
 
     def _stamp(self, kind: str) -> advertisement.Stamp:
         self._seqs[kind] += 1

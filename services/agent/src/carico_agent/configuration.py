@@ -18,9 +18,7 @@ def node_config(chosen: settings.AgentSettings, facts: panel.Facts) -> base.Esti
         scale=np.array(facts.scale),
         cores=facts.cores,
         ceiling=np.array([ceilings.get(dim, base.OTHER_CEILING) for dim in facts.dims]),
-        guard=np.full(len(facts.dims), chosen.guard),
         pod_limit=chosen.pod_limit,
-        capacity_cap=chosen.capacity_cap,
         signal_mode=signal_mode(chosen),
         peak_half_life_s=chosen.peak_half_life_s,
     )
@@ -50,7 +48,6 @@ def pipeline_config(chosen: settings.AgentSettings, node: base.EstimatorConfig) 
     return pipeline.PipelineConfig(
         estimator=chosen.estimator,
         node=node,
-        batch=chosen.batch,
         model=model_kind(chosen.model),
         model_rank=chosen.model_rank,
         local_weight=chosen.local_weight,

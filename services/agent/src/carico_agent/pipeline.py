@@ -15,6 +15,9 @@ from carico_core.domain import messages
 from carico_core.numerics import ewma, signal, subspace
 from carico_core.numerics.estimators import base, registry
 
+# Time between two samples, and samples in one update: what the filters' constants belong to (the author's agent).
+SAMPLE_S = 0.1
+BATCH = 10
 # Samples between updates while an estimator is eager: of 100 Pods on a cold cluster the last one starts some 0.3 s
 # earlier than with three.
 EAGER_SAMPLES = 2
@@ -26,7 +29,6 @@ class PipelineConfig:
 
     estimator: str
     node: base.EstimatorConfig
-    batch: int = 10
     # Weight of the newest batch in the local model. The author's code halves both sides each second.
     batch_weight: float = 0.5
     # How the local model is kept, and its directions; None: as many as there are dimensions.
@@ -81,7 +83,7 @@ class Pipeline:
         self._estimator = registry.create(config.estimator, config.node, config.constants)
         # Asked once: looking for a protocol's methods takes longer than most of what is done with the answer.
         self._by_class = self._estimator if isinstance(self._estimator, base.ByClass) else None
-        self._batch = np.zeros((len(config.node.dims), config.batch))
+        self._batch = np.zeros((len(config.node.dims), BATCH))
         self._filled = 0
         self._since_update_s = 0.0
         self._model = local_model.make(config.model, rank=config.model_rank, dimensions=len(config.node.dims))
@@ -112,7 +114,7 @@ class Pipeline:
     @property
     def samples_to_update(self) -> int:
         """The fewest samples after which an update may be due, as long as no Pod starts or ends."""
-        left = self._config.batch - self._filled
+        left = BATCH - self._filled
         if self._by_class is None:
             return left
         if self.samples == 0:
@@ -129,7 +131,7 @@ class Pipeline:
         self._since_update_s += sample.dt_s
         self._last = sample
         self.samples += 1
-        return self._filled == self._config.batch or self._is_eager()
+        return self._filled == BATCH or self._is_eager()
 
     def follow(self, model: messages.GlobalModel, *, now_s: float) -> bool:
         """True where the cluster's model covers this node's dimensions and is used from now on."""
@@ -154,7 +156,7 @@ class Pipeline:
         if self._last is None or self._filled == 0:
             return None
         # A part of a batch has that part of the weight.
-        weight = 1.0 - (1.0 - self._config.batch_weight) ** (self._filled / self._config.batch)
+        weight = 1.0 - (1.0 - self._config.batch_weight) ** (self._filled / BATCH)
         self._local = self._model.take(self._batch[:, : self._filled], weight)
         self._point(self._last.at_s)
         observation = self._observe(pods, churning, dt_s=self._since_update_s)
@@ -190,9 +192,7 @@ class Pipeline:
     def _observe(self, pods: int, churning: bool, *, dt_s: float) -> base.Observation:
         assert self._usage is not None
         node = self._config.node
-        level, _ = signal.capacity_signal(
-            self._usage, self._direction, ceiling=node.ceiling, guard=node.guard, cap=node.capacity_cap
-        )
+        level, _ = signal.capacity_signal(self._usage, self._direction, ceiling=node.ceiling, cap=base.CAPACITY_CAP)
         if self._model.rejecting:
             # PRONTO's Reject-Job: no job here now.
             level = 0.0
@@ -220,7 +220,7 @@ class Pipeline:
             usage=seen.y,
             parts=self._last.parts,
             direction=self._direction,
-            signal=seen.signal if math.isfinite(seen.signal) else self._config.node.capacity_cap,
+            signal=seen.signal if math.isfinite(seen.signal) else base.CAPACITY_CAP,
             pods=seen.pods,
             sampled_at_ns=self._last.at_ns,
             federated=self._federated,

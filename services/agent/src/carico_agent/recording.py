@@ -54,7 +54,7 @@ class _Block:
 
 def open_recorder(chosen: settings.AgentSettings, facts: panel.Facts, pods: ports.PodEvents) -> "Recorder":
     """A recorder that hears of the Pods' events; samples are still to be told. Raises `SettingsError`."""
-    recorder = Recorder(pathlib.Path(chosen.record), node=chosen.node, facts=facts, sample_hz=chosen.sample_hz)
+    recorder = Recorder(pathlib.Path(chosen.record), node=chosen.node, facts=facts)
     pods.on_event(recorder.event)
     return recorder
 
@@ -62,14 +62,11 @@ def open_recorder(chosen: settings.AgentSettings, facts: panel.Facts, pods: port
 class Recorder:
     """Told of samples and Pod events from the loop's thread; `close` ends it."""
 
-    def __init__(
-        self, path: pathlib.Path, *, node: str, facts: panel.Facts, sample_hz: float, create: Create | None = None
-    ) -> None:
+    def __init__(self, path: pathlib.Path, *, node: str, facts: panel.Facts, create: Create | None = None) -> None:
         """Raises `SettingsError` where no file can be made at `path`; a file that exists is left as it is."""
         self._node = node
         self._facts = facts
-        self._sample_hz = sample_hz
-        self._block_samples = max(1, round(BLOCK_S * sample_hz))
+        self._block_samples = max(1, round(BLOCK_S / pipeline.SAMPLE_S))
         self._samples: list[pipeline.Sample] = []
         self._events: list[recording.PodEvent] = []
         self._header: recording.NodeFacts | None = None
@@ -130,7 +127,7 @@ class Recorder:
             cores=float(self._facts.cores),
             source=self._facts.source,
             parts=tuple(first.parts),
-            sample_hz=self._sample_hz,
+            sample_hz=1.0 / pipeline.SAMPLE_S,
             started_ns=first.at_ns,
             started_s=first.at_s,
             notes=self._facts.notes,

@@ -19,7 +19,6 @@ class Session:
         """Raises `EnvironmentUnfit` where the node cannot be measured, `SettingsError` for a bad path."""
         chosen = own_node.resolved(chosen)
         self._clock = clock
-        self._sample_hz = chosen.sample_hz
         self._panel = _open_panel(chosen, clock)
         self._pods = service.open_pods(chosen, clock=clock)
         self._recorder = recording.open_recorder(chosen, self._panel.facts, self._pods)
@@ -40,7 +39,7 @@ class Session:
         """Nothing, after `seconds` or once the disk has failed; call `close` whatever this raised."""
         samples = sampler.Sampler(
             self._tick,
-            period_s=1.0 / self._sample_hz,
+            period_s=pipeline.SAMPLE_S,
             clock=self._clock,
             rng=random.Random(clocks.boot_id(self._clock)),
         )
@@ -83,7 +82,7 @@ class Session:
             values=reading.values,
             parts=dict(reading.parts),
             pods=len(self._pods.current().running),
-            dt_s=1.0 / self._sample_hz,
+            dt_s=pipeline.SAMPLE_S,
             at_ns=self._clock.wall_ns(),
             at_s=self._clock.monotonic_s(),
         )

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import orjson
 
-from carico_agent import app, no_pods, outlets, ports, recording, sampler, settings
+from carico_agent import app, no_pods, outlets, pipeline, ports, recording, sampler, settings
 from carico_agent.churn import workloads
 from carico_agent.telemetry import cgroup_tree, own_node, panel, port, sources
 from carico_core.domain import errors
@@ -104,7 +104,7 @@ class Service:
         self._agent = agent
         samples = sampler.Sampler(
             agent.tick,
-            period_s=1.0 / self._chosen.sample_hz,
+            period_s=pipeline.SAMPLE_S,
             clock=self._clock,
             rng=random.Random(self._boot),
         )

@@ -2,6 +2,8 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping
+from typing import ClassVar
 
 from carico_agent.telemetry import meminfo, sources
 from carico_core.domain import names
@@ -21,6 +23,14 @@ POD_LIMIT_MOST = 1000
 class AgentSettings:
     """Flags `--node ...`, environment CARICO_AGENT_NODE and so on."""
 
+    removed: ClassVar[Mapping[str, str]] = {
+        "guard": "a node takes nothing beyond its ceilings: --ceiling-cpu, --ceiling-memory",
+        "capacity_cap": "capacity is bounded by --pod-limit",
+        "sample_hz": "telemetry is read 10 times a second, which the constants of the filters belong to",
+        "batch": "the model is updated once a second",
+        "epsilon": "the node's model is published at each update",
+        "subspace_max_age_s": "the node's model is published at each update",
+    }
     node: str = setting(help="name of the Node this agent speaks for")
     scope: sources.Scope = setting(
         sources.Scope.HOST,
@@ -105,9 +115,10 @@ class AgentSettings:
     )
     estimator: str = setting(
         registry.DEFAULT,
-        help="how capacity is estimated: `footprint` (costs per dimension, class and age), `vector` (one class), "
-        "or the paper's `dual`, `joint` or `delta` (spec section 7)",
+        help="how capacity is estimated: `footprint` (costs per dimension, class and age), or the "
+        "paper's `dual`, `joint` or `delta` (spec section 7)",
         choices=tuple(sorted(registry.ESTIMATORS)),
+        gone=registry.GONE,
         why="best over all scenarios of the twin (docs/evaluation.md)",
     )
     model: str = setting(
@@ -140,24 +151,8 @@ class AgentSettings:
         maximum=1.0,
         why="memory cannot be squeezed",
     )
-    guard: float = setting(
-        base.DEFAULT_GUARD, help="usage from which nothing is taken", minimum=0.05, maximum=1.0, why="the author's logs"
-    )
-    capacity_cap: float = setting(
-        base.DEFAULT_CAPACITY_CAP, help="most capacity ever advertised", unit="Pods", minimum=1
-    )
-    sample_hz: float = setting(
-        10.0, help="how often telemetry is read", unit="Hz", minimum=1, maximum=100, why="spikes last 200 ms"
-    )
-    batch: int = setting(10, help="samples in one update of the model", minimum=1, maximum=1000, why="one a second")
     local_weight: float = setting(
         0.5, help="weight of the own model against the cluster's in the signal", minimum=0, maximum=1, why="logged"
-    )
-    epsilon: float = setting(
-        0.0, help="relative change of the own model from which it is published", minimum=0, why="logged: every change"
-    )
-    subspace_max_age_s: float = setting(
-        2.0, help="age at which an unmoved model is published again", unit="s", minimum=0.1, why="within the lease"
     )
     peak_half_life_s: float = setting(
         600.0,
@@ -186,6 +181,10 @@ class AgentSettings:
     bus: buses.BusSettings = dataclasses.field(default_factory=buses.BusSettings)
 
     def __post_init__(self) -> None:
+        if not self.dims or len(set(self.dims)) != len(self.dims):
+            raise ValueError(f"--dims: got {','.join(self.dims) or 'none'}, expected each dimension once, at least one")
+        # In one order everywhere, however they are given.
+        object.__setattr__(self, "dims", tuple(dim for dim in sources.DIMS if dim in self.dims))
         if self.traces and not self.traces.startswith(("http://", "https://")):
             raise ValueError(f"--traces: got {self.traces!r}, expected an address such as http://127.0.0.1:4318")
         if not names.is_subdomain(self.node):

@@ -69,7 +69,7 @@ class Scheduler:
         self._bus_metrics = client_metrics.BusMetrics(self.metrics)
         counted = instruments.Instruments(self.metrics)
         self._boot = boot = clocks.boot_id(clock)
-        seed = settings.seed if settings.seed >= 0 else clock.wall_ns()
+        seed = clock.wall_ns()
         self._log = decisions.Log(
             boot=boot,
             threshold=settings.threshold,

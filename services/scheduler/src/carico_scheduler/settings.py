@@ -1,6 +1,8 @@
 """The settings of the scheduler."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar
 
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client as kubes
@@ -18,6 +20,7 @@ PROGRAM = "carico-scheduler"
 class SchedulerSettings:
     """Read once in `main`: environment CARICO_SCHEDULER_..., flags --..."""
 
+    removed: ClassVar[Mapping[str, str]] = {"seed": "the backoff's randomness is seeded by the clock"}
     threshold: float = settings.setting(
         1.0, help="least free capacity of a node that gets a Pod", unit="Pods", minimum=0.01, maximum=1000,
         why="room for one whole Pod",
@@ -58,9 +61,6 @@ class SchedulerSettings:
     )  # fmt: skip
     events_per_s: float = settings.setting(
         20.0, help="most Events written", unit="1/s", minimum=0.1, maximum=10000, why="Events never crowd out binds"
-    )
-    seed: int = settings.setting(
-        -1, help="seed of the backoff's randomness; -1 takes one from the clock", minimum=-1, maximum=2**31
     )
     own_pods: bool = settings.setting(
         True, help="bind the Pods that name carico", why="an extender beside each kube-scheduler leaves them to others"

@@ -33,7 +33,7 @@ class Pair:
 
     def start(self, name: str, *flags: str) -> app.Scheduler:
         """A scheduler at work."""
-        argv = ("--seed", "1", "--leader-identity", name, *flags)
+        argv = ("--leader-identity", name, *flags)
         loaded = settings.load(setting.SchedulerSettings, prefix="scheduler", argv=argv, environ={}, program="test")
         made, stop = app.Scheduler(loaded, api=self.api, clock=self.clock), tasks.Stop()
         self.running[name] = (made, stop, asyncio.create_task(made.run(self.bus, stop)))

@@ -67,7 +67,6 @@ def _around() -> dict[str, world.Choice]:
         "released at start (paper)": world.CaricoOptions(policy=policy.Policy(release=policy.Release.PAPER)),
         "score: absolute": world.CaricoOptions(policy=policy.Policy(score=policy.ScoreMode.ABSOLUTE)),
         "score: relative": world.CaricoOptions(policy=policy.Policy(score=policy.ScoreMode.RELATIVE)),
-        "estimator: vector": world.CaricoOptions(agent=agents.AgentOptions(estimator="vector")),
     }
 
 

@@ -113,10 +113,6 @@ def _other_modes() -> list[Contender]:
     )  # fmt: skip
     return [
         Contender(
-            name="vector", family="vector", choice=world.CaricoOptions(agent=agents.AgentOptions(estimator="vector")),
-            says="CARICO, `vector`: one cost for all Pods",
-        ),
-        Contender(
             name="paper", family="paper",
             choice=world.CaricoOptions(
                 agent=paper, merge="sequential", policy=policy.Policy(release=policy.Release.PAPER)

@@ -76,7 +76,7 @@ _SHOWN_POD, _SHOWN_JOB = 2.2, 1.4
 _GROUPS = (
     ("CARICO, CPU ceilings", ("footprint",)), ("kube-scheduler", ("kube",)), ("constant", ("constant",)),
     ("load-aware", ("trimaran", "koordinator")), ("oracle", ("oracle",)),
-    ("paper, vector, node-local", ("paper", "vector", "node-local")),
+    ("paper, node-local", ("paper", "node-local")),
 )  # fmt: skip
 
 

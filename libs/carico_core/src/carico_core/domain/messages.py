@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 SCHEMA_VERSION = 1
-# One class for all Pods, as the `vector` estimator keeps it.
+# One class for all Pods, where classes are not told apart.
 ANY_CLASS = "*"
 # Pods of a class that no advertisement names: nobody has measured it yet.
 NEW_CLASS = "?"

@@ -9,7 +9,7 @@ from carico_core.numerics import arrays, subspace
 SignalMode: TypeAlias = Literal["sigma1u1", "trace"]
 
 # The author's agent reports 0 from this usage on (published source and logs).
-LOGGED_GUARD = 0.95
+GUARD = 0.95
 
 
 def direction(gram: arrays.Array, mode: SignalMode) -> arrays.Array:
@@ -38,20 +38,16 @@ def trace_direction(u: arrays.Array, sigma: arrays.Array) -> arrays.Array:
     return weights
 
 
-def capacity_signal(
-    y: arrays.Array, w: arrays.Array, *, ceiling: arrays.Array, guard: arrays.Array, cap: float
-) -> tuple[float, int | None]:
-    """(k, index of the dimension that sets it): 0 where a dimension is at its guard, never above `cap` (Pods).
+def capacity_signal(y: arrays.Array, w: arrays.Array, *, ceiling: arrays.Array, cap: float) -> tuple[float, int | None]:
+    """(k, index of the dimension that sets it): 0 where a dimension is at the guard, never above `cap` (Pods).
 
     The index is None where no dimension sets it: no recent work at all, or the cap.
-    The paper has ceiling 1 in every dimension, and the guard 0.95.
+    The paper has ceiling 1 in every dimension.
     """
     best = cap
     bottleneck: int | None = None
-    for index, (usage, part, top, stop) in enumerate(
-        zip(y.tolist(), w.tolist(), ceiling.tolist(), guard.tolist(), strict=True)
-    ):
-        if usage >= stop:
+    for index, (usage, part, top) in enumerate(zip(y.tolist(), w.tolist(), ceiling.tolist(), strict=True)):
+        if usage >= GUARD:
             return 0.0, index
         # k = max(0, min_i (ceiling_i - y_i) / w_i) over w_i > 0; compared as products, so that a tiny w_i
         # cannot overflow the division.

@@ -6,7 +6,6 @@ Functions on Gram matrices take stacks (..., d, d) too. Source: dissertation 3.2
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -76,18 +75,6 @@ def merge_svd(
     return _left(np.hstack([math.sqrt(weight_a) * (a.u * a.sigma), math.sqrt(1.0 - weight_a) * (b.u * b.sigma)]), rank)
 
 
-def merge_svd_stack(models: Sequence[subspace.Subspace], weights: arrays.Array, *, rank: int) -> subspace.Subspace:
-    """The merge of n subspaces with weights (n,) >= 0 by one SVD, cut to `rank`; order matters to rounding alone."""
-    shares = arrays.vector(weights, name="merge weights", size=len(models))
-    if not models or not (np.isfinite(shares) & (shares >= 0.0)).all():
-        raise ValueError(f"merge: expected models and finite weights >= 0, got {len(models)} and {shares.tolist()}")
-    # SVD of [sqrt(w_1) U_1 S_1, sqrt(w_2) U_2 S_2, ...]
-    return _left(
-        np.hstack([math.sqrt(share) * (one.u * one.sigma) for share, one in zip(shares.tolist(), models, strict=True)]),
-        rank,
-    )
-
-
 def principal(matrix: arrays.Array) -> tuple[float, arrays.Array]:
     """(sigma_1, |u_1|) of a (d, d) Gram matrix: the size and the direction (d,) of recent work.
 
@@ -101,18 +88,6 @@ def principal_stack(matrices: arrays.Array) -> tuple[arrays.Array, arrays.Array]
     """sigma_1 (n,) and |u_1| (n, d) of n Gram matrices (n, d, d), in one call."""
     values, vectors = np.linalg.eigh(arrays.square(matrices, name="principal_stack"))
     return np.sqrt(np.maximum(values[..., -1], 0.0)), np.abs(vectors[..., -1])
-
-
-def distance(a: arrays.Array, b: arrays.Array) -> float:
-    """How far a model moved: ||A - B|| / ||A|| (Frobenius) of two Gram matrices; 0 for equal ones, at least 0.
-
-    This is what a node compares with epsilon to decide that its model is outdated (dissertation 4.1).
-    """
-    size = float(np.linalg.norm(a))
-    moved = float(np.linalg.norm(a - b))
-    if size == 0.0:
-        return 0.0 if moved == 0.0 else math.inf
-    return moved / size
 
 
 def _left(matrix: arrays.Array, rank: int | None) -> subspace.Subspace:

@@ -17,8 +17,6 @@ from carico_core.numerics.estimators import base, delta, dual, joint, registry, 
 
 Inputs: TypeAlias = Literal["samples", "logged"]
 CONSTANTS = ("default", "logged")
-# Samples in one update, as an agent has it by default.
-BATCH = 10
 # What the published builds ran with; the one that made the published logs let no cost decay.
 LOGGED: dict[str, object] = {
     "delta": delta.LOGGED,
@@ -81,12 +79,14 @@ def run(over: trace.Trace, setup: Setup) -> Run:
     found = tuple(steps)
     if not found:
         raise errors.SettingsError(
-            f"{over.name}: got {len(over.recording.samples.times_s)} samples, expected a batch of {BATCH} at least"
+            f"{over.name}: got {len(over.recording.samples.times_s)} samples, expected at least {pipeline.BATCH}"
         )
     return Run(trace=over, setup=setup, inputs=inputs, steps=found)
 
 
 def _check(over: trace.Trace, setup: Setup) -> None:
+    if setup.estimator in registry.GONE:
+        raise errors.SettingsError(f"--estimator: {setup.estimator!r} is gone: {registry.GONE[setup.estimator]}")
     if setup.estimator not in registry.ESTIMATORS:
         known = ", ".join(sorted(registry.ESTIMATORS))
         raise errors.SettingsError(f"--estimator: got {setup.estimator!r}, expected one of {known}")
@@ -113,7 +113,6 @@ def node_config(over: trace.Trace, estimator: str) -> base.EstimatorConfig:
         scale=np.array(facts.scale),
         cores=facts.cores,
         ceiling=np.ones(len(facts.dims)) if plain else base.default_ceiling(facts.dims),
-        guard=base.default_guard(facts.dims),
         # The scalar estimators' constants hold for this signal alone.
         signal_mode="trace" if estimator in SCALAR else "sigma1u1",
     )
@@ -150,9 +149,7 @@ def _of_samples(over: trace.Trace, setup: Setup) -> Iterator[Step]:
     """As an agent on its own does it: `app.Agent` without panel, bus and clock."""
     facts, samples = over.recording.facts, over.recording.samples
     node = node_config(over, setup.estimator)
-    line = pipeline.Pipeline(
-        pipeline.PipelineConfig(estimator=setup.estimator, node=node, batch=BATCH, constants=_constants(setup))
-    )
+    line = pipeline.Pipeline(pipeline.PipelineConfig(estimator=setup.estimator, node=node, constants=_constants(setup)))
     pods, surprise = _Pods(over.recording.events), _Surprise(node)
     running: frozenset[str] = frozenset()
     # Plain, as an agent's clock gives it: what comes out of a number of numpy is one, and JSON has no word for it.
@@ -255,7 +252,7 @@ def _of_logged(over: trace.Trace, setup: Setup) -> Iterator[Step]:
 
 def _logged(evaluation: trace.Evaluation, node: base.EstimatorConfig, pods: int) -> _Seen:
     level, _ = signal.capacity_signal(
-        evaluation.usage, evaluation.direction, ceiling=node.ceiling, guard=node.guard, cap=node.capacity_cap
+        evaluation.usage, evaluation.direction, ceiling=node.ceiling, cap=base.CAPACITY_CAP
     )
     return _Seen(
         usage=evaluation.usage, level=level, pods=pods, churning=evaluation.pods is None, evaluation=evaluation

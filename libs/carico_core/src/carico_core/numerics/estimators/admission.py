@@ -1,9 +1,10 @@
-"""What `vector` and `footprint` share once costs are known: how many Pods fit, and what an unmeasured load may be."""
+"""How many Pods fit once costs are known, and what an unmeasured load may grow to."""
 
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from carico_core.numerics import signal
 from carico_core.numerics.estimators import base
 
 # Dimensions that a Pod holds rather than uses at a rate.
@@ -15,14 +16,10 @@ AHEAD_PODS = 0.5
 
 
 class Fit(NamedTuple):
-    """How many Pods fit. `bottleneck`: the dimension that says so, None where a limit does; `tightest`: the scarcest
-    one in any case, and `room` the Pods that fit by it alone.
-    """
+    """How many Pods fit. `bottleneck`: the dimension that says so, None where a limit does."""
 
     capacity: float
     bottleneck: int | None
-    tightest: int
-    room: float
 
 
 def limit(
@@ -43,7 +40,6 @@ def limit(
 
 
 def fit(
-    config: base.EstimatorConfig,
     headroom: Sequence[float],
     cost_plus: Sequence[float],
     *,
@@ -54,19 +50,19 @@ def fit(
     """capacity = min_i H_i / c+_i, at most `most_pods` beside the present ones; `closed`: a usage is at its guard."""
     rooms = [max(0.0, room) / cost for room, cost in zip(headroom, cost_plus, strict=True)]
     tightest = min(range(len(rooms)), key=rooms.__getitem__)
-    room = capacity = rooms[tightest]
+    capacity = rooms[tightest]
     if pods == 0.0 and not closed and capacity < 1.0:
         # An empty node takes one, or work larger than every node would wait for ever.
         capacity = 1.0
-    most = max(0.0, min(most_pods - pods, config.capacity_cap))
+    most = max(0.0, most_pods - pods)
     if capacity > most:
-        return Fit(most, None, tightest, room)
-    return Fit(capacity, tightest, tightest, room)
+        return Fit(most, None)
+    return Fit(capacity, tightest)
 
 
-def is_guarded(config: base.EstimatorConfig, usages: Sequence[float]) -> bool:
-    """Whether some usage is so high that the node takes nothing at all."""
-    return any(usage >= guard for usage, guard in zip(usages, config.guard.tolist(), strict=True))
+def is_guarded(usages: Sequence[float]) -> bool:
+    """Whether some usage is so high that even an empty node takes nothing."""
+    return any(usage >= signal.GUARD for usage in usages)
 
 
 def mode(*, full: bool, measured: bool, ahead_pods: float) -> base.Mode:

@@ -22,12 +22,10 @@ Evidence: TypeAlias = tuple[float, float]
 # kernel ends a process. Dimensions not measured take less.
 DEFAULT_CEILING: Mapping[str, float] = {"cpu": 0.77, "memory": 0.95}
 OTHER_CEILING = 0.9
-# Usage from which a node takes nothing at all: the author's agent (published source and logs).
-DEFAULT_GUARD = signal.LOGGED_GUARD
 # The kubelet's default maxPods.
 DEFAULT_POD_LIMIT = 110
 # In Pods. An idle cluster's footprint is almost nothing and its signal almost infinite: no node runs more than this.
-DEFAULT_CAPACITY_CAP = 1000.0
+CAPACITY_CAP = 1000.0
 # From this usage on a reading says "at least": the filtered maximum of a full node stays just below 1 (spec 7, 4).
 CENSORED_FROM = 0.97
 # The class of an estimator that does not tell classes apart.
@@ -43,17 +41,12 @@ def default_ceiling(dims: tuple[str, ...]) -> arrays.Array:
     return arrays.vector([DEFAULT_CEILING.get(dim, OTHER_CEILING) for dim in dims], name="ceiling")
 
 
-def default_guard(dims: tuple[str, ...]) -> arrays.Array:
-    """The guard (d,) of each named dimension."""
-    return arrays.vector([DEFAULT_GUARD] * len(dims), name="guard")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EstimatorConfig:
     """A node's fixed facts and the user's settings.
 
     scale: (d,) what usage 1.0 is: 2 x cores runnable tasks for "cpu", bytes for "memory". cores: live cores.
-    ceiling: (d,) usage up to which Pods are admitted. guard: (d,) usage from which none is. capacity_cap: Pods.
+    ceiling: (d,) usage up to which Pods are admitted.
     signal_mode: `sigma1u1` or `trace`, the signal that the scalar estimators are fed with.
     """
 
@@ -61,9 +54,7 @@ class EstimatorConfig:
     scale: arrays.Array
     cores: float
     ceiling: arrays.Array
-    guard: arrays.Array
     pod_limit: int = DEFAULT_POD_LIMIT
-    capacity_cap: float = DEFAULT_CAPACITY_CAP
     signal_mode: signal.SignalMode = "sigma1u1"
     # A node's largest load counts half after this time: one of long ago says little of today's.
     peak_half_life_s: float = 600.0
@@ -72,12 +63,12 @@ class EstimatorConfig:
         size = len(self.dims)
         if size == 0 or len(set(self.dims)) != size:
             raise ValueError(f"estimator: expected distinct dimensions, at least one, got {self.dims}")
-        for name in ("scale", "ceiling", "guard"):
+        for name in ("scale", "ceiling"):
             values = arrays.frozen(getattr(self, name), name=f"estimator.{name}", size=size)
             if not all(0.0 < value < math.inf for value in values.tolist()):
                 raise ValueError(f"estimator.{name}: expected positive finite numbers, got {values.tolist()}")
             object.__setattr__(self, name, values)
-        for name in ("cores", "pod_limit", "capacity_cap", "peak_half_life_s"):
+        for name in ("cores", "pod_limit", "peak_half_life_s"):
             value = getattr(self, name)
             if not 0 < value < math.inf:
                 raise ValueError(f"estimator.{name}: expected a positive finite number, got {value}")

@@ -8,8 +8,8 @@ from carico_core.numerics.estimators import base, priors
 # By class and dimension.
 Own = Mapping[str, Mapping[str, base.Evidence]]
 Fused = Mapping[str, messages.ClassEvidence]
-# A node tells its evidence once a second; after so many times no model has what it said before. As long as a lease.
-_ECHOES = 10
+# After this time (s) no model has what a node said before: as long as a lease.
+_ECHO_S = 10.0
 
 
 class ClusterEvidence:
@@ -21,8 +21,8 @@ class ClusterEvidence:
         """`between_nodes`: how far a class's cost differs from node to node (share). `told`: most `classes` kept."""
         self._between_nodes = between_nodes
         self._told = told
-        # By class and dimension what it was surest of lately, and how often it has told its evidence since.
-        self._own: dict[tuple[str, str], tuple[base.Evidence, int]] = {}
+        # By class and dimension what it was surest of, and how long ago (s) it last stated that.
+        self._own: dict[tuple[str, str], tuple[base.Evidence, float]] = {}
         # The cluster's largest classes, and how many Pods of each class run in it.
         self.classes: list[str] = []
         self.pods: dict[str, float] = {}
@@ -32,17 +32,17 @@ class ClusterEvidence:
         self.pods = {name: float(found.pods) for name, found in fused.items() if found.pods > 0}
         self.classes = sorted(fused, key=lambda name: (-fused[name].pods, name))[: self._told]
 
-    def contribute(self, own: Own) -> None:
-        """Nothing; this is what the node says it has measured itself.
+    def contribute(self, own: Own, dt_s: float) -> None:
+        """Take in what the node states it has measured itself, `dt_s` after it last did.
 
         What it says no more, or was surer of, counts for as long as the cluster's model may still have it: else the
         node would hear itself, and take that for others.
         """
-        told = {(name, dim): (each, 0) for name, dims in own.items() for dim, each in dims.items()}
-        for key, (before, since) in self._own.items():
+        told = {(name, dim): (each, 0.0) for name, dims in own.items() for dim, each in dims.items()}
+        for key, (before, since_s) in self._own.items():
             now = told.get(key)
-            if since < _ECHOES and (now is None or self._part(before) < self._part(now[0])):
-                told[key] = (before, since + 1)
+            if since_s + dt_s <= _ECHO_S and (now is None or self._part(before) < self._part(now[0])):
+                told[key] = (before, since_s + dt_s)
         self._own = told
 
     def of_others(self, fused: Fused, dim: str) -> dict[str, base.Evidence]:

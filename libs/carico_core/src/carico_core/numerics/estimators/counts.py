@@ -45,33 +45,21 @@ class FilteredCount:
     shows at once. Without this a filtered usage meets a fresh count, and costs are learnt too low in every ramp.
     """
 
-    __slots__ = ("_clock_s", "_hidden", "_pods", "_starts", "_values", "start_lag_s", "steady_s")
+    __slots__ = ("_clock_s", "_hidden", "_pods", "_starts", "_values", "start_lag_s")
 
     def __init__(self, dimensions: int, *, start_lag_s: float) -> None:
         self.start_lag_s = start_lag_s
         self._values = [0.0] * dimensions
         self._pods = -1.0
-        # How long the count has stood still, to STEADY_LIMIT_S.
-        self.steady_s = 0.0
         # Starts on their way, the first due first: when they are due, and how many Pods; and the Pods of all of them.
         self._starts: list[tuple[float, float]] = []
         self._hidden = 0.0
         # Runs as long as there are any.
         self._clock_s = 0.0
 
-    @property
-    def values(self) -> list[float]:
-        """x (d,); a copy."""
-        return list(self._values)
-
     def value(self, index: int) -> float:
         """x of one dimension."""
         return self._values[index]
-
-    @property
-    def known(self) -> bool:
-        """Whether a count has been seen."""
-        return self._pods >= 0.0
 
     def tick(self, gains: list[float], pods: float, dt_s: float) -> None:
         """Move on by one sample with the filter's gains in [0, 1]; the first count is taken as it is."""
@@ -80,10 +68,6 @@ class FilteredCount:
             self._pods = pods
             self._values = [pods] * len(self._values)
             return
-        if pods != before:
-            self.steady_s = 0.0
-        elif self.steady_s < STEADY_LIMIT_S:
-            self.steady_s = min(self.steady_s + dt_s, STEADY_LIMIT_S)
         visible = self._visible(pods, dt_s) if self._starts or pods != before else pods
         values = self._values
         for index, gain in enumerate(gains):
@@ -116,6 +100,5 @@ class FilteredCount:
         self._hidden = sum([pods for _, pods in starts], 0.0)
 
 
-STEADY_LIMIT_S = 60.0
 # Samples come every 0.1 s give or take: half a millisecond early is on time.
 DUE_EPSILON_S = 5e-4

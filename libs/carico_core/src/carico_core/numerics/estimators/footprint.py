@@ -1,6 +1,6 @@
 """`footprint`: what a Pod of each class costs in every dimension, when it ends, and how it grows (ours, the default).
 
-The steps are those of the design, section 7. `vector` is the same idea for a single class.
+The steps are those of the design, section 7.
 """
 
 import math
@@ -35,7 +35,8 @@ class Footprint:
     """One `ClassCosts` per dimension, and the Pods of the node by class."""
 
     __slots__ = (
-        "_ceilings", "_cluster", "_config", "_constants", "_costs", "_full", "_peak_pods", "_pods", "_ticked", "_trial",
+        "_ceilings", "_cluster", "_config", "_constants", "_costs", "_counted_in", "_full", "_peak_pods", "_pods",
+        "_ticked", "_trial",
     )  # fmt: skip
 
     def __init__(self, config: base.EstimatorConfig, constants: FootprintConstants = DEFAULT) -> None:
@@ -45,6 +46,8 @@ class Footprint:
             class_costs.ClassCosts(facts, constants.per_dimension, grows=dim in admission.STOCKS)
             for dim, facts in zip(config.dims, resource.facts_of(config), strict=True)
         ]
+        # The dimension whose filter Pods are counted by: the quickest to show them.
+        self._counted_in = config.dims.index("cpu") if "cpu" in config.dims else 0
         self._full = counts.FullShare(len(config.dims), full_from=base.CENSORED_FROM)
         growing = [index for index, each in enumerate(self._costs) if each.grows]
         self._pods = population.Population(config, constants, growing=growing)
@@ -107,7 +110,7 @@ class Footprint:
             self._learn(usages, base.elapsed(observation.dt_s))
         estimate = self.estimate(observation)
         if whole:
-            self._cluster.contribute(estimate.evidence or {})
+            self._cluster.contribute(estimate.evidence or {}, base.elapsed(observation.dt_s))
         return estimate
 
     def estimate(self, observation: base.Observation) -> base.CapacityEstimate:
@@ -124,21 +127,18 @@ class Footprint:
         typical = self._typical_cost(plus)
         limit = self._limit(observation.peak_pods_per_core)
         pods = float(sum(counted.values()))
-        found = admission.fit(
-            self._config, headroom, typical, pods=pods, most_pods=limit,
-            closed=admission.is_guarded(self._config, usages),
-        )  # fmt: skip
-        tightest = 0 if found.bottleneck is None else found.bottleneck
-        by_class = self._pods.shown(0)
+        found = admission.fit(headroom, typical, pods=pods, most_pods=limit, closed=admission.is_guarded(usages))
+        by_class = self._pods.shown(self._counted_in)
         shown = sum(by_class.values())
         spreads = [self._mean_cost(each, by_class, shown) for each in self._costs]
-        noise = self._costs[tightest].noise
+        # To first order: sd(H / c+)^2 = (sd_H^2 + (H / c+)^2 sd_c^2) / c+^2
+        sds = [
+            math.hypot(each.noise, found.capacity * spread) / cost_plus
+            for each, (_, spread), cost_plus in zip(self._costs, spreads, typical, strict=True)
+        ]
         return base.CapacityEstimate(
             capacity=found.capacity,
-            # To first order: sd(H / c+)^2 = (sd_H^2 + (H / c+)^2 sd_c^2) / c+^2
-            capacity_sd=min(
-                math.hypot(noise, found.capacity * spreads[tightest][1]) / typical[tightest], self._config.capacity_cap
-            ),
+            capacity_sd=min(max(sds) if found.bottleneck is None else sds[found.bottleneck], base.CAPACITY_CAP),
             bottleneck=None if found.bottleneck is None else dims[found.bottleneck],
             mode=admission.mode(
                 full=any(full), measured=any(each.measured for each in self._costs), ahead_pods=pods - shown
@@ -160,7 +160,7 @@ class Footprint:
             counted = {name: parts[0] for name, parts in shown.items()} if each.grows else self._pods.shown(index)
             each.learn(usage, counted, shown, censored=end and self._constants.censored, dt_s=dt_s)
         keep = 0.5 ** (dt_s / self._config.peak_half_life_s)
-        self._peak_pods = max(self._peak_pods * keep, sum(self._pods.shown(0).values()))
+        self._peak_pods = max(self._peak_pods * keep, sum(self._pods.shown(self._counted_in).values()))
 
     def _headroom(self, index: int, usage: float, counted: Mapping[str, int], *, full: bool) -> float:
         """H = ceiling S - now - growth."""

@@ -108,7 +108,7 @@ class Scalar(abc.ABC, Generic[C]):
         level = self._level(observation.signal)
         mode = self._mode(level, observation.churning)
         beliefs = self._fitted(level)
-        most = min(self._config.capacity_cap, max(0.0, self._config.pod_limit - pods))
+        most = min(base.CAPACITY_CAP, max(0.0, self._config.pod_limit - pods))
         if mode == "predicted" or (mode == "saturated" and self.predicts_when_full):
             capacity, spread = predicted(beliefs, pods, most=most)
         else:
@@ -129,7 +129,7 @@ class Scalar(abc.ABC, Generic[C]):
 
     def _level(self, signal: float) -> float:
         # The agent caps its signal too; a reading that is no number counts as full, never as room.
-        return min(max(signal, 0.0), self._config.capacity_cap) if math.isfinite(signal) else 0.0
+        return min(max(signal, 0.0), base.CAPACITY_CAP) if math.isfinite(signal) else 0.0
 
     def _fit_scale(self, level: float) -> None:
         # s = idle signal / 1.3: x0 and sqrt(P0) scale by s, Q and R by s^2 (spec 3). A node that starts with Pods

@@ -1,10 +1,11 @@
 """Settings of a program, read once at its start from flags and environment into a frozen dataclass.
 
 A field declares what people need to know with `setting(default, help=..., unit=..., why=...)`; `describe` turns the
-fields into the table that `--help` and the documentation show. A field whose type is itself such a dataclass is a
-group: `bus: BusSettings` reads CARICO_BUS_URL and `--bus-url`. Of one that says `of_program` each program has its own:
-the agent's `http: HttpSettings` reads CARICO_AGENT_HTTP_PORT and `--http-port`. Flags beat the environment; what is not
-known is refused with the nearest name.
+fields into the table that `--help` and the documentation show. Its `removed` names settings of earlier versions, each
+with what took its place, and `gone` likewise the choices of one setting. A field whose type is itself such a dataclass
+is a group: `bus: BusSettings` reads CARICO_BUS_URL and `--bus-url`. Of one that says `of_program` each program has its
+own: the agent's `http: HttpSettings` reads CARICO_AGENT_HTTP_PORT and `--http-port`. Flags beat the environment; what
+is not known is refused with the nearest name.
 """
 
 import dataclasses
@@ -49,11 +50,13 @@ def setting(
     minimum: float | None = None,
     maximum: float | None = None,
     choices: Sequence[Any] | None = None,
+    gone: Mapping[str, str] | None = None,
     flag: str | None = None,
 ) -> Any:
     """A dataclass field with its meaning, unit, default, the reason for the default, and bounds.
 
-    `flag` replaces the flag that the field's name makes (without leading dashes).
+    `gone`: choices of earlier versions, each with what took its place. `flag` replaces the flag that the field's name
+    makes (without leading dashes).
     """
     metadata = {
         "help": help,
@@ -62,6 +65,7 @@ def setting(
         "minimum": minimum,
         "maximum": maximum,
         "choices": tuple(choices) if choices is not None else None,
+        "gone": dict(gone or {}),
         "flag": flag,
     }
     if default is REQUIRED:
@@ -81,6 +85,7 @@ class Setting:
     why: str
     default: Any
     value: setting_values.Kind
+    gone: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def default_text(self) -> str:
@@ -117,7 +122,8 @@ def load(
     if "--help" in arguments or "-h" in arguments:
         _show(help_text(cls, prefix=prefix, program=program))
         raise SystemExit(0)
-    texts = _from_environment(known, variables) | _from_flags(known, arguments)
+    gone = _removed(cls, prefix=prefix)
+    texts = _from_environment(known, variables, gone) | _from_flags(known, arguments, gone)
     values = {found.path: _parsed(found, *texts[found.path]) for found in known if found.path in texts}
     for found in known:
         if found.path not in values and found.default is REQUIRED:
@@ -163,6 +169,7 @@ def _describe(cls: type[Any], *, group: str, path: tuple[str, ...]) -> Iterator[
             help=meta.get("help", field.name.replace("_", " ")),
             unit=meta.get("unit", ""),
             why=meta.get("why", ""),
+            gone=meta.get("gone", {}),
             default=_default(field),
             value=setting_values.kind_of(
                 hint, minimum=meta.get("minimum"), maximum=meta.get("maximum"), choices=meta.get("choices")
@@ -178,11 +185,19 @@ def _default(field: "dataclasses.Field[Any]") -> Any:
     return REQUIRED
 
 
+def _removed(cls: type[Any], *, prefix: str) -> dict[str, str]:
+    """What took the place of each setting of earlier versions, by its variable and by its flag."""
+    found: dict[str, str] = {}
+    for name, instead in getattr(cls, "removed", {}).items():
+        found[f"CARICO_{prefix}_{name}".upper()] = found["--" + name.replace("_", "-")] = instead
+    return found
+
+
 # Text of a setting and the name under which the person gave it, for the error line.
 _Texts = dict[tuple[str, ...], tuple[str, str]]
 
 
-def _from_environment(known: Sequence[Setting], environ: Mapping[str, str]) -> _Texts:
+def _from_environment(known: Sequence[Setting], environ: Mapping[str, str], gone: Mapping[str, str]) -> _Texts:
     by_name = {found.variable: found for found in known}
     # CARICO_AGENT_ of CARICO_AGENT_NODE: only groups that this program reads are checked for strangers.
     groups = tuple({found.variable.removesuffix(found.path[-1].upper()) for found in known})
@@ -194,11 +209,11 @@ def _from_environment(known: Sequence[Setting], environ: Mapping[str, str]) -> _
         if name in by_name:
             texts[by_name[name].path] = (environ[name], name)
         elif name.startswith(groups):
-            raise errors.SettingsError(_unknown("environment variable", name, list(by_name)))
+            raise errors.SettingsError(_unknown("environment variable", name, list(by_name), gone))
     return texts
 
 
-def _from_flags(known: Sequence[Setting], argv: Sequence[str]) -> _Texts:
+def _from_flags(known: Sequence[Setting], argv: Sequence[str], gone: Mapping[str, str]) -> _Texts:
     by_flag = {found.flag: found for found in known}
     texts: _Texts = {}
     rest = list(argv)
@@ -212,7 +227,7 @@ def _from_flags(known: Sequence[Setting], argv: Sequence[str]) -> _Texts:
         if found is None and not has_value and positive is not None and positive.value.is_switch:
             found, value = positive, "false"
         elif found is None:
-            raise errors.SettingsError(_unknown("flag", name, list(by_flag)))
+            raise errors.SettingsError(_unknown("flag", name, list(by_flag), gone))
         elif not has_value and found.value.is_switch:
             value = "true"
         elif not has_value:
@@ -223,7 +238,9 @@ def _from_flags(known: Sequence[Setting], argv: Sequence[str]) -> _Texts:
     return texts
 
 
-def _unknown(what: str, name: str, known: Sequence[str]) -> str:
+def _unknown(what: str, name: str, known: Sequence[str], gone: Mapping[str, str]) -> str:
+    if name in gone:
+        return f"{name} is gone: {gone[name]}"
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"unknown {what} {name}; {f'nearest: {near[0]}' if near else 'nothing is near it'} (see --help)"
 
@@ -232,6 +249,8 @@ def _parsed(found: Setting, text: str, given_as: str) -> Any:
     try:
         return found.value.parse(text)
     except ValueError as error:
+        if text in found.gone:
+            raise errors.SettingsError(f"{given_as}: {text!r} is gone: {found.gone[text]}") from None
         near = f" (nearest: {error})" if str(error) else ""
         raise errors.SettingsError(
             f"{given_as}: got {text!r}, expected {found.value.expected(found.unit)}{near}"
