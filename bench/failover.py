@@ -25,7 +25,7 @@ from carico_core.wire import subjects
 from carico_core.wire.kubernetes import lease
 from carico_local import nats_server
 from carico_local.api import access
-from carico_local.cluster import readiness
+from carico_local.cluster.services import readiness
 
 Row = tuple[str, float, str, str]
 CLOCK = clock.SystemClock()

@@ -13,7 +13,9 @@ import tempfile
 from carico_core.runtime.process import clock as clocks
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout, node_group, sweep
-from carico_local.node import qos, runtime, settings
+from carico_local.node import settings
+from carico_local.node.runtime import client as runtime
+from carico_local.node.spec import qos
 
 CORES = 4.0
 SCALE = 0.125

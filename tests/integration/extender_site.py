@@ -21,7 +21,8 @@ from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_core.wire.kubernetes import api_objects
 from carico_local import nats_server
-from carico_local.cluster import processes, readiness
+from carico_local.cluster import processes
+from carico_local.cluster.services import readiness
 from carico_local.control_plane import commands, identity, standalone
 from tests.tools import kubernetes as programs
 from tests.tools import waiting

@@ -9,7 +9,7 @@ from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
 from carico_local import nats_server
-from carico_local.cluster import web_access
+from carico_local.cluster.services import web_access
 from carico_web import service
 from carico_web import settings as setting
 from tests.tools import fake_fleet

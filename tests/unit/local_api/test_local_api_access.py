@@ -14,9 +14,9 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import api_client, cluster_access, credentials
 from carico_core.runtime.process import clock as clocks
 from carico_local.api import access, cluster, server, store
-from carico_local.cluster import control_planes as planes
 from carico_local.cluster import machine, state
 from carico_local.cluster import plan as plans
+from carico_local.cluster.services import control_planes as planes
 from tests.contract.kubernetes import control_planes, shapes
 
 TOKEN = "a-token-of-this-test"

@@ -7,7 +7,8 @@ from typing import Any, cast
 import pytest
 
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import account, events, machine, plan, ports, processes, state, topology
+from carico_local.cluster import account, events, machine, plan, ports, processes, state
+from carico_local.cluster.services import topology
 
 MACHINE = machine.Machine(
     cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"

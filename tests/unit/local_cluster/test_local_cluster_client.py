@@ -12,7 +12,7 @@ import pytest
 
 from carico_local.cgroups import sweep
 from carico_local.cluster import client, processes, state
-from carico_local.node import runtime
+from carico_local.node.runtime import client as runtime
 
 
 async def test_a_runtime_that_nothing_else_tells_of_ends_with_its_cluster(

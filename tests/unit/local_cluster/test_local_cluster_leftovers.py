@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_local.cluster import leftovers, service, state
+from carico_local.cluster import leftovers, state
+from carico_local.cluster.services import service
 
 
 class Api:

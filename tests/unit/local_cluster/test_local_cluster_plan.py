@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from carico_core.domain import errors
-from carico_local.cluster import backoff, machine, plan, ports
+from carico_local.cluster import machine, plan, ports, processes
 
 GIB = 2**30
 
@@ -134,6 +134,6 @@ def test_ports_stay_with_the_name_and_skip_what_is_taken() -> None:
 
 
 def test_a_crash_loop_pauses_as_a_kubelet_does() -> None:
-    loop = backoff.CrashLoop()
+    loop = processes.CrashLoop()
     assert [loop.pause_s(ran_s=1.0) for _ in range(8)] == [0, 10, 20, 40, 80, 160, 300, 300]
     assert loop.pause_s(ran_s=601.0) == 0, "forgotten after ten good minutes"

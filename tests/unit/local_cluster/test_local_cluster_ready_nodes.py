@@ -10,7 +10,7 @@ from carico_core.domain import errors
 from carico_core.runtime.bus import memory_bus, nats_bus
 from carico_core.runtime.process import clock
 from carico_core.wire import subjects
-from carico_local.cluster import ready_nodes
+from carico_local.cluster.services import ready_nodes
 from tests.tools import waiting
 
 

@@ -13,10 +13,11 @@ import pytest
 from carico_agent import settings as agent_settings
 from carico_aggregator import settings as aggregator_settings
 from carico_core.runtime.process import settings
-from carico_local.cluster import control_planes, inherited, machine, plan, readiness, state, topology
-from carico_local.cluster import service as parts
-from carico_local.fleet import settings as fleet_settings
+from carico_local.cluster import machine, plan, state
+from carico_local.cluster.services import control_planes, readiness, topology
+from carico_local.cluster.services import service as parts
 from carico_local.node import settings as node_settings
+from carico_local.played_nodes import service as played_nodes
 from carico_scheduler import settings as scheduler_settings
 
 MACHINE = machine.Machine(
@@ -145,20 +146,20 @@ def test_played_nodes_have_two_services_in_all(tmp_path: pathlib.Path) -> None:
     assert [s.name for s in found if s.name in ("kwok", "fleet") or "node" in s.name] == ["kwok", "fleet"]
     (fleet,) = [service for service in found if service.name == "fleet"]
     chosen = settings.load(
-        fleet_settings.FleetSettings, prefix="FLEET", argv=fleet.command.argv[3:], environ={}, program="fleet"
+        played_nodes.PlayedNodesSettings, prefix="FLEET", argv=fleet.command.argv[3:], environ={}, program="fleet"
     )
     assert (chosen.nodes, chosen.cores, chosen.http.port) == (2, 4, fleet.http_port)
 
 
 def test_services_do_not_inherit_another_clusters_settings() -> None:
     environ = {"NATS_URL": "a", "KUBECONFIG": "b", "CARICO_AGENT_NODE": "c", "PATH": "d"}
-    assert inherited.stripped(environ) == {"PATH": "d"}
-    assert list(inherited.notes(environ)) == ["CARICO_AGENT_NODE of this shell does not reach the cluster's services"]
-    assert list(inherited.notes({"CARICO_NODE_CGROUPS": "none", "CARICO_TEST_SYSTEM": "1"})) == [
+    assert parts.stripped(environ) == {"PATH": "d"}
+    assert list(parts.notes(environ)) == ["CARICO_AGENT_NODE of this shell does not reach the cluster's services"]
+    assert list(parts.notes({"CARICO_NODE_CGROUPS": "none", "CARICO_TEST_SYSTEM": "1"})) == [
         "CARICO_NODE_CGROUPS of this shell does not reach the cluster's services: use --node-cgroups"
     ]
     # Where traces go is no other cluster's business.
-    assert inherited.stripped({"CARICO_AGENT_TRACES": "t", "CARICO_AGENT_NODE": "n"}) == {"CARICO_AGENT_TRACES": "t"}
+    assert parts.stripped({"CARICO_AGENT_TRACES": "t", "CARICO_AGENT_NODE": "n"}) == {"CARICO_AGENT_TRACES": "t"}
 
 
 async def test_an_http_probe_gives_the_first_line_of_the_refusal() -> None:

@@ -10,18 +10,8 @@ from typing import Any, cast
 import pytest
 
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import (
-    client,
-    events,
-    full_disk,
-    machine,
-    plan,
-    processes,
-    readiness,
-    state,
-    supervisor,
-    topology,
-)
+from carico_local.cluster import client, events, full_disk, machine, plan, processes, state, supervisor
+from carico_local.cluster.services import readiness, topology
 from tests.unit.scheduler import objects
 
 MACHINE = machine.Machine(

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from carico_local.node import records, runtime
+from carico_local.node.runtime import client as runtime
+from carico_local.node.runtime import records
 from tests.tools import waiting
 
 FORK = """

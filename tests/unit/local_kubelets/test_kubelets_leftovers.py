@@ -4,8 +4,9 @@ import pathlib
 
 import pytest
 
-from carico_local.cluster import client, kubelet_nodes, state
+from carico_local.cluster import client, state
 from carico_local.cluster import plan as plans
+from carico_local.cluster.services import kubelet_nodes
 from carico_local.kubelets import network
 
 

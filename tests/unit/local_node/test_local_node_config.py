@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_local.node import config_objects, podspec, variables
+from carico_local.node.containers import config_objects, variables
+from carico_local.node.spec import pod as podspec
 
 NOT_TEXT = b"\xff\x00\xfe"
 

@@ -6,7 +6,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.process import tasks
-from carico_local.node import draining
+from carico_local.node.reporting import draining
 
 
 class Node:

@@ -9,7 +9,11 @@ from typing import Any, Literal
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
-from carico_local.node import events, kubelet, records, reporter, runtime, settings, site
+from carico_local.node import settings, site
+from carico_local.node.pods import kubelet
+from carico_local.node.reporting import events, reporter
+from carico_local.node.runtime import client as runtime
+from carico_local.node.runtime import records
 
 
 class Api:

@@ -4,7 +4,8 @@ import pathlib
 
 import pytest
 
-from carico_local.node import container_logs, log_server
+from carico_local.node.reporting import log_server
+from carico_local.node.runtime import logs as container_logs
 
 NS = 1_700_000_000_000_000_001
 

@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
-from carico_local.node import admission, kubelet, latency, podspec, sources, variables
+from carico_local.node.containers import lifecycle, variables
+from carico_local.node.pods import admission, kubelet
+from carico_local.node.spec import pod as podspec
+from carico_local.node.spec import sources
 
 
 def pod(*, name: str = "p", metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
@@ -190,10 +193,10 @@ def test_admission_sums_cores_and_bytes_and_says_both() -> None:
 
 
 def test_start_latencies_have_the_published_quantiles_and_repeat() -> None:
-    drawn = sorted(latency.start_s(f"node/{n}", factor=1.0) for n in range(4000))
-    assert drawn[2000] == pytest.approx(latency.MEDIAN_S, rel=0.05)
-    assert drawn[3600] == pytest.approx(latency.P90_S, rel=0.05)
-    assert latency.start_s("node/1", factor=2.0) == 2 * latency.start_s("node/1", factor=1.0)
+    drawn = sorted(lifecycle.start_s(f"node/{n}", factor=1.0) for n in range(4000))
+    assert drawn[2000] == pytest.approx(lifecycle.MEDIAN_S, rel=0.05)
+    assert drawn[3600] == pytest.approx(lifecycle.P90_S, rel=0.05)
+    assert lifecycle.start_s("node/1", factor=2.0) == 2 * lifecycle.start_s("node/1", factor=1.0)
 
 
 def test_pod_addresses_are_loopback_distinct_and_reused_when_given_back() -> None:

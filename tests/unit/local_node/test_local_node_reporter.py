@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_local.node import reporter
+from carico_local.node.reporting import reporter
 
 
 class FakeApi:

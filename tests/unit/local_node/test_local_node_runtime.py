@@ -5,7 +5,8 @@ import pathlib
 
 import pytest
 
-from carico_local.node import runtime, zygote
+from carico_local.node.runtime import client as runtime
+from carico_local.node.runtime import zygote
 
 LISTED = b'{"event": "running", "ids": ["a"]}\n'
 COMMAND = runtime.Command(id="x", argv=("true",), env={}, cwd="/", directory=pathlib.Path("/nowhere"), group=None)

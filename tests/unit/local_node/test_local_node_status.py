@@ -2,7 +2,8 @@
 
 import pytest
 
-from carico_local.node import podspec, status
+from carico_local.node.reporting import status
+from carico_local.node.spec import pod as podspec
 
 NOW_NS = 1_700_000_000 * 10**9
 OK = status.ContainerState(

@@ -14,7 +14,7 @@ from carico_core.runtime.bus.security import nkeys
 from carico_core.runtime.observe import health, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
-from carico_local.cluster import web_access
+from carico_local.cluster.services import web_access
 from carico_web import identity, page_files, service, site
 from carico_web import settings as setting
 

@@ -14,8 +14,9 @@ import orjson
 from carico_cli.clusters import which
 from carico_cli.shell import settings
 from carico_core.domain import errors
-from carico_local.cluster import service as service_parts
-from carico_local.cluster import state, topology
+from carico_local.cluster import state
+from carico_local.cluster.services import service as service_parts
+from carico_local.cluster.services import topology
 
 # Said in the front of a line, or of no use to who has asked for this one service's log.
 _FRONT = frozenset({"service", "logger", "event", "level", "timestamp"})

@@ -16,7 +16,8 @@ from carico_cli.top import once
 from carico_core.domain import amounts, errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
-from carico_local.cluster import full_disk, state, topology
+from carico_local.cluster import full_disk, state
+from carico_local.cluster.services import topology
 
 # A machine that is busy takes a second; nobody waits for an API that is frozen.
 _ANSWER_S = 2.0

@@ -12,8 +12,9 @@ from carico_cli.shell import exits, interrupts, settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings as loader
-from carico_local.cluster import service as service_parts
-from carico_local.cluster import state, topology
+from carico_local.cluster import state
+from carico_local.cluster.services import service as service_parts
+from carico_local.cluster.services import topology
 
 HOST = "host"
 # A month: half a gigabyte, about what a replay reads.

@@ -51,8 +51,8 @@ PROGRAMS = (
         module="carico_local.contained.settings", cls="ContainerSettings", prefix="container",
     ),
     Program(
-        name="python -m carico_local.fleet", what="Plays the agents of kwok nodes",
-        module="carico_local.fleet.settings", cls="FleetSettings", prefix="fleet",
+        name="python -m carico_local.played_nodes", what="Plays the agents of kwok nodes",
+        module="carico_local.played_nodes.service", cls="PlayedNodesSettings", prefix="fleet",
     ),
     Program(
         name="python -m carico_local.api", what="The embedded Kubernetes API", module="carico_local.api.main",

@@ -21,7 +21,7 @@ from carico_local.api import (
     store,
     validation,
 )
-from carico_local.node import qos
+from carico_local.node.spec import qos
 
 # k8s.io/apiserver/pkg/storage/names/generate.go: no vowels, so that no word appears by chance.
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"

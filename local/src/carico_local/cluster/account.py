@@ -3,8 +3,9 @@
 import contextlib
 
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import events, processes, state, topology
+from carico_local.cluster import events, processes, state
 from carico_local.cluster import plan as plans
+from carico_local.cluster.services import topology
 
 LAST_LINES = 15
 CRASHES_KEPT = 50

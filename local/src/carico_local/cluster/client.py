@@ -17,8 +17,9 @@ import orjson
 from carico_core.domain import errors
 from carico_core.runtime.process import settings
 from carico_local.cgroups import sweep
-from carico_local.cluster import events, kubelet_nodes, machine, processes, state
+from carico_local.cluster import events, machine, processes, state
 from carico_local.cluster import plan as plans
+from carico_local.cluster.services import kubelet_nodes
 
 # A supervisor ends its services in order, a few seconds each at most.
 DOWN_TIMEOUT_S = 60.0

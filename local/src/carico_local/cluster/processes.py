@@ -16,6 +16,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 # A log is cut when it grows past this; the newest part is kept beside it, so that a service costs 10 MiB at most.
 LOG_BOUND_BYTES = 5 * 2**20
 _TAIL_BYTES = 64 * 2**10
+# A crashed service is started again at once, then as the kubelet does it (CrashLoopBackOff):
+# https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy : 10 s, 20 s, 40 s, ..., at most
+# 300 s, and from the start again after 10 minutes without a crash.
+CRASH_FIRST_S, CRASH_MOST_S, CRASH_FORGET_S = 10.0, 300.0, 600.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,3 +192,19 @@ def bound_log(log: pathlib.Path, bound_bytes: int = LOG_BOUND_BYTES) -> bool:
     except OSError:  # swept away meanwhile, or the disk is full: the cluster goes on
         return False
     return True
+
+
+@dataclasses.dataclass(slots=True)
+class CrashLoop:
+    """The pauses of one service."""
+
+    _crashes: int = 0
+
+    def pause_s(self, *, ran_s: float) -> float:
+        """Return seconds to wait before the next start, after a run of `ran_s`."""
+        if ran_s >= CRASH_FORGET_S:
+            self._crashes = 0
+        self._crashes += 1
+        if self._crashes == 1:
+            return 0.0
+        return float(min(CRASH_MOST_S, CRASH_FIRST_S * 2 ** (self._crashes - 2)))

@@ -10,23 +10,10 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_local.cgroups import sweep
-from carico_local.cluster import (
-    account,
-    backoff,
-    events,
-    full_disk,
-    inherited,
-    kubelet_nodes,
-    leftovers,
-    ports,
-    processes,
-    readiness,
-    ready_nodes,
-    state,
-    topology,
-)
+from carico_local.cluster import account, events, full_disk, leftovers, ports, processes, state
 from carico_local.cluster import plan as plans
-from carico_local.cluster import service as parts
+from carico_local.cluster.services import kubelet_nodes, readiness, ready_nodes, topology
+from carico_local.cluster.services import service as parts
 
 # Without anything that becomes ready: on a slow machine all of a start takes longer than any one time.
 START_TIMEOUT_S = 60.0
@@ -59,11 +46,11 @@ class Supervisor:
         self._log = logs.get("supervisor", cluster=plan.name)
         self._where = topology.addresses(plan, ports.choose(plan.name, topology.ports_needed(plan)))
         # `down` finds every process of this cluster by it, whoever started it.
-        self._environ = {**inherited.stripped(environ), sweep.RUN_VARIABLE: str(paths.root), "PYTHONUNBUFFERED": "1"}
+        self._environ = {**parts.stripped(environ), sweep.RUN_VARIABLE: str(paths.root), "PYTHONUNBUFFERED": "1"}
         self._account = account.Account(plan, paths, self._where, clock=clock, tell=tell)
         # Services that were ended to be started with what is true now.
         self._outdated: set[str] = set()
-        self._first_notes = (*plan.warnings, *inherited.notes(environ))
+        self._first_notes = (*plan.warnings, *parts.notes(environ))
         # An earlier run was not ended by `down`.
         self._goes_on = False
         self._start_within_s = START_TIMEOUT_S + START_TIMEOUT_PER_NODE_S * plan.nodes
@@ -115,7 +102,7 @@ class Supervisor:
 
     async def _keep(self, service: parts.Service, up: Mapping[str, asyncio.Event]) -> None:
         """Never returns while the cluster lives; starts the service, and again after each crash."""
-        loop = backoff.CrashLoop()
+        loop = processes.CrashLoop()
         if service.after is not None:
             await up[service.after].wait()
         while True:

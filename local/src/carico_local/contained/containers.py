@@ -8,7 +8,7 @@ import gc
 
 from carico_core.runtime.process import tasks
 from carico_local.contained import commands, pair
-from carico_local.node import zygote
+from carico_local.node.runtime import zygote
 
 
 def runtime(node: commands.Node) -> pair.Program:

@@ -1,1 +1,8 @@
-"""The real control plane of Kubernetes on one machine: its identities, its commands, its processes."""
+"""The real control plane of Kubernetes on one machine.
+
+commands       the command line of each program
+identity       users, kubeconfigs and tokens
+certificates   a certificate authority, by openssl
+standalone     a control plane by itself, for tests and benchmarks
+audit          what the API server logged of bindings
+"""

@@ -14,7 +14,8 @@ from concurrent import futures
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_local.binaries import tools
-from carico_local.cluster import ports, processes, readiness
+from carico_local.cluster import ports, processes
+from carico_local.cluster.services import readiness
 from carico_local.control_plane import commands, identity
 
 START_TIMEOUT_S = 60.0

@@ -15,5 +15,5 @@ that ends; what is not (cgroups, one bridge) bears the cluster's name.
     carico-host-node, carico-node   scripts: the node's own view of this machine, then its programs
     compose/        the same in the containers of `docker compose`, profile `kube`
 
-Started by `carico_local.cluster.kubelet_nodes`.
+Started by `carico_local.cluster.services.kubelet_nodes`.
 """

@@ -14,18 +14,11 @@ from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import tasks
 from carico_local.cgroups import layout, node_group
-from carico_local.node import (
-    draining,
-    events,
-    kubelet,
-    log_server,
-    records,
-    registration,
-    reporter,
-    runtime,
-    settings,
-    site,
-)
+from carico_local.node import settings, site
+from carico_local.node.pods import kubelet
+from carico_local.node.reporting import draining, events, log_server, registration, reporter
+from carico_local.node.runtime import client as runtime
+from carico_local.node.runtime import records
 
 # What is left to say when the node stops must not hold up who stopped it. An API that is there takes milliseconds, or,
 # where the machine is short of CPUs, some seconds; a Pod whose end was not said would read as running for ever.

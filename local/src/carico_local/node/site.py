@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 from carico_local.cgroups import group as groups
-from carico_local.node import events, records, reporter, runtime, settings
+from carico_local.node import settings
+from carico_local.node.reporting import events, reporter
+from carico_local.node.runtime import client as runtime
+from carico_local.node.runtime import records
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,5 @@
-"""What a run of a job showed: facts as they were seen, and the figures that follow from them."""
+"""What a job did, from what was observed.
+
+facts     what is kept of each Pod, capacity and decision
+figures   job time, Pod times, fairness, accuracy of capacities (pure)
+"""

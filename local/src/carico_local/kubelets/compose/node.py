@@ -18,7 +18,7 @@ from carico_core.runtime.kube import api_client
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings, tasks
-from carico_local.cluster import readiness, service
+from carico_local.cluster.services import readiness, service
 from carico_local.contained import identity as naming
 from carico_local.contained import size
 from carico_local.control_plane import identity

@@ -1,1 +1,0 @@
-"""Nodes by the thousand: Node objects whose kubelets kwok plays, and one process that speaks for all their agents."""

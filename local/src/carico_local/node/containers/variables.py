@@ -1,0 +1,130 @@
+"""The environment variables of a container: the node's, those of whole objects, then its own.
+
+Source: kubernetes/pkg/kubelet/kubelet_pods.go (makeEnvironmentVariables). Every key of an object may be a variable's
+name: kubelets skip none any more (RelaxedEnvironmentVariableValidation).
+"""
+
+import dataclasses
+import pathlib
+import re
+from collections.abc import Mapping
+
+from carico_local.node.containers import config_objects
+from carico_local.node.runtime import records
+from carico_local.node.spec import container as container_spec
+from carico_local.node.spec import pod as podspec
+from carico_local.node.spec import sources
+
+_REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
+
+
+# How a kubelet names the kinds here.
+_TITLES = {sources.CONFIG_MAP: "ConfigMap", sources.SECRET: "Secret"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """What was read of ConfigMaps and Secrets for one start of a container: variables of whole objects, and its own."""
+
+    whole: Mapping[str, str]
+    own: Mapping[str, str]
+
+
+NOTHING_READ = Read(whole={}, own={})
+
+
+async def read(container: container_spec.ContainerSpec, objects: config_objects.Objects) -> Read:
+    """What the container's variables are now that come from objects. Raises `config_objects.Unread`."""
+    found: dict[tuple[str, str], config_objects.Content | None] = {}
+
+    async def content(ref: sources.KeyRef | sources.WholeRef) -> config_objects.Content | None:
+        named = (ref.kind, ref.name)
+        if named not in found:
+            found[named] = await objects.find(*named)
+        if found[named] is None and not ref.optional:
+            raise config_objects.not_found(*named)
+        return found[named]
+
+    whole: dict[str, str] = {}
+    for every in container.env_from:
+        if (held := await content(every)) is not None:
+            whole |= {every.prefix + key: _text(value) for key, value in held.values.items()}
+    own: dict[str, str] = {}
+    for name, _, source in container.env:
+        if not isinstance(source, sources.KeyRef) or (held := await content(source)) is None:
+            continue
+        if source.key in held.values:
+            own[name] = _text(held.values[source.key])
+        elif not source.optional:
+            where = f"{_TITLES[source.kind]} {objects.namespace}/{source.name}"
+            raise config_objects.Unread(f"couldn't find key {source.key} in {where}")
+    return Read(whole=whole, own=own)
+
+
+def save(path: pathlib.Path, found: Read) -> None:
+    """Nothing; the file, which only its owner may read, holds what was read."""
+    records.write_json(path, dataclasses.asdict(found), mode=0o600)
+
+
+def load(path: pathlib.Path) -> Read:
+    """What `save` wrote; nothing where it did not."""
+    document = records.read_json(path)
+    return NOTHING_READ if document is None else Read(**document)
+
+
+def _text(value: bytes) -> str:
+    """A value as a variable: bytes that are no text stay what they are, on their way to exec."""
+    return value.decode("utf-8", "surrogateescape")
+
+
+def field_value(spec: podspec.PodSpec, path: str, *, pod_ip: str, host_ip: str) -> str:
+    """The value of a field that an environment variable may refer to; empty where it is not known."""
+    value = sources.metadata_field(path, spec.metadata)
+    if value is not None:
+        return value
+    return {
+        "spec.nodeName": spec.node_name,
+        "status.podIP": pod_ip,
+        "status.podIPs": pod_ip,
+        "status.hostIP": host_ip,
+        "status.hostIPs": host_ip,
+        "spec.serviceAccountName": spec.service_account,
+    }.get(path, "")
+
+
+def environment(
+    spec: podspec.PodSpec, container: container_spec.ContainerSpec, *,
+    base: Mapping[str, str], pod_ip: str, host_ip: str, node: Mapping[str, float] | None = None,
+    objects: Read = NOTHING_READ,
+) -> dict[str, str]:  # fmt: skip
+    """The variables of a container: the node's, then its own, each of which may refer to those before it.
+
+    `node`: amounts of the whole node, for limits that are not set. `objects`: what was read of these.
+    """
+    variables = {**base, **objects.whole}
+    for name, literal, source in container.env:
+        if isinstance(source, sources.ResourceRef):
+            variables[name] = sources.amount(source, node or {})
+        elif isinstance(source, sources.KeyRef):
+            if name in objects.own:
+                variables[name] = objects.own[name]
+        elif source is not None:
+            variables[name] = field_value(spec, source, pod_ip=pod_ip, host_ip=host_ip)
+        else:
+            variables[name] = expand(literal or "", variables)
+    return variables
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """`text` with each $(NAME) that is known replaced; $$ stands for $.
+
+    >>> expand("$(A) $(B) $$(A)", {"A": "1"})
+    '1 $(B) $(A)'
+    """
+
+    def value(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        return variables.get(match[1], match[0])
+
+    return _REFERENCE.sub(value, text)

@@ -1,0 +1,283 @@
+"""The life of one container: started, watched, restarted by the Pod's policy, ended when asked."""
+
+import asyncio
+import contextlib
+import dataclasses
+import signal
+from collections.abc import Callable
+
+from carico_core.runtime.observe import logs
+from carico_local.cgroups import group as groups
+from carico_local.node import settings, site
+from carico_local.node.containers import command as container_command
+from carico_local.node.containers import config_objects, handlers, lifecycle, probes
+from carico_local.node.reporting import status
+from carico_local.node.runtime import client as runtime
+from carico_local.node.spec import container as container_spec
+from carico_local.node.spec import qos
+
+# A postStart hook has no timeout of its own; whoever waits longer has forgotten it.
+HOOK_MOST_S = 3600.0
+# Until a ConfigMap or Secret is there: soon at first, then as often as a kubelet (its backOffPeriod).
+CONFIG_RETRY_FIRST_S, CONFIG_RETRY_MOST_S = 0.5, 10.0
+_log = logs.get("node.container")
+
+
+class ContainerWorker:
+    """One container; `state` is what the status says of it, `on_change` is called after each change of it."""
+
+    def __init__(
+        self,
+        spec: container_spec.ContainerSpec,
+        *,
+        place: container_command.Place,
+        node: site.Site,
+        on_change: Callable[[], None],
+        tell: Callable[[str, str, bool], None],
+    ) -> None:
+        self.spec = spec
+        self.state = status.ContainerState()
+        self._place = place
+        self._node = node
+        self._commands = container_command.Commands(spec, place, node)
+        self._on_change = on_change
+        self._tell = tell
+        self._stop = asyncio.Event()
+        self._live_id = ""
+        self._failures = 0
+        # Set once it has been up: its startup probe has passed, where it has one.
+        self.up = asyncio.Event()
+        self._gentle: asyncio.Task[None] | None = None
+
+    async def run(self) -> bool:
+        """True once it has ended with success for good, False where it ended otherwise or was stopped."""
+        ended = await self._resume()
+        while not self._stop.is_set():
+            if ended is None:
+                if not await self._until_configured():
+                    return False
+                ended = await self._start()
+            if not self._is_to_restart(ended):
+                break
+            if await self._back_off(ended):
+                break
+            self._set(last=ended, restarts=self.state.restarts + 1)
+            ended = None
+        return isinstance(self.state.state, status.Terminated) and self.state.state.exit_code == 0
+
+    def refuse(self, why: str) -> None:
+        """Show in the status why the container cannot be started as it is written."""
+        self._set(state=status.Waiting(reason=status.CONFIG_ERROR, message=why))
+
+    def stop(self) -> None:
+        """Nothing; the container gets SIGTERM, after its preStop hook, and is not started again."""
+        self._stop.set()
+        if self._live_id:
+            self._tell("Killing", f"Stopping container {self.spec.name}", False)
+            self._end_gently()
+
+    def _end_gently(self) -> None:
+        if self.spec.pre_stop is None:
+            self._node.runtime.signal(self._live_id, signal.SIGTERM, group=self._commands.group)
+        elif self._gentle is None:
+            self._gentle = asyncio.create_task(self._pre_stop(self.spec.pre_stop), name=f"preStop {self._live_id}")
+
+    async def _pre_stop(self, hook: handlers.Handler) -> None:
+        why = await self._commands.perform(self.state.restarts, hook, timeout_s=self._place.pod.grace_s)
+        if why is not None:
+            self._tell("FailedPreStopHook", f"PreStopHook failed: {why}", True)
+        self._node.runtime.signal(self._live_id, signal.SIGTERM, group=self._commands.group)
+
+    def kill(self) -> None:
+        """Nothing; all of the container's processes get SIGKILL."""
+        if self._live_id:
+            self._node.runtime.signal(self._live_id, signal.SIGKILL, group=self._commands.group)
+
+    async def _resume(self) -> status.Terminated | None:
+        """How the container ended that a node process before this one started; None where there was none."""
+        attempt = self._node.records.last_attempt(self._place.pod.uid, self.spec.name)
+        if attempt is None and self._place.was_running is None:
+            return None
+        if attempt is None:
+            self._set(restarts=self._place.was_running)
+            return self._terminate(self.state.restarts, 0, None, failure="")
+        # A node process that starts anew does not forgive: each restart was a failure, or the Pod asks for it.
+        self._failures = attempt.number
+        self._set(restarts=attempt.number, container_id=self._commands.id(attempt.number))
+        if attempt.exited is not None:
+            ended = await self._node.runtime.finish(runtime.exit_of(attempt.exited), self._commands.group)
+        elif attempt.started is not None:
+            return await self._watch(attempt.number, attempt.started["wall_ns"])
+        else:
+            # Asked for, and nobody knows whether it began: what may be left of it goes.
+            ended = await self._node.runtime.finish(None, self._commands.group)
+        started_ns = 0 if attempt.started is None else attempt.started["wall_ns"]
+        return self._terminate(attempt.number, started_ns, ended, failure=(attempt.failed or {}).get("message", ""))
+
+    async def _until_configured(self) -> bool:
+        """True once all that its variables come from is there; False where it was stopped before."""
+        wait_s = CONFIG_RETRY_FIRST_S
+        while True:
+            try:
+                await self._commands.read()
+                return True
+            except config_objects.Unread as error:
+                self.refuse(str(error))
+                self._tell("Failed", f"Error: {error}", True)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._stop.wait()
+                    return False
+            wait_s = min(2.0 * wait_s, CONFIG_RETRY_MOST_S)
+
+    async def _start(self) -> status.Terminated:
+        number = self.state.restarts
+        directory = self._node.records.begin(self._place.pod.uid, self.spec.name, number)
+        self._commands.keep(directory)
+        command = self._commands.make(number, directory)
+        self._live_id = command.id
+        self._set(container_id=command.id)
+        try:
+            if command.group is not None:
+                command.group.create()
+                command.group.end_as_one()
+                command.group.set_cpu_weight(shares=qos.cpu_shares(self.spec.request_cores))
+                self._limit(command.group)
+            started_ns = await self._node.runtime.start(command)
+        except (runtime.StartFailed, OSError) as error:
+            self._live_id = ""
+            self._tell("Failed", f"Error: {error}", True)
+            ended = await self._node.runtime.finish(None, command.group)
+            return self._terminate(number, 0, ended, failure=str(error))
+        return await self._watch(number, started_ns, is_new=True)
+
+    async def _watch(self, number: int, started_ns: int, *, is_new: bool = False) -> status.Terminated:
+        """The end of a process that runs; its first hook and its probes run beside it."""
+        self._live_id = self._commands.id(number)
+        hook = self.spec.post_start if is_new else None
+        if hook is None:
+            self._now_runs(started_ns, is_new=is_new)
+        if self._stop.is_set():
+            self._end_gently()
+        probing = asyncio.create_task(self._attend(hook, started_ns), name=f"probes {self._live_id}")
+        try:
+            directory = self._node.records.attempt(self._place.pod.uid, self.spec.name, number)
+            ended = await self._node.runtime.wait(self._live_id, directory=directory, group=self._commands.group)
+        finally:
+            besides = [task for task in (probing, self._gentle) if task is not None]
+            for task in besides:
+                task.cancel()
+            for error in await asyncio.gather(*besides, return_exceptions=True):
+                if isinstance(error, Exception):
+                    _log.error("probes_failed", container=self._live_id, why=repr(error))
+            self._live_id, self._gentle = "", None
+        return self._terminate(number, started_ns, ended, failure="")
+
+    def _terminate(
+        self, number: int, started_ns: int, ended: runtime.Exit | None, *, failure: str
+    ) -> status.Terminated:
+        container_id, now_ns = self._commands.id(number), self._node.clock.wall_ns()
+        if failure:
+            found = lifecycle.not_started(failure, container_id=container_id, now_ns=now_ns)
+        elif ended is None:
+            found = status.lost(now_ns=now_ns, started_ns=started_ns)
+        else:
+            directory = self._node.records.attempt(self._place.pod.uid, self.spec.name, number)
+            text = lifecycle.message(directory, log_instead=self.spec.log_as_message and ended.code != 0)
+            found = lifecycle.of(ended, container_id=container_id, started_ns=started_ns, message=text)
+        self._set(state=found, ready=False)
+        return found
+
+    def _is_to_restart(self, ended: status.Terminated) -> bool:
+        policy = self._place.restart_policy
+        return not self._stop.is_set() and (policy == "Always" or (policy == "OnFailure" and ended.exit_code != 0))
+
+    async def _back_off(self, ended: status.Terminated) -> bool:
+        """True where the container was stopped while it waited for its next start."""
+        if ended.finished_ns - ended.started_ns > lifecycle.BACKOFF_RESET_S * 1e9 and ended.started_ns:
+            self._failures = 0
+        wait_s = lifecycle.backoff_s(self._failures)
+        self._failures += 1
+        if wait_s:
+            pod = self._place.pod
+            full = f"{pod.name}_{pod.namespace}({pod.uid})"
+            note = f"back-off {wait_s:.0f}s restarting failed container={self.spec.name} pod={full}"
+            self._set(state=status.Waiting(reason="CrashLoopBackOff", message=note), last=ended)
+            self._tell("BackOff", f"Back-off restarting failed container {self.spec.name} in pod {full}", True)
+        else:
+            wait_s = lifecycle.start_s(f"{self._commands.id(self.state.restarts)}", factor=self._node.chosen.latency)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._stop.wait()
+                self._set(state=ended, last=self.state.last)
+        return self._stop.is_set()
+
+    def _now_runs(self, started_ns: int, *, is_new: bool) -> None:
+        started = self.spec.startup is None
+        self._set(
+            state=status.Running(started_ns=started_ns), ready=started and self.spec.readiness is None, started=started
+        )
+        if is_new:
+            self._tell("Started", f"Started container {self.spec.name}", False)
+        if started:
+            self.up.set()
+
+    async def _attend(self, hook: handlers.Handler | None, started_ns: int) -> None:
+        if hook is not None:
+            why = await self._commands.perform(self.state.restarts, hook, timeout_s=HOOK_MOST_S)
+            if why is not None:
+                self._tell("FailedPostStartHook", f"PostStartHook failed: {why}", True)
+                await self._end_now()
+                return
+            self._now_runs(started_ns, is_new=True)
+        await probes.run(self.spec, self._check, self)
+
+    async def _check(self, probe: container_spec.Probe) -> str | None:
+        return await self._commands.perform(self.state.restarts, probe.handler, timeout_s=probe.timeout_s)
+
+    def started(self) -> None:
+        """Nothing; the startup probe has passed."""
+        self._set(started=True)
+        self.up.set()
+
+    def ready(self, ready: bool) -> None:
+        """Nothing; the readiness probe has found so."""
+        self._set(ready=ready)
+
+    def unhealthy(self, kind: str, reason: str) -> None:
+        """Nothing; a probe's failure is told."""
+        self._tell("Unhealthy", f"{kind} probe failed: {reason}", True)
+
+    async def dead(self, kind: str, reason: str) -> None:
+        """Nothing; the container is ended, to be started again as its policy says."""
+        _log.info("killed by its probe", container=self._live_id, probe=kind, why=reason)
+        note = f"Container {self.spec.name} failed {kind.lower()} probe, will be restarted"
+        self._tell("Killing", note, False)
+        await self._end_now()
+
+    async def _end_now(self) -> None:
+        self._end_gently()
+        await asyncio.sleep(self._place.pod.grace_s)
+        self.kill()
+
+    def _limit(self, group: groups.Group) -> None:
+        """The container's own limits, where it shares its Pod: alone, the Pod's are the same."""
+        if len(self._place.pod.containers) > 1:
+            limit_group(
+                group, cores=self.spec.limit_cores, memory_bytes=self.spec.limit_bytes, chosen=self._node.chosen
+            )
+
+    def _set(self, **changes: object) -> None:
+        self.state = dataclasses.replace(self.state, **changes)  # type: ignore[arg-type]  # names are the fields'
+        self._on_change()
+
+
+def limit_group(
+    group: groups.Group, *, cores: float | None, memory_bytes: int | None, chosen: settings.NodeSettings
+) -> None:
+    """Nothing; limits of emulated figures are set on a cgroup, never above the node's: v1 refuses more."""
+    if cores is not None:
+        real = min(cores, chosen.cores) * chosen.scale
+        group.set_cpu(cores=real, period_us=max(1000, round(chosen.quota_period_ms * 1000)))
+    if memory_bytes is not None:
+        group.set_memory(round(memory_bytes * chosen.scale))

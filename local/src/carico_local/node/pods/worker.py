@@ -1,0 +1,287 @@
+"""The life of one Pod on its node: taken or refused, its containers run in order, ended with grace, cleaned up."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from carico_core.runtime.observe import logs
+from carico_local.cgroups import group as groups
+from carico_local.node import site
+from carico_local.node.containers import command as container_command
+from carico_local.node.containers import config_objects, lifecycle
+from carico_local.node.containers import worker as container_worker
+from carico_local.node.pods import admission, ending
+from carico_local.node.reporting import status
+from carico_local.node.spec import container as container_spec
+from carico_local.node.spec import pod as podspec
+from carico_local.node.spec import qos
+
+_log = logs.get("node.pod")
+_TERMINAL = ("Succeeded", "Failed")
+_INSTEAD = "Change that, or run it on real kubelets: carico up --nodes kubelet=2"
+_OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+
+
+class PodWorker:
+    """One Pod that is bound to this node.
+
+    `rejected`: why it is not taken, where it is not; `check_again` decides it anew by labels that were just read.
+    """
+
+    def __init__(
+        self,
+        pod: dict[str, Any],
+        spec: podspec.PodSpec,
+        *,
+        node: site.Site,
+        pod_ip: str,
+        rejected: admission.Rejection | None = None,
+        check_again: Callable[[], Awaitable[admission.Rejection | None]] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.pod_ip = pod_ip
+        self._object = pod
+        self._node = node
+        self._rejected = rejected
+        self._check_again = check_again
+        self._group: groups.Group | None = None if node.group is None else node.group.child(f"pod{spec.uid}")
+        self._ending: ending.Ending | None = None
+        self._stop = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._start_ns = status.start_ns(pod) or node.clock.wall_ns()
+        self._deadline = ending.Deadline(self._exceeded, start_ns=self._start_ns, clock=node.clock)
+        self._config = config_objects.Objects(node.api, spec.namespace)
+        self._sandboxed = False
+        self._ended = False
+        # False until the sandbox is gone: a Pod's end is told when a container runtime would tell it.
+        self._settled = False
+        # True where the Pod was ended before it was through.
+        self._cut = False
+        self._conditions: list[dict[str, Any]] = []
+        self._mains = [self._container(item, spec.restart_policy) for item in spec.containers]
+        # An init container runs to success once, whatever the Pod's policy says of its containers.
+        policy = "Never" if spec.restart_policy == "Never" else "OnFailure"
+        self._inits = [self._container(item, "Always" if item.is_sidecar else policy) for item in spec.init_containers]
+        # Sidecars that were started, in order, and their lives.
+        self._beside: list[tuple[container_worker.ContainerWorker, asyncio.Task[bool]]] = []
+
+    def _container(self, item: container_spec.ContainerSpec, policy: str) -> container_worker.ContainerWorker:
+        place = container_command.Place(
+            pod=self.spec,
+            group=self._group,
+            pod_ip=self.pod_ip,
+            restart_policy=policy,
+            volumes=self._node.records.volumes(self.spec.uid),
+            objects=self._config,
+            was_running=status.was_running(self._object, item.name),
+        )
+        return container_worker.ContainerWorker(
+            item, place=place, node=self._node, on_change=self._publish, tell=self._tell
+        )
+
+    def update(self, pod: dict[str, Any]) -> None:
+        """Nothing; the API's object has changed. A deletion ends the Pod with the grace it states."""
+        self._object = pod
+        if pod["metadata"].get("deletionTimestamp"):
+            grace_s = podspec.parse(pod).grace_s
+            self.end(ending.Ending(grace_s=grace_s, report=True, delete=True))
+        elif self._ending is None and self.is_active:
+            self._deadline.set(podspec.deadline_s(pod))
+
+    def end(self, wish: ending.Ending) -> None:
+        """Nothing; the Pod ends. A second call may only shorten the grace; the first one's reason stays."""
+        if not wish.stays:
+            self._gone.set()
+        if self._ending is not None and wish.grace_s >= self._ending.grace_s and not wish.delete:
+            return
+        before = self._ending
+        self._ending = wish if before is None else dataclasses.replace(wish, failed=before.failed or wish.failed)
+        self._stop.set()
+
+    def _exceeded(self) -> None:
+        """Nothing; the Pod has been active for as long as it may."""
+        if self._ending is None and self.is_active:
+            self._tell(ending.DEADLINE_REASON, ending.DEADLINE_MESSAGE, False)
+            failed = (ending.DEADLINE_REASON, ending.DEADLINE_MESSAGE)
+            self.end(ending.Ending(grace_s=self.spec.grace_s, report=True, delete=False, failed=failed, stays=True))
+
+    @property
+    def is_active(self) -> bool:
+        """True while its containers run or are to run."""
+        return self._rejected is None and not self._ended and self._phase() not in _TERMINAL
+
+    async def run(self) -> None:
+        """Nothing, once the Pod has ended and, where that is for the node to do, its object is on its way out."""
+        if self._rejected is not None and self._rejected.by_labels and self._check_again is not None:
+            self._rejected = await self._check_again()
+        if self._rejected is None:
+            await self._live_and_end()
+        else:
+            self._publish()
+        await self._stop.wait()
+        assert self._ending is not None
+        if self._ending.report and self._cut:
+            self._ended = True
+            self._publish()
+        await self._gone.wait()
+        if self._ending.delete:
+            self._node.reporter.delete(self.spec.uid, namespace=self.spec.namespace, name=self.spec.name)
+
+    async def _live_and_end(self) -> None:
+        living = asyncio.create_task(self._live(), name=f"pod {self.spec.key}")
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({living, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            # One that waits to start sees the wish first, and has ended by now.
+            if self._stop.is_set() and self._phase() not in _TERMINAL:
+                self._cut = True
+                await self._end_containers(living)
+            await living
+            await self._clean_up()
+        finally:
+            self._deadline.cancel()
+            stopping.cancel()
+            living.cancel()
+
+    async def _live(self) -> None:
+        """Nothing, once nothing of the Pod is to run any more."""
+        self._publish()
+        if self.spec.unsupported:
+            self._refuse()
+            await self._stop.wait()
+            return
+        is_new = not self._node.records.pod(self.spec.uid).exists()
+        if self._group is not None:
+            self._group.create()
+            self._group.set_cpu_weight(shares=qos.cpu_shares(self.spec.request_cores))
+            container_worker.limit_group(
+                self._group, cores=self.spec.limit_cores, memory_bytes=self.spec.limit_bytes, chosen=self._node.chosen
+            )
+        if is_new:
+            seed = f"{self._node.chosen.name}/{self.spec.uid}"
+            if await self._pause(lifecycle.start_s(seed, factor=self._node.chosen.latency)):
+                return
+        self._sandboxed = True
+        try:
+            if await self._run_inits():
+                await asyncio.gather(*(worker.run() for worker in self._mains))
+        finally:
+            await self._end_sidecars()
+
+    def _refuse(self) -> None:
+        """Say in the status and in an Event why this node cannot run the Pod, which waits to be deleted."""
+        why = f"an emulated node cannot run this Pod: {'; '.join(self.spec.unsupported)}. {_INSTEAD}"
+        for worker in self._workers():
+            worker.refuse(why)
+        self._tell("Failed", f"Error: {why}", True)
+
+    async def _run_inits(self) -> bool:
+        """True once every init container has succeeded, in order, and every sidecar among them is up."""
+        for worker in self._inits:
+            if worker.spec.is_sidecar:
+                self._beside.append((worker, asyncio.create_task(worker.run(), name=f"sidecar {worker.spec.name}")))
+                await self._until_up(worker)
+            elif not await worker.run():
+                return False
+        return not self._stop.is_set()
+
+    async def _until_up(self, worker: container_worker.ContainerWorker) -> None:
+        waiting = [asyncio.create_task(event.wait()) for event in (worker.up, self._stop)]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+
+    async def _end_sidecars(self) -> None:
+        """The last one started ends first, each with the Pod's grace."""
+        for worker, task in reversed(self._beside):
+            worker.stop()
+            await asyncio.wait({task}, timeout=self._ending.grace_s if self._ending else self.spec.grace_s)
+            worker.kill()
+            await task
+
+    async def _pause(self, seconds: float) -> bool:
+        """True where the wish to end cut the pause short."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        return self._stop.is_set()
+
+    async def _end_containers(self, living: "asyncio.Task[None]") -> None:
+        """SIGTERM, the grace period, SIGKILL."""
+        assert self._ending is not None
+        for worker in self._workers():
+            # Sidecars end when the others have.
+            if not worker.spec.is_sidecar:
+                worker.stop()
+        started_s = self._node.clock.monotonic_s()
+        # A second deletion may have shortened the grace: it is read anew every time.
+        while not living.done():
+            left_s = self._ending.grace_s - (self._node.clock.monotonic_s() - started_s)
+            if left_s <= 0:
+                for worker in self._workers():
+                    worker.kill()
+            await asyncio.wait({living}, timeout=min(1.0, max(left_s, 0.1)))
+
+    async def _clean_up(self) -> None:
+        """Nothing, once the sandbox is gone, as long after the exit as a container runtime takes."""
+        await self._pause(lifecycle.EXIT_S * self._node.chosen.latency)
+        if self._group is not None and not self._group.try_remove():
+            await asyncio.to_thread(self._group.destroy)
+        self._settled = True
+        if not self._cut:
+            self._publish()
+
+    def _workers(self) -> Iterable[container_worker.ContainerWorker]:
+        return (*self._inits, *self._mains)
+
+    def _phase(self) -> str:
+        return status.phase(self.spec, self._state())
+
+    def _state(self) -> status.PodState:
+        return status.PodState(
+            start_ns=self._start_ns,
+            pod_ip=self.pod_ip,
+            host_ip=self._node.chosen.address,
+            containers={worker.spec.name: self._told(worker) for worker in self._mains},
+            init_containers={worker.spec.name: worker.state for worker in self._inits},
+            sandboxed=self._sandboxed,
+            ended=self._ended,
+            rejected=None if self._rejected is None else (self._rejected.reason, self._rejected.message),
+            failed=None if self._ending is None else self._ending.failed,
+        )
+
+    def _told(self, worker: container_worker.ContainerWorker) -> status.ContainerState:
+        """What the status says of a container: one that never started in a Pod that has ended is lost."""
+        now = worker.state
+        if self._ended and not isinstance(now.state, status.Terminated):
+            return dataclasses.replace(now, state=status.lost(now_ns=self._node.clock.wall_ns()), ready=False)
+        if isinstance(now.state, status.Waiting) and self._inits and now.state == status.CREATING:
+            return dataclasses.replace(now, state=status.INITIALIZING)
+        return now
+
+    def _publish(self) -> None:
+        if self._ending is not None and not self._ending.report:
+            return
+        if self._rejected is None and not self._settled and self._phase() in _TERMINAL:
+            return
+        found = status.pod_status(
+            self.spec, self._state(), previous={"conditions": self._previous()}, now_ns=self._node.clock.wall_ns()
+        )
+        self._conditions = [entry for entry in found["conditions"] if entry["type"] in _OURS]
+        self._node.reporter.put(self.spec.uid, namespace=self.spec.namespace, name=self.spec.name, status=found)
+
+    def _previous(self) -> list[dict[str, Any]]:
+        """Conditions as they stand: ours as last written here, the others' as last seen."""
+        seen = status.conditions(self._object)
+        if not self._conditions:
+            return seen
+        return self._conditions + [entry for entry in seen if entry.get("type") not in _OURS]
+
+    def _tell(self, reason: str, note: str, warning: bool) -> None:
+        if self._ending is not None and not self._ending.report:
+            return
+        self._node.events.add(self._object, reason=reason, action=reason, note=note, warning=warning)

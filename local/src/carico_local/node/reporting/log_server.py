@@ -1,0 +1,145 @@
+"""The kubelet's log endpoint: /containerLogs/{namespace}/{pod}/{container}, with kubectl's options."""
+
+import asyncio
+import contextlib
+import dataclasses
+import pathlib
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+
+from aiohttp import web
+
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import api_objects
+from carico_local.node.runtime import logs as container_logs
+from carico_local.node.runtime import records as files
+
+# What `kubectl logs -f` lags behind by at most; inotify would save nothing, since only followed logs are looked at.
+POLL_S = 0.25
+_READ_BYTES = 65536
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which part of a log is wanted: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/"""
+
+    follow: bool = False
+    previous: bool = False
+    timestamps: bool = False
+    tail_lines: int | None = None
+    limit_bytes: int | None = None
+    since_ns: int = 0
+
+
+def parse_query(query: Mapping[str, str], *, now_ns: int) -> Wanted:
+    """What a query string asks for. Raises `ValueError`."""
+    since_ns = 0
+    if "sinceSeconds" in query:
+        since_ns = now_ns - int(query["sinceSeconds"]) * 10**9
+    elif "sinceTime" in query:
+        since_ns = round(api_objects.parse_instant(query["sinceTime"]) * 1e9)
+    return Wanted(
+        follow=query.get("follow") in ("true", "1"),
+        previous=query.get("previous") in ("true", "1"),
+        timestamps=query.get("timestamps") in ("true", "1"),
+        tail_lines=int(query["tailLines"]) if "tailLines" in query else None,
+        limit_bytes=int(query["limitBytes"]) if "limitBytes" in query else None,
+        since_ns=since_ns,
+    )
+
+
+class LogServer:
+    """Serves the log files of this node's containers on loopback."""
+
+    def __init__(self, records: files.Records, *, find: Callable[[str, str], str | None], clock: clocks.Clock) -> None:
+        self._records = records
+        self._find = find
+        self._clock = clock
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
+        """The port it listens on. Raises OSError."""
+        app = web.Application()
+        app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._serve)
+        app.router.add_get("/healthz", _healthz)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port, ssl_context=tls).start()
+        return int(self._runner.addresses[0][1])
+
+    async def close(self) -> None:
+        """Nothing; the port is free."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        try:
+            wanted = parse_query(request.query, now_ns=self._clock.wall_ns())
+        except ValueError as error:
+            return web.Response(status=400, text=f"bad log option: {error}\n")
+        container = request.match_info["container"]
+        uid = self._find(request.match_info["namespace"], request.match_info["pod"])
+        last = None if uid is None else self._records.last_attempt(uid, container)
+        if uid is None or last is None or "/" in container:
+            return web.Response(status=400, text=f'container "{container}" is waiting to start: ContainerCreating\n')
+        number = last.number - 1 if wanted.previous else last.number
+        attempt = self._records.read_attempt(uid, container, number)
+        if number < 0 or not attempt.directory.exists():
+            return web.Response(status=400, text=f'previous terminated container "{container}" not found\n')
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            async for piece in self._pieces(attempt.directory, wanted):
+                await response.write(piece)
+            await response.write_eof()
+        return response
+
+    async def _pieces(self, directory: pathlib.Path, wanted: Wanted) -> AsyncIterator[bytes]:
+        left = wanted.limit_bytes
+        async for line in self._lines(directory, wanted):
+            piece = line if left is None else line[:left]
+            if piece:
+                yield piece
+            if left is not None:
+                left -= len(piece)
+                if left <= 0:
+                    return
+
+    async def _lines(self, directory: pathlib.Path, wanted: Wanted) -> AsyncIterator[bytes]:
+        path = directory / files.LOG
+        log = await asyncio.to_thread(_open, path)
+        with contextlib.closing(log):
+            entries = [entry for entry in container_logs.parse(log.read()) if entry.wall_ns >= wanted.since_ns]
+            if wanted.tail_lines is not None:
+                entries = container_logs.last_lines(entries, wanted.tail_lines)
+            for entry in entries:
+                yield entry.render(timestamps=wanted.timestamps)
+            while wanted.follow:
+                # Asked before reading, so that the last lines of a container that ends are not missed.
+                ended = _has_ended(directory)
+                for entry in container_logs.parse(log.read(_READ_BYTES)):
+                    yield entry.render(timestamps=wanted.timestamps)
+                if ended:
+                    return
+                await asyncio.sleep(POLL_S)
+                log = _reopened(log, path)
+
+
+def _has_ended(directory: pathlib.Path) -> bool:
+    return (directory / files.EXITED).exists() or not directory.exists()
+
+
+def _open(path: pathlib.Path) -> container_logs.Reader:
+    return container_logs.Reader(path)
+
+
+def _reopened(log: container_logs.Reader, path: pathlib.Path) -> container_logs.Reader:
+    """The same reader, or one of the new file where the log has been rotated."""
+    if not log.is_rotated():
+        return log
+    log.close()
+    return container_logs.Reader(path)
+
+
+async def _healthz(_: web.Request) -> web.Response:
+    return web.Response(text="ok")

@@ -1,0 +1,260 @@
+"""The parent of a node's containers: a small single-threaded process that forks them, reaps them and keeps their logs.
+
+It has the workloads and numpy imported before it forks, so that an interpreter's start does not read as contention
+on the node, and it outlives the node's process as a containerd shim outlives the kubelet. JSON lines on the socket
+`runtime.sock` in the node's directory: requests `start`, `signal`, `list`, `quit`; events `started`, `start_failed`,
+`exited`, `running`. What happened is also in files (`started.json`, `exit.json`), for a node process that was away.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import gc
+import json
+import os
+import pathlib
+import selectors
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from carico_core.runtime.process import clock as clocks
+from carico_local.cgroups import sweep
+from carico_local.node.runtime import child as container_child
+from carico_local.node.runtime import logs as container_logs
+from carico_local.node.runtime import records as files
+
+SOCKET = "runtime.sock"
+# With nobody connected and nothing running it ends after this long, so that a node that never returns leaves nothing.
+IDLE_S = 60.0
+_READ_BYTES = 65536
+
+
+@dataclasses.dataclass(slots=True)
+class Container:
+    """One process that was forked for a container."""
+
+    id: str
+    pid: int
+    directory: pathlib.Path
+    log: container_logs.LogFile
+    output_fd: int
+    status_fd: int | None
+    # True without a cgroup, whose removal would end what the main process leaves behind.
+    owns_group: bool
+
+
+class Zygote:
+    """The event loop; everything happens in its one thread, so that it may fork at any time."""
+
+    def __init__(self, root: pathlib.Path, clock: clocks.Clock) -> None:
+        self._root = root
+        self._clock = clock
+        self._selector = selectors.DefaultSelector()
+        self._containers: dict[str, Container] = {}
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._peer: socket.socket | None = None
+        self._pending = b""
+        self._quit = False
+
+    def run(self) -> None:
+        """Nothing, once told to quit or idle for long."""
+        self._listen()
+        wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._selector.register(wake_read, selectors.EVENT_READ, lambda: os.read(wake_read, 512))
+        # Objects of before the fork are never collected in a child: its memory stays shared with ours.
+        gc.collect()
+        gc.freeze()
+        idle_since_s = self._clock.monotonic_s()
+        while not self._quit:
+            for key, _ in self._selector.select(timeout=IDLE_S / 4):
+                # What one event does may have closed the file of another.
+                if key.fd in self._selector.get_map():
+                    key.data()
+            self._reap()
+            if self._peer is not None or self._containers:
+                idle_since_s = self._clock.monotonic_s()
+            self._quit = self._quit or self._clock.monotonic_s() - idle_since_s > IDLE_S
+
+    def _listen(self) -> None:
+        # A relative name: the path of a Unix socket is limited to 108 bytes, that of a directory is not.
+        os.chdir(self._root)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(SOCKET)
+        self._listener.bind(SOCKET)
+        self._listener.listen(8)
+        pid = os.getpid()
+        files.write_json(self._root / files.RUNTIME, {"pid": pid, "start_ticks": sweep.start_ticks(pid)})
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    def _accept(self) -> None:
+        peer, _ = self._listener.accept()
+        self._drop_peer()
+        # The node reads at once or has gone: the loop must not hang on it.
+        peer.settimeout(5.0)
+        self._peer = peer
+        self._pending = b""
+        self._selector.register(peer, selectors.EVENT_READ, self._receive)
+
+    def _drop_peer(self) -> None:
+        if self._peer is not None:
+            self._selector.unregister(self._peer)
+            self._peer.close()
+            self._peer = None
+
+    def _receive(self) -> None:
+        assert self._peer is not None
+        try:
+            data = self._peer.recv(_READ_BYTES)
+        except OSError:
+            data = b""
+        if not data:
+            self._drop_peer()
+            return
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        for line in lines:
+            self._obey(json.loads(line))
+
+    def _obey(self, request: Mapping[str, Any]) -> None:
+        match request["op"]:
+            case "start":
+                self._start(request)
+            case "signal":
+                container = self._containers.get(request["id"])
+                if container is not None:
+                    # Not reaped yet, so the id cannot be another process's.
+                    send = os.killpg if request.get("group") else os.kill
+                    with contextlib.suppress(ProcessLookupError):
+                        send(container.pid, request["signal"])
+            case "list":
+                self._tell(event="running", ids=sorted(self._containers))
+            case "quit":
+                self._quit = True
+
+    def _tell(self, **event: Any) -> None:
+        if self._peer is None:
+            return
+        try:
+            self._peer.sendall(json.dumps(event).encode() + b"\n")
+        except OSError:
+            self._drop_peer()
+
+    def _start(self, request: Mapping[str, Any]) -> None:
+        directory = pathlib.Path(request["directory"])
+        output_read, output_write = os.pipe2(os.O_CLOEXEC)
+        status_read, status_write = os.pipe2(os.O_CLOEXEC)
+        for descriptor in (output_read, status_read):
+            os.set_blocking(descriptor, False)
+        pid = os.fork()
+        if pid == 0:
+            container_child.run(request, output_fd=output_write, status_fd=status_write)
+        os.close(output_write)
+        os.close(status_write)
+        container = Container(
+            id=request["id"],
+            pid=pid,
+            directory=directory,
+            log=container_logs.LogFile(directory / files.LOG),
+            output_fd=output_read,
+            status_fd=status_read,
+            owns_group=request["die_with_parent"],
+        )
+        self._containers[container.id] = container
+        self._selector.register(output_read, selectors.EVENT_READ, lambda: self._copy_output(container))
+        self._selector.register(status_read, selectors.EVENT_READ, lambda: self._read_status(container))
+
+    def _read_status(self, container: Container) -> None:
+        """Tells whether the command could be run: the status pipe closes at exec, or carries the reason why not."""
+        if container.status_fd is None:
+            return
+        try:
+            reason = os.read(container.status_fd, 4096).decode(errors="replace")
+        except BlockingIOError:
+            return
+        self._selector.unregister(container.status_fd)
+        os.close(container.status_fd)
+        container.status_fd = None
+        if reason:
+            files.write_json(container.directory / files.FAILED, {"message": reason})
+            self._tell(event="start_failed", id=container.id, message=reason)
+            return
+        started = {
+            "pid": container.pid,
+            "start_ticks": sweep.start_ticks(container.pid),
+            "wall_ns": self._clock.wall_ns(),
+        }
+        files.write_json(container.directory / files.STARTED, started)
+        self._tell(event="started", id=container.id, **started)
+
+    def _copy_output(self, container: Container) -> bool:
+        """True where there was something to copy."""
+        try:
+            data = os.read(container.output_fd, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+            return False
+        if not data:
+            self._close_output(container)
+            return False
+        # A full disk costs lines, never the container.
+        with contextlib.suppress(OSError):
+            container.log.write(data, wall_ns=self._clock.wall_ns())
+        return True
+
+    def _close_output(self, container: Container) -> None:
+        if container.output_fd >= 0:
+            self._selector.unregister(container.output_fd)
+            os.close(container.output_fd)
+            container.output_fd = -1
+
+    def _reap(self) -> None:
+        for container in list(self._containers.values()):
+            pid, status = os.waitpid(container.pid, os.WNOHANG)
+            if pid:
+                self._bury(container, status)
+
+    def _bury(self, container: Container, status: int) -> None:
+        wall_ns = self._clock.wall_ns()
+        del self._containers[container.id]
+        if container.owns_group:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(container.pid, signal.SIGKILL)
+        self._read_status(container)
+        # At most one pipe's worth: descendants that hold the pipe open and still write must not hold us up.
+        for _ in range(2):
+            if container.output_fd < 0 or not self._copy_output(container):
+                break
+        self._close_output(container)
+        with contextlib.suppress(OSError):
+            container.log.close(wall_ns=wall_ns)
+        code = os.waitstatus_to_exitcode(status)
+        exited = {"code": code if code >= 0 else 128 - code, "signal": max(0, -code), "wall_ns": wall_ns}
+        files.write_json(container.directory / files.EXITED, exited)
+        self._tell(event="exited", id=container.id, **exited)
+
+
+def serve(root: pathlib.Path) -> None:
+    """Nothing, once told to quit or idle for long; this process is the parent of all containers meanwhile."""
+    # Ctrl-C is for the node's supervisor to act on; containers end in the node's order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Zygote(root, clocks.SystemClock()).run()
+
+
+def main() -> NoReturn:
+    """Never returns: `python -m carico_local.node.runtime.zygote ROOT [CGROUP_PROCS_FILE...]`."""
+    root, procs = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    for name in procs:
+        pathlib.Path(name).write_text("0", encoding="ascii")
+    serve(root)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,7 @@
+"""What a Pod asks for, read once from its API object. Pure.
+
+pod         the Pod: containers, grace, deadline, and what an emulated node does not support
+container   one container: command, environment, limits, probes, hooks, mounts
+sources     where variables come from besides literals, and where mounts lead
+qos         quality of service: class, CPU weight, and which process is ended first without memory
+"""

@@ -1,0 +1,151 @@
+"""What a node runs of a container: command, environment, limits, probes, hooks; and what it does not support."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from carico_core.domain import quantity
+from carico_local.node.containers import handlers
+from carico_local.node.spec import sources
+
+Object = Mapping[str, Any]
+_PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+_HOOKS = ("postStart", "preStop")
+_VARIABLE_SOURCES = frozenset({"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"})
+# What a variable comes from besides a literal; a text is a field of the Pod.
+Source = str | sources.ResourceRef | sources.KeyRef
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What is asked of a container, and how often."""
+
+    handler: handlers.Handler
+    initial_delay_s: float
+    period_s: float
+    timeout_s: float
+    failures: int
+    successes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSpec:
+    """One container: its command, environment (literal, or from elsewhere), limits and requests (cores, bytes)."""
+
+    name: str
+    image: str
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str | None, Source | None], ...]
+    # Objects whose keys are variables too, before `env`.
+    env_from: tuple[sources.WholeRef, ...]
+    cwd: str
+    limit_cores: float | None
+    limit_bytes: int | None
+    request_cores: float
+    request_bytes: float
+    log_as_message: bool
+    startup: Probe | None
+    readiness: Probe | None
+    liveness: Probe | None
+    post_start: handlers.Handler | None
+    pre_stop: handlers.Handler | None
+    mounts: tuple[sources.Mount, ...]
+    # An init container that runs beside the others, as long as they do.
+    is_sidecar: bool
+
+    @property
+    def reads_objects(self) -> bool:
+        """True where its variables come from ConfigMaps or Secrets, some of them."""
+        return bool(self.env_from) or any(isinstance(source, sources.KeyRef) for _, _, source in self.env)
+
+
+def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) -> ContainerSpec:
+    """A container of the API; `items`: all of the Pod's by name, `volumes`: the names of those it may mount."""
+    limits = (item.get("resources") or {}).get("limits") or {}
+    requests = {**limits, **((item.get("resources") or {}).get("requests") or {})}
+    lifecycle = item.get("lifecycle") or {}
+    ports = _ports(item)
+    return ContainerSpec(
+        name=item["name"],
+        image=item.get("image") or "",
+        command=(*(item.get("command") or ()), *(item.get("args") or ())) if item.get("command") else (),
+        env=tuple(_variables(item, items)),
+        env_from=sources.whole_refs(item),
+        cwd=item.get("workingDir") or "/",
+        limit_cores=quantity.parse_quantity(limits["cpu"]) if "cpu" in limits else None,
+        limit_bytes=round(quantity.parse_quantity(limits["memory"])) if "memory" in limits else None,
+        request_cores=quantity.parse_quantity(requests.get("cpu", 0)),
+        request_bytes=quantity.parse_quantity(requests.get("memory", 0)),
+        log_as_message=item.get("terminationMessagePolicy") == "FallbackToLogsOnError",
+        startup=_probe(item, "startupProbe"),
+        readiness=_probe(item, "readinessProbe"),
+        liveness=_probe(item, "livenessProbe"),
+        post_start=handlers.parse(lifecycle.get("postStart"), ports),
+        pre_stop=handlers.parse(lifecycle.get("preStop"), ports),
+        mounts=sources.mounts(item, volumes),
+        is_sidecar=False,
+    )
+
+
+def _variables(item: Object, items: Mapping[str, Object]) -> Iterator[tuple[str, str | None, Source | None]]:
+    """Name, literal value, other source: one of the latter is None."""
+    for entry in item.get("env") or ():
+        source = entry.get("valueFrom") or {}
+        if not source:
+            yield entry["name"], str(entry.get("value") or ""), None
+        elif field := (source.get("fieldRef") or {}).get("fieldPath"):
+            yield entry["name"], None, field
+        elif reference := source.get("resourceFieldRef"):
+            yield entry["name"], None, sources.resource_ref(reference, items, item["name"])
+        elif key := sources.key_ref(source):
+            yield entry["name"], None, key
+
+
+def _ports(item: Object) -> dict[str, int]:
+    return {entry["name"]: entry["containerPort"] for entry in item.get("ports") or () if entry.get("name")}
+
+
+def _probe(item: Object, key: str) -> Probe | None:
+    probe = item.get(key) or {}
+    handler = handlers.parse(probe, _ports(item))
+    if handler is None:
+        return None
+    return Probe(
+        handler=handler,
+        initial_delay_s=float(probe.get("initialDelaySeconds") or 0),
+        period_s=float(probe.get("periodSeconds") or 10),
+        timeout_s=float(probe.get("timeoutSeconds") or 1),
+        failures=int(probe.get("failureThreshold") or 3),
+        successes=int(probe.get("successThreshold") or 1),
+    )
+
+
+def unsupported(item: Object, volumes: frozenset[str]) -> Iterator[str]:
+    """Yield a clause for each thing that the container asks for and an emulated node does not support.
+
+    `volumes`: the names of those that it may mount.
+    """
+    name = item["name"]
+    if not item.get("command"):
+        yield f"container {name!r} has no command (no image is pulled here, so no entrypoint is known)"
+    for entry in item.get("env") or ():
+        source = entry.get("valueFrom") or {}
+        field = (source.get("fieldRef") or {}).get("fieldPath")
+        if not source.keys() <= _VARIABLE_SOURCES or (field is not None and not sources.is_known_field(field)):
+            yield f"variable {entry['name']!r} of container {name!r} comes from {field or ', '.join(source)}"
+    hooks = item.get("lifecycle") or {}
+    for key, entry, known in (
+        *((key, item.get(key), "httpGet, tcpSocket or exec") for key in _PROBES),
+        *((key, hooks.get(key), "httpGet, tcpSocket, exec or sleep") for key in _HOOKS),
+    ):
+        if entry and handlers.parse(entry, _ports(item)) is None:
+            yield f"{key} of container {name!r} is not {known}"
+    for mount in item.get("volumeMounts") or ():
+        if mount["name"] not in volumes:
+            continue
+        if mount.get("readOnly"):
+            yield f"container {name!r} mounts volume {mount['name']!r} read-only"
+        if mount.get("subPathExpr"):
+            yield f"container {name!r} mounts volume {mount['name']!r} with subPathExpr"
+    if item.get("volumeDevices"):
+        yield f"container {name!r} has volumeDevices"

@@ -1,0 +1,138 @@
+"""What a node runs of a Pod: its containers, how it ends, and what an emulated node does not support."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from carico_core.wire.kubernetes import pod_requests
+from carico_local.node.spec import container as container_spec
+from carico_local.node.spec import qos
+
+Object = Mapping[str, Any]
+
+# https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
+GRACE_S = 30.0
+# The API server mounts its token by itself; commands that do not use it need not miss it.
+_TOKEN_VOLUME = "kube-api-access"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PodSpec:
+    """One Pod as its node sees it."""
+
+    namespace: str
+    name: str
+    uid: str
+    node_name: str
+    service_account: str
+    node_selector: Mapping[str, str]
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    restart_policy: str
+    grace_s: float
+    containers: tuple[container_spec.ContainerSpec, ...]
+    init_containers: tuple[container_spec.ContainerSpec, ...]
+    qos_class: str
+    request_cores: float
+    # What the Pod asks for and an emulated node does not support: a clause each.
+    unsupported: tuple[str, ...]
+    # Seconds from the start of the Pod after which it is ended, finished or not.
+    deadline_s: float | None
+
+    @property
+    def key(self) -> str:
+        """namespace/name"""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def metadata(self) -> Object:
+        """What its containers may ask for of the API object's metadata."""
+        return {
+            "namespace": self.namespace, "name": self.name, "uid": self.uid,
+            "labels": self.labels, "annotations": self.annotations,
+        }  # fmt: skip
+
+    def oom_score_adj(self, container: container_spec.ContainerSpec, *, node_bytes: float) -> int:
+        """How soon a container's processes are ended where memory runs out, see `qos`."""
+        asked = container.request_bytes
+        if container.is_sidecar:
+            # Not sooner than those that it serves.
+            asked = max(asked, min(each.request_bytes for each in self.containers))
+        return qos.oom_score_adj(self.qos_class, request_bytes=asked, node_bytes=node_bytes)
+
+    @property
+    def limit_cores(self) -> float | None:
+        """The Pod's CPU limit: the sum where every container has one."""
+        limits = [container.limit_cores for container in self.containers]
+        return None if None in limits else sum(limit for limit in limits if limit is not None)
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """The Pod's memory limit: the sum where every container has one."""
+        limits = [container.limit_bytes for container in self.containers]
+        return None if None in limits else sum(limit for limit in limits if limit is not None)
+
+
+def parse(pod: Object) -> PodSpec:
+    """The Pod of an API object. Raises `ValueError` where it cannot be read."""
+    try:
+        return _parse(pod)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"Pod cannot be read: {error!r}") from error
+
+
+def _parse(pod: Object) -> PodSpec:
+    metadata, spec = pod["metadata"], pod["spec"]
+    every = [*(spec.get("initContainers") or ()), *spec["containers"]]
+    items = {item["name"]: item for item in every}
+    declared = [each for each in spec.get("volumes") or () if not str(each.get("name", "")).startswith(_TOKEN_VOLUME)]
+    mountable = frozenset(str(each.get("name", "")) for each in declared)
+    containers = tuple(container_spec.parse(item, items, mountable) for item in spec["containers"])
+    init_containers = tuple(
+        dataclasses.replace(
+            container_spec.parse(item, items, mountable), is_sidecar=item.get("restartPolicy") == "Always"
+        )
+        for item in spec.get("initContainers") or ()
+    )
+    return PodSpec(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        node_name=spec["nodeName"],
+        service_account=spec.get("serviceAccountName") or "default",
+        node_selector=spec.get("nodeSelector") or {},
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        restart_policy=spec.get("restartPolicy") or "Always",
+        grace_s=_grace_s(metadata, spec),
+        containers=containers,
+        init_containers=init_containers,
+        qos_class=(pod.get("status") or {}).get("qosClass") or qos.pod_class(spec),
+        request_cores=pod_requests.pod_requests(pod).get("cpu", 0.0),
+        unsupported=(
+            *_unsupported_volumes(declared),
+            *(text for item in every for text in container_spec.unsupported(item, mountable)),
+        ),
+        deadline_s=deadline_s(pod),
+    )
+
+
+def _unsupported_volumes(declared: Iterable[Object]) -> Iterator[str]:
+    for volume in declared:
+        if "emptyDir" not in volume:
+            kind = next((key for key in volume if key != "name"), "no known kind")
+            yield f"volume {volume.get('name', '')!r} is of the kind {kind}, not emptyDir"
+
+
+def _grace_s(metadata: Object, spec: Object) -> float:
+    """Seconds from SIGTERM to SIGKILL: what the deletion says, else the Pod; at least 1, as the kubelet has it."""
+    for value in (metadata.get("deletionGracePeriodSeconds"), spec.get("terminationGracePeriodSeconds")):
+        if value is not None:
+            return max(1.0, float(value))
+    return GRACE_S
+
+
+def deadline_s(pod: Object) -> float | None:
+    """Seconds that a Pod may be active on its node; None: as many as it takes. People may shorten it at any time."""
+    seconds = pod["spec"].get("activeDeadlineSeconds")
+    return None if seconds is None else float(seconds)
