@@ -12,8 +12,7 @@ import pytest
 from rich import console
 
 from carico_cli import application
-from carico_cli.jobs import demo_page as html
-from carico_cli.jobs import view
+from carico_cli.jobs import demo_page, view
 from carico_cli.live import signals
 from carico_cli.shell import interrupts, settings
 from carico_cli.top import columns
@@ -171,7 +170,7 @@ def test_the_words_say_plainly_what_was_missed(live: Live) -> None:
 
 
 def test_the_page_holds_four_pictures_and_escapes_what_it_was_told(live: Live) -> None:
-    page = html.page(some_report(live))
+    page = demo_page.page(some_report(live))
     assert page.count("<svg") == 4
     assert ">0.5<" not in page.partition("</svg>")[0], "there are no halves of Pods"
     assert "<b>CPU</b>" not in page
@@ -184,7 +183,7 @@ def test_the_page_holds_four_pictures_and_escapes_what_it_was_told(live: Live) -
 def test_a_page_without_any_finished_pod_is_still_drawn() -> None:
     report = some_report(Live())
     assert report["pod_s"]["mean"] is None
-    assert html.page(report).count("<svg") == 4
+    assert demo_page.page(report).count("<svg") == 4
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from carico_cli.evaluation import page
+from carico_cli.output import charts
 from carico_core.domain import errors
 from carico_twin import catalogue, scenario, world
 from carico_twin import work as works
@@ -17,12 +19,10 @@ from carico_twin.evaluate import (
     contenders,
     pool,
     published,
-    report,
     results,
     runs,
     shapes,
     study,
-    svg,
     tables,
     targets,
 )
@@ -209,40 +209,47 @@ def test_the_page_is_whole_without_numbers_and_with_them() -> None:
     # The same small run stands for every picture's scenario.
     outcomes += [dataclasses.replace(each, plan=plan) for each in outcomes[:2] for plan in ("pi-1000", "isolation")]
     document = results.document(study.Wish(seeds=1), outcomes)
-    page = report.page(document)
-    for part in page.split("<svg")[1:]:
+    html = page.page(document)
+    for part in html.split("<svg")[1:]:
         ET.fromstring("<svg" + part.split("</svg>")[0] + "</svg>")
-    assert page.count("<svg") >= 6
-    assert not re.search(r"https?:|\bnan\b|\bNone\b|<script", page)
-    assert "footprint" in report.page(results.document(study.Wish(plan=SMALL, seeds=1), []))
+    assert html.count("<svg") >= 6
+    assert not re.search(r"https?:|\bnan\b|\bNone\b|<script", html)
+    assert "footprint" in page.page(results.document(study.Wish(plan=SMALL, seeds=1), []))
 
 
 def test_the_page_says_beside_its_name_who_did_not_finish_and_names_those_alone_that_ran() -> None:
     ended, given_up = (runs.run(task) for task in tasks("constant-0.75", contenders.DEFAULT, seeds=1))
     given_up = dataclasses.replace(given_up, measures=dataclasses.replace(given_up.measures, finished=False))
     document = results.document(study.Wish(plan=SMALL, seeds=1), [ended, given_up])
-    page = report.page(document)
-    assert f"<td>{given_up.contender}<br><small>finished in 0% of the runs</small></td>" in page
+    html = page.page(document)
+    assert f"<td>{given_up.contender}<br><small>finished in 0% of the runs</small></td>" in html
     # Words are not set as numbers, whatever they begin with.
-    assert "<td>0.75 Pods a core</td>" in page
-    assert "koordinator" not in page
+    assert "<td>0.75 Pods a core</td>" in html
+    assert "koordinator" not in html
 
 
-def test_a_name_that_does_not_fit_beside_its_bars_is_cut_there() -> None:
-    drawn = svg.bars("what", ["n" * 63], [("ours", [1.0])], "1 = best")
-    assert f"{'n' * 21}…<title>{'n' * 63}</title>" in drawn
+def test_a_name_that_does_not_fit_beside_its_bars_is_shortened_there() -> None:
+    drawn = charts.bars(["n" * 63], [("ours", [1.0])], "1 = best", name="what")
+    assert f">{'n' * 14}~{'n' * 13}<" in drawn
+
+
+def test_words_beside_points_do_not_cover_each_other() -> None:
+    near = [charts.Line(label="a", x=[1.0, 1.01, 1.02], y=[1.0, 1.01, 1.0], colour="#000000", marks=True,
+                        words=["one-name", "another-name", "a-third-name"])]  # fmt: skip
+    drawn = charts.lines([charts.Chart(title="t", x_label="x", y_label="y", lines=near)])
+    places = [
+        tuple(map(float, found))
+        for found in re.findall(r"<text[^>]*translate\(([\d.]+) ([\d.]+)\)[^>]*>[a-z-]*name<", drawn)
+    ] or [(float(x), float(y)) for x, y in re.findall(r'<text[^>]* x="([\d.]+)" y="([\d.]+)"[^>]*>[a-z-]*name<', drawn)]
+    assert len(places) == 3
+    # Letters are about nine points high.
+    for index, (_, y) in enumerate(places):
+        assert all(abs(y - other) > 7.0 for _, other in places[index + 1 :]) or len({x > 300 for x, _ in places}) > 1
 
 
 def test_a_plan_has_a_name_of_its_own_as_targets_go_by_names() -> None:
     with pytest.raises(errors.SettingsError, match="got the name 'pi-1000', expected one that no scenario"):
         study.tasks(study.Wish(plan=dataclasses.replace(SMALL, name="pi-1000")))
-
-
-@pytest.mark.parametrize(("low", "high"), [(0.0, 23.0), (0.0, 0.0), (97.0, 98.5), (-3.0, 1e6), (0.0, 1e-4)])
-def test_ticks_are_few_round_and_within(low: float, high: float) -> None:
-    found = svg.ticks(low, high)
-    assert 1 <= len(found) <= 8
-    assert all(low - 1e-9 <= each <= high + 1e-9 for each in found)
 
 
 def test_json_has_no_numbers_that_are_none() -> None:

@@ -10,13 +10,14 @@ import click
 import orjson
 from rich import console, progress
 
+from carico_cli.evaluation import page
 from carico_cli.evaluation import text as evaluate_text
 from carico_cli.output import formats
 from carico_cli.output import report as report_folder
 from carico_cli.shell import settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock
-from carico_twin.evaluate import plan_file, pool, recorded, report, results, runs, study
+from carico_twin.evaluate import plan_file, pool, recorded, results, runs, study
 
 PLAIN_LINE_EVERY_S = 5.0
 # A comparison of a thousand Pods and ten contenders has a fiftieth of this; a scenario a kilobyte.
@@ -63,13 +64,13 @@ def command(context: settings.Context, /, **given: Any) -> int:
     out: pathlib.Path = given["out"]
     report_folder.check(out)
     outcomes = _run(tasks, jobs=given["jobs"], plain=context.plain)
-    found = results.document(wish, outcomes)
+    found = {**results.document(wish, outcomes), "ended_at_ns": clock.SystemClock().wall_ns()}
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
     try:
         click.echo(as_json.decode() if given["output"] is formats.Output.JSON else evaluate_text.text(found))
     finally:
         # Also where nobody reads what is printed any more (`--json | head`): it is the work of an hour.
-        report_folder.write(out, {"evaluation.json": as_json, "evaluation.html": report.page(found).encode()})
+        report_folder.write(out, {"evaluation.json": as_json, "evaluation.html": page.page(found).encode()})
     click.echo(f"report: {out / 'evaluation.html'} and {out / 'evaluation.json'}", err=True)
     return 0
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from carico_cli.evaluation import emulated
 from carico_cli.output import tables
-from carico_twin.evaluate import beside_page
 
 Json = Mapping[str, Any]
 _COLUMNS = ("job_s", "pod_mean_s", "pod_max_s", "slowdown", "most_per_core", "overrun_node_s")
@@ -94,7 +94,7 @@ def _calibration(found: Json) -> Iterator[str]:
         if shape["reproduced"] is not None:
             verdict = "reproduced" if shape["reproduced"] else "NOT reproduced"
             mode = "" if shape["mode"] == "carico" else f" [{shape['mode']}]"
-            yield f"{verdict}{mode}: {shape['says']}"
+            yield f"{verdict}{mode}: {shape['says']}; measured: {shape['detail']}"
     if found["calibration"]:
         yield from (f"not in the twin: {each}" for each in found["not_in_the_twin"])
 
@@ -102,8 +102,8 @@ def _calibration(found: Json) -> Iterator[str]:
 def _beside(found: Json) -> Iterator[str]:
     if found["beside"] is not None:
         yield ""
-        yield beside_page.sentence(found["beside"])
-        yield from tables.aligned(beside_page.HEAD, beside_page.rows(found["beside"]))
+        yield emulated.sentence(found["beside"])
+        yield from tables.aligned(emulated.HEAD, emulated.rows(found["beside"]))
 
 
 def _ablation(found: Json) -> Iterator[str]:

@@ -18,6 +18,7 @@ from carico_cli.output import formats
 from carico_cli.output import report as report_folder
 from carico_cli.shell import interrupts, options, settings
 from carico_core.domain import errors
+from carico_core.runtime.process import clock as clocks
 from carico_local import job as jobs
 from carico_local.cluster import client, machine, state
 from carico_local.cluster import plan as plans
@@ -119,7 +120,8 @@ async def _compare(
         async with _ground(launched.paths, found, bound_s, servers_millicores) as ground:
             trials, idle_p99s_ms = await _trials(ground, wanted, job, repeats=repeats, beside=beside)
         setting = _setting(plan, job, bound_s, notes) | {"servers_millicores": servers_millicores}
-        return comparison.report(trials, wanted, setting=setting, idle_p99s_ms=idle_p99s_ms)
+        report = comparison.report(trials, wanted, setting=setting, idle_p99s_ms=idle_p99s_ms)
+        return {**report, "ended_at_ns": clocks.SystemClock().wall_ns()}
     finally:
         await interrupts.finished(_end(launched), hurry=launched.kill)
 

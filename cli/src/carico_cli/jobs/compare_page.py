@@ -1,68 +1,68 @@
 """A comparison in words and as one HTML file with a picture."""
 
-import html as text_html
+import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from carico_cli.jobs import demo_page as html
-from carico_cli.output import tables
+from carico_cli.output import charts, report, tables
 
 Report = Mapping[str, Any]
 _HEAD = ("", "job s", "least", "most", "Pod s", "least", "most", "p95 s", "most a node", "p99 ms")
 
 
-def text(report: Report) -> str:
+def text(found: Report) -> str:
     """A table of medians, and the targets."""
-    targets = [f"{one['verdict']:<7} {_target(one)}" for one in report["targets"]]
-    return "\n".join([_sentence(report), *tables.aligned(_HEAD, _rows(report)), "", *targets])
+    targets = [f"{one['verdict']:<7} {_target(one)}" for one in found["targets"]]
+    return "\n".join([_sentence(found), *tables.aligned(_HEAD, _rows(found)), "", *targets])
 
 
-def page(report: Report) -> str:
+def page(found: Report) -> str:
     """The whole page."""
-    setting = report["setting"]
+    setting = found["setting"]
     head = "".join(f"<th{' class=n' if place else ''}>{cell}</th>" for place, cell in enumerate(_HEAD))
     body = "".join(
-        f"<tr><td>{text_html.escape(row[0])}</td>" + "".join(f'<td class="n">{cell}</td>' for cell in row[1:]) + "</tr>"
-        for row in _rows(report)
+        f"<tr><td>{html.escape(row[0])}</td>" + "".join(f'<td class="n">{cell}</td>' for cell in row[1:]) + "</tr>"
+        for row in _rows(found)
     )
     targets = "".join(
-        f'<li><span class="{one["verdict"]}">{one["verdict"]}</span> {text_html.escape(_target(one))}</li>'
-        for one in report["targets"]
+        f'<li><span class="{one["verdict"]}">{one["verdict"]}</span> {html.escape(_target(one))}</li>'
+        for one in found["targets"]
     )
-    notes = "".join(f"<p>Note: {text_html.escape(note)}</p>" for note in setting["notes"])
-    picture = html.figure("Each run: mean Pod time against job time; lower left is better", _draw, report)
-    return html.document(
+    notes = "".join(f"<p>Note: {html.escape(note)}</p>" for note in setting["notes"])
+    svg = charts.figure(lambda drawn: _draw(drawn, found), name="runs")
+    picture = report.figure(svg, "Each run: mean Pod time against job time; lower left is better.")
+    return report.document(
         f"CARICO beside kube-scheduler: {setting['pods']} pi Pods on {setting['nodes']} nodes",
-        f"<p>{text_html.escape(_sentence(report))}</p>{notes}<table><tr>{head}</tr>{body}</table>"
+        f"<p>{html.escape(report.day(found) + _sentence(found))}</p>{notes}<table><tr>{head}</tr>{body}</table>"
         f"<ul>{targets}</ul>{picture}",
     )
 
 
-def _sentence(report: Report) -> str:
-    setting = report["setting"]
-    most = max((row["runs"] for row in report["contenders"].values()), default=0)
+def _sentence(found: Report) -> str:
+    setting = found["setting"]
+    most = max((row["runs"] for row in found["contenders"].values()), default=0)
     return (
         f"{setting['pods']} Pods of {setting['pod_alone_s']:g} s on {setting['nodes']} nodes of {setting['cores']} "
         f"emulated cores at scale {setting['scale']:g}; bound {setting['bound_s']:.1f} s. "
-        f"{'One run of each' if most == 1 else f'Medians of {most} runs in turns'}.{_beside(report)}"
+        f"{'One run of each' if most == 1 else f'Medians of {most} runs in turns'}.{_beside(found)}"
     )
 
 
-def _beside(report: Report) -> str:
-    if report["idle_server_p99_ms"]["median"] is None:
+def _beside(found: Report) -> str:
+    if found["idle_server_p99_ms"]["median"] is None:
         return ""
-    millicores = report["setting"]["servers_millicores"]
+    millicores = found["setting"]["servers_millicores"]
     asks = "requests nothing" if millicores is None else f"requests {millicores}m of CPU"
     return f" Beside each job a server on every node, which {asks}."
 
 
-def _rows(report: Report) -> list[tuple[str, ...]]:
+def _rows(found: Report) -> list[tuple[str, ...]]:
     return [
         (
             name, *_three(row["job_s"]), *_three(row["pod_mean_s"]), _number(row["pod_p95_s"]["median"]),
             str(row["max_running_per_node"]), _number(row["server_p99_ms"]["median"]),
         )
-        for name, row in report["contenders"].items()
+        for name, row in found["contenders"].items()
     ]  # fmt: skip
 
 
@@ -78,14 +78,15 @@ def _target(one: Mapping[str, Any]) -> str:
     return f"{one['what']}: {_number(one['value'])}, at most {_number(one['bound'])}"
 
 
-def _draw(axes: Any, report: Report) -> None:
-    for index, name in enumerate(report["contenders"]):
-        runs: Sequence[Mapping[str, Any]] = [one for one in report["trials"] if one["contender"] == name]
+def _draw(drawn: Any, found: Report) -> None:
+    axes = drawn.subplots()
+    for index, name in enumerate(found["contenders"]):
+        runs: Sequence[Mapping[str, Any]] = [one for one in found["trials"] if one["contender"] == name]
         axes.plot(
             [one["pod_s"]["mean"] for one in runs], [one["job_s"] for one in runs],
-            linestyle="none", marker="o" if name == "carico" else "x", color=f"C{index}", label=name,
+            linestyle="none", marker="o" if name == "carico" else "x", color=charts.colour(index), label=name,
         )  # fmt: skip
-    axes.axvline(report["setting"]["pod_alone_s"], color="#1a7f37", linewidth=1, label="Pod alone")
-    axes.axhline(report["setting"]["bound_s"], color="#46507a", linewidth=1, linestyle=":", label="bound")
+    axes.axvline(found["setting"]["pod_alone_s"], color=charts.colour(2), linewidth=1, label="Pod alone")
+    axes.axhline(found["setting"]["bound_s"], color=charts.colour(6), linewidth=1, linestyle=":", label="bound")
     axes.set(xlabel="mean Pod time in seconds", ylabel="job time in seconds")
-    axes.legend(fontsize=8, ncols=2)
+    charts.legend(axes)

@@ -12,8 +12,7 @@ import click
 import orjson
 
 from carico_cli.clusters import starting
-from carico_cli.jobs import demo_page as html
-from carico_cli.jobs import view
+from carico_cli.jobs import demo_page, view
 from carico_cli.live import connection
 from carico_cli.output import report as report_folder
 from carico_cli.shell import interrupts, options, settings
@@ -95,10 +94,10 @@ class _Demo:
         try:
             notes = await starting.show(launched, self._context)
             found = await self._run_job(launched, notes if busy is None else [busy, *notes])
-            report = figures.report(found)
+            report = {**figures.report(found), "ended_at_ns": round(found.ended_s * 1e9)}
             click.echo(view.summary(report))
             files = {"report.json": orjson.dumps(report, option=orjson.OPT_INDENT_2)}
-            report_folder.write(self._out, files | {"report.html": html.page(report).encode()})
+            report_folder.write(self._out, files | {"report.html": demo_page.page(report).encode()})
             click.echo(f"report: {self._out / 'report.json'} and {self._out / 'report.html'}")
             finished = True
             return _exit_code(report)

@@ -1,93 +1,85 @@
-"""The report as one HTML file: the table of figures, and pictures as inline SVG. Nothing is loaded from elsewhere."""
+"""The report of a demo as one HTML file: what came of the job, then how; charts as inline SVG."""
 
 import html
-import io
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from carico_cli.output import charts, report
 from carico_local.report import figures
 
 Report = Mapping[str, Any]
-
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1c2340; --paper: #ffffff; --line: #d5daea; --good: #1a7f37; --bad: #b42318 }
-@media screen and (prefers-color-scheme: dark) {
-  :root { --ink: #e6e9f5; --paper: #14182a; --line: #353c5c; --good: #57c27a; --bad: #ff8b7e }
-}
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-table { border-collapse: collapse; width: 100% }
-th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line) }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
-.met { color: var(--good) } .missed { color: var(--bad); font-weight: 600 }
-figure { margin: 2rem 0; background: #fff; border-radius: 8px; padding: .5rem } figure svg { width: 100%; height: auto }
-figcaption { color: #46507a; padding: 0 .5rem .3rem }
-@media print { tr, figure { break-inside: avoid } }
-"""
+# Nodes with a chart of their own; of more only the first are drawn.
+_NODES_DRAWN = 6
 
 
-def page(report: Report) -> str:
+def page(found: Report) -> str:
     """The whole page."""
-    setting = report["setting"]
-    title = f"CARICO: {report['pods']} {setting['workload']} Pods on {report['nodes']} nodes"
-    pictures = "\n".join(figure(caption, draw, report) for caption, draw in _PICTURES)
-    said = [*setting["notes"], *([why] if (why := figures.short_job(report)) is not None else [])]
-    notes = "".join(f"<p>Note: {html.escape(note)}</p>" for note in said)
-    return document(title, f"<p>{html.escape(_sentence(report))}</p>{notes}\n{_table(report)}\n{pictures}")
+    setting = found["setting"]
+    title = f"CARICO: {found['pods']} {setting['workload']} Pods on {found['nodes']} nodes"
+    said = [*setting["notes"], *([why] if (why := figures.short_job(found)) is not None else [])]
+    notes = "".join(f'<p class="note">Note: {html.escape(note)}</p>' for note in said)
+    drawn = "\n".join(report.figure(svg, caption) for svg, caption in _charts(found))
+    where = f'<p class="note">{html.escape(report.day(found) + _sentence(found))}</p>'
+    return report.document(title, f"<p>{html.escape(_outcome(found))}</p>{_table(found)}\n{notes}{drawn}{where}")
 
 
-def document(title: str, body: str) -> str:
-    """A whole page under its title; `body` is HTML."""
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>\n'
-        f"<h1>{html.escape(title)}</h1>\n{body}\n</body></html>\n"
-    )
+def _outcome(found: Report) -> str:
+    """The job in a sentence or two."""
+    targets, mean_s = found["targets"], found["pod_s"]["mean"]
+    said = f"The job took {found['job_s']:.1f} s"
+    if targets["job_ratio"]["value"] is not None:
+        said += f", {targets['job_ratio']['value']:.2f} times the best possible ({targets['bound_s']:.1f} s)"
+    if mean_s is not None and targets["pod_ratio"]["value"] is not None:
+        said += f"; a Pod took {mean_s:.2f} s on average, {targets['pod_ratio']['value']:.2f} times its time alone"
+    ended = f"{found['succeeded']} of {found['pods']} Pods succeeded"
+    return f"{said}. {'All Pods succeeded' if found['succeeded'] == found['pods'] else ended}."
 
 
-def _sentence(report: Report) -> str:
-    setting = report["setting"]
+def _sentence(found: Report) -> str:
+    setting = found["setting"]
     ceiling = ", ".join(f"{dim} {share:g}" for dim, share in setting["ceiling"].items())
     on = setting["machine"]
     return (
         f"Estimator {setting['estimator']}, ceilings {ceiling}; nodes of {setting['cores']} emulated cores at scale "
-        f"{report['scale']:g} on {on['cpus']:g} CPUs ({on['processor']}, Linux {on['kernel']})."
+        f"{found['scale']:g} on {on['cpus']:g} CPUs ({on['processor']}, Linux {on['kernel']})."
     )
 
 
-def _table(report: Report) -> str:
-    times, targets = report["pod_s"], report["targets"]
+def _table(found: Report) -> str:
+    times, targets = found["pod_s"], found["targets"]
     rows: list[tuple[str, str, str]] = [
-        ("Pods: succeeded, failed", f"{report['succeeded']}, {report['failed']}", ""),
-        ("bound twice, never bound", f"{report['bound_twice']}, {report['never_bound']}", ""),
-        ("job time", f"{report['job_s']:.1f} s", "from its submission to its last Pod's end"),
+        ("job time", f"{found['job_s']:.1f} s", "from its submission to its last Pod's end"),
         (
-            f"job time / at best ({targets['bound_s']:.1f} s: its work over all cores, and one Pod's time)",
+            f"job time / best possible ({targets['bound_s']:.1f} s: its work over all cores, and one Pod's time)",
             _value(targets["job_ratio"]),
             _verdict(targets["job_ratio"]),
         ),
-        ("mean Pod time / its time alone on a node", _value(targets["pod_ratio"]), _verdict(targets["pod_ratio"])),
         ("Pod time mean ± std", f"{_s(times['mean'])} ± {_s(times['std'])}", "from its process's start to its exit"),
         ("Pod time p50, p95, max", f"{_s(times['p50'])}, {_s(times['p95'])}, {_s(times['max'])}", ""),
-        ("most Pods on a node", str(report["max_running_per_node"]), ""),
+        ("mean Pod time / its time alone on a node", _value(targets["pod_ratio"]), _verdict(targets["pod_ratio"])),
+        ("most Pods on a node", str(found["max_running_per_node"]), ""),
+        ("wait for a node, mean", _s(found["placements"]["waited_s"]["mean"]), ""),
+        ("waits by reason", _counts(found["placements"]["waits_by_reason"]), "why Pods found no node at first"),
         (
-            "placements without room",
-            str(report["capacity_overrun"]),
-            "on a node that had less room than one Pod; must be 0",
+            "placements by mode of the advertisement",
+            _counts(found["placements"]["by_mode"]),
+            "how the capacity was known",
         ),
         (
             "overload",
-            f"{report['overload_node_s']:.1f} node-seconds",
+            f"{found['overload_node_s']:.1f} node-seconds",
             "with more Pods than true cost and ceiling allow",
         ),
         (
-            "placements by mode of the advertisement",
-            _counts(report["placements"]["by_mode"]),
-            "how the capacity was known",
+            "placements without room",
+            str(found["capacity_overrun"]),
+            "on a node that had less room than one Pod; must be 0",
         ),
-        ("waits by reason", _counts(report["placements"]["waits_by_reason"]), "why Pods found no node at first"),
-        ("wait for a node, mean", _s(report["placements"]["waited_s"]["mean"]), ""),
+        (
+            "Pods that failed, were bound twice, never bound",
+            f"{found['failed']}, {found['bound_twice']}, {found['never_bound']}",
+            "must be 0",
+        ),
     ]
     body = "".join(
         f'<tr><td>{html.escape(name)}</td><td class="n">{html.escape(value)}</td><td>{verdict}</td></tr>'
@@ -112,94 +104,112 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items()) or "none"
 
 
-def figure(caption: str, draw: Callable[[Any, Report], None], report: Report) -> str:
-    """A picture with its caption; `draw` is given matplotlib's axes and the report."""
-    # Imported here: half a second that only a report costs.
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    with pyplot.rc_context({"svg.fonttype": "none", "font.family": "sans-serif", "axes.grid": True, "grid.alpha": 0.3}):
-        drawn, axes = pyplot.subplots(figsize=(9, 3.6), layout="constrained")
-        draw(axes, report)
-        out = io.StringIO()
-        drawn.savefig(out, format="svg", metadata={"Date": None})
-        pyplot.close(drawn)
-    # Inline: without the prologue, and with ids of its own, as several stand in one page.
-    svg = out.getvalue()[out.getvalue().index("<svg") :]
-    prefix = re.sub(r"\W+", "-", caption[:24].lower())
-    svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{prefix}-", svg)
-    return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
+def _charts(found: Report) -> list[tuple[str, str]]:
+    return [
+        (charts.figure(lambda drawn: _draw_running(drawn, found), name="running"), "Pods running, by node."),
+        (
+            charts.lines(_capacities(found), name="capacity"),
+            "Capacity against what was placed, by node: Pods that it counts (dashed), and that plus its advertised "
+            "capacity (solid, one standard deviation shaded).",
+        ),
+        (
+            charts.figure(lambda drawn: _draw_pod_times(drawn, found), name="times"),
+            "Pod times, from process start to exit.",
+        ),
+        (
+            charts.lines(_costs(found), name="cost"),
+            "Learnt cost of one Pod: mean of the nodes, from the lowest to the highest shaded.",
+        ),
+    ]
 
 
-def _draw_running(axes: Any, report: Report) -> None:
-    for node, found in report["per_node"].items():
-        times = [0.0, *(at for at, _ in found["running"])]
-        axes.step(times, [0, *(count for _, count in found["running"])], where="post", label=node, linewidth=1.2)
+def _draw_running(drawn: Any, found: Report) -> None:
+    """Nodes stacked: their sum is the job's."""
+    axes = drawn.subplots()
+    nodes = found["per_node"]
+    times = sorted({0.0, *(at for each in nodes.values() for at, _ in each["running"])})
+    rows = [_held([(0.0, 0.0), *each["running"]], times) for each in nodes.values()]
+    if rows:
+        colours = [charts.colour(index) for index in range(len(rows))]
+        axes.stackplot(times, rows, labels=list(nodes), step="post", colors=colours, alpha=0.75)
     axes.set(xlabel="seconds since the job was submitted", ylabel="Pods running")
     axes.yaxis.get_major_locator().set_params(integer=True)
-    axes.legend(loc="upper right", ncols=4, fontsize=8)
+    charts.legend(axes)
 
 
-def _draw_capacity(axes: Any, report: Report) -> None:
-    for index, (node, found) in enumerate(report["per_node"].items()):
-        series = found["capacity"]
-        times = [row[0] for row in series]
+def _held(series: Sequence[Sequence[float]], times: Sequence[float]) -> list[float]:
+    """The value that a series of (time, value) has at each of these times.
+
+    >>> _held([(0.0, 0.0), (2.0, 5.0)], [0.0, 1.0, 3.0])
+    [0.0, 0.0, 5.0]
+    """
+    found, place = [], 0
+    for at in times:
+        while place + 1 < len(series) and series[place + 1][0] <= at:
+            place += 1
+        found.append(float(series[place][1]))
+    return found
+
+
+def _capacities(found: Report) -> list[charts.Chart]:
+    nodes = list(found["per_node"].items())[:_NODES_DRAWN]
+    drawn = []
+    for index, (node, each) in enumerate(nodes):
+        series = each["capacity"]
+        times, pods = [row[0] for row in series], [row[3] for row in series]
         total = [row[3] + row[1] for row in series]
-        colour = f"C{index}"
-        axes.step(times, total, where="post", color=colour, label=f"{node}: Pods + capacity", linewidth=1.2)
-        axes.fill_between(
-            times, [t - row[2] for t, row in zip(total, series, strict=True)],
-            [t + row[2] for t, row in zip(total, series, strict=True)], step="post", color=colour, alpha=0.12,
+        low = [value - row[2] for value, row in zip(total, series, strict=True)]
+        high = [value + row[2] for value, row in zip(total, series, strict=True)]
+        ink = charts.colour(index)
+        drawn.append(
+            charts.Chart(
+                title=node, x_label="seconds since the job was submitted" if index == len(nodes) - 1 else "",
+                y_label="Pods", height_in=1.6,
+                lines=[
+                    charts.Line(label="", x=times, y=total, low=low, high=high, colour=ink),
+                    charts.Line(label="", x=times, y=pods, colour=ink, dashed=True),
+                ],
+            )
         )  # fmt: skip
-        axes.step(times, [row[3] for row in series], where="post", color=colour, linestyle=":", linewidth=1.2)
-    axes.set(xlabel="seconds since the job was submitted", ylabel="Pods")
-    axes.legend(loc="upper right", fontsize=8)
+    return drawn
 
 
-def _draw_pod_times(axes: Any, report: Report) -> None:
-    times = report["pod_times_s"]
+def _costs(found: Report) -> list[charts.Chart]:
+    """A chart a dimension."""
+    series = [each["cost"] for each in found["per_node"].values() if each["cost"]]
+    names = dict.fromkeys(name for each in series for _, cost in each for name in cost)
+    drawn = [_cost(series, name, index) for index, name in enumerate(names)]
+    return drawn or [charts.Chart(x_label="", y_label="nothing learnt", lines=[], height_in=1.0)]
+
+
+def _cost(series: Sequence[Sequence[Any]], name: str, index: int) -> charts.Chart:
+    label, factor = _UNITS.get(name, (name, 1.0))
+    known = [[(at, cost[name][0] * factor) for at, cost in each if name in cost] for each in series]
+    known = [each for each in known if each]
+    begin = max(each[0][0] for each in known)
+    times = sorted({at for each in known for at, _ in each if at >= begin})
+    rows = list(zip(*(_held(each, times) for each in known), strict=True))
+    line = charts.Line(
+        label="", x=times, y=[sum(row) / len(row) for row in rows], low=[min(row) for row in rows],
+        high=[max(row) for row in rows], colour=charts.colour(index),
+    )  # fmt: skip
+    x_label = "seconds since the job was submitted"
+    return charts.Chart(title=name, x_label=x_label, y_label=label, lines=[line], height_in=2.0)
+
+
+_UNITS = {"cpu": ("runnable tasks", 1.0), "memory": ("MiB", 2**-20)}
+
+
+def _draw_pod_times(drawn: Any, found: Report) -> None:
+    axes = drawn.subplots()
+    times = found["pod_times_s"]
     if times:
-        axes.hist(times, bins=min(40, max(5, len(times) // 4)), color="#6b7fc0")
-        axes.axvline(
-            report["pod_s"]["mean"], color="#b42318", linewidth=1.5, label=f"mean {report['pod_s']['mean']:.2f} s"
-        )
-    alone_s = report["targets"]["pod_alone_s"]
+        axes.hist(times, bins=min(40, max(5, len(times) // 4)), color=charts.colour(0), alpha=0.75)
+        mean_s = found["pod_s"]["mean"]
+        axes.axvline(mean_s, color=charts.colour(1), linewidth=1.5, label=f"mean {mean_s:.2f} s")
+    alone_s = found["targets"]["pod_alone_s"]
     if alone_s:
-        axes.axvline(alone_s, color="#1a7f37", linewidth=1.5, label=f"alone {alone_s:.2f} s")
+        axes.axvline(alone_s, color=charts.colour(2), linewidth=1.5, label=f"alone on a node {alone_s:.2f} s")
     axes.set(xlabel="Pod time in seconds", ylabel="Pods")
     axes.yaxis.get_major_locator().set_params(integer=True)
-    axes.legend(fontsize=8)
-
-
-def _draw_cost(axes: Any, report: Report) -> None:
-    other = None
-    for index, (node, found) in enumerate(report["per_node"].items()):
-        series = [(at, cost["cpu"]) for at, cost in found["cost"] if "cpu" in cost]
-        times = [at for at, _ in series]
-        axes.plot(times, [mean for _, (mean, _) in series], color=f"C{index}", label=f"{node}: CPU", linewidth=1.2)
-        axes.fill_between(
-            times, [mean - sd for _, (mean, sd) in series], [mean + sd for _, (mean, sd) in series],
-            color=f"C{index}", alpha=0.12,
-        )  # fmt: skip
-        memory = [(at, cost["memory"][0] / 2**20) for at, cost in found["cost"] if "memory" in cost]
-        if memory:
-            other = other or axes.twinx()
-            other.plot(*zip(*memory, strict=True), color=f"C{index}", linestyle=":", linewidth=1.2)
-    axes.set(xlabel="seconds since the job was submitted", ylabel="runnable tasks a Pod (solid)")
-    if other is not None:
-        other.set_ylabel("MiB a Pod (dotted)")
-    axes.legend(loc="best", fontsize=8)
-
-
-_PICTURES: tuple[tuple[str, Callable[[Any, Report], None]], ...] = (
-    ("Pods running on each node.", _draw_running),
-    (
-        "Capacity against what was placed: Pods counted by each node (dotted), and that plus its advertised capacity "
-        "(solid, one standard deviation shaded).",
-        _draw_capacity,
-    ),
-    ("Pod times, from process start to exit.", _draw_pod_times),
-    ("Learnt cost of one Pod per dimension, one standard deviation shaded.", _draw_cost),
-)
+    charts.legend(axes)

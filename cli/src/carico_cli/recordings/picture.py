@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from carico_agent.replay import engine, fit
+from carico_cli.output import charts
 from carico_core.domain import errors
 from carico_core.numerics.estimators import base
 
@@ -37,10 +38,7 @@ def draw(run: engine.Run, path: pathlib.Path) -> None:
         )
         for ax, panel in zip(axes[:, 0], panels, strict=True):
             panel(ax)
-            # Above the panel: within it, a legend hides what is drawn there.
-            ax.legend(
-                loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, fontsize=8, frameon=False, borderaxespad=0.2
-            )
+            charts.legend(ax)
         axes[-1, 0].set_xlabel("seconds since the first sample")
         figure.suptitle(f"{pathlib.Path(run.trace.name).name}: {run.setup.estimator}", fontsize=10)
         try:

@@ -1,11 +1,11 @@
-"""The pictures of a report, drawn from its JSON: chapter 5's figures on the published cluster, and our own."""
+"""The pictures of an evaluation, drawn from its JSON: chapter 5's figures on the published cluster, and our own."""
 
-import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from carico_twin.evaluate import contenders, published, svg
+from carico_cli.output import charts
+from carico_twin.evaluate import contenders, published
 
 Json = Mapping[str, Any]
 # A picture's caption and its SVG.
@@ -57,18 +57,21 @@ def _trade(found: Json) -> Iterator[Picture]:
     }  # fmt: skip
     every = contenders.all_contenders()
     lines = [
-        _cloud({n: near[n] for n in near if every[n].family in families}, label, svg.colour(index), line=not index)
+        _cloud({n: near[n] for n in near if every[n].family in families}, label, charts.colour(index), line=not index)
         for index, (label, families) in enumerate(_GROUPS)
     ]
-    chart = svg.Chart(
+    chart = charts.Chart(
         title="pi-1000: job time against Pod time", x_label="mean Pod time, seconds", y_label="job time, seconds",
-        lines=[line for line in lines if line.x], from_zero=False, height=420.0,
+        lines=[line for line in lines if line.x], from_zero=False, height_in=5.6,
     )  # fmt: skip
     left_out = ", ".join(
         f"{name} ({pod:.1f} s, {job:.0f} s)" for name, (pod, job) in points.items() if name not in near
     )
     caption = "pi-1000: job time against mean Pod time, every setting of every scheduler. Lower left is better."
-    yield caption + (f" Beyond the edges (Pod time, job time): {left_out}." if left_out else ""), svg.draw(chart)
+    yield (
+        caption + (f" Beyond the edges (Pod time, job time): {left_out}." if left_out else ""),
+        charts.lines([chart]),
+    )
 
 
 # Settings this much worse than the best in a figure would squeeze all others into a corner.
@@ -80,13 +83,13 @@ _GROUPS = (
 )  # fmt: skip
 
 
-def _cloud(points: Mapping[str, tuple[float, float]], label: str, colour: str, *, line: bool) -> svg.Line:
+def _cloud(points: Mapping[str, tuple[float, float]], label: str, colour: str, *, line: bool) -> charts.Line:
     """Points with their names; those that coincide share a dot."""
     merged: dict[tuple[float, float], list[str]] = {}
     for name, (pod, job) in points.items():
         place = next((each for each in merged if abs(each[0] - pod) < 0.03 and abs(each[1] - job) < 0.5), (pod, job))
         merged.setdefault(place, []).append(name.split("-", 1)[-1] if name.startswith(_FAMILY_PREFIXES) else name)
-    return svg.Line(
+    return charts.Line(
         label=label, colour=colour, x=[pod for pod, _ in merged], y=[job for _, job in merged], line=line, marks=True,
         words=[", ".join(names) for names in merged.values()],
     )  # fmt: skip
@@ -110,19 +113,19 @@ def _isolation(found: Json) -> Iterator[Picture]:
     for index, (label, names, joined) in enumerate(groups):
         whole = [name for name in names if math.isfinite(_mean(cells[name], "job_s"))]
         lines.append(
-            svg.Line(
-                label=label, colour=svg.colour(index), x=[_mean(cells[name], "job_s") for name in whole],
+            charts.Line(
+                label=label, colour=charts.colour(index), x=[_mean(cells[name], "job_s") for name in whole],
                 y=[100.0 * _mean(cells[name], "contended_share") for name in whole], marks=True, line=joined,
                 words=[name.removeprefix("footprint-").removeprefix("kube-") for name in whole],
             )
         )  # fmt: skip
-    chart = svg.Chart(
+    chart = charts.Chart(
         title="Isolation against job time", x_label="job time of 1000 pi Pods, seconds",
-        y_label="contended time, %", lines=lines, height=360.0,
+        y_label="contended time, %", lines=lines, height_in=4.6,
     )  # fmt: skip
     yield (
         "Isolation against job time: share of the time in which a server's node has more runnable tasks than cores.",
-        svg.draw(chart),
+        charts.lines([chart]),
     )
 
 
@@ -143,7 +146,10 @@ def _bars(found: Json) -> Iterator[Picture]:
     for offset, what in ((0, "Job time"), (3, "Slowdown (Pod time / time alone)")):
         series = [(label, [row[offset + place] for _, row in rows]) for place, label in enumerate(labels)]
         caption = f"{what} per scenario, as a share of kube-scheduler's best setting for it in hindsight (line: 1)."
-        yield caption, svg.bars(what, [plan for plan, _ in rows], series, "1 = kube-scheduler's best in hindsight")
+        yield (
+            caption,
+            charts.bars([plan for plan, _ in rows], series, "1 = kube-scheduler's best in hindsight", name=what),
+        )
 
 
 def _job_times(found: Json) -> Iterator[Picture]:
@@ -158,13 +164,16 @@ def _job_times(found: Json) -> Iterator[Picture]:
             own = [each for each in rows if each["contender"] == name]
             modes = list(dict.fromkeys(each["twin_contender"] for each in own))
             first = [each for each in own if each["twin_contender"] == modes[0]]
-            lines.append(_line(f"{name}, published", first, axis, svg.colour(index), twin=False))
+            lines.append(_line(f"{name}, published", first, axis, charts.colour(index), twin=False))
             for place, mode in enumerate(modes):
-                colour = svg.colour(index + place)
+                colour = charts.colour(index + place)
                 lines.append(_line(mode, [e for e in own if e["twin_contender"] == mode], axis, colour, twin=True))
         if lines:
-            chart = svg.Chart(title=figure, x_label=_AXIS[figure], y_label="job time, seconds", lines=lines)
-            yield f"Figure 5.{figure[-1]}: job completion time of {what}; dashed: published.", svg.draw(chart)
+            chart = charts.Chart(title=figure, x_label=_AXIS[figure], y_label="job time, seconds", lines=lines)
+            yield (
+                f"Figure 5.{figure[-1]}: job completion time of {what}; dashed: published.",
+                charts.lines([chart]),
+            )
 
 
 _AXIS = {"figure 5.1": "Pods", "figure 5.2": "Pods", "figure 5.9": "1: 500+20, 2: 250+50, 3: 100+100"}
@@ -174,11 +183,11 @@ def _mixed_place(plan: str) -> float:
     return 1.0 + [f"mixed-{pis}+{trains}" for pis, trains in published.MIXED].index(plan)
 
 
-def _line(label: str, rows: Sequence[Json], axis: Any, colour: str, *, twin: bool) -> svg.Line:
+def _line(label: str, rows: Sequence[Json], axis: Any, colour: str, *, twin: bool) -> charts.Line:
     values = [math.nan if each["twin"][0] is None else each["twin"][0] for each in rows]
-    return svg.Line(
+    return charts.Line(
         label=label, colour=colour, x=[axis(each["plan"]) for each in rows],
-        y=values if twin else [each["value"] for each in rows], dash="" if twin else "5 4", marks=True,
+        y=values if twin else [each["value"] for each in rows], dashed=not twin, marks=True,
     )  # fmt: skip
 
 
@@ -189,12 +198,15 @@ def _pod_times(plan: str, drawn: Sequence[Json], figure: str) -> Iterator[Pictur
             values = sorted(each["pod_times_s"].get(job, ()))
             shown = values[:: max(1, len(values) // (2 * _BINS))]
             share = [(place + 1) / len(shown) for place in range(len(shown))]
-            lines.append(svg.Line(label=each["contender"], colour=svg.colour(index), x=shown, y=share))
-        chart = svg.Chart(
+            lines.append(charts.Line(label=each["contender"], colour=charts.colour(index), x=shown, y=share))
+        chart = charts.Chart(
             title=f"{plan}: Pod times of {job}", x_label="Pod time, seconds", y_label="share of the Pods", lines=lines,
             top=1.0,
         )  # fmt: skip
-        yield f"Figure {figure}: Pod times of {job} in {plan}, cumulative (one seed).", svg.draw(chart)
+        yield (
+            f"Figure {figure}: Pod times of {job} in {plan}, cumulative (one seed).",
+            charts.lines([chart]),
+        )
 
 
 def _over_time(plan: str, drawn: Sequence[Json], pods: str, used: str) -> Iterator[Picture]:
@@ -205,23 +217,22 @@ def _over_time(plan: str, drawn: Sequence[Json], pods: str, used: str) -> Iterat
             if what == "pods"
             else f"Figure {figure}: use of CPU (solid) and memory (dashed) in {plan}, mean of the nodes (one seed)."
         )
-        yield caption, "".join(panels)
+        yield caption, charts.lines(panels, name=f"{plan} {what}")
 
 
-def _panel(each: Json, index: int, what: str, label: str) -> str:
+def _panel(each: Json, index: int, what: str, label: str) -> charts.Chart:
     times, rows = each["series"]["at_s"], each["series"][what]
-    colour = svg.colour(index)
+    colour = charts.colour(index)
     if what == "pods":
         low, middle, high = (list(column) for column in zip(*rows, strict=True))
-        lines = [svg.Line(label="", colour=colour, x=times, y=middle, low=low, high=high)]
+        lines = [charts.Line(label="", colour=colour, x=times, y=middle, low=low, high=high)]
     else:
         cpu, memory = (list(column) for column in zip(*rows, strict=True))
         lines = [
-            svg.Line(label="", colour=colour, x=times, y=cpu),
-            svg.Line(label="", colour=colour, x=times, y=memory, dash="5 4"),
+            charts.Line(label="", colour=colour, x=times, y=cpu),
+            charts.Line(label="", colour=colour, x=times, y=memory, dashed=True),
         ]
-    chart = svg.Chart(
-        title=each["contender"], x_label="seconds", y_label=label, lines=lines, height=200.0,
+    return charts.Chart(
+        title=each["contender"], x_label="seconds", y_label=label, lines=lines, height_in=2.2,
         top=1.0 if what == "used" else 8.0,
     )  # fmt: skip
-    return f"<h4>{html.escape(each['contender'])}</h4>{svg.draw(chart)}"

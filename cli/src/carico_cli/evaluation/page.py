@@ -6,32 +6,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from carico_twin.evaluate import beside_page, pictures
+from carico_cli.evaluation import emulated, pictures
+from carico_cli.output import report
 
 Json = Mapping[str, Any]
 
+# Wider than a demo's: tables of a dozen columns.
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1c2340; --paper: #fff; --line: #d5daea; --good: #1a7f37; --bad: #b42318 }
-@media screen and (prefers-color-scheme: dark) {
-  :root { --ink: #e6e9f5; --paper: #14182a; --line: #353c5c; --good: #57c27a; --bad: #ff8b7e }
-}
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 78rem; margin: 2rem auto; padding: 0 1rem }
-.wide { overflow-x: auto } table { border-collapse: collapse; margin: .6rem 0; font-size: .86rem }
-th, td { text-align: left; padding: .25rem .5rem; border-bottom: 1px solid var(--line) }
-td:first-child { min-width: 9.5rem }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums } td.n { white-space: nowrap }
+body { max-width: 78rem }
+table { width: auto; margin: .6rem 0; font-size: .86rem }
+th, td { padding: .25rem .5rem } td:first-child { min-width: 9.5rem } td.n { white-space: nowrap }
 tr.ours td { font-weight: 600 } small { opacity: .75 }
-.met, .yes { color: var(--good) } .missed, .no { color: var(--bad); font-weight: 600 }
-figure { margin: 1.6rem 0 } figure svg { width: 100%; height: auto } figcaption { opacity: .85 }
-h4 { margin: .6rem 0 0 }
-svg text { fill: var(--ink); font: 12px system-ui, sans-serif } svg text.word { font-size: 10.5px }
-svg .grid { stroke: var(--line) } svg .one { stroke: var(--ink); stroke-dasharray: 4 3 }
-@media print {
-  .wide { overflow: visible } table { font-size: .6rem } td:first-child { min-width: 0 }
-  details::details-content { content-visibility: visible; block-size: auto }
-  tr, figure { break-inside: avoid } h2, h3, h4, summary { break-after: avoid }
-}
+@media print { table { font-size: .6rem } td:first-child { min-width: 0 } }
 """
 _COLUMNS = (
     ("job_s", "job time, s", 1), ("pod_mean_s", "Pod time, s", 2), ("pod_p95_s", "p95, s", 2),
@@ -48,19 +34,17 @@ def page(found: Json) -> str:
     """The whole page."""
     sections = (
         _summaries(found), _targets(found), _figures("Pictures", pictures.own(found)), _shapes(found),
-        _calibration(found), beside_page.section(found["beside"]),
+        _calibration(found), emulated.section(found["beside"]),
         _figures("Chapter 5 on the calibrated twin", pictures.chapter_5(found)),
         _ablation(found), _faults(found), _scenarios(found), _schedulers(found),
     )  # fmt: skip
     seeds = found["seeds"]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>CARICO: evaluation</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>\n'
-        f"<h1>CARICO: evaluation</h1>\n<p>{found['runs']} runs in the twin, {seeds} seed{'s' if seeds > 1 else ''} each"
+    said = (
+        f"<p>{report.day(found)}{found['runs']} runs in the twin, {seeds} seed{'s' if seeds > 1 else ''} each"
         f"{' (quick: fewer scenarios and seeds)' if found['quick'] else ''}. "
         "Figures are means with half the width of their 95 % interval.</p>\n"
-        f"{''.join(sections)}\n</body></html>\n"
     )
+    return report.document("CARICO: evaluation", said + "".join(sections), style=_STYLE)
 
 
 def _table(head: Sequence[str], rows: Iterable[Row]) -> str:
@@ -129,7 +113,7 @@ def _targets(found: Json) -> str:
 
 
 def _figures(title: str, drawn: Iterator[pictures.Picture]) -> str:
-    parts = [f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>" for caption, svg in drawn]
+    parts = [report.figure(svg, caption) for caption, svg in drawn]
     return f"<h2>{title}</h2>{''.join(parts)}" if parts else ""
 
 

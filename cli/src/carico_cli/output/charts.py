@@ -1,0 +1,185 @@
+"""Charts as SVG for a page: the one way of drawing, with matplotlib. They take the page's colours, dark ones too."""
+
+import dataclasses
+import io
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from carico_cli.output import tables
+
+# Told apart also without colour vision (Okabe and Ito).
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a7a7a", "#8c510a")
+_WIDTH_IN = 9.0
+# Characters of a group's name beside its bars.
+_NAME_MOST = 28
+# Stands for the page's own ink, which CSS knows and matplotlib does not.
+_INK = "#010203"
+_STYLE: Any = {
+    "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9.0, "figure.facecolor": "none",
+    "axes.facecolor": "none", "savefig.facecolor": "none", "text.color": _INK, "axes.labelcolor": _INK,
+    "axes.edgecolor": _INK, "axes.titlecolor": _INK, "xtick.color": _INK, "ytick.color": _INK, "axes.grid": True,
+    "grid.alpha": 0.25, "grid.color": _INK, "axes.spines.top": False, "axes.spines.right": False,
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A series. low, high: a band around it. marks: a dot at each point, with its name from `words`."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    colour: str
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    dashed: bool = False
+    line: bool = True
+    marks: bool = False
+    words: Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """Axes and their series. top: at least this much of y is shown. from_zero: the y axis begins there."""
+
+    x_label: str
+    y_label: str
+    lines: Sequence[Line]
+    title: str = ""
+    top: float = 0.0
+    from_zero: bool = True
+    height_in: float = 3.6
+
+
+def colour(index: int) -> str:
+    """The colour of the n-th series."""
+    return COLOURS[index % len(COLOURS)]
+
+
+def figure(draw: Callable[[Any], None], *, name: str, height_in: float = 3.6) -> str:
+    """One <svg> element; `draw` is given matplotlib's figure. name: tells its ids from those of others on the page."""
+    # Imported here: half a second that only a report costs.
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    with pyplot.rc_context(_STYLE):
+        drawn = pyplot.figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
+        draw(drawn)
+        out = io.StringIO()
+        drawn.savefig(out, format="svg", metadata={"Date": None})
+        pyplot.close(drawn)
+    # Inline: without prologue, metadata and name spaces, and with ids of its own, as several charts stand in one page.
+    svg = out.getvalue()[out.getvalue().index("<svg") :].replace("xlink:href", "href")
+    svg = re.sub(r' xmlns(:xlink)?="[^"]*"|<metadata>.*?</metadata>', "", svg, flags=re.DOTALL)
+    prefix = re.sub(r"\W+", "-", name.lower())
+    return re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{prefix}-", svg).replace(_INK, "currentColor")
+
+
+def lines(charts: Sequence[Chart], *, name: str = "") -> str:
+    """Charts below each other as one <svg>. name: as of `figure` (default: the first chart's title)."""
+
+    def draw(drawn: Any) -> None:
+        heights = [chart.height_in for chart in charts]
+        every = drawn.subplots(len(charts), squeeze=False, height_ratios=heights)[:, 0]
+        for axes, chart in zip(every, charts, strict=True):
+            _draw_chart(axes, chart)
+
+    return figure(draw, name=name or charts[0].title, height_in=sum(chart.height_in for chart in charts))
+
+
+def bars(groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str, *, name: str) -> str:
+    """Horizontal bars: per group one of each series, with its number; a line at 1."""
+
+    def draw(drawn: Any) -> None:
+        axes = drawn.subplots()
+        height = 0.8 / len(series)
+        for index, (title, values) in enumerate(series):
+            places = [place + index * height for place in range(len(groups))]
+            shown = [value if math.isfinite(value) else 0.0 for value in values]
+            drawn_bars = axes.barh(places, shown, height=0.9 * height, color=colour(index), label=title)
+            words = [f"{value:.2f}" if math.isfinite(value) else "" for value in values]
+            axes.bar_label(drawn_bars, labels=words, padding=2, fontsize=7)
+        axes.axvline(1.0, color=_INK, linewidth=1.0, linestyle="--")
+        names = [tables.shortened(group, _NAME_MOST) for group in groups]
+        axes.set_yticks([place + 0.4 - height / 2 for place in range(len(groups))], names)
+        axes.set_ylim(len(groups), -0.3)
+        axes.set_xlabel(label)
+        axes.grid(visible=False, axis="y")
+        legend(axes)
+
+    return figure(draw, name=name, height_in=0.9 + 0.16 * len(groups) * len(series))
+
+
+def legend(axes: Any, *, columns: int = 4) -> None:
+    """A legend above the axes: within them it would hide what is drawn there."""
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, fontsize=8, frameon=False, borderaxespad=0.2
+        )
+
+
+def _draw_chart(axes: Any, chart: Chart) -> None:
+    for line in chart.lines:
+        if line.low:
+            axes.fill_between(line.x, line.low, line.high, color=line.colour, alpha=0.18, linewidth=0)
+        style = ("--" if line.dashed else "-") if line.line else "none"
+        axes.plot(
+            line.x, line.y, color=line.colour, linestyle=style, marker="o" if line.marks else "", markersize=4.5,
+            linewidth=1.5, label=line.label or "_",
+        )  # fmt: skip
+    axes.set(xlabel=chart.x_label, ylabel=chart.y_label)
+    if chart.title:
+        axes.set_title(chart.title, loc="right", fontsize=9)
+    axes.margins(x=0.04, y=0.08)
+    if chart.from_zero:
+        axes.set_ylim(bottom=0.0)
+    if chart.top:
+        axes.set_ylim(top=max(axes.get_ylim()[1], chart.top))
+    legend(axes, columns=3)
+    _write_words(axes, chart.lines)
+
+
+# Places of a word beside its point, in points, the best first.
+_PLACES = tuple(
+    (x, y, side) for distance in (5, 14, 24, 34) for x, y, side in (
+        (5, distance - 2, "left"), (5, -distance - 5, "left"), (-5, distance - 2, "right"), (-5, -distance - 5, "right")
+    )
+)  # fmt: skip
+
+
+def _write_words(axes: Any, drawn: Iterable[Line]) -> None:
+    """Write each word where it covers no other and stays within the axes, if there is such a place."""
+    found = [
+        (x, y, words, line.colour)
+        for line in drawn
+        for x, y, words in zip(line.x, line.y, line.words, strict=False)
+        if math.isfinite(x) and math.isfinite(y)
+    ]
+    if not found:
+        return
+    axes.figure.draw_without_rendering()
+    edge = axes.get_window_extent()
+    taken: list[Any] = []
+    for x, y, words, ink in found:
+        text = axes.annotate(words, (x, y), xytext=(0, 0), textcoords="offset points", fontsize=7.5, color=ink)
+        boxes = []
+        for place in _PLACES:
+            _put(text, *place)
+            box = text.get_window_extent()
+            hidden = sum(box.overlaps(other) for other in taken)
+            outside = box.x0 < edge.x0 or box.x1 > edge.x1 or box.y0 < edge.y0 or box.y1 > edge.y1
+            boxes.append((hidden + 10 * outside, place, box))
+            if not boxes[-1][0]:
+                break
+        _, place, box = min(boxes, key=lambda each: each[0])
+        _put(text, *place)
+        taken.append(box)
+
+
+def _put(text: Any, x: float, y: float, side: str) -> None:
+    text.set_position((x, y))
+    text.set_horizontalalignment(side)
