@@ -11,11 +11,11 @@ import pathlib
 import tempfile
 
 from carico_core.runtime.process import clock as clocks
+from carico_local import qos
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout, node_group, sweep
 from carico_local.node import settings
 from carico_local.node.runtime import client as runtime
-from carico_local.node.spec import qos
 
 CORES = 4.0
 SCALE = 0.125

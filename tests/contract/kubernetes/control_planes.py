@@ -109,7 +109,7 @@ class _EmbeddedProcess:
         port_file = self._directory / "port"
         port_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "carico_local.api", "--data", str(self._directory / "data")]
-        command += ["--port", str(self._port), "--port-file", str(port_file)]
+        command += ["--port", str(self._port), "--port-file", str(port_file), "--scheduler-names=contract"]
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         deadline_s = time.monotonic() + STARTUP_S

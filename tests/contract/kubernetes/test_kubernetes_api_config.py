@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from carico_core.wire import protobuf
 from tests.contract.kubernetes import shapes
 from tests.contract.kubernetes.control_planes import Answer, KubeApi
 from tests.tools import waiting
@@ -198,60 +197,7 @@ def test_variables_name_a_key(kube_api: KubeApi, namespace: str) -> None:
     }  # fmt: skip
 
 
-PROTOBUF = "application/vnd.kubernetes.protobuf"
-
-
-def field(number: int, data: bytes) -> bytes:
-    return protobuf.encode_varint(number << 3 | 2) + protobuf.encode_varint(len(data)) + data
-
-
-def body(version: str, kind: str, message: bytes) -> bytes:
-    named = protobuf.encode_text(1, version) + protobuf.encode_text(2, kind)
-    return b"k8s\x00" + field(1, named) + field(2, message)
-
-
-def text_entry(number: int, key: str, value: bytes) -> bytes:
-    return field(number, protobuf.encode_text(1, key) + field(2, value))
-
-
-def test_protobuf_is_read_as_kubectl_writes_it(kube_api: KubeApi, namespace: str) -> None:
-    labels = text_entry(11, "a", b"1") + text_entry(11, "b", b"")
-    # Go writes empty texts, and times that nobody set.
-    about = field(1, protobuf.encode_text(1, "o") + protobuf.encode_text(2, "") + field(8, b"") + labels)
-    values = text_entry(2, "k", b"\xff") + text_entry(4, "word", b"open") + protobuf.encode_text(3, "example.com/x")
-    raw = body("v1", "Secret", about + values + bytes([5 << 3, 1]))
-    made = kube_api.request("POST", path(namespace, "secrets"), raw=raw, content_type=PROTOBUF)
-    assert made.code == 201, made.body
-    assert made.body["metadata"]["labels"] == {"a": "1", "b": ""}
-    assert made.body["data"] == {"k": "/w==", "word": spelled("open")}
-    assert (made.body["type"], made.body["immutable"]) == ("example.com/x", True)
-    raw = body("v1", "ConfigMap", about + text_entry(2, "k", b"v") + text_entry(3, "b", b"\xff"))
-    made = kube_api.request("POST", path(namespace, "configmaps"), raw=raw, content_type=PROTOBUF)
-    assert (made.body["data"], made.body["binaryData"]) == ({"k": "v"}, {"b": "/w=="})
-
-
-def test_an_eviction_may_be_protobuf(kube_api: KubeApi, namespace: str, node: str) -> None:
-    kube_api.request("POST", path(namespace, "pods"), shapes.pod("o", nodeName=node))
-    options = field(2, bytes([1 << 3, 7]) + field(2, protobuf.encode_text(1, "another")))
-    raw = body("policy/v1", "Eviction", field(1, protobuf.encode_text(1, "o")) + options)
-    where = path(namespace, "pods", "o", "eviction")
-    assert kube_api.request("POST", where, raw=raw, content_type=PROTOBUF).code == 409
-    raw = body("policy/v1", "Eviction", field(1, protobuf.encode_text(1, "o")) + field(2, bytes([1 << 3, 7])))
-    assert kube_api.request("POST", where, raw=raw, content_type=PROTOBUF).code == 201
-    grace = kube_api.request("GET", path(namespace, "pods", "o")).body["metadata"]["deletionGracePeriodSeconds"]
-    assert grace == 7
-
-
-@pytest.mark.parametrize(
-    "raw", [b"", b"{}", b"k8s\x00\x0a", b"k8s\x00\xff", b"k8s\x00" + b"\xff" * 12, body("v1", "Secret", b"\x0a\x7f")]
-)
-def test_protobuf_that_is_cut_off_is_refused(kube_api: KubeApi, namespace: str, raw: bytes) -> None:
-    refused = kube_api.request("POST", path(namespace, "secrets"), raw=raw, content_type=PROTOBUF)
-    assert refused.code in (400, 415, 422), refused.body
-    assert refused.body["kind"] == "Status"
-
-
-# The embedded API asks nobody who he is.
+# The embedded API knows one user.
 @pytest.mark.parametrize("kube_api", ["real"], indirect=True, scope="session")
 def test_a_node_may_read_what_its_own_pods_name(kube_api: KubeApi, namespace: str) -> None:
     """The right that an emulated node's identity needs."""

@@ -47,8 +47,6 @@ def test_openapi_describes_pods_and_how_their_lists_merge(kube_api: KubeApi) -> 
     assert containers["x-kubernetes-patch-merge-key"] == "name"
     kinds = schemas["io.k8s.api.core.v1.Pod"]["x-kubernetes-group-version-kind"]
     assert {"group": "", "version": "v1", "kind": "Pod"} in kinds
-    older = kube_api.request("GET", "/openapi/v2").body
-    assert "io.k8s.api.core.v1.Pod" in older["definitions"]
 
 
 def test_tables_of_pods(kube_api: KubeApi, namespace: str) -> None:

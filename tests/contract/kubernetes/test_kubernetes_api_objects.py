@@ -171,3 +171,24 @@ def test_a_namespace_takes_its_content_along(kube_api: KubeApi) -> None:
     ended = kube_api.request("DELETE", "/api/v1/namespaces/passing")
     assert ended.code == 200
     assert ended.body["status"]["phase"] == "Terminating"
+
+
+def test_an_event_of_the_new_group_is_seen_through_the_old_one(kube_api: KubeApi, namespace: str) -> None:
+    about = kube_api.request("POST", shapes.pods(namespace), shapes.pod()).body
+    body = {
+        "metadata": {"name": "e", "namespace": namespace},
+        "regarding": {"kind": "Pod", "namespace": namespace, "name": "p", "uid": about["metadata"]["uid"]},
+        "eventTime": "2026-01-01T00:00:00.000001Z", "reason": "Placed", "action": "Binding", "type": "Normal",
+        "note": "on a node", "reportingController": "example.com/contract", "reportingInstance": "c-0",
+    }  # fmt: skip
+    made = kube_api.request("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", body)
+    assert made.code == 201, made.body
+    seen = kube_api.request("GET", f"/api/v1/namespaces/{namespace}/events/e").body
+    # The old times are there, and empty: a writer of the new group may not set them.
+    assert {"firstTimestamp": None, "lastTimestamp": None}.items() <= seen.items()
+    assert (seen["eventTime"], seen["message"]) == ("2026-01-01T00:00:00.000001Z", "on a node")
+    assert {"deprecatedFirstTimestamp": None, "deprecatedLastTimestamp": None}.items() <= made.body.items()
+    # What kubectl prints falls back on the new time.
+    table = kube_api.request("GET", f"/api/v1/namespaces/{namespace}/events", accept=shapes.TABLE).body
+    (row,) = [row["cells"] for row in table["rows"] if row["cells"][2] == "Placed"]
+    assert row[0] not in ("<unknown>", "")

@@ -1,4 +1,4 @@
-"""Patches of the three kinds, as clients use them."""
+"""Patches of the two kinds that kubectl and our clients use."""
 
 from typing import Any
 
@@ -81,18 +81,6 @@ def test_strategic_patch_replaces_where_told(kube_api: KubeApi, namespace: str) 
     assert patch(kube_api, namespace, body, shapes.STRATEGIC).body["metadata"]["labels"] == {"c": "3"}
 
 
-def test_json_patch(kube_api: KubeApi, namespace: str) -> None:
-    kube_api.request("POST", shapes.pods(namespace), shapes.pod(labels={"a": "1"}))
-    operations = [
-        {"op": "test", "path": "/metadata/labels/a", "value": "1"},
-        {"op": "replace", "path": "/metadata/labels/a", "value": "2"},
-        {"op": "add", "path": "/metadata/labels/example.com~1b", "value": "3"},
-    ]
-    answer = patch(kube_api, namespace, operations, shapes.JSON_PATCH)
-    assert answer.body["metadata"]["labels"] == {"a": "2", "example.com/b": "3"}
-    assert patch(kube_api, namespace, operations, shapes.JSON_PATCH).code == 422
-
-
 def test_a_patch_can_assume_a_version(kube_api: KubeApi, namespace: str) -> None:
     made = kube_api.request("POST", shapes.pods(namespace), shapes.pod()).body
     body = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"], "labels": {"a": "1"}}}
@@ -124,9 +112,6 @@ def test_a_patch_does_not_move_a_pod(kube_api: KubeApi, namespace: str) -> None:
         (shapes.MERGE, b'{"metadata": 5}', {422}),
         (shapes.STRATEGIC, b'{"spec": {"containers": [{"image": "no-name"}]}}', {400, 422, 500}),
         (shapes.STRATEGIC, b'{"spec": {"containers": "c"}}', {422}),
-        (shapes.JSON_PATCH, b"{}", {400}),
-        (shapes.JSON_PATCH, b'[{"op": "fly", "path": "/a"}]', {400, 422}),
-        (shapes.JSON_PATCH, b'[{"op": "replace", "path": "/none/of/this", "value": 1}]', {422}),
         ("text/plain", b"{}", {415}),
     ],
 )

@@ -115,15 +115,6 @@ def test_a_version_too_old_is_gone(kube_api: KubeApi, namespace: str) -> None:
     assert (failure["code"], failure["reason"]) == (410, "Expired")
 
 
-def test_watches_of_metadata_alone(kube_api: KubeApi, namespace: str) -> None:
-    accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-    kube_api.request("POST", shapes.pods(namespace), shapes.pod())
-    with kube_api.watch(shapes.pods(namespace), accept=accept) as events:
-        told = next(events)["object"]
-    assert told["kind"] == "PartialObjectMetadata"
-    assert "spec" not in told
-
-
 def test_a_killed_control_plane_forgets_nothing(kube_api: KubeApi, namespace: str) -> None:
     if kube_api.kill_and_restart is None:
         pytest.skip(f"the control plane {kube_api.kind} is not ours to kill")

@@ -11,7 +11,7 @@ from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_local.api import (
     cluster,
-    event_expiry,
+    events,
     node_lifecycle,
     objects,
     queries,
@@ -247,7 +247,7 @@ async def test_a_node_is_reviewed_as_soon_as_it_changes(kept: store.Store) -> No
 
 def test_events_go_after_an_hour(kept: store.Store) -> None:
     clock = clocks.FakeClock()
-    expiry = event_expiry.EventExpiry(kept, clock)
+    expiry = events.EventExpiry(kept, clock)
     put(kept, "old", "events")
     expiry.sweep()
     clock.advance(3599)

@@ -22,10 +22,12 @@ class Cluster:
     remover: deletion.Remover
     lister: listing.Lister
     hub: watch.Hub
+    # Pods of another schedulerName get a warning; empty: none does.
+    scheduler_names: tuple[str, ...] = ()
 
 
-def assemble(kept: store.Store, clock: clocks.Clock) -> Cluster:
-    """The cluster that a store holds, with the namespaces that every cluster has."""
+def assemble(kept: store.Store, clock: clocks.Clock, *, scheduler_names: tuple[str, ...] = ()) -> Cluster:
+    """Return the cluster that a store holds, with the namespaces that every cluster has."""
     writer = writing.Writer(kept, clock)
     with kept.batch():
         for name in _NAMESPACES:
@@ -38,6 +40,7 @@ def assemble(kept: store.Store, clock: clocks.Clock) -> Cluster:
         remover=deletion.Remover(kept, clock),
         lister=listing.Lister(kept),
         hub=watch.Hub(kept),
+        scheduler_names=scheduler_names,
     )
     for name in (home.data["metadata"]["name"] for home in kept.select("namespaces")):
         give_service_account(kept, clock, name)

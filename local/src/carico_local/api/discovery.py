@@ -118,9 +118,13 @@ def _entries(resource: resources.Resource) -> list[dict[str, Any]]:
 
 def _aggregated(*, core: bool, version: str) -> dict[str, Any]:
     items = []
-    for group, group_version in resources.GROUP_VERSIONS:
+    for group, group_version in dict.fromkeys((each.group, each.version) for each in resources.NAMED):
         if (group == "") is core:
-            entries = [_aggregated_entry(resource) for resource in served(group, group_version)]
+            entries = [
+                _aggregated_entry(each)
+                for each in resources.NAMED
+                if (each.group, each.version) == (group, group_version)
+            ]
             metadata = {"name": group, "creationTimestamp": None} if group else {"creationTimestamp": None}
             versions = [{"version": group_version, "resources": entries, "freshness": "Current"}]
             items.append({"metadata": metadata, "versions": versions})

@@ -1,6 +1,5 @@
 """The verbs of the API: a request read, a cluster asked, an answer given."""
 
-import dataclasses
 import urllib.parse
 from typing import Any
 
@@ -8,10 +7,9 @@ import orjson
 from aiohttp import web
 
 from carico_local.api import (
-    applying,
-    bodies,
     cluster,
     deletion,
+    events,
     grouped_events,
     objects,
     patching,
@@ -57,27 +55,29 @@ class Handlers:
 
     async def create(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
         """The new object."""
-        body = _incoming(target.resource, await bodies.read(request))
+        body = _incoming(target.resource, await queries.read_body(request))
         kind, mode = _stored_as(target.resource), _mode(request)
         written = self._state.writer.create(kind, target.namespace, body, mode)
+        warning = ""
+        if kind is resources.PODS and not mode.dry_run:
+            pod = written.stored.data
+            warning = events.warn_of_no_scheduler(self._state.writer, pod, self._state.scheduler_names)
         if kind is resources.NAMESPACES and not mode.dry_run:
             name = written.stored.data["metadata"]["name"]
             cluster.give_service_account(self._state.store, self._state.clock, name)
-        return self._written(request, target, written, code=201)
+        response = self._written(request, target, written, code=201)
+        if warning:
+            response.headers.add("Warning", f'299 - "{warning}"')
+        return response
 
     async def replace(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
         """The object after a PUT."""
-        body = _incoming(target.resource, await bodies.read(request))
+        body = _incoming(target.resource, await queries.read_body(request))
         return self._updated(request, target, lambda _present: body)
 
     async def patch(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
         """The object after a PATCH."""
-        kind = request.content_type
-        if kind == applying.APPLY_PATCH:
-            return self._applied(request, target, await bodies.read(request, patch=True))
-        if kind not in patching.PATCH_TYPES:
-            raise statuses.unsupported_media_type(kind, (*patching.PATCH_TYPES, applying.APPLY_PATCH))
-        patch = await bodies.read(request, patch=True)
+        kind, patch = request.content_type, await queries.read_body(request, patching.PATCH_TYPES)
         resource = target.resource
 
         def edit(present: objects.Object) -> Any:
@@ -116,7 +116,7 @@ class Handlers:
 
     async def bind(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
         """A Status that tells that the Pod has its node now."""
-        binding = pods.parse_binding(await bodies.read(request))
+        binding = pods.parse_binding(await queries.read_body(request))
         named = (binding.get("metadata") or {}).get("name", "")
         name = target.name or named
         if named and named != name:
@@ -128,47 +128,20 @@ class Handlers:
 
     async def evict(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
         """A Status that tells that the Pod is being deleted. There are no disruption budgets to heed."""
-        eviction, _ = schema.decode(pods.EVICTION, await bodies.read(request))
+        eviction, _ = schema.decode(pods.EVICTION, await queries.read_body(request))
         options = deletion.parse_options(eviction.get("deleteOptions") or {}, request.query.get)
         self._state.remover.delete(resources.PODS, self._find(target), options)
         return _answer(orjson.dumps(statuses.success(code=201)), code=201)
 
-    def _applied(self, request: web.Request, target: resources.Target, body: object) -> web.StreamResponse:
-        """The object after a server-side apply, which makes it where it is missing."""
-        manager, force = queries.apply_options(request.query)
-        if target.resource is resources.GROUPED_EVENTS:
-            raise statuses.unsupported_media_type(applying.APPLY_PATCH, patching.PATCH_TYPES)
-        resource, configuration = target.resource, applying.parse(body, name=target.name)
-        live = self._state.store.get(resource.storage, (target.namespace, target.name))
-        if live is None and target.subresource:
-            raise statuses.not_found(resource.plural, target.name, group=resource.group)
-        mode = dataclasses.replace(
-            _mode(request, status=target.subresource == "status"),
-            managed=applying.managed(
-                live.data if live else None, configuration, definition=resource.definition,
-                api_version=resource.api_version, manager=manager, force=force, now=self._state.writer.now(),
-            ),
-        )  # fmt: skip
-        if live is None:
-            written = self._state.writer.create(resource, target.namespace, configuration, mode)
-            return self._written(request, target, written, code=201)
-
-        def edit(present: objects.Object) -> objects.Object:
-            return applying.apply(present, configuration, definition=resource.definition, manager=manager, force=force)
-
-        return self._updated(request, target, edit, mode)
-
     def _find(self, target: resources.Target) -> objects.Stored:
         return self._state.writer.find(target.resource, (target.namespace, target.name))
 
-    def _updated(
-        self, request: web.Request, target: resources.Target, edit: writing.Edit, mode: writing.Mode | None = None
-    ) -> web.StreamResponse:
+    def _updated(self, request: web.Request, target: resources.Target, edit: writing.Edit) -> web.StreamResponse:
         written = self._state.writer.update(
             _stored_as(target.resource),
             (target.namespace, target.name),
             edit,
-            mode or _mode(request, status=target.subresource == "status"),
+            _mode(request, status=target.subresource == "status"),
         )
         if written.removed and target.namespace:
             self._state.remover.settle_namespace(target.namespace)
@@ -197,7 +170,7 @@ async def _delete_options(request: web.Request) -> deletion.Options:
     if request.can_read_body:
         raw = await request.read()
         if raw.strip():
-            body, _ = schema.decode(_DELETE_OPTIONS, await bodies.read(request))
+            body, _ = schema.decode(_DELETE_OPTIONS, await queries.read_body(request))
     return deletion.parse_options(body, request.query.get)
 
 

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
+from carico_core.domain import cluster as domain
 from carico_core.domain import errors
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings, tasks
-from carico_local.api import access, cluster, event_expiry, node_lifecycle, server, store
+from carico_local.api import access, cluster, events, node_lifecycle, server, store
 
 _PROGRAM = "carico-api"
 
@@ -35,6 +36,9 @@ class Settings:
         (),
         help="names beside 127.0.0.1, localhost and [::1] by which clients address this API",
         why="a web page could make its own name resolve to this address",
+    )
+    scheduler_names: tuple[str, ...] = settings.setting(
+        (domain.SCHEDULER_NAME,), help="schedulerNames that some scheduler takes; Pods of others get a warning"
     )
     node_grace_s: float = settings.setting(
         40.0,
@@ -59,7 +63,7 @@ async def serve(chosen: Settings, clock: clocks.Clock, stop: tasks.Stop) -> None
     """Nothing, once the process was asked to end and every request has."""
     kept = store.Store(chosen.data)
     try:
-        state = cluster.assemble(kept, clock)
+        state = cluster.assemble(kept, clock, scheduler_names=chosen.scheduler_names)
         token = access.obtain_token(chosen.token_file or chosen.data / "token")
         # A watch whose client has gone must not stay until something happens that it would be told.
         runner = web.AppRunner(
@@ -75,7 +79,7 @@ async def serve(chosen: Settings, clock: clocks.Clock, stop: tasks.Stop) -> None
                 stop,
                 checkpoint=cluster.checkpoint_forever(kept),
                 nodes=node_lifecycle.NodeLifecycle(kept, clock, grace_s=chosen.node_grace_s).run(),
-                events=event_expiry.EventExpiry(kept, clock).run(),
+                events=events.EventExpiry(kept, clock).run(),
             )
         finally:
             await runner.cleanup()

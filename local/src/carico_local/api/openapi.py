@@ -1,4 +1,4 @@
-"""The OpenAPI documents that kubectl fetches for `apply` and `explain`.
+"""The OpenAPI v3 documents that kubectl fetches for `apply` and `explain`.
 
 Paths are listed as far as clients read them: which verbs a kind has, and that a write can be validated and tried.
 """
@@ -12,32 +12,19 @@ _INFO = {"title": "Kubernetes", "version": discovery.VERSION["gitVersion"]}
 _WRITES = {"post": "post", "put": "put", "patch": "patch"}
 
 
-def version_3(path: str) -> dict[str, Any] | None:
+def document(path: str) -> dict[str, Any] | None:
     """The OpenAPI v3 index or the document of one group and version; None for another path."""
     if path.rstrip("/") == "/openapi/v3":
-        return {"paths": {_root(*named): {"serverRelativeURL": f"/openapi/v3/{_root(*named)}"} for named in _served()}}
-    for group, version in _served():
+        return {"paths": {_root(*named): {"serverRelativeURL": f"/openapi/v3/{_root(*named)}"} for named in _named()}}
+    for group, version in _named():
         if path == f"/openapi/v3/{_root(group, version)}":
-            return _document_3(group, version)
+            return _document(group, version)
     return None
 
 
-@functools.cache
-def version_2() -> dict[str, Any]:
-    """The OpenAPI v2 document of everything."""
-    paths = {}
-    for group, version in _served():
-        paths.update(_paths(group, version, style=2))
-    return {
-        "swagger": "2.0",
-        "info": _INFO,
-        "paths": paths,
-        "definitions": {name: _as_version_2(of) for name, of in schema.definitions().items()},
-    }
-
-
-def _served() -> tuple[tuple[str, str], ...]:
-    return resources.GROUP_VERSIONS
+def _named() -> tuple[tuple[str, str], ...]:
+    """Every group and version, also of what is not served: `kubectl apply` looks there before it asks."""
+    return tuple(dict.fromkeys((each.group, each.version) for each in resources.NAMED))
 
 
 def _root(group: str, version: str) -> str:
@@ -45,11 +32,11 @@ def _root(group: str, version: str) -> str:
 
 
 @functools.cache
-def _document_3(group: str, version: str) -> dict[str, Any]:
+def _document(group: str, version: str) -> dict[str, Any]:
     return {
         "openapi": "3.0.0",
         "info": _INFO,
-        "paths": _paths(group, version, style=3),
+        "paths": _paths(group, version),
         "components": {"schemas": {name: _public(of) for name, of in _needed(group, version).items()}},
     }
 
@@ -91,37 +78,23 @@ def _public(of: Any) -> Any:
     return kept
 
 
-def _as_version_2(of: Any) -> Any:
-    if isinstance(of, list):
-        return [_as_version_2(item) for item in of]
-    if not isinstance(of, dict):
-        return of
-    kept = {name: _as_version_2(value) for name, value in of.items() if not name.startswith("x-carico-")}
-    if isinstance(kept.get("$ref"), str):
-        kept["$ref"] = kept["$ref"].replace(schema.REF_PREFIX, "#/definitions/")
-    if kept.pop("oneOf", None):
-        # Version 2 has no oneOf: kube-apiserver calls quantities and int-or-strings strings.
-        kept["type"] = "string"
-    return kept
-
-
-def _paths(group: str, version: str, *, style: int) -> dict[str, Any]:
+def _paths(group: str, version: str) -> dict[str, Any]:
     paths: dict[str, Any] = {}
-    for resource in discovery.served(group, version):
+    for resource in (each for each in resources.NAMED if (each.group, each.version) == (group, version)):
         scope = "namespaces/{namespace}/" if resource.namespaced else ""
         collection = f"/{_root(group, version)}/{scope}{resource.plural}"
-        paths[collection] = _operations(resource, {"get": "list", "post": "post", "delete": "deletecollection"}, style)
+        paths[collection] = _operations(resource, {"get": "list", "post": "post", "delete": "deletecollection"})
         single = {"get": "get", "put": "put", "patch": "patch", "delete": "delete"}
-        paths[f"{collection}/{{name}}"] = _operations(resource, single, style)
+        paths[f"{collection}/{{name}}"] = _operations(resource, single)
         if resource.has_status:
             status = {"get": "get", "put": "put", "patch": "patch"}
-            paths[f"{collection}/{{name}}/status"] = _operations(resource, status, style)
+            paths[f"{collection}/{{name}}/status"] = _operations(resource, status)
         if resource.namespaced:
-            paths[f"/{_root(group, version)}/{resource.plural}"] = _operations(resource, {"get": "list"}, style)
+            paths[f"/{_root(group, version)}/{resource.plural}"] = _operations(resource, {"get": "list"})
     return paths
 
 
-def _operations(resource: resources.Resource, verbs: dict[str, str], style: int) -> dict[str, Any]:
+def _operations(resource: resources.Resource, verbs: dict[str, str]) -> dict[str, Any]:
     kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
     operations: dict[str, Any] = {}
     for method, action in verbs.items():
@@ -132,7 +105,7 @@ def _operations(resource: resources.Resource, verbs: dict[str, str], style: int)
             names += ["dryRun", "gracePeriodSeconds"]
         operations[method] = {
             "operationId": f"{action}{resource.kind}",
-            "parameters": [_parameter(name, style) for name in names],
+            "parameters": [_parameter(name) for name in names],
             "responses": {"200": {"description": "OK"}},
             "x-kubernetes-action": action,
             "x-kubernetes-group-version-kind": kind,
@@ -140,6 +113,6 @@ def _operations(resource: resources.Resource, verbs: dict[str, str], style: int)
     return operations
 
 
-def _parameter(name: str, style: int) -> dict[str, Any]:
+def _parameter(name: str) -> dict[str, Any]:
     kind = {"type": "integer" if name == "gracePeriodSeconds" else "string"}
-    return {"name": name, "in": "query"} | (kind if style == 2 else {"schema": kind})
+    return {"name": name, "in": "query", "schema": kind}

@@ -1,23 +1,17 @@
-"""Patches: the object that a merge, strategic-merge or JSON patch makes of another.
+"""Patches: the object that a merge or strategic-merge patch makes of another.
 
-Sources: RFC 7386 (merge), RFC 6902 (JSON patch, by the jsonpatch package), and for strategic merge
+Sources: RFC 7386 (merge), and for strategic merge
 https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md
 with the merge keys of the schema.
 """
 
 from typing import Any
 
-import jsonpatch
-import jsonpointer
-
 from carico_local.api import objects, schema, statuses
 
-JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
-# kube-apiserver's limit on the operations of a JSON patch (endpoints/handlers/patch.go).
-_MAX_OPERATIONS = 10_000
+PATCH_TYPES = (MERGE_PATCH, STRATEGIC_PATCH)
 
 _DIRECTIVE = "$patch"
 _DELETE_FROM_LIST = "$deleteFromPrimitiveList/"
@@ -26,11 +20,7 @@ _RETAIN = "$retainKeys"
 
 
 def apply(kind: str, *, data: objects.Object, patch: object, definition: str) -> objects.Object:
-    """The patched object; raises RequestFailed (400, 415 or 422). `data` may be changed."""
-    if kind == JSON_PATCH:
-        return _apply_json_patch(data, patch)
-    if kind not in PATCH_TYPES:
-        raise statuses.unsupported_media_type(kind, PATCH_TYPES)
+    """The patched object; raises RequestFailed (400 or 422). `data` may be changed."""
     if not isinstance(patch, dict):
         raise statuses.bad_request("a merge patch must be a JSON object")
     if kind == MERGE_PATCH:
@@ -51,30 +41,11 @@ def merge(data: Any, patch: Any) -> Any:
     return merged
 
 
-def _apply_json_patch(data: objects.Object, patch: object) -> objects.Object:
-    if not isinstance(patch, list) or len(patch) > _MAX_OPERATIONS:
-        raise statuses.bad_request(f"a JSON patch must be a list of at most {_MAX_OPERATIONS} operations")
-    try:
-        return _expect_object(jsonpatch.JsonPatch(patch).apply(data))
-    except jsonpatch.InvalidJsonPatch as error:
-        raise statuses.bad_request(f"error decoding patch: {error}") from error
-    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError, IndexError) as error:
-        # A failed test operation and a missing path are both 422, as from kube-apiserver.
-        raise statuses.RequestFailed(
-            422, "Invalid", f"the server rejected our request due to an error in our request: {error}"
-        ) from error
-
-
 def _expect_object(value: Any) -> objects.Object:
     if not isinstance(value, dict) or not isinstance(value.get("metadata", {}), dict):
         raise statuses.unreadable_patch("it does not leave a Kubernetes object")
     value.setdefault("metadata", {})
     return value
-
-
-def join(data: objects.Object, configuration: objects.Object, of: dict[str, Any]) -> objects.Object:
-    """The object with all that a configuration states; lists are joined as a strategic merge does."""
-    return _expect_object(_merge_object(data, configuration, of))
 
 
 def _merge_object(data: Any, patch: objects.Object, of: dict[str, Any]) -> Any:
@@ -90,7 +61,7 @@ def _merge_object(data: Any, patch: objects.Object, of: dict[str, Any]) -> Any:
     merged = dict(data) if isinstance(data, dict) else {}
     if isinstance(kept := patch.get(_RETAIN), list):
         merged = {name: value for name, value in merged.items() if name in kept}
-    known = fields(of)
+    known = _fields(of)
     for name, value in content.items():
         if value is None:
             merged.pop(name, None)
@@ -156,7 +127,7 @@ def _reorder(merged: objects.Object, patch: objects.Object, known: dict[str, Any
         merged[name] = [merged[name][at] for at in placed]
 
 
-def fields(of: dict[str, Any]) -> dict[str, Any]:
+def _fields(of: dict[str, Any]) -> dict[str, Any]:
     """Name -> schema of the fields of a type; empty where it is not known."""
     reference = of.get("$ref", "")
     known = schema.definitions().get(reference.removeprefix(schema.REF_PREFIX), {})

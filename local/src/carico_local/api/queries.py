@@ -1,11 +1,15 @@
-"""The query of a list or watch, read once and checked."""
+"""What a request says: the body as JSON, and the query of a list or watch, read once and checked."""
 
 import dataclasses
 from collections.abc import Mapping
 
+import orjson
+from aiohttp import web
+
 from carico_local.api import resources, selectors, statuses
 
 _MATCHES = ("", "Exact", "NotOlderThan")
+_JSON = "application/json"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +25,17 @@ class ListQuery:
     bookmarks: bool = False
     initial_events: bool = False
     timeout_s: float | None = None
+
+
+async def read_body(request: web.Request, accepted: tuple[str, ...] = (_JSON,)) -> object:
+    """Return the decoded JSON of a body; raise `RequestFailed` (400, 413, 415)."""
+    if request.content_type not in accepted:
+        raise statuses.unsupported_media_type(request.content_type, accepted)
+    try:
+        body: object = orjson.loads(await request.read())
+    except orjson.JSONDecodeError as error:
+        raise statuses.bad_request(f"the body is not JSON: {error}") from error
+    return body
 
 
 def parse_list(resource: resources.Resource, query: Mapping[str, str]) -> ListQuery:
@@ -61,17 +76,6 @@ def dry_run(query: Mapping[str, str]) -> bool:
     if text not in ("", "All"):
         raise statuses.bad_request(f"dryRun: got {text!r}, expected All")
     return text == "All"
-
-
-def apply_options(query: Mapping[str, str]) -> tuple[str, bool]:
-    """(manager, force) of a server-side apply; raises RequestFailed (422) without a manager."""
-    manager = query.get("fieldManager", "")
-    if not manager:
-        cause = statuses.Cause(
-            reason="FieldValueRequired", message="Required value: is required for apply patch", field="fieldManager"
-        )
-        raise statuses.invalid("PatchOptions", "", [cause], group="meta.k8s.io")
-    return manager, query.get("force", "") in ("true", "1")
 
 
 def _number(query: Mapping[str, str], name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""The forms in which an object or a list can be asked for by Accept: itself, a Table, or its metadata alone.
+"""The forms in which an object or a list can be asked for by Accept: itself or a Table.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables
 """
@@ -16,7 +16,6 @@ _META = "meta.k8s.io/v1"
 _ANSWERED = (
     "application/json",
     "application/json;as=Table;v=v1;g=meta.k8s.io",
-    "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
 )
 
 
@@ -25,14 +24,11 @@ class Form(enum.StrEnum):
 
     OBJECT = "object"
     TABLE = "table"
-    METADATA = "metadata"
 
 
 _FORMS = {
     "": Form.OBJECT,
     "Table": Form.TABLE,
-    "PartialObjectMetadata": Form.METADATA,
-    "PartialObjectMetadataList": Form.METADATA,
 }
 
 
@@ -69,8 +65,6 @@ class Presenter:
         """A single object."""
         if self.form is Form.TABLE:
             return self._table([stored], {"resourceVersion": str(stored.version)})
-        if self.form is Form.METADATA:
-            return orjson.dumps(_metadata_only(stored))
         return self._encode()(self.resource, stored)
 
     def page(self, page: listing.Page) -> bytes:
@@ -81,10 +75,7 @@ class Presenter:
         if self.form is Form.TABLE:
             return self._table(page.items, metadata)
         kind, version = f"{self.resource.kind}List", self.resource.api_version
-        if self.form is Form.METADATA:
-            kind, version = "PartialObjectMetadataList", _META
-            items = [orjson.dumps(_metadata_only(stored)) for stored in page.items]
-        elif self.resource is resources.GROUPED_EVENTS:
+        if self.resource is resources.GROUPED_EVENTS:
             items = [orjson.dumps(grouped_events.from_core(stored.data)) for stored in page.items]
         else:
             items = [stored.body for stored in page.items]
@@ -98,8 +89,6 @@ class Presenter:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         if self.form is Form.TABLE:
             kind, group_version = "Table", _META
-        elif self.form is Form.METADATA:
-            kind, group_version = "PartialObjectMetadata", _META
         else:
             kind, group_version = self.resource.kind, self.resource.api_version
         return orjson.dumps({"kind": kind, "apiVersion": group_version, "metadata": metadata})

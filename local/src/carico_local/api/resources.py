@@ -68,6 +68,18 @@ STORAGES = tuple(dict.fromkeys(resource.storage for resource in ALL))
 # What goes with a namespace when it is deleted, Pods aside: those leave when their kubelets let go of them.
 CONTENTS = (EVENTS, LEASES, SERVICE_ACCOUNTS, CONFIG_MAPS, SECRETS)
 
+# Not served, but named by discovery: kubectl then asks for them, and prints the answer, which says where they are.
+ABSENT = (
+    Resource(group="apps", plural="deployments", kind="Deployment", short_names=("deploy",)),
+    Resource(group="apps", plural="replicasets", kind="ReplicaSet", short_names=("rs",)),
+    Resource(group="apps", plural="statefulsets", kind="StatefulSet", short_names=("sts",)),
+    Resource(group="apps", plural="daemonsets", kind="DaemonSet", short_names=("ds",)),
+    Resource(group="batch", plural="jobs", kind="Job"),
+    Resource(group="batch", plural="cronjobs", kind="CronJob", short_names=("cj",)),
+    Resource(plural="services", kind="Service", short_names=("svc",)),
+    Resource(plural="persistentvolumeclaims", kind="PersistentVolumeClaim", short_names=("pvc",)),
+)
+NAMED = (*ALL, *ABSENT)
 _BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in ALL}
 GROUP_VERSIONS = tuple(dict.fromkeys((resource.group, resource.version) for resource in ALL))
 
@@ -106,6 +118,19 @@ def parse_path(path: str) -> Target | None:
             return Target(resource=PODS, namespace=rest[1], subresource="binding")
         return _target(_BY_PATH.get((group, version, rest[2])), rest[3:], namespace=rest[1], watch=watch)
     return _target(_BY_PATH.get((group, version, rest[0])), rest[1:], namespace="", watch=watch)
+
+
+def absent(path: str) -> str:
+    """Return the plural of the known resource that a path names and the API lacks; empty where it names none.
+
+    >>> absent("/apis/apps/v1/namespaces/default/deployments/web"), absent("/apis/batch/v1")
+    ('deployments', '')
+    """
+    core, _, rest = path.strip("/").partition("/")
+    parts = rest.split("/") if core == "apis" else ["", *rest.split("/")]
+    kind = parts[4:5] if parts[2:3] == ["namespaces"] and len(parts) > 4 else parts[2:3]
+    named = (each.plural for each in ABSENT if [each.group, each.version] == parts[:2] and [each.plural] == kind)
+    return next(named, "")
 
 
 def _target(resource: Resource | None, rest: list[str], *, namespace: str, watch: bool) -> Target | None:

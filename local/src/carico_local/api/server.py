@@ -126,6 +126,8 @@ class _Routes:
 
 def _document(request: web.Request) -> web.StreamResponse:
     """Health, discovery and OpenAPI."""
+    if absent := resources.absent(request.path):
+        raise statuses.no_such_path(absent)
     if request.method not in ("GET", "HEAD"):
         raise statuses.no_such_path() if request.path.startswith("/api") else statuses.method_not_allowed()
     if request.path in access.HEALTH_PATHS:
@@ -134,12 +136,7 @@ def _document(request: web.Request) -> web.StreamResponse:
     found = discovery.document(request.path, accept)
     if found is not None:
         return json_response(found[0], content_type=found[1])
-    if request.path == "/openapi/v2":
-        # kubectl asks for protobuf alone, and takes a 406 for a server that has no such document.
-        if "protobuf" in accept and "json" not in accept:
-            raise statuses.not_acceptable(("application/json",))
-        return json_response(openapi.version_2())
-    document = openapi.version_3(request.path)
+    document = openapi.document(request.path)
     if document is None:
         raise statuses.no_such_path()
     return json_response(document)

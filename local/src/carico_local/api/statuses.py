@@ -66,9 +66,13 @@ def not_found(resource: str, name: str, *, group: str = "") -> RequestFailed:
     return RequestFailed(404, "NotFound", f"{_qualified(resource, group)} {_quote(name)} not found", details)
 
 
-def no_such_path() -> RequestFailed:
+# Where what this API leaves out is to be had.
+_ELSEWHERE = "the embedded API serves a part of Kubernetes, `carico up --control-plane real` all of it"
+
+
+def no_such_path(what: str = "such resource") -> RequestFailed:
     """404: the API has no such resource at all."""
-    return RequestFailed(404, "NotFound", "the server could not find the requested resource")
+    return RequestFailed(404, "NotFound", f"this cluster has no {what}: {_ELSEWHERE}")
 
 
 def already_exists(resource: str, name: str, *, group: str = "") -> RequestFailed:
@@ -146,15 +150,15 @@ def invalid(kind: str, name: str, causes: Iterable[Cause], *, group: str = "") -
 
 def method_not_allowed() -> RequestFailed:
     """405: the resource exists, and not with this verb."""
-    return RequestFailed(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return RequestFailed(405, "MethodNotAllowed", f"this method is not allowed on the requested resource: {_ELSEWHERE}")
 
 
 def unsupported_media_type(got: str, allowed: Iterable[str]) -> RequestFailed:
     """415: the body is in a format that the API does not read."""
-    message = (
-        "the body of the request was in an unknown format - accepted media types include: "
-        f"{', '.join(allowed)} (got {got or 'none'})"
+    hint = (
+        "; `kubectl create ... --dry-run=client -o yaml | kubectl apply -f -` sends JSON" if "protobuf" in got else ""
     )
+    message = f"got a body of type {got}, expected {' or '.join(allowed)}{hint}: {_ELSEWHERE}"
     return RequestFailed(415, "UnsupportedMediaType", message)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from carico_core.runtime.process import clock as clocks
+from carico_local import qos
 from carico_local.api import (
     config_rules,
     defaulting,
@@ -21,7 +22,6 @@ from carico_local.api import (
     store,
     validation,
 )
-from carico_local.node.spec import qos
 
 # k8s.io/apiserver/pkg/storage/names/generate.go: no vowels, so that no word appears by chance.
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -30,7 +30,7 @@ _MAX_GENERATED_PREFIX = 58
 # Unknown fields that one answer names.
 _MAX_NAMED = 10
 _PRESERVED = (
-    "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields",
+    "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
 )  # fmt: skip
 
 # Gives the new object, made from a copy of the present one.
@@ -44,8 +44,6 @@ class Mode:
     status: bool = False
     strict: bool = False
     dry_run: bool = False
-    # Who owns which fields from now on (server-side apply); None: as before.
-    managed: list[objects.Object] | None = None
 
 
 PLAIN = Mode()
@@ -88,8 +86,6 @@ class Writer:
         for field in _PRESERVED:
             metadata.pop(field, None)
         metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": self.now()}
-        if mode.managed:
-            metadata["managedFields"] = mode.managed
         if resource.counts_generations:
             metadata["generation"] = 1
         _prepare_new(resource, data)
@@ -105,8 +101,6 @@ class Writer:
         draft = {"kind": resource.kind, "apiVersion": resource.api_version, **objects.copy(old)}
         data, unknown = decode(resource, edit(draft), strict=mode.strict)
         self._carry_over(resource, old, data, status=mode.status)
-        if mode.managed:
-            data["metadata"]["managedFields"] = mode.managed
         if not mode.status:
             defaulting.set_defaults(resource, data)
         validation.check(resource, data)

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 
 from carico_core.runtime.observe import logs
+from carico_local import qos
 from carico_local.cgroups import group as groups
 from carico_local.node import settings, site
 from carico_local.node.containers import command as container_command
@@ -14,7 +15,6 @@ from carico_local.node.containers import config_objects, handlers, lifecycle, pr
 from carico_local.node.reporting import status
 from carico_local.node.runtime import client as runtime
 from carico_local.node.spec import container as container_spec
-from carico_local.node.spec import qos
 
 # A postStart hook has no timeout of its own; whoever waits longer has forgotten it.
 HOOK_MOST_S = 3600.0

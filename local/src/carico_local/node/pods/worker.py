@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from carico_core.runtime.observe import logs
+from carico_local import qos
 from carico_local.cgroups import group as groups
 from carico_local.node import site
 from carico_local.node.containers import command as container_command
@@ -16,7 +17,6 @@ from carico_local.node.pods import admission, ending
 from carico_local.node.reporting import status
 from carico_local.node.spec import container as container_spec
 from carico_local.node.spec import pod as podspec
-from carico_local.node.spec import qos
 
 _log = logs.get("node.pod")
 _TERMINAL = ("Succeeded", "Failed")

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from carico_core.wire.kubernetes import pod_requests
+from carico_local import qos
 from carico_local.node.spec import container as container_spec
-from carico_local.node.spec import qos
 
 Object = Mapping[str, Any]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from carico_local import qos
 from carico_local.node.spec import pod as podspec
-from carico_local.node.spec import qos
 
 FULL = {"cpu": "1", "memory": "1Gi"}
 NODE_BYTES = 8_000_000_000.0
