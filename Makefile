@@ -18,7 +18,7 @@ MEMBERS := libs/carico_core services/agent services/aggregator services/schedule
 # What each set was installed from; a changed lock or pyproject installs anew.
 LOCAL_PROJECTS := $(foreach m,$(MEMBERS),$(m)/pyproject.toml)
 
-.PHONY: demo test test-system test-upstream check bench reference install install-dev lock clean help
+.PHONY: demo test test-system test-upstream check bench reference pictures install install-dev lock clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -50,6 +50,9 @@ bench: install-dev ## the benchmarks' table; never part of a pass or fail
 
 reference: install-dev ## write the tables of docs/metrics.md and docs/settings.md from the code
 	@$(BIN)/python -m carico_cli.reference
+
+pictures: install-dev ## the pictures and transcripts of the docs; on an idle machine
+	@$(BIN)/python -m tests.tools.pictures
 
 install: $(VENV)/.installed-demo ## what the demo needs, into .venv
 install-dev: $(VENV)/.installed-dev ## what the checks and tests need, into .venv

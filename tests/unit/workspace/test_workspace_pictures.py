@@ -1,0 +1,33 @@
+"""The transcripts of the docs: which commands are run again, and where their outputs go."""
+
+from tests.tools import pictures
+
+PAGE = """Text
+```console
+$ carico up
+$ carico explain a-b
+old
+  line $ 5
+```
+More
+```console
+$ carico explain a-b
+older
+```
+"""
+
+
+def test_outputs_replace_those_of_their_commands_alone() -> None:
+    assert list(pictures.blocks(PAGE)) == [
+        ("carico up", ""), ("carico explain a-b", "old\n  line $ 5\n"), ("carico explain a-b", "older\n"),
+    ]  # fmt: skip
+    text = pictures.rewritten(PAGE, ["", "first \\1\n", "second\n"])
+    assert text == PAGE.replace("old\n  line $ 5\n", "first \\1\n").replace("older\n", "second\n")
+
+
+def test_the_page_has_what_pictures_are_taken_of() -> None:
+    text = pictures.PAGE.read_text(encoding="utf-8")
+    found = list(pictures.blocks(text))
+    assert all(any(command.startswith(part) for command, _ in found) for part in pictures.PAUSES_S)
+    assert sum(bool(output) for _, output in found) >= 4
+    assert pictures.rewritten(text, [output for _, output in found]) == text
