@@ -134,7 +134,7 @@ def _pod(index: int, *, node_name: str | None = None, phase: str = "Pending") ->
         namespace="default", name=f"pod-{index}", uid=f"0e7f3c1a-0000-4000-8000-{index:012d}", resource_version="1",
         scheduler_name="carico", node_name=node_name, phase=phase, priority=0, created_at_s=float(index),
         deleting=False, labels={}, node_selector={"zone": "z1"}, tolerations=(), owner=None, image="pi",
-        is_baseline=False, request_cores=0.0, request_bytes=0.0, unsupported=(),
+        is_mirror=False, request_cores=0.0, request_bytes=0.0, unsupported=(),
     )  # fmt: skip
 
 

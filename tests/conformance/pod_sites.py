@@ -113,6 +113,7 @@ class _Renamed:
         return _Set(
             running=frozenset(names.get(uid, uid) for uid in now.running),
             ended=frozenset(names.get(uid, uid) for uid in now.ended),
+            baseline=frozenset(names.get(uid, uid) for uid in now.baseline),
             holding=now.holding,
         )
 
@@ -131,6 +132,7 @@ class _Renamed:
 class _Set:
     running: frozenset[str]
     ended: frozenset[str]
+    baseline: frozenset[str]
     holding: bool
 
 

@@ -247,7 +247,10 @@ class TestKubernetesAlone:
         "metadata",
         [
             {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]},
-            {"annotations": {"kubernetes.io/config.mirror": "x"}},
+            {
+                "annotations": {"kubernetes.io/config.mirror": "x"},
+                "ownerReferences": [{"kind": "Node", "name": pod_sites.NODE, "uid": "n", "controller": True}],
+            },
         ],
     )
     async def test_daemons_and_static_pods_are_not_counted(
@@ -259,6 +262,7 @@ class TestKubernetesAlone:
             await stage.start(daemon)
             await stage.start(other)
             await agent.until(lambda: agent.running == {other})
+            assert agent.pods.current().baseline == {daemon}, "covered, and not counted"
             await stage.remove(daemon)
             await stage.remove(other)
             await agent.until(lambda: agent.ended == {other})

@@ -41,6 +41,7 @@ class Set:
 
     running: frozenset[str] = frozenset()
     ended: tuple[str, ...] = ()
+    baseline: frozenset[str] = frozenset()
     holding: bool = False
 
 

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from carico_agent import advertisement
 from carico_agent.churn import classes, ledger, workloads
 from carico_core.domain import messages
 from carico_core.runtime.kube import memory_kube
@@ -65,7 +66,9 @@ async def test_what_belongs_to_the_node_is_no_workload() -> None:
     kube = memory_kube.MemoryKube(clock=clocks.SystemClock())
     owner = {"kind": "DaemonSet", "name": "proxy", "uid": "1", "controller": True, "apiVersion": "apps/v1"}
     proxy = create(kube, "proxy", ownerReferences=[owner])
-    create(kube, "etcd", annotations={"kubernetes.io/config.mirror": "d1", "kubernetes.io/config.hash": "d1"})
+    node = {"kind": "Node", "name": "node-0", "uid": "2", "controller": True, "apiVersion": "v1"}
+    static = {"kubernetes.io/config.mirror": "d1", "kubernetes.io/config.hash": "d1"}
+    create(kube, "etcd", annotations=static, ownerReferences=[node])
     web = create(kube, "web", labels={"app.kubernetes.io/name": "web"})
     watch = watch_of(kube)
     told_of = ledger.Ledger()
@@ -77,6 +80,8 @@ async def test_what_belongs_to_the_node_is_no_workload() -> None:
     async with running(watch):
         await told(watch, web, "app/default/web")
         assert pods.current().running == {"not-at-the-api"}
+        assert pods.current().baseline == {proxy, "d1"}
+        assert advertisement.covers(pods.current(), pod_limit=110) == {"not-at-the-api", proxy, "d1", web}
         assert list(pods.current().ended) == [web]
         told_of_events: list[str] = []
         pods.on_event(lambda kind, uid, at_s: told_of_events.append(f"{uid} {kind.value} {at_s:g}"))

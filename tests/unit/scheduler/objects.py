@@ -21,7 +21,7 @@ def make_pod(name: str = "pod-0", **changes: Any) -> cluster.Pod:
         "namespace": "default", "name": name, "uid": f"uid-{name}", "resource_version": "1",
         "scheduler_name": "carico", "node_name": None, "phase": "Pending", "priority": 0, "created_at_s": 0.0,
         "deleting": False, "labels": {}, "node_selector": {}, "tolerations": (), "owner": None, "image": "pi",
-        "is_baseline": False, "request_cores": 0.0, "request_bytes": 0.0, "unsupported": (),
+        "is_mirror": False, "request_cores": 0.0, "request_bytes": 0.0, "unsupported": (),
     }  # fmt: skip
     return cluster.Pod(**(values | changes))
 

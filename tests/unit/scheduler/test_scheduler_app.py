@@ -30,6 +30,17 @@ def test_settings_become_the_rules() -> None:
     assert (rules.score, rules.release) == (policy.ScoreMode.RELATIVE, policy.Release.PAPER)
     assert (rules.threshold, rules.lease_s, rules.fallback) == (0.5, 20.0, policy.Fallback.WAIT)
     assert load().rules() == policy.Policy()
+    assert load("--baseline-namespaces", "system").rules().baseline_namespaces == {"system"}
+
+
+def test_a_removed_setting_names_what_took_its_place() -> None:
+    with pytest.raises(errors.SettingsError, match="--extender-exempt is gone: CARICO_SCHEDULER_BASELINE_NAMESPACES"):
+        load("--extender-exempt", "system")
+    with pytest.raises(errors.SettingsError, match="CARICO_EXTENDER_EXEMPT is gone: CARICO_SCHEDULER_BASELINE"):
+        settings.load(
+            setting.SchedulerSettings, prefix=setting.PREFIX,
+            program=setting.PROGRAM, argv=[], environ={"CARICO_EXTENDER_EXEMPT": "system"},
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_one_that_ends_or_moves_gives_its_room_back() -> None:
 
 def test_daemons_of_others_take_slots_and_requests_and_are_never_reserved() -> None:
     made = make(1.0)
-    daemon = objects.make_pod("agent", scheduler_name="default-scheduler", node_name="node-0", is_baseline=True)
+    daemon = objects.make_pod("agent", scheduler_name="default-scheduler", node_name="node-0", is_mirror=True)
     made.put_pod(daemon, NOW_S)
     row = made.fleet.snapshot(NOW_S).row(0)
     assert (row.placed, row.workloads, row.reserved) == (1, 0, 0)

@@ -98,7 +98,7 @@ class Desk:
                 self.pods[at] = self.pods[at]._replace(
                     node_name=claim.node if rng.random() < 0.7 else rng.choice(NODES),
                     phase=rng.choice(["Pending", "Running"]), request_cores=rng.choice([0.0, 1.0, 3.0]),
-                    labels=rng.choice([{}, {"app": "web"}]), is_baseline=rng.random() < 0.1,
+                    labels=rng.choice([{}, {"app": "web"}]), is_mirror=rng.random() < 0.1,
                 )  # fmt: skip
                 self.state.put_pod(self.pods[at], self.now_s)
 

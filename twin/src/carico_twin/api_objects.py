@@ -34,7 +34,7 @@ def pod(record: records.PodRecord, node: str | None = None, *, phase: str = "Pen
         scheduler_name=cluster.SCHEDULER_NAME, node_name=node, phase=phase, priority=0,
         created_at_s=record.created_s, deleting=False, labels={}, node_selector={}, tolerations=(),
         owner=_owner(record.job), image="twin",
-        is_baseline=False, request_cores=0.0, request_bytes=0.0, unsupported=(),
+        is_mirror=False, request_cores=0.0, request_bytes=0.0, unsupported=(),
     )  # fmt: skip
 
 

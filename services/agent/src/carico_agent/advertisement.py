@@ -53,9 +53,13 @@ def capacity(
 
 
 def covers(pods: ports.PodSet, *, pod_limit: int) -> frozenset[str]:
-    """UIDs of the Pods that a count of these accounts for: those that run, and the newest of those that ended."""
+    """Return the UIDs of the Pods that are accounted for: those that run, and the newest of those that ended.
+
+    Pods of the baseline are among them: what they use is measured, and if the scheduler takes one for a workload, its
+    reservation ends as that of any other.
+    """
     most = pod_limit + COVERS_MARGIN
-    running = list(pods.running)[:most]
+    running = [*pods.running, *pods.baseline][:most]
     room = most - len(running)
     return frozenset(running) | frozenset(list(pods.ended)[-room:] if room else ())
 

@@ -13,6 +13,7 @@ class Nobody:
     """No Pods, ever."""
 
     running: frozenset[str] = frozenset()
+    baseline: frozenset[str] = frozenset()
     ended: frozenset[str] = frozenset()
     holding: bool = False
 

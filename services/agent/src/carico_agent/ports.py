@@ -15,6 +15,11 @@ class PodSet(Protocol):
         ...
 
     @property
+    def baseline(self) -> Set[str]:
+        """UIDs of the running Pods that belong to the node: covered by an advertisement, and not counted."""
+        ...
+
+    @property
     def ended(self) -> Collection[str]:
         """UIDs of those that ended within the last 60 s, a bounded number, oldest first where there is an order."""
         ...

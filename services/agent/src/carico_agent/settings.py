@@ -101,6 +101,11 @@ class AgentSettings:
         choices=("kubernetes", "none"),
         why="needs the right to list and watch Pods, and memory for a client of the API",
     )
+    baseline_namespaces: tuple[str, ...] = setting(
+        ("kube-system", "carico"),
+        help="namespaces whose Pods belong to their node, as those of DaemonSets do, and are not counted as workloads",
+        why="as the scheduler's setting; their usage is measured all the same",
+    )
     containerd_socket: str = setting(
         "/run/containerd/containerd.sock",
         help="containerd's socket, for Pod events from containerd",

@@ -47,6 +47,12 @@ class SchedulerSettings:
         30.0, help="how long a Pod may stay out of its node's advertisements before the node gets no more",
         unit="s", minimum=1.0, maximum=3600,
     )  # fmt: skip
+    baseline_namespaces: tuple[str, ...] = settings.setting(
+        ("kube-system", "carico"),
+        help="namespaces whose Pods belong to their node, as those of DaemonSets do: they pass everywhere in the "
+        "extender, and hold no reservation",
+        why="what the cluster and CARICO itself need must not wait for CARICO; who may create Pods there is trusted",
+    )
     binds_in_flight: int = settings.setting(
         32, help="most binds at a time", minimum=1, maximum=1024,
         why="enough to hide the API's latency; more only makes decisions older",
@@ -101,4 +107,5 @@ class SchedulerSettings:
             max_pods_per_core=self.max_pods_per_core,
             lease_s=self.bus.lease_s,
             suspect_after_s=self.suspect_after_s,
+            baseline_namespaces=frozenset(self.baseline_namespaces),
         )

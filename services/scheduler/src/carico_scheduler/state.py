@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from carico_core.domain import cluster, constraints, messages
 from carico_scheduler.nodes import fleet as fleets
 from carico_scheduler.pods import anti_affinity_index, reservations
+from carico_scheduler.pods import baseline as baselines
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.pods import record as records
@@ -40,6 +41,7 @@ class State:
         self._repellers = anti_affinity_index.AntiAffinityIndex(self.fleet.pod_counts)
         self.queue = queues.Queue(rng, self.demand_of)
         self.records = records.Records()
+        self.baseline = baselines.Baseline(policy.baseline_namespaces)
         self.heard: dict[str, Heard] = {}
         # Called when something about claims or volumes has changed.
         self.on_volumes: Callable[[], None] = lambda: None
@@ -117,7 +119,7 @@ class State:
         self._attempts += 1
         record.attempt = self._attempts
         self._note_pod(record, record.pod or pod, now_s)
-        self._place(record, reservations.claim_of(pod, node=node, now_s=now_s))
+        self._place(record, self._claim_of(pod, node, now_s))
         return record.attempt
 
     def is_open(self, uid: str, attempt: int) -> bool:
@@ -205,6 +207,21 @@ class State:
             # Where there was room already, something else stood in a Pod's way, which no advertisement moves.
             self.queue.unpark_if(lambda demand: demand.pod_class in gained)
 
+    def put_daemon_sets(self, found: Iterable[cluster.DaemonSet], now_s: float) -> None:
+        """Take in the list of all DaemonSets."""
+        if self.baseline.put_all(found):
+            self._renew_claims(now_s)
+
+    def put_daemon_set(self, found: cluster.DaemonSet, now_s: float) -> None:
+        """Take in a DaemonSet: Pods that name it belong to their node from now on."""
+        if self.baseline.put(found):
+            self._renew_claims(now_s)
+
+    def remove_daemon_set(self, uid: str, now_s: float) -> None:
+        """Forget a DaemonSet: Pods that still name it are workloads from now on."""
+        if self.baseline.remove(uid):
+            self._renew_claims(now_s)
+
     def put_namespaces(self, labels: Mapping[str, Mapping[str, str]], now_s: float) -> None:
         """Takes in the labels of all namespaces, which some terms select Pods by."""
         if self.fleet.pod_counts.put_namespaces(labels):
@@ -232,6 +249,15 @@ class State:
         self.queue.unpark_if(lambda demand: bool((demand.constraints or constraints.NONE).claims))
         self.on_volumes()
 
+    def _claim_of(self, pod: cluster.Pod, node: str, now_s: float) -> reservations.Claim:
+        return reservations.claim_of(pod, node=node, now_s=now_s, is_baseline=self.baseline.includes(pod))
+
+    def _renew_claims(self, now_s: float) -> None:
+        """Compute the claims of DaemonSets' Pods again: it has changed which DaemonSets exist."""
+        for record in list(self.records):
+            if record.claim is not None and record.pod is not None and record.pod.claims_daemon_set:
+                self._place(record, self._claim_of(record.pod, record.claim.node, now_s))
+
     def _renew_demands(self, now_s: float) -> None:
         """Works out the demands of all that wait: terms have come, or mean other Pods than before."""
         for waiting in self.queue:
@@ -253,7 +279,7 @@ class State:
         if pod.node_name is not None:
             if not record.is_bound:
                 self._step(record, records.BOUND)
-            self._place(record, reservations.claim_of(pod, node=pod.node_name, now_s=now_s))
+            self._place(record, self._claim_of(pod, pod.node_name, now_s))
             self._note_cover(record)
         elif not record.is_placed:
             self._enqueue(record, pod, now_s)

@@ -4,6 +4,8 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
 from carico_core.domain import cluster
 from carico_scheduler.decide import cycle
 from carico_scheduler.extender import holds
@@ -77,8 +79,9 @@ def test_holds_end_with_their_pod_with_its_bind_by_others_and_with_time() -> Non
 
 def test_pods_of_the_node_and_of_carico_itself_pass_everywhere() -> None:
     async def main() -> None:
-        desk = extender_desk.Desk(exempt=("carico-system",))
+        desk = extender_desk.Desk(policy.Policy(baseline_namespaces=frozenset({"carico-system"})))
         desk.node("n1", 0.0)
+        desk.state.put_daemon_set(cluster.DaemonSet(namespace="default", uid="2"), 0.0)
         own = objects.pod_object("nats")
         own["metadata"] |= {"namespace": "carico-system", "uid": "1"}
         daemon = objects.pod_object("agent")
@@ -91,6 +94,37 @@ def test_pods_of_the_node_and_of_carico_itself_pass_everywhere() -> None:
         assert json.loads(await desk.extender.prioritize(body)) == [{"Host": "n1", "Score": 0}]
         desk.kube.objects.create("pods", daemon, "test")
         assert await desk.bind(daemon, "n1") == ""
+
+    objects.run_fast(main())
+
+
+FORGED: dict[str, dict[str, Any]] = {
+    "label": {"labels": {"carico.dev/baseline": "true"}},
+    "source": {"annotations": {"kubernetes.io/config.source": "file"}},
+    "mirror": {"annotations": {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": "x"}},
+    "node": {"ownerReferences": [{"kind": "Node", "name": "n1", "uid": "n", "controller": True, "apiVersion": "v1"}]},
+    "daemon": {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "no", "controller": True}]},
+}
+
+
+@pytest.mark.parametrize("kind", FORGED)
+def test_what_a_tenant_writes_on_a_pod_frees_it_from_nothing(kind: str) -> None:
+    """Two nodes with room for 2 Pods each take 4 of them."""
+
+    async def main() -> None:
+        desk = extender_desk.Desk()
+        # A DaemonSet of another namespace, whose UID anyone may know.
+        desk.state.put_daemon_set(cluster.DaemonSet(namespace="kube-system", uid="no"), 0.0)
+        for node in ("n1", "n2"):
+            desk.node(node, 2.0)
+        bound = 0
+        for number in range(8):
+            pod = desk.pod(f"p{number}", metadata=FORGED[kind])
+            passed = await desk.passed(pod, "n1", "n2")
+            if passed:
+                assert await desk.bind(pod, passed[0]) == ""
+                bound += 1
+        assert bound == 4
 
     objects.run_fast(main())
 

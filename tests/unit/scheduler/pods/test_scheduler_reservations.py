@@ -12,8 +12,11 @@ from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
 
-def claim(name: str, node: str = "node-0", *, at_s: float = 0.0, **pod: object) -> reservations.Claim:
-    return reservations.claim_of(objects.make_pod(name, **pod), node=node, now_s=at_s)
+def claim(
+    name: str, node: str = "node-0", *, at_s: float = 0.0, is_baseline: bool = False, **pod: object
+) -> reservations.Claim:
+    made = objects.make_pod(name, **pod)
+    return reservations.claim_of(made, node=node, now_s=at_s, is_baseline=is_baseline)
 
 
 class Book(reservations.Ledger):

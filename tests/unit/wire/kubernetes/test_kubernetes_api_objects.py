@@ -72,7 +72,7 @@ def test_a_pod() -> None:
         ),
         owner=cluster.Owner(kind="Job", name="pi", uid="j"),
         image="pi:1",
-        is_baseline=False,
+        is_mirror=False,
         request_cores=0.25,
         request_bytes=2.0**30,
         unsupported=(),
@@ -173,29 +173,56 @@ def test_a_container_that_is_resized_counts_as_the_most() -> None:
     assert pod_requests.pod_requests(obj) == {"cpu": 3.0, "memory": 1.0}
 
 
+MIRROR = {"kubernetes.io/config.mirror": "hash"}
+
+
+def owned(kind: str, name: str, **changes: Any) -> list[dict[str, Any]]:
+    return [{"kind": kind, "name": name, "uid": "x", "controller": True, **changes}]
+
+
+def test_a_mirror_pod_is_marked_and_owned_by_the_node_that_it_names() -> None:
+    obj = pod(nodeName="n")
+    obj["metadata"] |= {"annotations": MIRROR, "ownerReferences": owned("Node", "n")}
+    assert api_objects.parse_pod(obj).is_mirror
+    assert api_objects.belongs_to_node(obj)
+
+
 @pytest.mark.parametrize(
-    "metadata",
+    ("metadata", "spec"),
     [
-        {"annotations": {"kubernetes.io/config.mirror": "hash"}},
-        {"annotations": {"kubernetes.io/config.source": "file"}},
-        {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "x", "controller": True}]},
-        {"labels": {"carico.dev/baseline": "true"}},
-        {"ownerReferences": [{"kind": "Node", "name": "n", "uid": "x", "controller": True}]},
+        ({"annotations": MIRROR}, {"nodeName": "n"}),
+        ({"annotations": MIRROR, "ownerReferences": owned("Node", "n")}, {}),
+        ({"annotations": MIRROR, "ownerReferences": owned("Node", "other")}, {"nodeName": "n"}),
+        ({"annotations": MIRROR, "ownerReferences": owned("Node", "n", controller=False)}, {"nodeName": "n"}),
+        ({"annotations": {"kubernetes.io/config.source": "file"}}, {"nodeName": "n"}),
+        ({"ownerReferences": owned("Node", "n")}, {"nodeName": "n"}),
+        ({"labels": {"carico.dev/baseline": "true"}}, {"nodeName": "n"}),
     ],
 )
-def test_daemons_and_static_pods_are_baseline(metadata: dict[str, Any]) -> None:
-    obj = pod()
+def test_what_a_tenant_writes_on_a_pod_makes_it_no_mirror_pod(metadata: dict[str, Any], spec: dict[str, Any]) -> None:
+    obj = pod(**spec)
     obj["metadata"] |= metadata
-    assert api_objects.parse_pod(obj).is_baseline
+    assert not api_objects.parse_pod(obj).is_mirror
+    assert not api_objects.belongs_to_node(obj)
 
 
-def test_pods_of_the_api_are_not_baseline() -> None:
+def test_pods_of_daemon_sets_and_of_named_namespaces_belong_to_their_node() -> None:
     obj = pod()
-    obj["metadata"] |= {
-        "annotations": {"kubernetes.io/config.source": "api"},
-        "ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "x"}],
-    }
-    assert not api_objects.parse_pod(obj).is_baseline
+    obj["metadata"] |= {"ownerReferences": owned("DaemonSet", "d")}
+    assert api_objects.belongs_to_node(obj)
+    assert api_objects.parse_pod(obj).claims_daemon_set
+    namespace = pod()["metadata"]["namespace"]
+    assert api_objects.belongs_to_node(pod(), {namespace})
+    assert not api_objects.belongs_to_node(pod(), {"kube-system"})
+    obj["metadata"]["ownerReferences"][0]["controller"] = False
+    assert not api_objects.parse_pod(obj).claims_daemon_set
+
+
+def test_a_daemon_set_is_known_by_its_uid_and_namespace() -> None:
+    found = api_objects.parse_daemon_set({"metadata": {"name": "d", "namespace": "default", "uid": "x"}})
+    assert (found.namespace, found.uid) == ("default", "x")
+    with pytest.raises(ValueError, match=r"metadata\.uid"):
+        api_objects.parse_daemon_set({"metadata": {"name": "d", "namespace": "default"}})
 
 
 def node(**more: Any) -> dict[str, Any]:

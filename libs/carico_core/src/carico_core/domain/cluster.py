@@ -21,6 +21,13 @@ class Owner:
     uid: str
 
 
+class DaemonSet(NamedTuple):
+    """A DaemonSet, reduced to what tells that it exists."""
+
+    namespace: str
+    uid: str
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Toleration:
     """One toleration; empty `key` with Exists tolerates all, empty `effect` means every effect."""
@@ -61,8 +68,8 @@ class Pod(NamedTuple):
     tolerations: tuple[Toleration, ...]
     owner: Owner | None
     image: str
-    # True for static Pods (mirror annotation) and Pods of a DaemonSet: they belong to a node's baseline.
-    is_baseline: bool
+    # True for the API's copy of a static Pod, as a kubelet makes it.
+    is_mirror: bool
     request_cores: float
     request_bytes: float
     # Names of constraints that the Pod states and this version does not evaluate: the Pod waits, with an Event.
@@ -77,6 +84,11 @@ class Pod(NamedTuple):
     def key(self) -> str:
         """namespace/name"""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def claims_daemon_set(self) -> bool:
+        """True if it says that a DaemonSet controls it. Who creates a Pod may say so of any DaemonSet."""
+        return self.owner is not None and self.owner.kind == "DaemonSet"
 
     @property
     def is_terminal(self) -> bool:

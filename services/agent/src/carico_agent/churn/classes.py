@@ -4,7 +4,7 @@ A Pod is bound half a second before its container starts, so that its class is k
 known counts as of the general class, and moves to its own as soon as it is told.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 from carico_agent import settings
@@ -24,14 +24,18 @@ STATIC_UID_ANNOTATION = "kubernetes.io/config.hash"
 def open_classes(chosen: settings.AgentSettings, *, clock: clocks.Clock, metrics: metric.Metrics) -> "PodClasses":
     """The classes of the Pods bound to the agent's Node."""
     asked = client_metrics.KubeMetrics(metrics).asked
-    return PodClasses(chosen.node, connect=node_pods.connector(chosen, clock=clock, observe=asked))
+    connect = node_pods.connector(chosen, clock=clock, observe=asked)
+    return PodClasses(chosen.node, connect=connect, baseline_namespaces=frozenset(chosen.baseline_namespaces))
 
 
 class PodClasses:
     """See `carico_agent.ports.PodClasses`."""
 
-    def __init__(self, node: str, *, connect: node_pods.Connect) -> None:
+    def __init__(
+        self, node: str, *, connect: node_pods.Connect, baseline_namespaces: Set[str] = frozenset()
+    ) -> None:  # fmt: skip
         self._node = node
+        self._baseline_namespaces = baseline_namespaces
         self._connect = connect
         # None for a Pod that is baseline, and no workload.
         self._classes: dict[str, str | None] = {}
@@ -43,7 +47,7 @@ class PodClasses:
         return self._classes.get(uid) or messages.ANY_CLASS
 
     def is_baseline(self, uid: str) -> bool:
-        """True where the API shows a static Pod, or one of a DaemonSet."""
+        """True if the API shows that the Pod belongs to its node."""
         return uid in self._classes and self._classes[uid] is None
 
     def on_change(self, callback: Callable[[], None]) -> None:
@@ -75,7 +79,8 @@ class PodClasses:
         except ValueError as error:
             self._log.warning("a Pod of the API cannot be read", why=str(error))
             return False
-        uid, name = _uid_on_node(pod), None if found.is_baseline else pod_class.class_of(found)
+        is_own = api_objects.belongs_to_node(pod, self._baseline_namespaces)
+        uid, name = _uid_on_node(pod), None if is_own else pod_class.class_of(found)
         is_news = uid not in self._classes or self._classes[uid] != name
         self._classes[uid] = name
         return is_news

@@ -1,14 +1,16 @@
-"""Pod events from the Kubernetes API: knows DaemonSet-owned and static Pods, and leaves them out.
+"""Pod events from the Kubernetes API. Pods that belong to the node are told apart, and not counted.
 
 Late by what the kubelet and the API add: a Pod shows as created when it is bound, as running and as ended when the
 kubelet has said so, after the runtime's own spikes. The API does not say when a sandbox is removed, so the hold after
 an exit ends 300 ms after it. Pods that had ended before the agent started are not news, and are left out.
 """
 
+import dataclasses
+from collections.abc import Set
 from typing import Any
 
 from carico_agent import settings
-from carico_agent.churn import adapter, node_pods
+from carico_agent.churn import adapter, ledger, node_pods
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import status
@@ -16,19 +18,31 @@ from carico_core.wire.kubernetes import status
 
 def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "KubernetesPods":
     """The adapter for these settings: the Pods bound to the agent's Node."""
-    return KubernetesPods(chosen.node, clock=clock, connect=node_pods.connector(chosen, clock=clock))
+    return KubernetesPods(
+        chosen.node, clock=clock, connect=node_pods.connector(chosen, clock=clock),
+        baseline_namespaces=frozenset(chosen.baseline_namespaces),
+    )  # fmt: skip
 
 
 class KubernetesPods(adapter.Adapter):
     """See `carico_agent.ports.PodEvents`."""
 
-    def __init__(self, node: str, *, clock: clocks.Clock, connect: node_pods.Connect) -> None:
+    def __init__(
+        self, node: str, *, clock: clocks.Clock, connect: node_pods.Connect, baseline_namespaces: Set[str] = frozenset()
+    ) -> None:  # fmt: skip
         super().__init__("kubernetes", clock=clock)
+        self._baseline_namespaces = baseline_namespaces
+        # UIDs of the node's own Pods that run.
+        self._own: set[str] = set()
         self._node = node
         self._connect = connect
         # Pods of the API that have ended: they stay there, and what still changes about them is no event of theirs.
         self._done: set[str] = set()
         self._away = False
+
+    def current(self) -> ledger.PodSet:
+        """Return the Pods now; while the API is away, those of before."""
+        return dataclasses.replace(super().current(), baseline=frozenset(self._own))
 
     async def run(self) -> None:
         """Never returns; keeps `current` up to date. Raises `KubeconfigError`."""
@@ -54,6 +68,7 @@ class KubernetesPods(adapter.Adapter):
         for uid in self._ledger.known() - listed:
             self._ledger.removed(uid, self._clock.monotonic_s())
         self._done &= listed
+        self._own &= listed
         for pod in objects:
             self._on_pod(pod, is_news=False)
 
@@ -61,12 +76,15 @@ class KubernetesPods(adapter.Adapter):
         run = self._read(pod)
         if run is None:
             return
+        self._own.discard(run.uid)
         if run.uid not in self._done and not run.is_baseline:
             self._ledger.removed(run.uid, self._clock.monotonic_s())
         self._done.discard(run.uid)
 
     def _on_pod(self, pod: dict[str, Any], *, is_news: bool) -> None:
         run = self._read(pod)
+        if run is not None and run.is_baseline:
+            self._note_own(run)
         if run is None or run.is_baseline or run.uid in self._done:
             return
         now_s = self._clock.monotonic_s()
@@ -81,6 +99,12 @@ class KubernetesPods(adapter.Adapter):
                 self._done.add(run.uid)
                 self._on_ended(run.uid, now_s, is_news=is_news)
 
+    def _note_own(self, run: status.Run) -> None:
+        if run.state is status.State.RUNNING:
+            self._own.add(run.uid)
+        else:
+            self._own.discard(run.uid)
+
     def _on_ended(self, uid: str, now_s: float, *, is_news: bool) -> None:
         if not is_news and uid not in self._ledger.known():
             return
@@ -92,7 +116,7 @@ class KubernetesPods(adapter.Adapter):
 
     def _read(self, pod: dict[str, Any]) -> status.Run | None:
         try:
-            return status.parse_run(pod)
+            return status.parse_run(pod, self._baseline_namespaces)
         except ValueError as error:
             self._log.warning("a Pod of the API cannot be read", why=str(error))
             return None

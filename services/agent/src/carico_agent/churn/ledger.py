@@ -27,6 +27,8 @@ class PodSet:
     # In order: of more than there is room for, the last are kept.
     ended: Set[str]
     holding: bool
+    # Those that belong to the node: covered, and not counted.
+    baseline: frozenset[str] = frozenset()
 
 
 # Told of each event that changed something: its kind, the Pod, when.

@@ -23,8 +23,9 @@ class Workloads:
             return now
         ended = [uid for uid in now.ended if not self.classes.is_baseline(uid)]
         return ledger.PodSet(
-            running=frozenset(now.running).difference(own), ended=dict.fromkeys(ended).keys(), holding=now.holding
-        )
+            running=frozenset(now.running).difference(own), ended=dict.fromkeys(ended).keys(), holding=now.holding,
+            baseline=frozenset(now.baseline).union(own),
+        )  # fmt: skip
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """`callback` is called in the loop's thread after each change, also once a Pod shows to be baseline."""

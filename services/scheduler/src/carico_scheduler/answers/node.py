@@ -115,7 +115,7 @@ def _of_pods(known: knowns.Known, name: str, now_s: float, limit: int) -> dict[s
     by_class: collections.Counter[str] = collections.Counter()
     baseline = 0
     for pod in known.state.fleet.pod_counts.on(name):
-        if pod.is_baseline:
+        if known.state.baseline.includes(pod):
             baseline += 1
         else:
             by_class[pod_class.class_of(pod)] += 1

@@ -54,7 +54,6 @@ class Extender:
         self._clock = parts.clock
         self._term = parts.term
         self._wake = parts.wake
-        self._exempt = frozenset(wanted.exempt)
         self.holds = holding.Holds(hold_s=wanted.hold_s)
         self.waits = holding.Waits()
         self.binds = binding.Binds(
@@ -68,7 +67,7 @@ class Extender:
         self._check_term()
         asked = messages.decode_args(payload)
         pod = asked.pod
-        if self._is_exempt(pod):
+        if self._state.baseline.includes(pod):
             return messages.encode_verdict(messages.Verdict(passed=asked.names, refused={}, lasting={}), asked)
         settled = self._why_settled(pod.uid)
         if settled is not None:
@@ -84,7 +83,7 @@ class Extender:
         """A HostPriorityList."""
         self._check_term()
         asked = messages.decode_args(payload)
-        if self._is_exempt(asked.pod):
+        if self._state.baseline.includes(asked.pod):
             return messages.encode_scores(asked.names, [0] * len(asked.names))
         demand = demands.demand_of(asked.pod)
         scores = self._judge.rank(asked.names, demand, uid=asked.pod.uid, now_s=self._clock.monotonic_s())
@@ -163,7 +162,7 @@ class Extender:
         demand = demands.demand_of(pod)
         now_s = self._clock.monotonic_s()
         self.tidy()
-        is_exempt = self._is_exempt(pod)
+        is_exempt = self._state.baseline.includes(pod)
         why_not = None if is_exempt else self._judge.why_not(node, demand, uid=pod.uid, now_s=now_s)
         self.holds.drop(pod.uid)
         self._wake()
@@ -233,10 +232,6 @@ class Extender:
     def _waits(self, uid: str) -> bool:
         record = self._state.records.find(uid)
         return record is not None and not record.is_placed
-
-    def _is_exempt(self, pod: cluster.Pod) -> bool:
-        """True for Pods that pass everywhere: DaemonSets' and static ones, and those that CARICO itself needs."""
-        return pod.is_baseline or pod.namespace in self._exempt
 
     def _check_term(self) -> int:
         """Return the term of leadership. Raises `StandsBy`."""

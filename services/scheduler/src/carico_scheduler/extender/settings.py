@@ -2,6 +2,8 @@
 
 import dataclasses
 import ipaddress
+from collections.abc import Mapping
+from typing import ClassVar
 
 from carico_core.runtime.process import settings
 
@@ -32,10 +34,9 @@ class ExtenderSettings:
         0.1, help="how long a filter waits for the binds of Pods before it, where they hold the room that it needs",
         unit="s", minimum=0.0, maximum=4.0, why="a bind follows its filter within milliseconds",
     )  # fmt: skip
-    exempt: tuple[str, ...] = settings.setting(
-        ("kube-system", "carico"),
-        help="namespaces whose Pods pass everywhere", why="what CARICO itself needs must not wait for CARICO",
-    )  # fmt: skip
+    removed: ClassVar[Mapping[str, str]] = {
+        "exempt": "CARICO_SCHEDULER_BASELINE_NAMESPACES (--baseline-namespaces) names what passes everywhere"
+    }
 
     def __post_init__(self) -> None:
         if self.enabled and not self.tls_client_ca and not _is_loopback(self.host):

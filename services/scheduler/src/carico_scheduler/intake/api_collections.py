@@ -13,6 +13,7 @@ from carico_scheduler.nodes import storage
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
 NAMESPACES = "/api/v1/namespaces"
+DAEMON_SETS = "/apis/apps/v1/daemonsets"
 
 Object = Mapping[str, Any]
 T = TypeVar("T")
@@ -36,7 +37,9 @@ class Collection:
 
 def all_of(state: states.State, clock: clocks.Clock) -> list[Collection]:
     """Every collection that a scheduler follows."""
-    return [_pods(state, clock), _nodes(state), _namespaces(state, clock), *_storage(state)]
+    return [
+        _pods(state, clock), _nodes(state), _namespaces(state, clock), _daemon_sets(state, clock), *_storage(state)
+    ]  # fmt: skip
 
 
 def _pods(state: states.State, clock: clocks.Clock) -> Collection:
@@ -70,6 +73,19 @@ def _namespaces(state: states.State, clock: clocks.Clock) -> Collection:
         put=lambda found: state.put_namespace(found.name, found.labels, clock.monotonic_s()),
         remove=lambda metadata: state.remove_namespace(str(metadata.get("name", "")), clock.monotonic_s()),
         lacks=lambda why: state.note_namespaces(why, clock.monotonic_s()),
+    )
+
+
+def _daemon_sets(state: states.State, clock: clocks.Clock) -> Collection:
+    return Collection(
+        path=DAEMON_SETS,
+        kind="DaemonSet",
+        parse=api_objects.parse_daemon_set,
+        put_all=lambda found: state.put_daemon_sets(found, clock.monotonic_s()),
+        put=lambda found: state.put_daemon_set(found, clock.monotonic_s()),
+        remove=lambda metadata: state.remove_daemon_set(str(metadata.get("uid", "")), clock.monotonic_s()),
+        # While they are not known, their Pods are workloads: refused where there is no room, and reserved.
+        lacks=lambda why: None,
     )
 
 

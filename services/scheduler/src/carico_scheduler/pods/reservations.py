@@ -54,7 +54,7 @@ class Load(NamedTuple):
     uncovered_since_s: float = math.inf
 
 
-def claim_of(pod: cluster.Pod, *, node: str, now_s: float) -> Claim:
+def claim_of(pod: cluster.Pod, *, node: str, now_s: float, is_baseline: bool = False) -> Claim:
     """Return the claim of `pod` on `node`."""
     return Claim(
         uid=pod.uid,
@@ -63,7 +63,7 @@ def claim_of(pod: cluster.Pod, *, node: str, now_s: float) -> Claim:
         cores=pod.request_cores,
         size_bytes=pod.request_bytes,
         others=pod.request_others,
-        is_baseline=pod.is_baseline,
+        is_baseline=is_baseline,
         pod_class=pod_class.class_of(pod),
         is_pending=pod.phase == "Pending",
         since_s=now_s,

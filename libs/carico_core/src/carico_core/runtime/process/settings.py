@@ -122,7 +122,7 @@ def load(
     if "--help" in arguments or "-h" in arguments:
         _show(help_text(cls, prefix=prefix, program=program))
         raise SystemExit(0)
-    gone = _removed(cls, prefix=prefix)
+    gone = _removed(cls, group=prefix)
     texts = _from_environment(known, variables, gone) | _from_flags(known, arguments, gone)
     values = {found.path: _parsed(found, *texts[found.path]) for found in known if found.path in texts}
     for found in known:
@@ -185,11 +185,16 @@ def _default(field: "dataclasses.Field[Any]") -> Any:
     return REQUIRED
 
 
-def _removed(cls: type[Any], *, prefix: str) -> dict[str, str]:
-    """What took the place of each setting of earlier versions, by its variable and by its flag."""
+def _removed(cls: type[Any], *, group: str, path: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return what took the place of each setting of earlier versions, by its variable and by its flag."""
     found: dict[str, str] = {}
     for name, instead in getattr(cls, "removed", {}).items():
-        found[f"CARICO_{prefix}_{name}".upper()] = found["--" + name.replace("_", "-")] = instead
+        flag = "--" + "-".join((*path, name)).replace("_", "-")
+        found[f"CARICO_{group}_{name}".upper()] = found[flag] = instead
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        if dataclasses.is_dataclass(hint := hints[field.name]):
+            found |= _removed(typing.cast(type[Any], hint), group=field.name, path=(*path, field.name))
     return found
 
 

@@ -6,18 +6,16 @@ Every parser raises `ValueError` alone, with the path of the bad field.
 import datetime
 import functools
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from carico_core.domain import cluster
 from carico_core.wire.kubernetes import constraints, pod_requests
 from carico_core.wire.kubernetes import object_fields as fields
 
-# The kubelet marks the API's copy of a static Pod, and the Pod itself, so.
-# Ours: a Pod that belongs to its node, as system services do, and is no workload whose like will come.
-BASELINE_LABEL = "carico.dev/baseline"
+# The kubelet marks the API's copy of a static Pod so.
+# https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-SOURCE_ANNOTATION = "kubernetes.io/config.source"
 DEFAULT_SCHEDULER = "default-scheduler"
 # https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/: note is at most 1 kB.
 NOTE_LIMIT_BYTES = 1024
@@ -54,7 +52,7 @@ def parse_pod(obj: Object) -> cluster.Pod:
         tolerations=_tolerations(spec),
         owner=owner,
         image=sys.intern(fields.optional(containers[0], "image", "spec.containers[0].")) if containers else "",
-        is_baseline=is_baseline(metadata),
+        is_mirror=is_mirror(metadata, spec),
         request_cores=requests.pop("cpu", 0.0),
         request_bytes=requests.pop("memory", 0.0),
         request_others=_others(requests),
@@ -163,15 +161,40 @@ def parse_instant(text: str) -> float:
     return instant.timestamp()
 
 
-def is_baseline(metadata: Object) -> bool:
-    """True for static Pods, Pods of a DaemonSet, and those labelled as standing ones, by a Pod's metadata."""
+def parse_daemon_set(obj: Object) -> cluster.DaemonSet:
+    """Return the DaemonSet that an API object describes. Raises `ValueError` with the path of the bad field."""
+    metadata = fields.mapping(obj, "metadata")
+    return cluster.DaemonSet(
+        namespace=fields.required(metadata, "namespace", "metadata."), uid=fields.required(metadata, "uid", "metadata.")
+    )
+
+
+def is_mirror(metadata: Object, spec: Object) -> bool:
+    """Return whether a Pod is the API's copy of a static Pod: marked so, and owned by the Node that it names.
+
+    The API server takes the annotation only at creation and only on a Pod that names its node, so such a Pod was never
+    to be scheduled. NodeRestriction has a kubelet create none but its own node's, and a kubelet deletes a mirror Pod of
+    which it has no static Pod in place of running it.
+    """
+    if MIRROR_ANNOTATION not in fields.mapping(metadata, "annotations", "metadata."):
+        return False
+    owner, node = _controller(metadata), fields.optional(spec, "nodeName", "spec.")
+    return bool(node) and owner is not None and (owner.kind, owner.name) == ("Node", node)
+
+
+def belongs_to_node(obj: Object, baseline_namespaces: Set[str] = frozenset()) -> bool:
+    """Return whether a Pod belongs to its node, and is not a workload, as far as the Pod's own object shows.
+
+    That is a mirror Pod, one that names a DaemonSet as its controller, or one of a namespace that the operator names.
+    Whether the DaemonSet exists is not asked, so nothing must be admitted by this answer.
+    """
+    metadata = fields.mapping(obj, "metadata")
     owner = _controller(metadata)
-    if fields.mapping(metadata, "labels", "metadata.").get(BASELINE_LABEL) == "true":
-        return True
-    annotations = fields.mapping(metadata, "annotations", "metadata.")
-    if MIRROR_ANNOTATION in annotations or annotations.get(SOURCE_ANNOTATION) in ("file", "http"):
-        return True
-    return owner is not None and owner.kind in ("DaemonSet", "Node")
+    return (
+        fields.optional(metadata, "namespace", "metadata.") in baseline_namespaces
+        or (owner is not None and owner.kind == "DaemonSet")
+        or is_mirror(metadata, fields.mapping(obj, "spec"))
+    )
 
 
 def _controller(metadata: Object) -> cluster.Owner | None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from carico_core.domain import cluster
@@ -24,16 +24,17 @@ class Run:
     """One Pod, reduced to what counting it needs."""
 
     uid: str
+    # True if it belongs to its node, and is not a workload.
     is_baseline: bool
     state: State
 
 
-def parse_run(obj: Mapping[str, Any]) -> Run:
-    """What runs of the Pod that an API object describes. Raises `ValueError` with the path of the bad field."""
+def parse_run(obj: Mapping[str, Any], baseline_namespaces: Set[str] = frozenset()) -> Run:
+    """Return what runs of the Pod that an API object describes. Raises `ValueError` with the path of the bad field."""
     metadata = fields.mapping(obj, "metadata")
     return Run(
         uid=fields.required(metadata, "uid", "metadata."),
-        is_baseline=api_objects.is_baseline(metadata),
+        is_baseline=api_objects.belongs_to_node(obj, baseline_namespaces),
         state=_state(fields.mapping(obj, "status")),
     )
 
