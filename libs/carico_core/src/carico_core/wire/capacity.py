@@ -1,6 +1,6 @@
 """Advertisements on `carico.v1.capacity.<node>`: JSON, because people read them with `nats sub`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import msgspec
@@ -91,7 +91,7 @@ def decode_advertisement(payload: bytes, *, subject: str) -> messages.Advertisem
     a = _DECODER.read(payload)
     elements.check_version(a)
     elements.check_writer("node", a.node, subject)
-    elements.check_printable(_texts(a))
+    _check_texts(a)
     return messages.Advertisement(
         node=a.node, boot=a.boot, seq=a.seq, ts_ns=a.ts, sampled_at_ns=a.sampled_at, capacity=a.capacity,
         capacity_sd=a.capacity_sd, bottleneck=a.bottleneck, signal=a.signal,
@@ -102,18 +102,24 @@ def decode_advertisement(payload: bytes, *, subject: str) -> messages.Advertisem
     )  # fmt: skip
 
 
-def _texts(a: _Advertisement) -> dict[str, list[str]]:
-    """Every text of an advertisement that no schema has checked, by its path."""
-    texts: dict[str, list[str]] = {
-        "covers": list(a.covers), "usage": list(a.usage), "parts": list(a.parts), "direction": list(a.direction),
-        "baseline": list(a.baseline), "cost": list(a.cost), "headroom": list(a.headroom or ()),
-        "bottleneck": [a.bottleneck or ""],
-    }  # fmt: skip
+def _check_texts(a: _Advertisement) -> None:
+    """Raise `MessageError` where a text has a character that cannot be printed."""
+    maps: dict[str, Iterable[str]] = {
+        "usage": a.usage,
+        "parts": a.parts,
+        "direction": a.direction,
+        "baseline": a.baseline,
+        "cost": a.cost,
+    }
+    for path, found in maps.items():
+        elements.check_printable(path, found)
+    elements.check_printable("covers", a.covers)
+    elements.check_printable("headroom", a.headroom or ())
+    elements.check_printable("bottleneck", (a.bottleneck or "",))
     if a.classes is not None:
-        texts["classes"] = list(a.classes)
+        elements.check_printable("classes", a.classes)
         for item in a.classes.values():
-            texts["classes"] += item.cost_plus
-    return texts
+            elements.check_printable("classes", item.cost_plus)
 
 
 def _clipped(shares: dict[str, float]) -> dict[str, float]:

@@ -87,7 +87,9 @@ def decode_decision(payload: bytes, *, subject: str) -> records.Decision:
     _check_pod(d, subject)
     if d.node is not None:
         elements.check_name("node", d.node, names.is_subdomain)
-    elements.check_printable({"id": (d.id,), "uid": (d.uid,), "refused": d.refused})
+    elements.check_printable("id", (d.id,))
+    elements.check_printable("uid", (d.uid,))
+    elements.check_printable("refused", d.refused)
     return records.Decision(
         id=d.id, boot=d.boot, seq=d.seq, ts_ns=d.ts, namespace=d.namespace, pod=d.pod, uid=d.uid, outcome=d.outcome,
         node=d.node, free=d.free, threshold=d.threshold, attempt=d.attempt, waited_s=d.waited_s,

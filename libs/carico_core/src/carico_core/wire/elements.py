@@ -4,7 +4,6 @@ A schema says what a writer may send; the functions turn its values into records
 cannot say. Lengths are bounded while bytes are decoded, so that nothing unchecked is kept.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated
@@ -26,6 +25,8 @@ ClassName = Annotated[str, Meta(min_length=1, max_length=fields.CLASS_NAME_MAX)]
 Dims = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=fields.DIMS_MAX)]
 Quantity = Annotated[float, Meta(ge=0.0, le=fields.QUANTITY_MAX)]
 SignedQuantity = Annotated[float, Meta(ge=-fields.QUANTITY_MAX, le=fields.QUANTITY_MAX)]
+# The smallest number above 0.
+_POSITIVE = 5e-324
 # 16 hex digits; the length keeps `$` from letting a line feed pass.
 Boot = Annotated[str, Meta(pattern="^[0-9a-f]{16}$", max_length=16)]
 
@@ -102,16 +103,13 @@ def check_name(path: str, name: str, is_valid: Callable[[str], bool]) -> None:
         raise errors.MessageError(errors.Drop.BAD_NAME, path, detail)
 
 
-def check_printable(texts: Mapping[str, Iterable[str]]) -> None:
-    """Raise `MessageError` where one of the texts, by their paths, has a character that cannot be printed."""
-    # Looked at together: a message has some twenty names.
-    if "".join(itertools.chain.from_iterable(texts.values())).isprintable():
+def check_printable(path: str, texts: Iterable[str]) -> None:
+    """Raise `MessageError` where one of the texts has a character that cannot be printed."""
+    if "".join(texts).isprintable():
         return
-    for path, found in texts.items():
-        for text in found:
-            if not text.isprintable():
-                detail = f"got {fields.shown(text)}, expected printable characters"
-                raise errors.MessageError(errors.Drop.OUT_OF_RANGE, path, detail)
+    text = next(text for text in texts if not text.isprintable())
+    detail = f"got {fields.shown(text)}, expected printable characters"
+    raise errors.MessageError(errors.Drop.OUT_OF_RANGE, path, detail)
 
 
 def read_dims(dims: tuple[str, ...]) -> tuple[str, ...]:
@@ -119,7 +117,7 @@ def read_dims(dims: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(dims)) != len(dims):
         detail = f"got {fields.shown(dims)}, expected each name once"
         raise errors.MessageError(errors.Drop.OUT_OF_RANGE, "dims", detail)
-    check_printable({"dims": dims})
+    check_printable("dims", dims)
     return dims
 
 
@@ -128,7 +126,7 @@ def read_estimates(found: Mapping[str, Estimate]) -> dict[str, messages.Estimate
     return {name: messages.Estimate(item.mean, item.sd) for name, item in found.items()}
 
 
-def read_evidence(found: Mapping[str, ClassEvidence], path: str = "evidence") -> dict[str, messages.ClassEvidence]:
+def read_evidence(found: Mapping[str, ClassEvidence]) -> dict[str, messages.ClassEvidence]:
     """The records of evidence. Raises `MessageError`."""
     names: list[str] = list(found)
     records = {}
@@ -144,18 +142,16 @@ def read_evidence(found: Mapping[str, ClassEvidence], path: str = "evidence") ->
         records[name] = messages.ClassEvidence(
             pods=item.pods, cost=read_estimates(item.cost), growth=growth, lifetime_s=lifetime
         )
-    check_printable({path: names})
+    check_printable("evidence", names)
     return records
 
 
-def read_array(
-    path: str, found: Array, shape: tuple[int, ...], *, maximum: float, minimum: float = 0.0
-) -> messages.Array:
+def read_array(path: str, found: Array, shape: list[int], minimum: float, maximum: float) -> messages.Array:
     """A read-only float64 array of this shape, finite and within bounds. Raises `MessageError`."""
-    if tuple(found.shape) != shape or len(found.data) != 8 * math.prod(shape):
-        detail = f"got {fields.shown(found.shape)} in {len(found.data)} bytes, expected {list(shape)} of float64"
+    if found.shape != shape or len(found.data) != 8 * math.prod(shape):
+        detail = f"got {fields.shown(found.shape)} in {len(found.data)} bytes, expected {shape} of float64"
         raise errors.MessageError(errors.Drop.WRONG_SHAPE, path, detail)
-    array = np.frombuffer(found.data, dtype=fields.FLOAT64)
+    array = np.frombuffer(found.data, fields.FLOAT64)
     # For the few numbers of a subspace, plain Python is several times quicker than numpy's reductions; a sum is
     # finite only where every term is (terms beyond 1e300 are out of range in any case).
     numbers: list[float] = array.tolist()
@@ -164,15 +160,12 @@ def read_array(
     if min(numbers) < minimum or max(numbers) > maximum:
         detail = f"got {min(numbers):.4g} to {max(numbers):.4g}, expected {minimum:.4g} to {maximum:.4g}"
         raise errors.MessageError(errors.Drop.OUT_OF_RANGE, path, detail)
-    return array.reshape(shape)
+    return array if len(shape) == 1 else array.reshape(shape)
 
 
 def read_scale(found: Array, count: int) -> messages.Array:
     """What 1.0 is in each dimension: positive numbers. Raises `MessageError`."""
-    scale = read_array("scale", found, (count,), maximum=fields.QUANTITY_MAX)
-    if 0.0 in scale.tolist():
-        raise errors.MessageError(errors.Drop.OUT_OF_RANGE, "scale", "got 0, expected positive numbers")
-    return scale
+    return read_array("scale", found, [count], _POSITIVE, fields.QUANTITY_MAX)
 
 
 def format_estimates(estimates: Mapping[str, messages.Estimate]) -> dict[str, object]:

@@ -174,7 +174,7 @@ def _read_entry(entry: _Entry) -> messages.Entry:
 
 def _read_gram(found: elements.Array, count: int) -> messages.Array:
     """A symmetric matrix with a diagonal that is not negative. Raises `MessageError`."""
-    gram = elements.read_array("gram", found, (count, count), minimum=-GRAM_MAX, maximum=GRAM_MAX)
+    gram = elements.read_array("gram", found, [count, count], -GRAM_MAX, GRAM_MAX)
     diagonal = gram.diagonal()
     if diagonal.min() < 0.0:
         detail = "got a negative diagonal, expected a Gram matrix"

@@ -65,8 +65,8 @@ def decode_subspace(payload: bytes, *, subject: str) -> messages.LocalSubspace:
         raise errors.MessageError(errors.Drop.WRONG_SHAPE, "u", f"got rank {rank}, expected 1 to {count}")
     return messages.LocalSubspace(
         node=s.node, boot=s.boot, seq=s.seq, ts_ns=s.ts, sampled_at_ns=s.sampled_at, dims=dims,
-        u=elements.read_array("u", s.u, (count, rank), minimum=-_UNIT_MAX, maximum=_UNIT_MAX),
-        sigma=elements.read_array("sigma", s.sigma, (rank,), maximum=SIGMA_MAX),
+        u=elements.read_array("u", s.u, [count, rank], -_UNIT_MAX, _UNIT_MAX),
+        sigma=elements.read_array("sigma", s.sigma, [rank], 0.0, SIGMA_MAX),
         samples=s.samples, weight=s.weight, scale=elements.read_scale(s.scale, count),
         evidence=elements.read_evidence(s.evidence), peak_pods_per_core=s.peak_pods_per_core or 0.0,
     )  # fmt: skip

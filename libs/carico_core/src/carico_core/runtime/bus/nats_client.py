@@ -11,7 +11,6 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from carico_core.runtime.bus import intake
 from carico_core.runtime.process import memory_use
 
 if TYPE_CHECKING:
@@ -36,6 +35,10 @@ if NATS_VERSION is not None:
     nats_client.__version__ = NATS_VERSION
 
 
+# Subject, reply and headers as they came (empty where there are none), payload. Called in the loop; must not raise.
+Sink = Callable[[str, str, bytes, bytes], None]
+
+
 class Client(NatsClient):
     """A client. `make_tls`: makes the TLS context from its files, for each handshake anew; None: no TLS asked for.
 
@@ -48,22 +51,21 @@ class Client(NatsClient):
         super().__init__()
         self._make_tls = make_tls
         self._shows_certificate = shows_certificate
-        self._intake = intake.Parser(self)
-        self._ps = self._intake
+        # By the number of their subscription.
+        self._sinks: dict[int, Sink] = {}
 
-    async def subscribe_raw(self, subject: str, sink: intake.Sink) -> Subscription:
-        """A subscription whose messages come to `sink` by the short way, across reconnects."""
+    async def subscribe_raw(self, subject: str, sink: Sink) -> Subscription:
+        """Hand each message to `sink` as it is parsed, across reconnects, without nats-py's queue and task."""
 
         async def on_message(message: Msg) -> None:
-            """Nothing: none comes this way."""
+            """Do nothing: the sink has them all."""
 
         found = await self.subscribe(subject, cb=on_message)
-        self._intake.sinks[found._id] = sink
+        self._sinks[found._id] = sink
         return found
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        # What nats-py's own parser has begun, as it does with whatever comes behind a PING in one read.
-        sink = self._intake.sinks.get(sid)
+        sink = self._sinks.get(sid)
         if sink is None:
             # Whoever asks chooses where the answer goes, and who answers may publish it there: to an inbox and nowhere
             # else, or a reader could have our answer stored in place of a node's report.
@@ -76,11 +78,11 @@ class Client(NatsClient):
         else:
             self.stats["in_msgs"] += 1
             self.stats["in_bytes"] += len(data)
-            sink(intake.text_of(subject), intake.text_of(reply), headers or b"", data)
+            sink(_text_of(subject), _text_of(reply), headers or b"", data)
 
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
         super()._remove_sub(sid, max_msgs)
-        self._intake.sinks.pop(sid, None)
+        self._sinks.pop(sid, None)
 
     @property
     def ssl_context(self) -> ssl.SSLContext:
@@ -163,6 +165,15 @@ class _Patient(TcpTransport):
     def __bool__(self) -> bool:
         # nats-py replaces a transport that says it is none, as this one would before its first connection.
         return True
+
+
+def _text_of(name: bytes) -> str:
+    """A subject or a reply as text.
+
+    The server takes any bytes for one. What is no UTF-8 matches no name of ours and is refused as such; raising here
+    would end the reading of every subscription.
+    """
+    return name.decode(errors="replace")
 
 
 def _section(file: pathlib.Path, name: str) -> str:

@@ -8,11 +8,12 @@ is that of NATS' ADR-15 (`$JS.API.CONSUMER.MSG.NEXT`): a request ends with a sta
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncGenerator, Sequence
 
 import orjson
 
-from carico_core.runtime.bus import intake, nats_client
+from carico_core.runtime.bus import nats_client
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import memory_use
 
@@ -30,6 +31,7 @@ REFUSED_S = 0.5
 LEAVE_S = 1.0
 _NOTHING = "408"
 _ACKNOWLEDGED_ON = "$JS.ACK."
+_STATUS = re.compile(rb"NATS/1\.0 (\d{3})(?: ([^\r]*))?\r\n")
 
 
 class QueueItem:
@@ -123,7 +125,7 @@ class Puller:
         self._wake.clear()
 
     def _on_message(self, subject: str, reply: str, headers: bytes, payload: bytes) -> None:
-        status = intake.status_of(headers) if headers and not payload else None
+        status = status_of(headers) if headers and not payload else None
         if status is None:
             # What somebody else sends to this inbox is no message of the queue, and its reply must not be answered:
             # an empty one would have the server hang up.
@@ -139,7 +141,7 @@ class Puller:
         if status != _NOTHING:
             self._refused = f"{status} {description}".strip()
         try:
-            self._owed = max(0, self._owed - int(intake.header_of(headers, "Nats-Pending-Messages") or ""))
+            self._owed = max(0, self._owed - int(header_of(headers, "Nats-Pending-Messages") or ""))
         except ValueError:
             self._owed = 0
 
@@ -155,3 +157,22 @@ async def acknowledge_all(client: Client, replies: Sequence[str]) -> None:
     await client._send_command(b"".join([b"PUB %s 0\r\n\r\n" % reply.encode() for reply in replies]))
     client.stats["out_msgs"] += len(replies)
     await client._flush_pending()
+
+
+def status_of(headers: bytes) -> tuple[str, str] | None:
+    """Code and description of a status message of the server; None for any other.
+
+    >>> status_of(b"NATS/1.0 408 Request Timeout\\r\\n\\r\\n")
+    ('408', 'Request Timeout')
+    """
+    found = _STATUS.match(headers)
+    return None if found is None else (found[1].decode(), (found[2] or b"").decode(errors="replace"))
+
+
+def header_of(headers: bytes, name: str) -> str | None:
+    """The value of one header; None where it is not there."""
+    for line in headers.split(b"\r\n"):
+        key, colon, value = line.partition(b":")
+        if colon and key.strip().lower() == name.lower().encode():
+            return value.strip().decode(errors="replace")
+    return None

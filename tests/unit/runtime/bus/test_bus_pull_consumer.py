@@ -1,0 +1,13 @@
+"""What a server says of a pull request is told from the messages of the queue."""
+
+from carico_core.runtime.bus import pull_consumer
+
+HEADERS = b"NATS/1.0\r\nNats-Msg-Id: a-1\r\n\r\n"
+STATUS = b"NATS/1.0 409 Consumer Deleted\r\nNats-Pending-Messages: 7\r\n\r\n"
+
+
+def test_a_status_is_told_from_a_message() -> None:
+    assert pull_consumer.status_of(STATUS) == ("409", "Consumer Deleted")
+    assert pull_consumer.status_of(HEADERS) is None
+    assert pull_consumer.header_of(STATUS, "Nats-Pending-Messages") == "7"
+    assert pull_consumer.header_of(HEADERS, "Nats-Pending-Messages") is None
