@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 
 def flags(options: Mapping[str, object]) -> list[str]:
-    """Each setting as a flag: `--memory-bytes 1000`; True as a flag alone.
+    """Return each setting as a flag: `--memory-bytes 1000`; True as a flag alone.
 
     >>> flags({"memory_bytes": 1000, "leave": True})
     ['--memory-bytes', '1000', '--leave']
@@ -17,5 +17,5 @@ def flags(options: Mapping[str, object]) -> list[str]:
 
 
 def python(module: str, **options: object) -> tuple[str, ...]:
-    """How a module of ours is started."""
+    """Return how a module of ours is started."""
     return (sys.executable, "-m", module, *flags(options))

@@ -20,7 +20,7 @@ WORK_ANNOTATION = "carico.dev/work"
 # Any image is "present" on an emulated node; this one names what the workloads ship in on a real one.
 IMAGE = "carico/workload:0.1.0"
 IN_FLIGHT = 16
-# An API that goes away while it is told of a job is asked again for a minute: it is not there to be told of half a job.
+# An API that goes away while a job is submitted is asked again for a minute, so that no job stays half submitted.
 ASK_AGAIN_S = 0.5
 ASKED_FOR_S = 60.0
 # A local cluster's Pods have no state to save.
@@ -70,14 +70,14 @@ class Job:
             raise errors.SettingsError(f"--seconds: got {self.seconds:g}, expected 0.05 to 86400")
 
     def kind(self, index: int) -> Workload:
-        """What the Pod number `index` runs."""
+        """Return what the Pod number `index` runs."""
         if self.workload is not Workload.MIXED:
             return self.workload
         # The long Pod leads its round: at the end of the job it would keep one core busy while all others are idle.
         return Workload.TRAIN if index % (MIXED_PI_PER_TRAIN + 1) == 0 else Workload.PI
 
     def work_s(self, kind: Workload) -> float:
-        """Work of one Pod of a kind, in seconds of one emulated core."""
+        """Return work of one Pod of a kind, in seconds of one emulated core."""
         if self.seconds is not None and (kind is not Workload.TRAIN or self.workload is Workload.TRAIN):
             return self.seconds
         return DEFAULT_SECONDS[kind]
@@ -97,12 +97,12 @@ class Api(Protocol):
     """What is needed of the Kubernetes API."""
 
     async def request(self, method: str, path: str, *, body: Any = None) -> Any:
-        """The decoded answer."""
+        """Return the decoded answer."""
         ...
 
 
 def sized(workload: Workload, *, seconds: float | None, cores: int, target_s: float = 60.0) -> int:
-    """How many Pods keep `cores` busy for about `target_s`, one Pod's time included; at least one a core.
+    """Return how many Pods keep `cores` busy for about `target_s`, one Pod's time included; at least one a core.
 
     >>> sized(Workload.PI, seconds=None, cores=12)
     132
@@ -115,7 +115,7 @@ def sized(workload: Workload, *, seconds: float | None, cores: int, target_s: fl
 
 
 def manifests(job: Job) -> Iterator[dict[str, Any]]:
-    """The Pods of a job, as they are sent to an API without a Job controller."""
+    """Yield the Pods of a job, as they are sent to an API without a Job controller."""
     width = len(str(job.pods - 1))
     for index in range(job.pods):
         template = _template(job, job.kind(index))
@@ -124,7 +124,7 @@ def manifests(job: Job) -> Iterator[dict[str, Any]]:
 
 
 def batch_manifests(job: Job) -> Iterator[dict[str, Any]]:
-    """The job as batch/v1: one Job, or one a kind where the job is mixed. Each Pod is tried once."""
+    """Yield the job as batch/v1: one Job, or one a kind where the job is mixed. Each Pod is tried once."""
     counts = collections.Counter(job.kind(index) for index in range(job.pods))
     for kind, pods in counts.items():
         yield {
@@ -154,7 +154,7 @@ def _template(job: Job, kind: Workload) -> dict[str, Any]:
         container["resources"] = {"requests": {"cpu": f"{job.request_millicores}m"}}
     return {
         "metadata": {
-            # By the last of these labels agents and scheduler tell classes apart where Pods have no owner.
+            # By the last of these labels agents and scheduler distinguish classes where Pods have no owner.
             "labels": {JOB_LABEL: job.name, WORKLOAD_LABEL: kind.value, APP_LABEL: kind.value},
             "annotations": {WORK_ANNOTATION: f"{work_s:g}s"},
         },
@@ -168,7 +168,7 @@ def _template(job: Job, kind: Workload) -> dict[str, Any]:
 
 
 async def has_controller(api: Api) -> bool:
-    """Whether somebody makes the Pods of batch/v1 Jobs: a real control plane does, the embedded API has no Jobs."""
+    """Return whether the API has batch/v1 Jobs: a real control plane does, the embedded API does not."""
     try:
         await api.request("GET", "/apis/batch/v1")
     except errors.NotFound:
@@ -177,7 +177,7 @@ async def has_controller(api: Api) -> bool:
 
 
 async def submit(api: Api, job: Job, *, batch: bool = False, ask_again_s: float = ASK_AGAIN_S) -> int:
-    """How many objects were created: the job's Pods. Raises `Conflict` where its name is taken, and `ApiUnavailable`.
+    """Return how many objects were created. Raises `Conflict` where its name is taken, and `ApiUnavailable`.
 
     batch: as batch/v1 Jobs, of which the real control plane's Job controller makes the Pods later.
     """
@@ -200,7 +200,7 @@ async def submit(api: Api, job: Job, *, batch: bool = False, ask_again_s: float 
 
 
 async def _create(api: Api, path: str, manifest: dict[str, Any], *, ask_again_s: float) -> None:
-    """Nothing, once the object is there."""
+    """Create the object, asking again while the API is away."""
     unanswered: errors.ApiUnavailable | None = None
     try:
         # One that is frozen is found out after seconds each time: tries are no measure.

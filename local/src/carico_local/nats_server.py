@@ -23,7 +23,7 @@ _given: set[int] = set()
 
 
 def binary() -> pathlib.Path:
-    """The nats-server of this environment, else of PATH. Raises `EnvironmentUnfit`."""
+    """Return the nats-server of this environment, else of PATH. Raises `EnvironmentUnfit`."""
     own = pathlib.Path(sysconfig.get_path("scripts")) / "nats-server"
     found = str(own) if own.exists() else shutil.which("nats-server")
     if found is None:
@@ -34,7 +34,7 @@ def binary() -> pathlib.Path:
 def configuration(
     *, store_dir: pathlib.Path, port: int, http_port: int | None = None, extra: Mapping[str, Any] | None = None
 ) -> str:
-    """The server's configuration file: JSON, which NATS reads as it reads its own format."""
+    """Return the server's configuration file: JSON, which NATS reads as it reads its own format."""
     config: dict[str, Any] = {
         "host": "127.0.0.1",
         "port": port,
@@ -49,7 +49,7 @@ def configuration(
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now, another at each call.
+    """Return a TCP port of 127.0.0.1 that is free now, another at each call.
 
     Not of the kernel's range for outgoing connections: a client that tries to reach a server that is away is given the
     server's own port there sooner or later, and holds it when the server comes back.
@@ -88,7 +88,7 @@ class NatsServer:
         return self._process.pid
 
     def start(self) -> "NatsServer":
-        """The server, listening. Raises `EnvironmentUnfit` with its last words where it does not come up."""
+        """Return the server, listening. Raises `EnvironmentUnfit` with its last words where it does not come up."""
         self.directory.mkdir(parents=True, exist_ok=True)
         config = self.directory / "nats.conf"
         config.write_text(
@@ -111,13 +111,13 @@ class NatsServer:
         raise errors.EnvironmentUnfit(f"nats-server did not come up on port {self.port}: {words}")
 
     def stop(self) -> None:
-        """Ends it in order (SIGTERM)."""
+        """End the server in order (SIGTERM)."""
         if self._process is not None:
             self._process.terminate()
             self._end()
 
     def kill(self) -> None:
-        """Ends it at once (SIGKILL)."""
+        """End the server at once (SIGKILL)."""
         if self._process is not None:
             self._process.kill()
             self._end()

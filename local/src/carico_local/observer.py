@@ -103,7 +103,7 @@ class Observer:
         )
 
     def of_job(self, name: str) -> list[facts.PodFacts]:
-        """The Pods of one job."""
+        """Return the Pods of one job."""
         return [pod for uid, pod in self.pods.items() if self._jobs.get(uid) == name]
 
     def job_names(self) -> list[str]:
@@ -111,7 +111,7 @@ class Observer:
         return list(dict.fromkeys(self._jobs.values()))
 
     def _take(self, pod: Mapping[str, Any]) -> str:
-        """The UID of a Pod whose state was taken in."""
+        """Return the UID of a Pod whose state was taken in."""
         metadata, status = pod["metadata"], pod.get("status", {})
         uid = str(metadata["uid"])
         found = self.pods.get(uid)

@@ -18,7 +18,7 @@ _GUARANTEED_ADJ, _BEST_EFFORT_ADJ = -997, 1000
 
 
 def pod_class(spec: Object) -> str:
-    """Guaranteed, Burstable or BestEffort, by the spec of a Pod."""
+    """Return Guaranteed, Burstable or BestEffort, by the spec of a Pod."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     # What the Pod states for itself counts in place of what its containers state.
     stated = [spec] if any((spec.get("resources") or {}).values()) else containers
@@ -30,7 +30,7 @@ def pod_class(spec: Object) -> str:
 
 
 def _amounts(resources: Object) -> tuple[dict[str, float], dict[str, float]]:
-    """Requests and limits of CPU and memory above nothing; a limit without a request is one."""
+    """Return requests and limits of CPU and memory above nothing; a limit without a request is one."""
     limits = resources.get("limits") or {}
     return _positive({**limits, **(resources.get("requests") or {})}), _positive(limits)
 
@@ -41,7 +41,7 @@ def _positive(amounts: Object) -> dict[str, float]:
 
 
 def cpu_shares(request_cores: float) -> int:
-    """The weight of a Pod or container beside its like, by the CPU it asks for: cpu.shares of v1.
+    """Return the CPU weight of a Pod or container among its siblings, by its request: cpu.shares of v1.
 
     >>> cpu_shares(0.0), cpu_shares(0.1), cpu_shares(1.0)
     (2, 102, 1024)
@@ -52,7 +52,7 @@ def cpu_shares(request_cores: float) -> int:
 
 
 def oom_score_adj(of_class: str, *, request_bytes: float, node_bytes: float) -> int:
-    """What is added to how many thousandths of its node's memory a process has: the most is ended first, -1000 never.
+    """Return the oom_score_adj of a process, in thousandths of its node's memory: the most is ended first.
 
     >>> oom_score_adj("Burstable", request_bytes=2.0**30, node_bytes=2.0**33)
     875

@@ -10,7 +10,7 @@ from carico_local.binaries import catalog, progress, tools
 
 
 def main() -> int:
-    """Exit code: 0 done, 2 where a command cannot be had."""
+    """Return the exit code: 0 done, 2 where a command cannot be had."""
     parser = argparse.ArgumentParser(prog="python -m carico_local.binaries")
     parser.add_argument("commands", nargs="*", metavar="COMMAND", help=f"all of {', '.join(catalog.TOOLS)} by default")
     names = parser.parse_args().commands or list(catalog.TOOLS)

@@ -15,7 +15,7 @@ _LAST_WORDS = 400
 
 
 def directory(module: catalog.Module, environ: Mapping[str, str]) -> pathlib.Path:
-    """Where the module's commands are kept, each under its own name."""
+    """Return where the module's commands are kept, each under its own name."""
     return cache.directory(environ) / f"{module.folder}-{module.version}-{module.key}"
 
 
@@ -23,7 +23,7 @@ def built(
     module: catalog.Module, tools: Sequence[catalog.Tool], environ: Mapping[str, str], *,
     clock: clocks.Clock, tell: progress.Tell,
 ) -> dict[str, pathlib.Path]:  # fmt: skip
-    """The paths of commands of one module by name, built where they are missing. Raises `EnvironmentUnfit`."""
+    """Return the paths of commands of one module by name, built where they are missing. Raises `EnvironmentUnfit`."""
     target = directory(module, environ)
     paths = {tool.name: target / tool.name for tool in tools}
     if all(path.exists() for path in paths.values()):
@@ -53,12 +53,12 @@ class _Build:
         self._fetched = self._compiled = 0
 
     def into(self, target: pathlib.Path) -> None:
-        """Returns when the commands are in `target`, each of them whole."""
+        """Build the commands into `target`; each appears there whole."""
         names = ", ".join(tool.name for tool in self._tools)
         go = toolchain.go(self._environ, self._tell)
         self._tell(progress.Progress(text=f"building {names} {self._module.version} from source (once, minutes)"))
         partial = target / ".partial"
-        # Whoever left it has ended: the lock is ours.
+        # The process that left it has ended: the lock is ours.
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         try:
@@ -97,7 +97,7 @@ class _Build:
             raise self._failed(complaints)
 
     def _took(self, line: str) -> bool:
-        """True for a line of progress: a module fetched, a package compiled."""
+        """Return True for a line of progress: a module fetched, a package compiled."""
         if line.startswith("go: downloading "):
             self._fetched += 1
         elif " " not in line and "/" in line:

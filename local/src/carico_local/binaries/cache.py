@@ -16,7 +16,7 @@ def directory(environ: Mapping[str, str]) -> pathlib.Path:
 
 @contextlib.contextmanager
 def locked(target: pathlib.Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Holds the lock of `target`, which need not exist; calls `waiting` first where another process has it.
+    """Hold the lock of `target`, which need not exist; call `waiting` first where another process has it.
 
     The lock ends with its holder, however that ends.
     """

@@ -1,6 +1,6 @@
 """What can be built: which Go package each command is, and how its version gets into it.
 
-The modules beside this file pin every dependency (go.mod) with its content (go.sum). A wrapper module is needed
+The modules next to this file pin every dependency (go.mod) with its content (go.sum). A wrapper module is needed
 because Go installs no module that has `replace` lines, as Kubernetes and etcd have
 (https://go.dev/ref/mod#go-install).
 """
@@ -112,7 +112,7 @@ TOOLS = {
 
 
 def tool(name: str) -> Tool:
-    """The command of that name. Raises `SettingsError` that lists the known ones."""
+    """Return the command of that name. Raises `SettingsError` that lists the known ones."""
     if name not in TOOLS:
         raise errors.SettingsError(f"tool: got {name!r}, expected one of {', '.join(sorted(TOOLS))}")
     return TOOLS[name]

@@ -1,4 +1,4 @@
-"""What is told while tools are looked for and built."""
+"""What is reported while tools are looked for and built."""
 
 import dataclasses
 from collections.abc import Callable

@@ -17,7 +17,7 @@ LOCK = pathlib.Path(__file__).with_name("go.txt")
 
 
 def go(environ: Mapping[str, str], tell: progress.Tell) -> pathlib.Path:
-    """A Go command that is new enough. Raises `EnvironmentUnfit` where none can be had."""
+    """Return a Go command that is new enough. Raises `EnvironmentUnfit` where none can be had."""
     found = shutil.which("go", path=environ.get("PATH", os.defpath))
     if found is not None and version(found) >= MINIMUM:
         return pathlib.Path(found)
@@ -30,8 +30,8 @@ def go(environ: Mapping[str, str], tell: progress.Tell) -> pathlib.Path:
 
 
 def version(go_command: str) -> tuple[int, ...]:
-    """Major and minor version of a Go command; empty where it does not say."""
-    # Beside a go.mod Go would speak for the toolchain which that asks for, and fetch it first.
+    """Return major and minor version of a Go command; empty where it does not say."""
+    # Next to a go.mod, Go would answer for the toolchain that it asks for, and fetch that first.
     environ = {"PATH": os.defpath, "GOTOOLCHAIN": "local", "HOME": str(pathlib.Path.home())}
     done = subprocess.run(
         [go_command, "env", "GOVERSION"], capture_output=True, text=True, check=False, env=environ, cwd="/"

@@ -36,7 +36,7 @@ class Found:
 def obtain(
     names: Iterable[str], *, environ: Mapping[str, str], clock: clocks.Clock, tell: progress.Tell
 ) -> dict[str, Found]:
-    """The commands by name; says which were taken from where, and builds what is missing.
+    """Return the commands by name; says which were taken from where, and builds what is missing.
 
     The first build of the control plane takes about 6 minutes on 2 cores and 5 GB of Go's caches. Raises
     `EnvironmentUnfit` where a command is neither here nor can be built.
@@ -58,7 +58,7 @@ def obtain(
 
 
 def _installed(tool: catalog.Tool, environ: Mapping[str, str], tell: progress.Tell) -> Found | None:
-    """The command as this machine has it, where its version is near enough: major and minor are the pinned ones."""
+    """Return the command of this machine, where its version is near enough: major and minor are pinned."""
     for origin, folders in (
         (Origin.ASSETS, environ.get("KUBEBUILDER_ASSETS", "")),
         (Origin.PATH, environ.get("PATH", os.defpath)),
@@ -77,7 +77,7 @@ def _installed(tool: catalog.Tool, environ: Mapping[str, str], tell: progress.Te
 
 
 def version(tool: catalog.Tool, path: str) -> str | None:
-    """The version that a command states, as in "1.36.4"; None where it states none."""
+    """Return the version that a command states, as in "1.36.4"; None where it states none."""
     try:
         done = subprocess.run(
             [path, *tool.version_arguments], capture_output=True, text=True, check=False, timeout=_ANSWER_TIMEOUT_S

@@ -8,7 +8,7 @@ from carico_local.cgroups import sweep
 
 
 def main() -> int:
-    """Exit code: 0 where nothing of the cluster is left, 1 otherwise."""
+    """Return the exit code: 0 where nothing of the cluster is left, 1 otherwise."""
     parser = argparse.ArgumentParser(prog="python -m carico_local.cgroups")
     parser.add_argument("command", choices=["sweep"])
     parser.add_argument("--cluster", required=True, help="the cluster's name")

@@ -1,4 +1,4 @@
-"""What a group of a v2 tree gives away: controllers, level by level, and itself to whom systemd says that it is his."""
+"""What a group of a v2 tree delegates: controllers, level by level, and itself to the user whom systemd names."""
 
 import contextlib
 import errno
@@ -15,7 +15,7 @@ OFFERED = "cgroup.controllers"
 FIRST = "first"
 # systemd marks so what it has given away with Delegate=yes (https://systemd.io/CGROUP_DELEGATION/).
 _MARK = "user.delegate"
-# `systemd-run` takes this much to say that it has nobody to ask.
+# `systemd-run` takes this long to say that it reaches no service manager.
 _ASK_S = 5.0
 # Processes that are forked while others are moved.
 _MOVES_MOST = 50
@@ -23,7 +23,7 @@ _SCOPE = ("systemd-run", "--user", "--scope", "-p", "Delegate=yes")
 
 
 def pass_down_to(path: str, *, root: pathlib.Path, welcome: Sequence[str] = ()) -> None:
-    """Nothing; every group above `path` has passed down what is needed, and what is welcome where that is to be had.
+    """Have every group above `path` pass down what is needed, and what is welcome where it is available.
 
     Raises OSError, which names the file and what stands in the way.
     """
@@ -36,7 +36,7 @@ def pass_down_to(path: str, *, root: pathlib.Path, welcome: Sequence[str] = ()) 
 
 
 def pass_down(directory: pathlib.Path, controllers: Sequence[str]) -> None:
-    """Nothing; the groups in `directory` have these controllers. Raises OSError as `pass_down_to`."""
+    """Enable these controllers for the groups in `directory`. Raises OSError as `pass_down_to`."""
     control = directory / CONTROL
     enabled = control.read_text(encoding="ascii").split()
     missing = [name for name in controllers if name not in enabled]
@@ -58,7 +58,7 @@ def pass_down(directory: pathlib.Path, controllers: Sequence[str]) -> None:
 
 
 def given(root: pathlib.Path, own: pathlib.Path = pathlib.Path("/proc/self/cgroup")) -> pathlib.Path | None:
-    """The nearest group, at or above this process's, that systemd has given away with `Delegate=yes`; None without one.
+    """Return the nearest group, at or above this process's, that systemd has delegated; None without one.
 
     That of a person's own service manager is not for us: it makes its groups there itself.
     """
@@ -72,7 +72,7 @@ def given(root: pathlib.Path, own: pathlib.Path = pathlib.Path("/proc/self/cgrou
 
 
 def way_in(error: OSError, root: pathlib.Path) -> str:
-    """What a person can do about a group that he may not make: a command, where it works here; else nothing."""
+    """Return what a person can do about a group that he may not make: a command, where it works here; else nothing."""
     if error.errno not in (errno.EACCES, errno.EPERM) or os.access(root, os.W_OK):
         return ""
     try:
@@ -90,7 +90,7 @@ def _is_marked(directory: pathlib.Path) -> bool:
 
 
 def _move_down(directory: pathlib.Path) -> None:
-    """Nothing; what ran in the group itself runs in one below it: only then v2 lets it pass controllers down."""
+    """Move what runs in the group itself into one below it: only then v2 lets it pass controllers down."""
     below = directory / FIRST
     below.mkdir(exist_ok=True)
     for _ in range(_MOVES_MOST):

@@ -28,7 +28,7 @@ class Group:
     path: str
 
     def child(self, name: str) -> "Group":
-        """The group `name` below this one."""
+        """Return the group `name` below this one."""
         return Group(layout=self.layout, path=f"{self.path}/{name}")
 
     @property
@@ -42,11 +42,11 @@ class Group:
         return tuple(str(directory / "cgroup.procs") for directory in self.directories)
 
     def exists(self) -> bool:
-        """True where the group is there in any tree."""
+        """Return True where the group is there in any tree."""
         return any(directory.is_dir() for directory in self.directories)
 
     def create(self, *, welcome: Sequence[str] = ()) -> None:
-        """Makes the group in every tree; on v2 with cpu and memory, and the welcome controllers there are.
+        """Make the group in every tree; on v2 with cpu and memory, and the welcome controllers there are.
 
         Raises OSError.
         """
@@ -56,7 +56,7 @@ class Group:
             delegation.pass_down_to(self.path, root=self.layout.trees[layouts.UNIFIED], welcome=welcome)
 
     def set_cpu(self, *, cores: float, period_us: int) -> None:
-        """Bounds the group to `cores` real CPUs in every period, or in a longer one. Raises OSError."""
+        """Limit the group to `cores` real CPUs in every period, or in a longer one. Raises OSError."""
         quota_us, period_us = quota(cores=cores, period_us=period_us)
         if "cpu" in self.layout.trees:
             directory = self.layout.trees["cpu"] / self.path
@@ -68,7 +68,7 @@ class Group:
             )
 
     def set_cpu_weight(self, *, shares: int) -> None:
-        """The group's share of the CPU beside its siblings', 2 to 2**18 as on v1. Raises OSError."""
+        """Set the group's CPU weight among its siblings, 2 to 2**18 as on v1. Raises OSError."""
         if "cpu" in self.layout.trees:
             (self.layout.trees["cpu"] / self.path / "cpu.shares").write_text(str(shares), encoding="ascii")
         elif layouts.UNIFIED in self.layout.trees:
@@ -76,7 +76,7 @@ class Group:
             file.write_text(str(weight(shares)), encoding="ascii")
 
     def set_memory(self, limit_bytes: int) -> None:
-        """Bounds the group's memory, on v2 without swap, as a kubelet does. Raises OSError."""
+        """Limit the group's memory, on v2 without swap, as a kubelet does. Raises OSError."""
         if "memory" in self.layout.trees:
             directory = self.layout.trees["memory"] / self.path
             (directory / "memory.limit_in_bytes").write_text(str(limit_bytes), encoding="ascii")
@@ -99,7 +99,7 @@ class Group:
                 file.write_text("1", encoding="ascii")
 
     def oom_kills(self) -> int:
-        """How many processes of this group the kernel has killed for want of memory; 0 where that is not told."""
+        """Return how many processes of this group the kernel has killed for lack of memory; 0 where that is unknown."""
         if "memory" in self.layout.trees:
             text = _read(self.layout.trees["memory"] / self.path / "memory.oom_control")
         else:
@@ -109,7 +109,7 @@ class Group:
         return int(parse_flat(text).get("oom_kill", 0))
 
     def memory_used_bytes(self) -> int | None:
-        """Memory in use without droppable cache: usage - inactive_file (spec 12); None if not told."""
+        """Return memory in use without droppable cache: usage - inactive_file; None if unknown."""
         tree = "memory" if "memory" in self.layout.trees else layouts.UNIFIED
         if tree not in self.layout.trees:
             return None
@@ -122,7 +122,7 @@ class Group:
         return max(0, int(usage) - inactive)
 
     def pids(self) -> frozenset[int]:
-        """Processes in this group and in all below it, in any tree."""
+        """Return processes in this group and in all below it, in any tree."""
         found: set[int] = set()
         for top in self.directories:
             for directory in _walk(top):
@@ -130,7 +130,7 @@ class Group:
         return frozenset(found)
 
     def kill(self) -> None:
-        """Sends SIGKILL to every process in this group and below, those forked meanwhile included."""
+        """Send SIGKILL to every process in this group and below, those forked meanwhile included."""
         if layouts.UNIFIED in self.layout.trees:
             with contextlib.suppress(OSError):
                 # One write that no fork escapes (Linux 5.14, Documentation/admin-guide/cgroup-v2.rst).
@@ -138,13 +138,13 @@ class Group:
         self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
-        """Sends a signal to every process in this group and below."""
+        """Send a signal to every process in this group and below."""
         for pid in self.pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
     def try_remove(self) -> bool:
-        """True where the group, with all below it, is gone from every tree; False while something is still in it."""
+        """Remove the group with all below it, and return True; return False while something is still in it."""
         for top in self.directories:
             for directory in _walk(top):
                 with contextlib.suppress(OSError):
@@ -152,7 +152,7 @@ class Group:
         return not self.exists()
 
     def destroy(self) -> bool:
-        """True once every process here has been killed and the group removed; blocks for at most about 2 s."""
+        """Return True once every process here has been killed and the group removed; blocks for at most about 2 s."""
         for _ in range(_REMOVE_TRIES):
             self.kill()
             if self.try_remove():
@@ -162,7 +162,7 @@ class Group:
 
 
 def quota(*, cores: float, period_us: int) -> tuple[int, int]:
-    """Quota and period in microseconds: the kernel takes quotas of 1 ms or more, in periods of 1 ms to 1 s.
+    """Return quota and period in microseconds: the kernel takes quotas of 1 ms or more, in periods of 1 ms to 1 s.
 
     >>> quota(cores=0.5, period_us=10_000), quota(cores=0.025, period_us=10_000)
     ((5000, 10000), (1000, 40000))
@@ -189,7 +189,7 @@ def weight(shares: int) -> int:
 
 
 def parse_flat(text: str) -> dict[str, int]:
-    """Keys and numbers of a flat keyed file such as memory.stat; lines of another form are passed over.
+    """Return keys and numbers of a flat keyed file such as memory.stat; lines of another form are passed over.
 
     >>> parse_flat("oom_kill_disable 0\\noom_kill 2")
     {'oom_kill_disable': 0, 'oom_kill': 2}
@@ -206,6 +206,6 @@ def _read(path: pathlib.Path) -> str:
 
 
 def _walk(top: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Directories at and below `top`, deepest first, as rmdir needs them."""
+    """Yield directories at and below `top`, deepest first, as rmdir needs them."""
     for directory, _, _ in os.walk(top, topdown=False):
         yield pathlib.Path(directory)

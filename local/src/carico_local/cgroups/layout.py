@@ -39,7 +39,7 @@ class Layout:
 
 
 def parse_mounts(text: str) -> Layout:
-    """The layout that a text of the form of /proc/self/mounts describes.
+    """Return the layout that a text of the form of /proc/self/mounts describes.
 
     >>> parse_mounts("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0").version
     <Version.V2: 'v2'>
@@ -60,9 +60,9 @@ def parse_mounts(text: str) -> Layout:
 
 
 def read_layout(mounts: pathlib.Path = pathlib.Path("/proc/self/mounts")) -> Layout:
-    """The layout of this machine; `none` where the mounts cannot be read.
+    """Return the layout of this machine; `none` where the mounts cannot be read.
 
-    Who may not make groups at the root of v2 has a tree that begins at the group that systemd has given him, if any.
+    A user who may not make groups at the root of v2 has a tree that begins at the group delegated by systemd, if any.
     """
     try:
         found = parse_mounts(mounts.read_text(encoding="utf-8"))

@@ -28,24 +28,24 @@ class NodeGroup:
 
 
 def cluster_path(cluster: str) -> str:
-    """The path below which everything of a cluster is."""
+    """Return the path below which everything of a cluster is."""
     return f"carico-{cluster}"
 
 
 def node_path(cluster: str, node: str) -> str:
-    """The path of a node's cgroup, the same in every tree."""
+    """Return the path of a node's cgroup, the same in every tree."""
     return f"{cluster_path(cluster)}/{node}"
 
 
 def runtime_group(layout: layouts.Layout, cluster: str, node: str) -> groups.Group:
-    """The unlimited group beside the node's for its runtime, so that a sweep by the cluster's name finds it too."""
+    """Return the unlimited group of the node's runtime, under the cluster's name, so that a sweep finds it too."""
     return groups.Group(layout=layout, path=f"{cluster_path(cluster)}/{node}.runtime")
 
 
 def open_node(
     layout: layouts.Layout, *, cluster: str, node: str, cores: float, memory_bytes: int, period_us: int
 ) -> NodeGroup:
-    """The node's cgroup, made where absent and limited to `cores` real CPUs and `memory_bytes`; or the fallback.
+    """Return the node's cgroup, made where absent and limited to `cores` real CPUs and `memory_bytes`; or the fallback.
 
     All or nothing: what was made of a group that cannot be limited is removed again.
     """
@@ -71,7 +71,7 @@ def open_node(
 
 
 def remove_if_empty(layout: layouts.Layout, cluster: str) -> None:
-    """Removes the cluster's own directory in every tree where no node is left in it."""
+    """Remove the cluster's own directory in every tree where no node is left in it."""
     for root in layout.roots:
         directory: pathlib.Path = root / cluster_path(cluster)
         try:
@@ -81,7 +81,7 @@ def remove_if_empty(layout: layouts.Layout, cluster: str) -> None:
 
 
 def _try_a_pod(node: groups.Group) -> None:
-    """Nothing; a process could enter a group of the node. Raises OSError.
+    """Check that a process can enter a group of the node. Raises OSError.
 
     On v2 it takes the right to write not to that group alone but to the nearest one above both it and where the process
     comes from: a folder that was given away without that can be filled with groups that nothing can ever run in.

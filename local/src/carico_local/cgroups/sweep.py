@@ -29,10 +29,10 @@ class Swept:
 
 
 def sweep(cluster: str, *, state_dirs: Iterable[pathlib.Path] = (), ready_files: Iterable[pathlib.Path] = ()) -> Swept:
-    """Kills every process in the cluster's cgroups, and those its nodes' records in `state_dirs` name; removes all.
+    """Kill every process in the cluster's cgroups, and those its nodes' records in `state_dirs` name; remove all.
 
     `ready_files`: what its nodes said of their groups. Those that systemd gave to the one who started them are in a
-    tree of their own, which nobody else's begins at. For use after a kill -9 of everything. Nodes of the cluster that
+    tree of their own. For use after a kill -9 of everything. Nodes of the cluster that
     still run lose their Pods: stop them first.
     """
     killed = sum(kill_recorded(directory) for directory in state_dirs)
@@ -47,7 +47,7 @@ def sweep(cluster: str, *, state_dirs: Iterable[pathlib.Path] = (), ready_files:
 
 
 def _announced(ready_files: Iterable[pathlib.Path]) -> Iterator[layouts.Layout]:
-    """The trees in which nodes on v2 alone said that their groups are."""
+    """Yield the trees in which nodes on v2 alone said that their groups are."""
     for file in ready_files:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             said = json.loads(file.read_bytes())["cgroup"]
@@ -58,7 +58,7 @@ def _announced(ready_files: Iterable[pathlib.Path]) -> Iterator[layouts.Layout]:
 
 
 def kill_recorded(state_dir: pathlib.Path) -> int:
-    """How many live processes were killed that a node's records name: the fallback's only trace of its Pods.
+    """Return how many live processes were killed that a node's records name: the fallback's only trace of its Pods.
 
     A record counts only while its process has the start time that was recorded, so that no reused id is hit.
     """
@@ -73,7 +73,7 @@ def kill_recorded(state_dir: pathlib.Path) -> int:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot (field 22 of /proc/<pid>/stat); None where there is none."""
+    """Return when a process started, in clock ticks since boot (field 22 of /proc/<pid>/stat), or None."""
     try:
         text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -19,7 +19,7 @@ from carico_local.cluster import plan as plans
 
 
 def main() -> int:
-    """Exit code: 0 ended in order, 1 the cluster failed, 2 a user's mistake."""
+    """Return the exit code: 0 ended in order, 1 the cluster failed, 2 a user's mistake."""
     parser = argparse.ArgumentParser(prog="python -m carico_local.cluster")
     parser.add_argument("--root", type=pathlib.Path, required=True)
     parser.add_argument("--lock", type=int, help="descriptor of the cluster's lock, which is held already")
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def _tell(event: events.Event) -> None:
-    # Whoever started us may have gone: `carico up` does as soon as all is ready.
+    # The command that started us may have gone: `carico up` does as soon as all is ready.
     with contextlib.suppress(OSError):
         sys.stdout.buffer.write(events.encode(event))
         sys.stdout.buffer.flush()
@@ -64,7 +64,7 @@ async def _end_with_stdin(stop: tasks.Stop) -> None:
     _KEPT.append(loop.create_task(watch()))
 
 
-# A task that nobody holds may be collected before it ends.
+# A task without a reference may be collected before it ends.
 _KEPT: list["asyncio.Task[None]"] = []
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What there is to say of one run of a cluster: told as it happens, and written down for other shells."""
+"""The account of one run of a cluster: reported as it happens, and written down for other shells."""
 
 import contextlib
 
@@ -12,7 +12,7 @@ CRASHES_KEPT = 50
 
 
 class Account:
-    """The services as they stand, and what became of the run; whatever changes is told and written at once."""
+    """The services as they stand, and what became of the run; every change is reported and written at once."""
 
     def __init__(
         self, plan: plans.Plan, paths: state.Paths, where: topology.Addresses, *, clock: clocks.Clock, tell: events.Tell
@@ -33,27 +33,27 @@ class Account:
         self.failure: str | None = None
 
     def is_ready(self, service: str) -> bool:
-        """True where it has said so, and goes on."""
+        """Return True where it has said so, and goes on."""
         return service in self._ready
 
     def started(self, service: str, child: processes.Child) -> None:
-        """A process of the service runs."""
+        """Record that a process of the service runs."""
         self.children[service] = child
         self._say(events.Kind.STARTED, service)
         self.write()
 
     def ready(self, service: str) -> None:
-        """The service does its work."""
+        """Record that the service is ready."""
         self._ready.add(service)
         self._say(events.Kind.READY, service)
         self.write()
 
     def ended(self, service: str) -> None:
-        """It was ended, to be started with what is true now."""
+        """Record that the service was ended, to be started with its present command."""
         self._ready.discard(service)
 
     def crashed(self, service: str, child: processes.Child) -> state.Crash:
-        """It ended by itself: how, and its last words."""
+        """Record that the service ended by itself; return how, with its last lines."""
         self._ready.discard(service)
         code = child.process.returncode
         crash = state.Crash(
@@ -68,37 +68,37 @@ class Account:
         return crash
 
     def restarted(self, service: str) -> None:
-        """It is about to be started again."""
+        """Record that the service is about to be started again."""
         self._restarts[service] = self._restarts.get(service, 0) + 1
         self._say(events.Kind.RESTARTED, service)
 
     def note(self, text: str) -> None:
-        """Something to know of the run, said once."""
+        """Report something about the run, once."""
         if text not in self._notes:
             self._notes.append(text)
             self._say(events.Kind.NOTE, text=text)
 
     def up(self) -> None:
-        """All is ready."""
+        """Record that all is ready."""
         self._phase = state.Phase.READY
         self.write()
         self._say(events.Kind.UP)
 
     def failed(self, why: str, crash: state.Crash | None) -> None:
-        """The cluster ended by itself, or did not come up."""
+        """Record that the cluster ended by itself, or did not come up."""
         self.failure = why
         self._phase = state.Phase.FAILED
         self._say(events.Kind.FAILED, text=why, crash=crash)
         self.write()
 
     def stopping(self) -> None:
-        """Everything is about to be ended; a run that failed stays one that did."""
+        """Record that everything is about to be ended; a run that failed stays one that did."""
         if self._phase is not state.Phase.FAILED:
             self._phase = state.Phase.STOPPING
         self.write()
 
     def write(self) -> None:
-        """For other shells. Cut short by a full disk, the cluster goes on: only they see less of it."""
+        """Write the state for other shells. On a full disk the cluster goes on, and they see an older state."""
         with contextlib.suppress(OSError):
             state.write(self._paths, self._state())
 

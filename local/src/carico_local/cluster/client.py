@@ -44,7 +44,7 @@ class Launched:
         self.paths = paths
 
     async def heard(self) -> AsyncIterator[events.Event]:
-        """What happens, until the supervisor ends."""
+        """Yield what happens, until the supervisor ends."""
         if self._said is None:
             self._said = asyncio.StreamReader()
             protocol = asyncio.StreamReaderProtocol(self._said)
@@ -54,7 +54,7 @@ class Launched:
                 yield events.decode(line)
 
     async def until_up(self) -> AsyncIterator[events.Event]:
-        """The events of the start; `UP` is the last of a good one. Raises `EnvironmentUnfit` where it fails."""
+        """Yield the events of the start; `UP` is the last of a good one. Raises `EnvironmentUnfit` where it fails."""
         async for event in self.heard():
             yield event
             if event.kind is events.Kind.UP:
@@ -68,12 +68,12 @@ class Launched:
         raise errors.EnvironmentUnfit(f"the supervisor of {self.paths.name} ended at once: {last}")
 
     async def stop(self) -> None:
-        """Ends the cluster."""
+        """End the cluster."""
         self._process.terminate()
         await self._ended()
 
     def kill(self) -> None:
-        """Ends the supervisor at once; its children are told to end, and `down` clears away what is left."""
+        """Kill the supervisor at once; its children get SIGTERM, and `down` removes what is left."""
         self._process.kill()
 
     async def _ended(self) -> None:
@@ -84,7 +84,7 @@ async def launch(
     wish: plans.Wish, *, home: pathlib.Path, environ: Mapping[str, str], restart: bool, lifeline: bool, fresh: bool,
     binaries: Mapping[str, str] | None = None,
 ) -> Launched:  # fmt: skip
-    """A starting cluster. Raises `SettingsError` for a wish without sense, or where it runs already.
+    """Start a cluster. Raises `SettingsError` for a request without sense, or where it runs already.
 
     Raises `EnvironmentUnfit` where nothing can be written about it.
     binaries: where the programs of `plan.programs` are.
@@ -92,7 +92,7 @@ async def launch(
     """
     plan = plans.make_plan(wish, machine.read_machine(), binaries)
     paths = state.Paths(home / plan.name)
-    # Held from here on, and passed to the supervisor: of two commands that start it at once, one is told so before it
+    # Held from here on, and passed to the supervisor: of two commands that start it at once, one fails before it
     # could clear away, or give up, what the other has started.
     with _taken(paths) as lock:
         await clear(paths)
@@ -125,7 +125,7 @@ def _write_plan(paths: state.Paths, plan: plans.Plan) -> None:
 
 @contextlib.contextmanager
 def _unfit(paths: state.Paths) -> Iterator[None]:
-    """Puts what the file system refuses into words."""
+    """Translate what the file system refuses."""
     try:
         yield
     except OSError as error:
@@ -161,12 +161,12 @@ def _start(
 
 
 async def down(paths: state.Paths, *, keep_logs: bool) -> None:
-    """Ends a cluster, running or left behind, and removes what it wrote. Raises `EnvironmentUnfit` where it can't."""
+    """End a cluster, running or left behind, and remove what it wrote. Raises `EnvironmentUnfit` where that fails."""
     told: set[processes.ProcessId] = set()
     for _ in range(int(DOWN_TIMEOUT_S / _LOOK_EVERY_S)):
         if not state.is_running(paths):
             break
-        # Read anew each time: one that just starts has not written yet who it is.
+        # Read each time: one that just starts has not written its identity yet.
         supervisor = state.read_supervisor(paths)
         if supervisor is not None and supervisor not in told:
             processes.kill(supervisor, signal.SIGTERM)
@@ -176,7 +176,7 @@ async def down(paths: state.Paths, *, keep_logs: bool) -> None:
         for supervisor in told:
             processes.kill(supervisor, signal.SIGKILL)
     with contextlib.ExitStack() as held:
-        # Nobody starts it meanwhile. A supervisor that does not end even so holds it, and nothing is left out for that.
+        # Nothing starts it meanwhile. A supervisor that does not end even so holds it; the rest is done all the same.
         with contextlib.suppress(errors.SettingsError, OSError):
             held.enter_context(state.acquire(paths))
         await clear(paths)
@@ -184,7 +184,7 @@ async def down(paths: state.Paths, *, keep_logs: bool) -> None:
 
 
 async def clear(paths: state.Paths) -> None:
-    """Ends processes and removes cgroups that a killed supervisor left. Raises `EnvironmentUnfit` where some stay."""
+    """End processes and remove cgroups that a killed supervisor left. Raises `EnvironmentUnfit` where some stay."""
     mark, runtimes_mark = (f"{name}={paths.root}" for name in (sweep.RUN_VARIABLE, sweep.RUNTIME_VARIABLE))
     await _end_marked(mark, number=signal.SIGTERM, within_s=_KILL_GRACE_S)
     if left := await _end_marked(mark, runtimes_mark, number=signal.SIGKILL, within_s=_KILLED_WITHIN_S):
@@ -207,8 +207,8 @@ async def _end_marked(*marks: str, number: signal.Signals, within_s: float) -> l
         left = processes.marked(*marks)
         if not left:
             break
-        # A process may start another until it has ended, so each look is acted upon; a service that is told twice to
-        # end breaks off.
+        # A process may start another until it has ended, so each look is acted upon; a service that gets a second
+        # SIGTERM breaks off.
         for process in left:
             if process not in told:
                 processes.kill(process, number)

@@ -1,4 +1,4 @@
-"""What a supervisor tells the one who started it: one JSON line an event."""
+"""What a supervisor reports to the command that started it: one JSON line an event."""
 
 import dataclasses
 import enum
@@ -38,12 +38,12 @@ Tell = Callable[[Event], None]
 
 
 def encode(event: Event) -> bytes:
-    """One line of JSON."""
+    """Return one line of JSON."""
     return orjson.dumps(event) + b"\n"
 
 
 def decode(line: bytes) -> Event:
-    """The event of a line that `encode` made. Raises `ValueError` for any other."""
+    """Return the event of a line that `encode` made. Raises `ValueError` for any other."""
     try:
         fields = orjson.loads(line)
         crash = fields.get("crash")

@@ -1,4 +1,4 @@
-"""When a disk that was full has room again: what then has to be started anew, since it takes no more by itself."""
+"""When a disk that was full has room again: what has to be restarted then, since it takes no more by itself."""
 
 import asyncio
 import pathlib
@@ -13,14 +13,14 @@ ROOM_BYTES = 2 * client.LEAST_FREE_BYTES
 
 
 async def over(folder: pathlib.Path) -> None:
-    """Returns once the disk of a folder was seen full and has room again; a moment between two looks is not seen."""
+    """Wait until the disk of a folder was seen full and has room again; what happens between two looks is not seen."""
     was_full = False
     while True:
         await asyncio.sleep(LOOKED_AT_EVERY_S)
         try:
             free_bytes = shutil.disk_usage(folder).free
         except OSError:
-            # Somebody removed it, or its disk: nothing can be said, and nothing else has to end for that.
+            # It was removed, or its disk: its state is unknown, and nothing else has to end for that.
             continue
         was_full = was_full or free_bytes < client.LEAST_FREE_BYTES
         if was_full and free_bytes >= ROOM_BYTES:

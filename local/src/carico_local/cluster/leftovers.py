@@ -2,7 +2,7 @@
 
 A supervisor that was killed leaves the API's store behind. `carico up` goes on with it, as `carico status` says: Pods
 that waited are scheduled, those that ran are started again or have ended. Nodes that the new plan has not are removed
-with the Pods bound to them: nobody plays them any more.
+with the Pods bound to them: nothing runs them any more.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ class Leftovers:
     removed_pods: int
 
     def text(self, name: str) -> str:
-        """One line for a person; empty where nothing was left."""
+        """Return one line for a person; empty where nothing was left."""
         if not (self.waiting or self.ended or self.removed_nodes):
             return ""
         gone = ""
@@ -43,17 +43,17 @@ class Api(Protocol):
     """What is needed of the Kubernetes API."""
 
     async def request(self, method: str, path: str, *, body: Any = None) -> Any:
-        """The decoded answer."""
+        """Return the decoded answer."""
         ...
 
 
 def are_possible(paths: state.Paths) -> bool:
-    """True where a control plane has kept something here."""
+    """Return True where a control plane has kept something here."""
     return any((paths.data / store).is_dir() for store in ("api", "etcd"))
 
 
 async def go_on(kubeconfig: pathlib.Path, node_names: tuple[str, ...], *, clock: clocks.Clock) -> Leftovers:
-    """What was left, once what does not go on is removed."""
+    """Return what was left, once what does not go on is removed."""
     settings = api_client.KubeSettings(kubeconfig=str(kubeconfig))
     api = await api_client.connect(settings, clock=clock, user_agent="carico-supervisor")
     try:
@@ -63,14 +63,14 @@ async def go_on(kubeconfig: pathlib.Path, node_names: tuple[str, ...], *, clock:
 
 
 async def sort_out(api: Api, node_names: tuple[str, ...]) -> Leftovers:
-    """As `go_on`, at an API that is connected."""
+    """Do as `go_on`, at an API that is connected."""
     nodes = [item["metadata"]["name"] for item in (await api.request("GET", "/api/v1/nodes"))["items"]]
     pods = (await api.request("GET", "/api/v1/pods"))["items"]
     removed = tuple(name for name in nodes if name not in node_names)
     lost = [pod for pod in pods if pod["spec"].get("nodeName") in removed]
     for pod in lost:
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
-        # Nobody is left who could end it in order.
+        # Nothing is left that could end it in order.
         await _delete(api, path, {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}})
     for name in removed:
         await _delete(api, f"/api/v1/nodes/{name}", {})
@@ -83,4 +83,4 @@ async def _delete(api: Api, path: str, options: dict[str, Any]) -> None:
     try:
         await api.request("DELETE", path, body={"apiVersion": "v1", "kind": "DeleteOptions", **options})
     except (errors.NotFound, errors.Conflict):
-        return  # somebody else was faster
+        return  # it was deleted meanwhile

@@ -18,7 +18,7 @@ class Machine:
 
 
 def read_machine(root: pathlib.Path = pathlib.Path("/")) -> Machine:
-    """The machine as the kernel describes it under `root`/proc and `root`/sys."""
+    """Return the machine as the kernel describes it under `root`/proc and `root`/sys."""
     meminfo = _parse_meminfo(_read_text(root / "proc/meminfo"))
     total_bytes = meminfo.get("MemTotal", 0)
     return Machine(
@@ -38,7 +38,7 @@ def _read_text(path: pathlib.Path) -> str:
 
 
 def _parse_meminfo(text: str) -> dict[str, int]:
-    """Bytes by field of /proc/meminfo, whose unit "kB" is 1024 bytes (proc_meminfo(5))."""
+    """Return bytes by field of /proc/meminfo, whose unit "kB" is 1024 bytes (proc_meminfo(5))."""
     fields = {}
     for line in text.splitlines():
         name, _, rest = line.partition(":")
@@ -57,7 +57,7 @@ def _parse_processor(text: str) -> str:
 
 
 def _quota_cpus(root: pathlib.Path) -> float:
-    """Processors that a quota on the root cgroup (a container's own) leaves; infinite where there is none."""
+    """Return processors that a quota on the root cgroup (a container's own) leaves; infinite where there is none."""
     limit, _, period = _read_text(root / "sys/fs/cgroup/cpu.max").strip().partition(" ")
     if not limit:
         limit = _read_text(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us").strip()

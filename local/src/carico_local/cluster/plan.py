@@ -18,11 +18,11 @@ DEFAULT_CORES = 4
 DEFAULT_SCALE = 1 / 8
 # A worker of the published cluster: 4 vCPU with 8 GB (dissertation 5.1).
 NODE_MEMORY_BYTES = 8 * 2**30
-# Memory of all services of a cluster beside its nodes' limits, and of the two processes of each node (measured).
+# Memory of all services of a cluster next to its nodes' limits, and of the two processes of each node (measured).
 SERVICES_MEMORY_BYTES = 400 * 2**20
 NODE_SERVICES_MEMORY_BYTES = 120 * 2**20
 
-# etcd, API server, controllers and scheduler of Kubernetes beside ours (measured: 0.5 GB).
+# etcd, API server, controllers and scheduler of Kubernetes next to ours (measured: 0.5 GB).
 REAL_CONTROL_PLANE_MEMORY_BYTES = 600 * 2**20
 
 ESTIMATORS = tuple(sorted(registry.ESTIMATORS))
@@ -119,7 +119,7 @@ class Plan:
 
 
 def default_nodes(cpus: float, *, cores: int, scale: float) -> int:
-    """Nodes that a machine with `cpus` carries.
+    """Return nodes that a machine with `cpus` carries.
 
     >>> default_nodes(2.0, cores=4, scale=1 / 8), default_nodes(64.0, cores=4, scale=1 / 8)
     (3, 16)
@@ -128,7 +128,7 @@ def default_nodes(cpus: float, *, cores: int, scale: float) -> int:
 
 
 def make_plan(wish: Wish, on: machine.Machine, binaries: Mapping[str, str] | None = None) -> Plan:
-    """The plan that fulfils `wish` on a machine; `binaries`: where the programs are that it needs.
+    """Return the plan that fulfils `wish` on a machine; `binaries`: where the programs are that it needs.
 
     Raises `SettingsError` for a wish without sense and `EnvironmentUnfit` where the memory does not suffice.
     """
@@ -160,7 +160,7 @@ def make_plan(wish: Wish, on: machine.Machine, binaries: Mapping[str, str] | Non
 
 
 def programs(wish: Wish) -> tuple[str, ...]:
-    """The programs that the wish needs and no Python package brings. Raises `SettingsError` as `make_plan` does."""
+    """Return the programs that the wish needs and no Python package brings. Raises `SettingsError`."""
     _check(wish)
     if _control_plane(wish) is ControlPlane.EMBEDDED:
         return ()
@@ -170,12 +170,12 @@ def programs(wish: Wish) -> tuple[str, ...]:
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON types."""
+    """Return the plan as JSON types."""
     return {**dataclasses.asdict(plan), "binaries": dict(plan.binaries), "warnings": list(plan.warnings)}
 
 
 def from_json(fields: Mapping[str, Any]) -> Plan:
-    """The plan that `to_json` wrote."""
+    """Return the plan that `to_json` wrote."""
     told = {
         "control_plane": ControlPlane(fields["control_plane"]),
         "node_kind": NodeKind(fields["node_kind"]),

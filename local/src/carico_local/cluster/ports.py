@@ -10,7 +10,7 @@ FIRST_PORT, LAST_PORT = 20_000, 32_000
 
 
 def is_free(port: int) -> bool:
-    """True where a server may listen on 127.0.0.1:`port` now."""
+    """Return True where a server may listen on 127.0.0.1:`port` now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
-# A log is cut when it grows past this; the newest part is kept beside it, so that a service costs 10 MiB at most.
+# A log is cut when it grows past this; the newest part is kept next to it, so that a service costs 10 MiB at most.
 LOG_BOUND_BYTES = 5 * 2**20
 _TAIL_BYTES = 64 * 2**10
 # A crashed service is started again at once, then as the kubelet does it (CrashLoopBackOff):
@@ -53,7 +53,7 @@ class Child:
 
 
 async def start(command: Command) -> Child:
-    """The started child, which gets its signal when the thread that calls this ends, however that comes about."""
+    """Return the started child, which gets its signal when the thread that calls this ends for any reason."""
     with command.log.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             *command.argv,
@@ -70,7 +70,7 @@ async def start(command: Command) -> Child:
 
 
 def end_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
-    """What a child calls before its program: it gets the signal when the thread that calls this ends, by whatever.
+    """Return what a child calls before its program, to get the signal when the thread that calls this ends.
 
     SIGTERM by default and not SIGKILL, so that a node still clears its Pods and their cgroups away.
     """
@@ -85,7 +85,7 @@ def end_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], Non
 
 
 async def stop(children: Iterable[Child], *, grace_s: float) -> None:
-    """Returns when all have ended: SIGTERM to each, then SIGKILL to what is left after the grace."""
+    """End all: SIGTERM to each, then SIGKILL to what is left after the grace."""
     living = [child for child in children if child.process.returncode is None]
     for child in living:
         _signal(child.process.pid, signal.SIGTERM)
@@ -101,7 +101,7 @@ async def stop(children: Iterable[Child], *, grace_s: float) -> None:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The identity of a living process; None where there is none or it is a zombie."""
+    """Return the identity of a living process; None where there is none or it is a zombie."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -115,19 +115,19 @@ def identify(pid: int) -> ProcessId | None:
 
 
 def identify_self() -> ProcessId:
-    """The identity of this process."""
+    """Return the identity of this process."""
     found = identify(os.getpid())
     assert found is not None, "a running process is alive"
     return found
 
 
 def is_alive(process: ProcessId) -> bool:
-    """True where this very process still runs."""
+    """Return True where this very process still runs."""
     return identify(process.pid) == process
 
 
 def marked(*marks: str) -> list[ProcessId]:
-    """Living processes of this user whose environment holds one of these lines: a cluster's, whoever started them."""
+    """Return living processes of this user whose environment holds one of these lines: a cluster's, children too."""
     wanted = {mark.encode() for mark in marks}
     found = []
     for directory in pathlib.Path("/proc").iterdir():
@@ -145,7 +145,7 @@ def marked(*marks: str) -> list[ProcessId]:
 
 
 def kill(process: ProcessId, number: signal.Signals) -> bool:
-    """True where the signal was sent; a process that only bears the same pid is left alone."""
+    """Return True where the signal was sent; a process that only bears the same pid is left alone."""
     return is_alive(process) and _signal(process.pid, number)
 
 
@@ -158,7 +158,7 @@ def _signal(pid: int, number: signal.Signals) -> bool:
 
 
 def exit_text(returncode: int) -> str:
-    """An exit code in words: "exit code 1", "killed by SIGKILL"."""
+    """Return an exit code in words: "exit code 1", "killed by SIGKILL"."""
     if returncode >= 0:
         return f"exit code {returncode}"
     try:
@@ -168,7 +168,7 @@ def exit_text(returncode: int) -> str:
 
 
 def last_lines(log: pathlib.Path, count: int) -> list[str]:
-    """The last lines of a log, at most `count`; empty where there is none."""
+    """Return the last lines of a log, at most `count`; empty where there is none."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -180,7 +180,7 @@ def last_lines(log: pathlib.Path, count: int) -> list[str]:
 
 
 def bound_log(log: pathlib.Path, bound_bytes: int = LOG_BOUND_BYTES) -> bool:
-    """True where the log had outgrown its bound: what it held is now in `<log>.1` and it starts anew.
+    """Return True where the log had outgrown its bound: what it held is now in `<log>.1`, and it is empty.
 
     The writer keeps its descriptor (opened for append), so the file is copied and cut, not renamed.
     """

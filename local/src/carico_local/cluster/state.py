@@ -119,12 +119,12 @@ class Paths:
         return self.root / "logs"
 
     def log(self, service: str) -> pathlib.Path:
-        """The log of one service."""
+        """Return the log of one service."""
         return self.logs / f"{service}.log"
 
 
 def home(environ: Mapping[str, str]) -> pathlib.Path:
-    """The directory of all clusters: $XDG_STATE_HOME/carico, by default ~/.local/state/carico (XDG)."""
+    """Return the directory of all clusters: $XDG_STATE_HOME/carico, by default ~/.local/state/carico (XDG)."""
     base = environ.get("XDG_STATE_HOME", "")
     # The specification: relative paths are invalid and ignored.
     root = pathlib.Path(base) if base.startswith("/") else pathlib.Path(environ.get("HOME", "/root")) / ".local/state"
@@ -132,19 +132,19 @@ def home(environ: Mapping[str, str]) -> pathlib.Path:
 
 
 def cluster_names(home_path: pathlib.Path) -> list[str]:
-    """Names of the clusters that have left or keep a state, in order."""
+    """Return names of the clusters that have left or keep a state, in order."""
     if not home_path.is_dir():
         return []
     return sorted(entry.name for entry in home_path.iterdir() if (entry / "plan.json").exists())
 
 
 def logged_names(home_path: pathlib.Path) -> list[str]:
-    """Names of the clusters that have left or keep logs, in order."""
+    """Return names of the clusters that have left or keep logs, in order."""
     return sorted({path.parent.parent.name for path in home_path.glob("*/logs/*.log")})
 
 
 def find(home_path: pathlib.Path, name: str) -> Paths:
-    """The places of an existing cluster. Raises `SettingsError` that names the ones there are."""
+    """Return the places of an existing cluster. Raises `SettingsError` that names the ones there are."""
     if name in cluster_names(home_path):
         return Paths(home_path / name)
     existing = ", ".join(cluster_names(home_path))
@@ -153,7 +153,7 @@ def find(home_path: pathlib.Path, name: str) -> Paths:
 
 
 def find_logs(home_path: pathlib.Path, name: str) -> Paths:
-    """The places of a cluster that exists, or has left its logs. Raises `SettingsError` that names the ones there are.
+    """Return the places of a cluster that exists or has left logs. Raises `SettingsError` that names the known ones.
 
     >>> find_logs(pathlib.Path("/nowhere"), "demo")
     Traceback (most recent call last):
@@ -166,7 +166,7 @@ def find_logs(home_path: pathlib.Path, name: str) -> Paths:
 
 
 def is_running(paths: Paths) -> bool:
-    """True where a supervisor holds the cluster's lock."""
+    """Return True where a supervisor holds the cluster's lock."""
     try:
         with paths.lock.open("rb") as file:
             # Shared: two who look at the same time must not take each other for a supervisor.
@@ -179,7 +179,7 @@ def is_running(paths: Paths) -> bool:
 
 
 def running(home_path: pathlib.Path, name: str) -> tuple[Paths, ClusterState]:
-    """The places and the state of a cluster that runs. Raises `SettingsError` for any other, with what to do."""
+    """Return the places and the state of a cluster that runs. Raises `SettingsError` for any other, with what to do."""
     paths = find(home_path, name)
     found = read(paths) if is_running(paths) else None
     if found is None or found.phase is Phase.STOPPING:
@@ -188,7 +188,7 @@ def running(home_path: pathlib.Path, name: str) -> tuple[Paths, ClusterState]:
 
 
 def acquire(paths: Paths) -> IO[bytes]:
-    """The cluster's lock, held until the file is closed here and wherever it was passed on to.
+    """Return the cluster's lock, held until the file is closed here and wherever it was passed on to.
 
     Raises `SettingsError` where another has it: a supervisor, or a command that starts or removes one.
     """
@@ -205,7 +205,7 @@ def acquire(paths: Paths) -> IO[bytes]:
 
 
 def inherited(descriptor: int) -> IO[bytes]:
-    """The lock as the command that started this supervisor has passed it on. No service gets it, too."""
+    """Return the lock as the command that started this supervisor has passed it on. No service gets it, too."""
     os.set_inheritable(descriptor, False)
     return os.fdopen(descriptor, "wb")
 
@@ -218,14 +218,14 @@ def _is_at(file: IO[bytes], path: pathlib.Path) -> bool:
 
 
 def write(paths: Paths, state: ClusterState) -> None:
-    """Replaces state.json as a whole, so that a reader never sees a half of it."""
+    """Replace state.json as a whole, so that a reader never sees a half of it."""
     fresh = paths.state.with_suffix(".new")
     fresh.write_bytes(orjson.dumps({"version": VERSION, **to_json(state)}, option=orjson.OPT_INDENT_2))
     fresh.rename(paths.state)
 
 
 def read(paths: Paths) -> ClusterState | None:
-    """The state last written; None where there is none (yet). Raises `EnvironmentUnfit` for one it cannot read."""
+    """Return the state last written; None where there is none. Raises `EnvironmentUnfit` for an unreadable one."""
     try:
         fields = orjson.loads(paths.state.read_bytes())
     except FileNotFoundError:
@@ -241,7 +241,7 @@ def read(paths: Paths) -> ClusterState | None:
 
 
 def read_supervisor(paths: Paths) -> processes.ProcessId | None:
-    """The supervisor that the state names, in whatever version it was written; None where it names none."""
+    """Return the supervisor that the state names, in whatever version it was written; None where it names none."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         found = orjson.loads(paths.state.read_bytes())["supervisor"]
         return processes.ProcessId(pid=int(found["pid"]), start_ticks=int(found["start_ticks"]))
@@ -249,12 +249,12 @@ def read_supervisor(paths: Paths) -> processes.ProcessId | None:
 
 
 def to_json(state: ClusterState) -> dict[str, Any]:
-    """The state as JSON types."""
+    """Return the state as JSON types."""
     return {**dataclasses.asdict(state), "plan": plans.to_json(state.plan), "phase": state.phase.value}
 
 
 def from_json(fields: Mapping[str, Any]) -> ClusterState:
-    """The state that `to_json` wrote."""
+    """Return the state that `to_json` wrote."""
     return ClusterState(
         plan=plans.from_json(fields["plan"]),
         phase=Phase(fields["phase"]),
@@ -277,7 +277,7 @@ def _service(fields: Mapping[str, Any]) -> ServiceState:
 
 
 def empty(paths: Paths) -> None:
-    """Deletes what was written about a cluster but its lock, which its holder goes on with."""
+    """Delete what was written about a cluster but its lock, which its holder goes on with."""
     for entry in paths.root.iterdir():
         if entry.is_dir():
             shutil.rmtree(entry, ignore_errors=True)
@@ -286,7 +286,7 @@ def empty(paths: Paths) -> None:
 
 
 def remove(paths: Paths, *, keep_logs: bool) -> None:
-    """Deletes what was written about a cluster."""
+    """Delete what was written about a cluster."""
     if keep_logs:
         # Gone where another command has removed it meanwhile.
         for entry in paths.root.iterdir() if paths.root.exists() else ():

@@ -17,7 +17,7 @@ from carico_local.cluster.services import service as parts
 
 # Without anything that becomes ready: on a slow machine all of a start takes longer than any one time.
 START_TIMEOUT_S = 60.0
-# Nodes by the thousand are some thousand writes at the API, on a machine that does much besides.
+# Nodes by the thousand are some thousand writes at the API, on a machine that is busy.
 START_TIMEOUT_PER_NODE_S = 0.05
 # A node first lets its Pods end: their grace period in a local cluster is short.
 STOP_GRACE_S = 10.0
@@ -45,7 +45,7 @@ class Supervisor:
         self._restart = restart
         self._log = logs.get("supervisor", cluster=plan.name)
         self._where = topology.addresses(plan, ports.choose(plan.name, topology.ports_needed(plan)))
-        # `down` finds every process of this cluster by it, whoever started it.
+        # `down` finds every process of this cluster by it, its children's too.
         self._environ = {**parts.stripped(environ), sweep.RUN_VARIABLE: str(paths.root), "PYTHONUNBUFFERED": "1"}
         self._account = account.Account(plan, paths, self._where, clock=clock, tell=tell)
         # Services that were ended to be started with what is true now.
@@ -57,7 +57,7 @@ class Supervisor:
         self._start: asyncio.Timeout | None = None
 
     async def run(self, stop: tasks.Stop) -> bool:
-        """True where the cluster came up and was ended in order. Everything has ended when this returns."""
+        """Return True where the cluster came up and was ended in order. Everything has ended when this returns."""
         self._goes_on = leftovers.are_possible(self._paths)
         for text in self._first_notes:
             self._account.note(text)
@@ -101,12 +101,12 @@ class Supervisor:
             self._account.up()
 
     async def _keep(self, service: parts.Service, up: Mapping[str, asyncio.Event]) -> None:
-        """Never returns while the cluster lives; starts the service, and again after each crash."""
+        """Start the service, and again after each crash, until cancelled."""
         loop = processes.CrashLoop()
         if service.after is not None:
             await up[service.after].wait()
         while True:
-            # Anew each time: how an agent is started depends on what its node says of itself.
+            # Built each time: how an agent is started depends on what its node reports.
             current = self._fresh(service.name)
             readiness.forget(current.probe)
             began_s = self._clock.monotonic_s()
@@ -146,7 +146,7 @@ class Supervisor:
         self._account.ready(name)
 
     def _renew(self, name: str) -> None:
-        """Nothing; a service that runs is started anew where it would be started otherwise now.
+        """Restart a service whose command would be another one now.
 
         Without cgroups an agent measures the node's process by its id, which is another after a crash.
         """
@@ -161,13 +161,13 @@ class Supervisor:
             child.process.terminate()
 
     def _note_crash(self, name: str, child: processes.Child, *, first: bool) -> None:
-        """Records a service that ended by itself. Raises `StartFailed` where it is not to be started again."""
+        """Record a service that ended by itself. Raises `StartFailed` where it is not to be started again."""
         crash = self._account.crashed(name, child)
         if first or not self._restart:
             raise StartFailed(f"{name} ended by itself ({crash.how})", crash)
 
     async def _go_on(self) -> None:
-        """Says what an earlier run left, and removes what of it does not go on."""
+        """Report what an earlier run left, and remove what of it does not go on."""
         if not self._goes_on:
             return
         while True:
@@ -194,10 +194,10 @@ class Supervisor:
                 processes.bound_log(log)
 
     async def _renew_bus(self) -> None:
-        """Never returns. A stream of NATS that could not be written takes nothing more until NATS starts anew."""
+        """Restart NATS after a full disk: a stream that could not be written takes nothing more until then."""
         while True:
             await full_disk.over(self._paths.data)
-            self._account.note("the disk was full: NATS, which keeps nothing more after that, was started anew")
+            self._account.note("the disk was full: NATS, which keeps nothing more after that, was restarted")
             self._end_outdated(topology.NATS)
 
     def _report_end(self, running: "asyncio.Future[None]") -> None:

@@ -13,7 +13,7 @@ VERSION = 1
 OF_KUBE_100M = 0.25
 # ... and below its at 500m, at a job time no longer than this over the best of its settings.
 OF_BEST_JOB = 1.05
-# Servers' p99 beside a job, at the ceiling for isolation, against that on an idle node.
+# Servers' p99 next to a job, at the ceiling for isolation, against that on an idle node.
 OF_IDLE_P99 = 1.5
 
 
@@ -37,7 +37,7 @@ def report(
     found: Sequence[trials.Trial], wanted: Sequence[contenders.Contender], *, setting: Mapping[str, Any],
     idle_p99s_ms: Sequence[float] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """The comparison as JSON types; `setting` says on what it was measured, `idle_p99s_ms` of servers on idle nodes."""
+    """Return the comparison as JSON types; `setting`: on what it was measured, `idle_p99s_ms`: of idle nodes."""
     rows = {each.name: _row([one for one in found if one.contender == each.name]) for each in wanted}
     kube = {each.name: rows[each.name] for each in wanted if each.is_kube}
     ours = rows.get(contenders.CARICO)
@@ -55,7 +55,7 @@ def report(
 
 
 def _row(found: Sequence[trials.Trial]) -> dict[str, Any]:
-    """Medians over the repeats, and how far these lay apart."""
+    """Return medians over the repeats, and how far these lay apart."""
     means_s = [mean for one in found if (mean := one.pod_s["mean"]) is not None]
     jobs_s = [one.job_s for one in found]
     return {

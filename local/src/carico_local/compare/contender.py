@@ -1,4 +1,4 @@
-"""Who is compared: CARICO, told nothing of its Pods, and kube-scheduler with the requests a user would give."""
+"""Which schedulers are compared: CARICO, which gets no requests, and kube-scheduler with those a user would give."""
 
 import dataclasses
 import re
@@ -26,12 +26,12 @@ class Contender:
 
     @property
     def is_kube(self) -> bool:
-        """True for kube-scheduler with requests of a user, beside running agents."""
+        """True for kube-scheduler with requests of a user, next to running agents."""
         return self.scheduler_name == KUBE_SCHEDULER and self.agents and self.name.startswith("kube-")
 
 
 def parse(name: str, *, cores: int) -> Contender:
-    """The contender of a name, on nodes of so many cores. Raises `SettingsError`.
+    """Return the contender of a name, on nodes of so many cores. Raises `SettingsError`.
 
     `kube-500m`: kube-scheduler, each Pod asks for half a core. `kube-500m-bare`: the same without agents.
     `constant-8`: eight Pods a node, by requests that fill it with eight.

@@ -21,7 +21,7 @@ class Api(observers.Api, Protocol):
     async def request(
         self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None
     ) -> Any:
-        """The decoded answer."""
+        """Return the decoded answer."""
         ...
 
 
@@ -29,7 +29,7 @@ class Api(observers.Api, Protocol):
 class Ground:
     """`agents`: process ids of the agents; `bound_s`: of the job, see `report.figures`.
 
-    `servers_millicores`: what each server beside a job asks for; None: nothing.
+    `servers_millicores`: what each server next to a job requests; None: nothing.
     """
 
     api: Api
@@ -41,7 +41,7 @@ class Ground:
     servers_millicores: int | None = None
 
     async def until(self, is_so: Callable[[], bool], most_s: float) -> None:
-        """Once it is so, by what the observer has seen. Raises `TimeoutError`."""
+        """Wait until it holds, by what the observer has seen. Raises `TimeoutError`."""
         async with asyncio.timeout(most_s):
             while not is_so():
                 self.observer.changed.clear()
@@ -55,7 +55,7 @@ class Ground:
 
     @contextlib.contextmanager
     def without_agents(self) -> Iterator[None]:
-        """The agents stand still meanwhile."""
+        """Yield the agents stand still meanwhile."""
         for pid in self.agents:
             os.kill(pid, signal.SIGSTOP)
         try:

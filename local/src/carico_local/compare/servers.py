@@ -11,14 +11,14 @@ from carico_local.compare import ground as grounds
 
 # Until their owners end them.
 _SECONDS = 86_400.0
-# How long servers by themselves are asked, for the latency of an idle node: as long as beside a job, within these.
+# How long servers by themselves are asked, for the latency of an idle node: as long as next to a job, within these.
 IDLE_LEAST_S, IDLE_MOST_S = 5.0, 20.0
 READY_MOST_S = 60.0
 GRACE_S = 20
 
 
 def millicores(text: str, *, cores: int) -> int:
-    """What a server asks for, on nodes of so many cores. Raises `SettingsError`.
+    """Return what a server asks for, on nodes of so many cores. Raises `SettingsError`.
 
     >>> millicores("100m", cores=4), millicores("1.5", cores=4)
     (100, 1500)
@@ -35,20 +35,20 @@ def millicores(text: str, *, cores: int) -> int:
 
 
 async def idle_p99_ms(ground: grounds.Ground) -> float | None:
-    """The p99 latency of servers that have their nodes to themselves."""
+    """Return the p99 latency of servers that have their nodes to themselves."""
     job = await start(ground, "servers-idle")
     await asyncio.sleep(min(max(ground.bound_s, IDLE_LEAST_S), IDLE_MOST_S))
     return await end(ground, job)
 
 
 async def start(ground: grounds.Ground, name: str) -> jobs.Job:
-    """Servers that run, one a node, each asking for what the ground says; by kube-scheduler, whoever has the job."""
+    """Start servers, one a node, each with the ground's request, and placed by kube-scheduler."""
     job = jobs.Job(
         name=name, workload=jobs.Workload.SERVER, pods=len(ground.nodes), seconds=_SECONDS,
         scheduler_name=contenders.KUBE_SCHEDULER, request_millicores=ground.servers_millicores,
     )  # fmt: skip
     for node, manifest in zip(ground.nodes, jobs.manifests(job), strict=True):
-        # Time enough for its last word, also on a machine that is busy: what is killed tells nothing.
+        # Time enough for its last word, also on a machine that is busy: what is killed reports nothing.
         manifest["spec"] |= {"nodeSelector": {"kubernetes.io/hostname": node}, "terminationGracePeriodSeconds": GRACE_S}
         await ground.api.request("POST", f"/api/v1/namespaces/{job.namespace}/pods", body=manifest)
     await ground.until(lambda: sum(pod.running for pod in ground.observer.of_job(name)) == job.pods, READY_MOST_S)
@@ -56,7 +56,7 @@ async def start(ground: grounds.Ground, name: str) -> jobs.Job:
 
 
 async def end(ground: grounds.Ground, job: jobs.Job) -> float | None:
-    """The servers' p99 latency in ms, the median over nodes; they are gone afterwards. None where none told."""
+    """End the servers and return their p99 latency in ms, the median over nodes; None where none reported."""
     await ground.clear(job)
     return _p99_ms([pod.told for pod in ground.observer.of_job(job.name)])
 

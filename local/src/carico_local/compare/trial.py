@@ -36,7 +36,7 @@ class Trial:
 async def run(
     ground: grounds.Ground, contender: contenders.Contender, job: jobs.Job, repeat: int, *, with_servers: bool
 ) -> Trial:
-    """The trial; the job's Pods are gone afterwards. Raises `EnvironmentUnfit` for a job that does not end."""
+    """Return the trial; the job's Pods are gone afterwards. Raises `EnvironmentUnfit` for a job that does not end."""
     named = dataclasses.replace(
         job,
         name=f"{job.name}-{repeat}-{contender.name}",
@@ -59,7 +59,7 @@ async def run(
 def measure(
     pods: Sequence[facts.PodFacts], contender: contenders.Contender, repeat: int, submitted_s: float
 ) -> Trial:  # fmt: skip
-    """The figures of a job that is over."""
+    """Return the figures of a job that is over."""
     times_s = [pod.time_s for pod in pods if pod.time_s is not None]
     spans = figures.running_spans(pods)
     return Trial(

@@ -1,4 +1,4 @@
-"""What the two programs of a contained node are told."""
+"""The flags of the two programs of a contained node."""
 
 import dataclasses
 import pathlib
@@ -34,7 +34,7 @@ class Node:
 
 
 def kubelet(node: Node) -> list[str]:
-    """Flags of the emulated kubelet. The container itself bounds its Pods: no right to make cgroups is needed."""
+    """Return flags of the emulated kubelet. The container bounds its Pods: no right to make cgroups is needed."""
     options: dict[str, object] = {
         "name": node.name,
         "cluster": CLUSTER,
@@ -54,7 +54,7 @@ def kubelet(node: Node) -> list[str]:
 
 
 def agent(node: Node) -> list[str]:
-    """Flags of the agent: it measures the container's cgroup, or its processes where that does not tell of pressure."""
+    """Return flags of the agent: it measures the container's cgroup, or processes where that shows no pressure."""
     sees = {"scope": "cgroup", "cgroup": size.OWN_GROUP} if not node.size.without else {"scope": "process"}
     options: dict[str, object] = {
         "node": node.name,

@@ -12,7 +12,7 @@ from carico_local.node.runtime import zygote
 
 
 def runtime(node: commands.Node) -> pair.Program:
-    """What a kubelet finds in its directory when it looks for its containers; where it ends, that starts another."""
+    """Return the zygote that a kubelet finds in its directory; if it ends, the kubelet starts another."""
 
     def run() -> int:
         gc.enable()

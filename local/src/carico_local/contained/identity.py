@@ -19,7 +19,7 @@ _NUMBERED = re.compile(r"[a-z0-9][a-z0-9_.-]*?[-_](?P<service>[a-z0-9]+)[-_](?P<
 
 
 def address() -> str:
-    """The container's address in its network. Raises `OSError`."""
+    """Return the container's address in its network. Raises `OSError`."""
     return socket.gethostbyname(socket.gethostname())
 
 
@@ -34,7 +34,7 @@ def node_name(own_address: str, *, rng: random.Random, resolv_conf: pathlib.Path
 
 
 def numbered(container: str) -> str | None:
-    """The service and number of a container's name; None where it has no number.
+    """Return the service and number of a container's name; None where it has no number.
 
     >>> numbered("carico-node-3.carico_default"), numbered("my-project_node_12"), numbered("web.example")
     ('node-3', 'node-12', None)
@@ -44,7 +44,7 @@ def numbered(container: str) -> str | None:
 
 
 def nameserver(lines: Iterable[str]) -> str:
-    """The first name server of an /etc/resolv.conf. Raises `ValueError`.
+    """Return the first name server of an /etc/resolv.conf. Raises `ValueError`.
 
     >>> nameserver(["search example", "nameserver 127.0.0.11"])
     '127.0.0.11'
@@ -57,7 +57,7 @@ def nameserver(lines: Iterable[str]) -> str:
 
 
 def ask(server: str, own_address: str, *, query_id: int, port: int = 53) -> str:
-    """The name that a DNS server has for an address. Raises `OSError`, or `ValueError` where it has none."""
+    """Return the name that a DNS server has for an address. Raises `OSError`, or `ValueError` where it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asking.settimeout(ANSWER_TIMEOUT_S)
         asking.connect((server, port))
@@ -66,7 +66,7 @@ def ask(server: str, own_address: str, *, query_id: int, port: int = 53) -> str:
 
 
 def question(own_address: str, *, query_id: int) -> bytes:
-    """The DNS message that asks for the name of an IPv4 address."""
+    """Return the DNS message that asks for the name of an IPv4 address."""
     labels = [*reversed(own_address.split(".")), "in-addr", "arpa"]
     name = b"".join(bytes([len(label)]) + label.encode() for label in labels) + b"\0"
     header = _HEADER.pack(query_id, _RECURSION_DESIRED, 1, 0, 0, 0)
@@ -74,7 +74,7 @@ def question(own_address: str, *, query_id: int) -> bytes:
 
 
 def answer(data: bytes, *, query_id: int) -> str:
-    """The name in a DNS message that answers `question`. Raises `ValueError` where there is none."""
+    """Return the name in a DNS message that answers `question`. Raises `ValueError` where there is none."""
     try:
         got_id, _, questions, answers, _, _ = _HEADER.unpack_from(data)
         if got_id != query_id or answers == 0:
@@ -92,7 +92,7 @@ def answer(data: bytes, *, query_id: int) -> str:
 
 
 def _name(data: bytes, at: int) -> tuple[str, int]:
-    """A name, and where it ends."""
+    """Return a name, and where it ends."""
     labels: list[str] = []
     end: int | None = None
     # A name has 255 bytes at most; a pointer that leads back would go on for ever.

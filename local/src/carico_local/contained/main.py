@@ -17,7 +17,7 @@ from carico_local.contained import commands, identity, pair, settings, size
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the container."""
+    """Return the exit code of the container."""
     pair.heed()
     try:
         chosen = reading.load(

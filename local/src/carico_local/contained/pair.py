@@ -1,6 +1,6 @@
 """Two programs under one first process: kept running, orphans reaped, ended in order. Without an event loop.
 
-The kubelet's containers outlive a kubelet that crashes, so it is started anew beside them; a container engine could
+The kubelet's containers outlive a kubelet that crashes, so it is started again next to them; a container engine could
 only end them all. The first process of a container also inherits every orphan in it, and must wait for each.
 
 Each program is a fork of this process, which has imported what both need: a node has half a CPU, and two interpreters
@@ -35,7 +35,7 @@ class Pair:
         self._stopping = False
 
     def run(self) -> int:
-        """The exit code of the container, once both programs have ended."""
+        """Return the exit code of the container, once both programs have ended."""
         for number in _ENDING:
             signal.signal(number, self._on_signal)
         # What is there now is never looked at in a child: its memory stays shared with this process. It is modules: to
@@ -50,7 +50,7 @@ class Pair:
                 self._end("agent")
                 return code
             if code == tasks.EXIT_USER_ERROR:
-                # It has said what a person has to mend; another start would say it again.
+                # It has reported what a user has to fix; another start would report it again.
                 self._end("kubelet")
                 self._end("agent")
                 return code
@@ -68,7 +68,7 @@ class Pair:
             os.kill(pid, signal.SIGTERM)
 
     def _wait(self) -> tuple[str, int]:
-        """The name and exit code of the next program to end; processes that nobody else waits for are reaped."""
+        """Return the name and exit code of the next program to end; orphans are reaped."""
         while True:
             pid, status = os.wait()
             for name, known in self._pids.items():
@@ -90,9 +90,9 @@ class Pair:
 
 
 def heed() -> None:
-    """Nothing; until a pair runs, this process ends as soon as it is asked to.
+    """End this process as soon as it is asked to, until a pair runs.
 
-    The kernel hands the first process of a container no signal that it has not asked for: whoever ends a container that
+    The kernel hands the first process of a container no signal that it has not asked for: ending a container that
     still imports would wait for all of the engine's patience.
     """
     for number in _ENDING:
@@ -100,7 +100,7 @@ def heed() -> None:
 
 
 def fork(program: Program) -> int:
-    """The id of a process in which `program` runs to its end."""
+    """Return the id of a process in which `program` runs to its end."""
     pid = os.fork()
     if pid == 0:
         for number in _ENDING:
@@ -111,7 +111,7 @@ def fork(program: Program) -> int:
 
 
 def _code(program: Program) -> int:
-    """The exit code of a program, however it ends; nothing may get past it into what the parent goes on to do."""
+    """Return the exit code of a program, however it ends: no exception may reach the parent's code."""
     try:
         return program()
     except SystemExit as error:

@@ -19,12 +19,12 @@ PRELOADED = (_agent_service, _agent_classes, _agent_pods, _containers)
 
 
 def kubelet(node: commands.Node) -> pair.Program:
-    """The kubelet of a node."""
+    """Return the kubelet of a node."""
     return lambda: node_main.main(commands.kubelet(node))
 
 
 def agent(node: commands.Node) -> pair.Program:
-    """The agent of a node."""
+    """Return the agent of a node."""
 
     def run() -> int:
         sys.argv[:] = ["carico-agent", *commands.agent(node)]

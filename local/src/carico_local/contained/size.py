@@ -28,7 +28,7 @@ class Size:
 
 
 def read(proc: pathlib.Path = PROC) -> Size:
-    """The size of this container; the machine's where it has no limits."""
+    """Return the size of this container; the machine's where it has no limits."""
     said = kernel_file.KernelFile(proc / "meminfo").read()
     host_bytes, free_bytes = (int(each) for each in meminfo.parse_meminfo(said, meminfo.FreeBy.AVAILABLE))
     machine_cores = float(os.cpu_count() or 1)
@@ -45,8 +45,8 @@ def read(proc: pathlib.Path = PROC) -> Size:
 
 
 def check(found: Size) -> None:
-    """Nothing. Raises `EnvironmentUnfit` where kubelet, agent and a first Pod have no room."""
-    for had_bytes, of, mend in (
+    """Raise `EnvironmentUnfit` where kubelet, agent and a first Pod have no room."""
+    for had_bytes, of, remedy in (
         (found.memory_bytes, "a container of", "raise its limit (CARICO_COMPOSE_NODE_MEMORY)"),
         (
             found.free_bytes,
@@ -57,7 +57,7 @@ def check(found: Size) -> None:
         if had_bytes < LEAST_MEMORY_BYTES:
             raise errors.EnvironmentUnfit(
                 f"got {of} {had_bytes / 2**20:.0f} MiB, expected {LEAST_MEMORY_BYTES / 2**20:.0f} for kubelet, agent "
-                f"and a first Pod: {mend}"
+                f"and a first Pod: {remedy}"
             )
 
 

@@ -47,7 +47,7 @@ class Authority:
         return self._pair("ca")
 
     def ensure(self, name: str) -> Pair:
-        """The authority's own pair, made where it is not there yet. Raises `EnvironmentUnfit` without openssl."""
+        """Return the authority's own pair, made where absent. Raises `EnvironmentUnfit` without openssl."""
         pair = self.pair
         if not pair.certificate.exists():
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ class Authority:
         return pair
 
     def issue(self, name: str, *, user: str, groups: Sequence[str] = (), hosts: Sequence[str] = ()) -> Pair:
-        """A pair kept under `name`, made where it is not there yet.
+        """Return a pair kept under `name`, made where it is not there yet.
 
         user, groups: common name and organisations, which Kubernetes takes for a client's user and groups.
         hosts: names and addresses under which a server is reached; without one it is a client's certificate.
@@ -94,7 +94,7 @@ class Authority:
         return pair
 
     def ensure_signing_key(self, name: str) -> Pair:
-        """A key and, in place of a certificate, its public half: what service accounts' tokens are signed with."""
+        """Return a key and, in place of a certificate, its public half, that signs service accounts' tokens."""
         pair = Pair(certificate=self.directory / f"{name}.pub", key=self.directory / f"{name}.key")
         if not pair.certificate.exists():
             self._openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", str(pair.key))

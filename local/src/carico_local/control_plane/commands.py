@@ -18,7 +18,7 @@ _AUDIT_MEGABYTES = 20
 class Network:
     """Where the control plane listens. `hosts`: further names and addresses that its certificate is to bear.
 
-    `advertised`: where Pods are told to find it, if not at `address`.
+    `advertised`: the address that Pods get for it, if not `address`.
     """
 
     ports: Mapping[str, int]
@@ -44,7 +44,7 @@ class Network:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlane:
-    """Puts commands together, over a directory that holds everything of the control plane."""
+    """The command lines of a control plane, all of whose files are in one directory."""
 
     binaries: Mapping[str, str]
     directory: pathlib.Path
@@ -52,7 +52,7 @@ class ControlPlane:
     identities: identity.Identities
 
     def write_configuration(self, cluster: str, *, users: Mapping[str, identity.User]) -> None:
-        """Writes identities, kubeconfigs and what else the commands read. Raises `EnvironmentUnfit` without openssl."""
+        """Write identities, kubeconfigs and what else the commands read. Raises `EnvironmentUnfit` without openssl."""
         everyone = {**identity.COMPONENTS, **users}
         self.identities.write(cluster, hosts=self.network.names, users=everyone)
         for component, user in everyone.items():
@@ -67,19 +67,19 @@ class ControlPlane:
         return self.directory / "bindings.log"
 
     def etcd(self) -> tuple[str, ...]:
-        """The store. No fsync: it need not outlive the machine, and each write would wait for the disk."""
+        """Return the store. No fsync: it need not outlive the machine, and each write would wait for the disk."""
         url = f"http://127.0.0.1:{self.network.ports[ETCD]}"
         return (
             self.binaries[ETCD],
             *_flags(
                 data_dir=self.directory / "etcd", listen_client_urls=url, advertise_client_urls=url,
-                # Nobody joins: any free port will do.
+                # No member joins: any free port will do.
                 listen_peer_urls="http://127.0.0.1:0", unsafe_no_fsync=True, log_level="warn",
             ),
         )  # fmt: skip
 
     def api(self) -> tuple[str, ...]:
-        """The API server, with the authorization of a production cluster."""
+        """Return the API server, with the authorization of a production cluster."""
         authority, keys = self.identities.authority, self.identities.directory
         return (
             self.binaries[API],
@@ -120,7 +120,7 @@ class ControlPlane:
         )  # fmt: skip
 
     def scheduler(self) -> tuple[str, ...]:
-        """The default scheduler, for Pods that do not ask for CARICO."""
+        """Return the default scheduler, for Pods that do not ask for CARICO."""
         kubeconfig = self.identities.kubeconfig(identity.SCHEDULER)
         return (
             self.binaries[SCHEDULER],
@@ -132,7 +132,7 @@ class ControlPlane:
         )  # fmt: skip
 
     def kwok(self) -> tuple[str, ...]:
-        """Plays the kubelet of every Node that bears kwok's annotation."""
+        """Play the kubelet of every Node that bears kwok's annotation."""
         return (
             self.binaries[KWOK],
             *_flags(
@@ -203,7 +203,7 @@ _AUDIT_POLICY = {
 
 
 def _flags(**values: object) -> Sequence[str]:
-    """Flags as Go programs take them: `--data-dir=x`, `--leader-elect=false`."""
+    """Return flags as Go programs take them: `--data-dir=x`, `--leader-elect=false`."""
     return [
         f"--{name.replace('_', '-')}={str(value).lower() if isinstance(value, bool) else value}"
         for name, value in values.items()

@@ -39,7 +39,7 @@ COMPONENTS = {
 
 
 def node_user(name: str) -> User:
-    """A node's own identity, which the Node authorizer holds to its own objects."""
+    """Return a node's own identity, which the Node authorizer holds to its own objects."""
     return User(name=f"system:node:{name}", groups=(NODES_GROUP,))
 
 
@@ -49,7 +49,7 @@ class Identities:
     def __init__(self, directory: pathlib.Path, environ: Mapping[str, str]) -> None:
         self.directory = directory
         self.authority = certificates.Authority(directory=directory, environ=environ)
-        # Whom this one vouches for may speak for any user: the API server itself, to APIs beside it, and nobody else.
+        # Certificates of this authority may speak for any user: the API server's own, to aggregated APIs, and no other.
         self.proxies = certificates.Authority(directory=directory / "front-proxy", environ=environ)
 
     @property
@@ -58,11 +58,11 @@ class Identities:
         return self.directory / "tokens.csv"
 
     def kubeconfig(self, component: str) -> pathlib.Path:
-        """Where a component's kubeconfig is."""
+        """Return where a component's kubeconfig is."""
         return self.directory / f"{component}.kubeconfig"
 
     def write(self, cluster: str, *, hosts: Sequence[str], users: Mapping[str, User]) -> None:
-        """Makes the authority, the API server's pairs and a token for each user. Raises `EnvironmentUnfit`."""
+        """Make the authority, the API server's pairs and a token for each user. Raises `EnvironmentUnfit`."""
         self.directory.mkdir(parents=True, exist_ok=True)
         # Keys and tokens are the owner's alone.
         self.directory.chmod(0o700)
@@ -80,11 +80,11 @@ class Identities:
                 writer.writerow([token, user.name, key, ",".join(user.groups)])
 
     def token(self, user: User) -> str:
-        """The user's bearer token. Raises `KeyError` for one that `write` was not told of."""
+        """Return the user's bearer token. Raises `KeyError` for one that `write` did not get."""
         return self._tokens()[user.name]
 
     def write_kubeconfig(self, path: pathlib.Path, *, cluster: str, url: str, user: User) -> None:
-        """Writes a kubeconfig that says everything itself: the authority's certificate and the user's token."""
+        """Write a kubeconfig that contains the authority's certificate and the user's token."""
         authority = base64.b64encode(self.authority.pair.certificate.read_bytes()).decode()
         config = {
             "apiVersion": "v1",
@@ -106,7 +106,7 @@ class Identities:
 
 @contextlib.contextmanager
 def _private(path: pathlib.Path) -> Iterator[TextIO]:
-    """A file that replaces `path` as a whole, readable by its owner alone."""
+    """Yield a file that replaces `path` as a whole, readable by its owner alone."""
     fresh = path.with_name(f"{path.name}.new")
     with open(fresh, "w", encoding="utf-8", newline="", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         yield file

@@ -1,4 +1,4 @@
-"""A real control plane by itself, started and ended by whoever holds it: for tests and benchmarks.
+"""A real control plane by itself, started and ended by its holder: for tests and benchmarks.
 
 `carico up --control-plane real` runs the same commands under its supervisor.
 """
@@ -46,7 +46,7 @@ class Standalone:
         self._environ = dict(environ)
         self._parts = [part for part in ALL if part in set(parts)]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        # Children end with the thread that started them: this one lives as long as the program, whoever calls `start`.
+        # Children end with the thread that started them: this one lives as long as the program.
         self._parent = futures.ThreadPoolExecutor(1, thread_name_prefix="control-plane")
         directory.mkdir(parents=True, exist_ok=True)
         free = ports.choose(str(directory), len(ALL))
@@ -71,7 +71,7 @@ class Standalone:
         return self.identities.kubeconfig(identity.ADMIN)
 
     def start(self) -> "Standalone":
-        """The control plane, ready. Raises `EnvironmentUnfit` with its last words where it does not come up."""
+        """Return the control plane, ready. Raises `EnvironmentUnfit` with its last words where it does not come up."""
         starters: dict[str, Callable[[], tuple[str, ...]]] = {
             commands.ETCD: self.plane.etcd, commands.API: self.plane.api, commands.CONTROLLERS: self.plane.controllers,
             commands.SCHEDULER: self.plane.scheduler, commands.KWOK: self.plane.kwok,
@@ -90,7 +90,7 @@ class Standalone:
         return self
 
     def stop(self) -> None:
-        """Ends everything in order; what was kept stays in the directory."""
+        """End everything in order; what was kept stays in the directory."""
         for part in reversed(self._parts):
             process = self._processes.pop(part, None)
             if process is None:
@@ -103,7 +103,7 @@ class Standalone:
                 process.wait()
 
     def kill(self) -> None:
-        """Ends everything at once, as a machine's fault would."""
+        """Kill everything at once, as a machine's fault would."""
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():
@@ -111,11 +111,11 @@ class Standalone:
         self._processes.clear()
 
     def pid(self, part: str) -> int:
-        """The process of one part. Raises `KeyError` where it does not run."""
+        """Return the process of one part. Raises `KeyError` where it does not run."""
         return self._processes[part].pid
 
     def log(self, part: str) -> pathlib.Path:
-        """What a part wrote."""
+        """Return what a part wrote."""
         return self.directory / f"{part}.log"
 
     def _start(self, part: str, argv: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ _NOT_CONTROLLERS = ("rw", "ro", "relatime", "noatime", "nosuid", "nodev", "noexe
 
 
 def trees(mounts: pathlib.Path = pathlib.Path("/proc/self/mounts")) -> dict[str, str]:
-    """Controllers by the mount point of their tree, as `mount -o` takes them; empty for that of v2."""
+    """Return controllers by the mount point of their tree, as `mount -o` takes them; empty for that of v2."""
     found = {}
     for line in mounts.read_text(encoding="utf-8").splitlines():
         _, target, kind, options, *_ = line.split()
@@ -28,12 +28,12 @@ def trees(mounts: pathlib.Path = pathlib.Path("/proc/self/mounts")) -> dict[str,
 
 
 def node(cluster: str, name: str) -> groups.Group:
-    """The group of one node."""
+    """Return the group of one node."""
     return groups.Group(layout=_layout(), path=node_group.node_path(cluster, name))
 
 
 def make(group: groups.Group, *, cpus: float, memory_bytes: int) -> None:
-    """Nothing; the group is there in every tree, and bounded. Raises `OSError`."""
+    """Make the group in every tree and limit it. Raises `OSError`."""
     group.create(welcome=_offered(group.layout))
     for root in group.layout.roots:
         _copy_cpuset(root, pathlib.PurePosixPath(group.path))
@@ -42,7 +42,7 @@ def make(group: groups.Group, *, cpus: float, memory_bytes: int) -> None:
 
 
 def remove(cluster: str) -> bool:
-    """True once no process of the cluster's nodes is left, and none of their groups."""
+    """Return True once no process of the cluster's nodes is left, and none of their groups."""
     return groups.Group(layout=_layout(), path=node_group.cluster_path(cluster)).destroy()
 
 
@@ -64,7 +64,7 @@ def _copy_cpuset(root: pathlib.Path, path: pathlib.PurePosixPath) -> None:
 
 
 def _offered(layout: layouts.Layout) -> tuple[str, ...]:
-    """v2's controllers, of which a kubelet wants every one there is; v1 passes nothing down."""
+    """Return v2's controllers, all of which a kubelet wants; v1 passes nothing down."""
     if layout.version is not layouts.Version.V2:
         return ()
     return tuple((layout.trees[layouts.UNIFIED] / delegation.OFFERED).read_text(encoding="ascii").split())

@@ -1,4 +1,4 @@
-"""The files by which one node is told what it is, and the reason of each setting that is not a default. Pure."""
+"""The configuration files of one node, with the reason of each setting that is not a default. Pure."""
 
 import dataclasses
 import ipaddress
@@ -36,7 +36,7 @@ class Node:
     first: int = _FIRST_NODE
 
     def address(self, network: ipaddress.IPv4Network) -> str:
-        """The node's own address."""
+        """Return the node's own address."""
         return str(network[self.first + self.number - 1])
 
     @property
@@ -125,7 +125,7 @@ def _kubelet(node: Node, address: str, machine: Machine) -> Mapping[str, object]
         "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "cgroupDriver": "cgroupfs",
-        # Machines with v1 cgroups are what CI has; 1.36 refuses them unless told.
+        # Machines with v1 cgroups are what CI has; 1.36 refuses them by default.
         "failCgroupV1": False,
         "failSwapOn": False,
         "authentication": {
@@ -137,7 +137,7 @@ def _kubelet(node: Node, address: str, machine: Machine) -> Mapping[str, object]
         # The node's own cgroup bounds it; the kubelet sees the machine's size and must leave out the rest.
         "enforceNodeAllocatable": [],
         "kubeReserved": _reserved(node, machine),
-        # The machine's disk is not the node's: its pressure must evict nobody, and images are imported only once.
+        # The machine's disk is not the node's: its pressure must evict no Pod, and images are imported only once.
         "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
         "imageGCHighThresholdPercent": 100,
         "localStorageCapacityIsolation": False,

@@ -51,7 +51,7 @@ class Image:
 
 
 def write(image: Image, target: pathlib.Path) -> None:
-    """Nothing; the archive is at `target`. Raises `OSError`."""
+    """Write the archive to `target`. Raises `OSError`."""
     with tempfile.TemporaryDirectory(prefix="carico-layer-", dir=target.parent) as made:
         layer, whole = pathlib.Path(made) / _LAYER, pathlib.Path(made) / "image.tar"
         with tarfile.open(layer, "w") as archive:
@@ -63,14 +63,14 @@ def write(image: Image, target: pathlib.Path) -> None:
             archive.add(layer, _LAYER)
             _add_text(archive, "config.json", json.dumps(_config(image, digest)))
             _add_text(archive, "manifest.json", json.dumps(manifest))
-        # As a whole: whoever finds the archive finds all of it.
+        # Atomically: readers find all of the archive or nothing.
         whole.rename(target)
 
 
 def _write_layer(image: Image, archive: tarfile.TarFile) -> None:
     for name, path in sorted(image.files.items()):
         entry = archive.gettarinfo(path.resolve(), name.removeprefix("/"))
-        # Of root, whoever's they are here; times stay, since Python compares them with what it has compiled.
+        # Owned by root; times stay, since Python compares them with what it has compiled.
         entry.uid = entry.gid = 0
         entry.uname = entry.gname = "root"
         entry.type, entry.linkname = tarfile.REGTYPE, ""

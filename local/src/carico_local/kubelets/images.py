@@ -76,7 +76,7 @@ def of_this_python() -> image_archive.Image:
     library = {str(path): path for path in _library()}
     code = dict(_code())
     machine_code = [interpreter, *(path for path in (*library.values(), *code.values()) if _is_shared(path))]
-    # numpy's own libraries lie beside it, in their new place too.
+    # numpy's own libraries lie next to it, in their new place too.
     beside = set(code.values())
     shared = {name: path for name, path in image_archive.shared_libraries(machine_code).items() if path not in beside}
     files = {str(interpreter): interpreter, **library, **shared, **code}
@@ -104,7 +104,7 @@ def _library() -> Iterator[pathlib.Path]:
 
 
 def _code() -> Iterator[tuple[str, pathlib.Path]]:
-    """What lies in /carico: numpy with the libraries that its wheel brings, and of our own what runs in a Pod."""
+    """Yield what lies in /carico: numpy with the libraries that its wheel brings, and of our own what runs in a Pod."""
     # Found and not imported: it would stay in every process that starts a node.
     numpy = _folder(getattr(importlib.util.find_spec("numpy"), "origin", None))
     beside = numpy.with_name("numpy.libs")

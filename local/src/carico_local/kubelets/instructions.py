@@ -17,7 +17,7 @@ _USERS: Mapping[str, identity.User] = {
 
 
 def users(nodes: Sequence[configuration.Node]) -> dict[str, identity.User]:
-    """The identities that the nodes' programs need, by the key that the control plane knows them by."""
+    """Return the identities that the nodes' programs need, by the key that the control plane knows them by."""
     return {**_USERS, **{f"node-{node.name}": identity.node_user(node.name) for node in nodes}}
 
 
@@ -26,7 +26,7 @@ def write(
     identities: identity.Identities, url: str, machine: configuration.Machine,
     plugins: str,
 ) -> None:  # fmt: skip
-    """Writes each node's files into `directory`/NODE; `identities` must know `users(nodes)`."""
+    """Write each node's files into `directory`/NODE; `identities` must know `users(nodes)`."""
 
     def kubeconfig(user: identity.User) -> str:
         path = directory / "kubeconfig"

@@ -50,7 +50,7 @@ class Node:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code: the node's, or 2 with one line where it could not be started."""
+    """Return the exit code: the node's, or 2 with one line where it could not be started."""
     given = sys.argv[1:] if argv is None else argv
     node = Node(**json.loads(pathlib.Path(given[0]).read_text(encoding="utf-8")))
     try:
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(node: Node) -> int:
-    """The exit code of the node, once it has ended. Raises `EnvironmentUnfit` or `OSError`."""
+    """Return the exit code of the node, once it has ended. Raises `EnvironmentUnfit` or `OSError`."""
     group = cgroups.node(node.cluster, node.name)
     # What an earlier start of this node left: containers of which its containerd would know nothing.
     group.destroy()
@@ -102,7 +102,7 @@ def _start(node: Node, group: groups.Group) -> "subprocess.Popen[bytes]":
 
 
 def _folders(node: Node) -> tuple[str, str, str]:
-    """The node's empty root, and folders of links to its programs and images; nothing of an earlier start is left."""
+    """Return the node's empty root, and folders of links to its programs and images, made afresh."""
     data = pathlib.Path(node.data)
     shutil.rmtree(data, ignore_errors=True)
     for name in ("root", "programs", "images"):
@@ -115,7 +115,7 @@ def _folders(node: Node) -> tuple[str, str, str]:
 
 
 def _until_unshared(process: "subprocess.Popen[bytes]") -> None:
-    """Returns once the process has a network of its own. Raises `EnvironmentUnfit` where it gets none."""
+    """Wait until the process has a network of its own. Raises `EnvironmentUnfit` where it gets none."""
     own = os.readlink("/proc/self/ns/net")
     clock = clocks.SystemClock()
     deadline_s = clock.monotonic_s() + _UNSHARED_WITHIN_S
@@ -127,7 +127,7 @@ def _until_unshared(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _step_aside(group: groups.Group, pid: int) -> None:
-    """v2: a group with a process of its own, which this one is to the node, passes no controllers down."""
+    """On v2 move the first process aside: a group with a process of its own passes no controllers down."""
     if group.layout.version is not layouts.Version.V2:
         return
     beside = pathlib.PurePosixPath(f"{group.path}.runtime")

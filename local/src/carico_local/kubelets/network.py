@@ -19,9 +19,9 @@ CANDIDATES = tuple(
     ipaddress.IPv4Network(f"172.{second}.{third}.0/24") for second in (31, 30, 29) for third in range(64)
 )
 # Where Linux says what it sends where, of every table: a VPN's and a CNI plugin's routes are often in one of their own,
-# which rules ask before the main one, and /proc/net/route has the main one alone. Read by whoever has no `ip`, too.
+# which rules ask before the main one, and /proc/net/route has the main one alone. Readable without `ip`, too.
 ROUTES = pathlib.Path("/proc/net/fib_trie")
-# The addresses that mean all of a network, which is told itself, and groups.
+# The addresses that mean all of a network, which has an entry itself, and groups.
 _TO_MANY = ("BROADCAST", "MULTICAST")
 # Linux names an interface with 15 characters at most.
 _BRIDGE_HASH = 10
@@ -38,7 +38,7 @@ class Network:
 
 
 def ensure(ip: pathlib.Path, cluster: str) -> Network:
-    """The cluster's bridge with its address, made where there is none. Raises `EnvironmentUnfit`."""
+    """Return the cluster's bridge with its address, made where there is none. Raises `EnvironmentUnfit`."""
     name = bridge(cluster)
     own = _address(ip, name)
     if own is None:
@@ -53,7 +53,7 @@ def ensure(ip: pathlib.Path, cluster: str) -> Network:
 
 
 def plug(ip: pathlib.Path, cluster: str, number: int, *, pid: int) -> None:
-    """Nothing; the process's own network has an interface `eth0` on the bridge. Raises `EnvironmentUnfit`."""
+    """Give the process's own network an interface `eth0` on the bridge. Raises `EnvironmentUnfit`."""
     name = _link(cluster, number)
     # An ended node's link goes a moment after it.
     _try(ip, "link", "delete", name)
@@ -62,13 +62,13 @@ def plug(ip: pathlib.Path, cluster: str, number: int, *, pid: int) -> None:
 
 
 def remove(ip: pathlib.Path, cluster: str) -> None:
-    """Nothing; neither the bridge nor a link of the cluster is left."""
+    """Remove the cluster's bridge and links."""
     for name in of(ip, cluster):
         _try(ip, "link", "delete", name)
 
 
 def of(ip: pathlib.Path, cluster: str) -> list[str]:
-    """The names of the cluster's bridge and links that there are."""
+    """Return the names of the cluster's bridge and links that there are."""
     names = [str(link["ifname"]) for link in json.loads(_run(ip, "-json", "link", "show") or "[]")]
     return [name for name in names if name == bridge(cluster) or name.startswith(f"crn-{_hash(cluster)}-")]
 
@@ -82,7 +82,7 @@ def _hash(cluster: str) -> str:
 
 
 def _address(ip: pathlib.Path, name: str) -> ipaddress.IPv4Interface | None:
-    """The address of an interface; None where it has none, or is not there."""
+    """Return the address of an interface; None where it has none, or is not there."""
     links = json.loads(_run(ip, "-4", "-json", "address", "show") or "[]")
     found = (each for link in links if link.get("ifname") == name for each in link.get("addr_info", ()))
     return next((ipaddress.IPv4Interface(f"{each['local']}/{each['prefixlen']}") for each in found), None)
@@ -105,7 +105,7 @@ def bridge(cluster: str) -> str:
 
 
 def free() -> list[ipaddress.IPv4Network]:
-    """The candidates in which this machine has no address and nothing to send to. Raises `EnvironmentUnfit`."""
+    """Return the candidates in which this machine has no address and nothing to send to. Raises `EnvironmentUnfit`."""
     routes = list(_routes(ROUTES.read_text()))
     # One to all of them, such as the default one or that of a VPN, would leave no choice.
     telling = [each for each in routes if not all(each.overlaps(candidate) for candidate in CANDIDATES)]
@@ -116,7 +116,7 @@ def free() -> list[ipaddress.IPv4Network]:
 
 
 def _routes(text: str) -> Iterator[ipaddress.IPv4Network]:
-    """Where the routes of `ROUTES` lead: under each address, how much of it, in which scope, and of what kind."""
+    """Yield where the routes of `ROUTES` lead: under each address, how much of it, in which scope, and of what kind."""
     address = ""
     for line in text.splitlines():
         match line.split():

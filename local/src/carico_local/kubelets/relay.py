@@ -9,7 +9,7 @@ _CHUNK_BYTES = 65536
 
 
 async def serve(host: str, port: int, to_port: int) -> asyncio.Server:
-    """A running relay of `host`:`port` to 127.0.0.1:`to_port`. Raises `OSError` where the address cannot be used."""
+    """Return a running relay of `host`:`port` to 127.0.0.1:`to_port`. Raises `OSError` for an unusable address."""
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -21,7 +21,7 @@ async def serve(host: str, port: int, to_port: int) -> asyncio.Server:
 
 
 async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Until either side ends."""
+    """Copy until either side ends."""
     with contextlib.suppress(OSError):
         while data := await reader.read(_CHUNK_BYTES):
             writer.write(data)

@@ -27,7 +27,7 @@ _log = logs.get("node")
 
 
 async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.Stop) -> None:
-    """Nothing, once the node was asked to end and nothing of it is left but its object in the API."""
+    """Run the node until it is asked to end and nothing of it is left but its object in the API."""
     found = layout.read_layout() if chosen.cgroups == "auto" else layout.Layout(version=layout.Version.NONE, trees={})
     opened = node_group.open_node(
         found, cluster=chosen.cluster, node=chosen.name, cores=chosen.real_cores, memory_bytes=chosen.memory_bytes,
@@ -40,7 +40,7 @@ async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.
     beside = None if opened.group is None else node_group.runtime_group(found, chosen.cluster, chosen.name)
     kept = runtime.ensure_root(chosen.root)
     containers = runtime.Runtime(kept.root, runtime_group=beside)
-    # A process that starts, beside what the API is told: Pods come once it knows of the node.
+    # Started while the Node is registered: Pods come once the API knows of the node.
     connected = asyncio.create_task(containers.connect(), name="runtime")
     try:
         client = await api_client.connect(
@@ -119,7 +119,7 @@ async def _listen(server: log_server.LogServer, chosen: settings.NodeSettings) -
 
 
 def _log_tls(chosen: settings.NodeSettings) -> ssl.SSLContext | None:
-    """TLS of the log endpoint, for a real API server, which asks kubelets in no other way."""
+    """Return TLS of the log endpoint, for a real API server, which asks kubelets in no other way."""
     if chosen.log_certificate is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -131,7 +131,7 @@ def _log_tls(chosen: settings.NodeSettings) -> ssl.SSLContext | None:
 
 
 async def _or_stop(work: Any, stop: tasks.Stop) -> None:
-    """Nothing, once the work is done or the wish to end has come first."""
+    """Wait until the work is done, or cancel it when `stop` comes first."""
     working = asyncio.ensure_future(work)
     stopping = asyncio.ensure_future(stop.wait())
     try:

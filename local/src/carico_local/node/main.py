@@ -13,7 +13,7 @@ _PROGRAM = "carico-node"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the process."""
+    """Return the exit code of the process."""
     try:
         chosen = settings.load(node_settings.NodeSettings, prefix="NODE", argv=argv, program=_PROGRAM)
     except errors.UserError as error:

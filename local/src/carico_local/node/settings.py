@@ -36,7 +36,7 @@ class NodeSettings:
         unit="ms",
         minimum=1.0,
         maximum=1000.0,
-        why="with the usual 100 ms a server that has spent its share answers nobody for most of that time",
+        why="with the usual 100 ms a server that has spent its share answers no request for most of that time",
     )
     latency: float = settings.setting(
         1.0,
@@ -63,7 +63,7 @@ class NodeSettings:
     )
     drain_s: float = settings.setting(
         0.0, help="time that Pods have to finish their work before that; the node takes no new ones meanwhile",
-        unit="s", minimum=0.0, maximum=3600.0, why="0: whoever stops a whole cluster does not wait for its Pods",
+        unit="s", minimum=0.0, maximum=3600.0, why="0: stopping a whole cluster does not wait for its Pods",
     )  # fmt: skip
     leave: bool = settings.setting(
         False, help="remove the Node from the API when it is stopped", why="a node that is stopped usually comes back"

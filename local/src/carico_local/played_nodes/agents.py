@@ -39,7 +39,7 @@ class Agents:
         return list(self._running)
 
     def on_list(self, pods: Iterable[Mapping[str, Any]], now_s: float) -> set[str]:
-        """The nodes whose Pods changed."""
+        """Return the nodes whose Pods changed."""
         present = list(pods)
         uids = {str(pod["metadata"]["uid"]) for pod in present}
         changed = {self._end(uid, now_s) for uid in list(self._node_of) if uid not in uids}
@@ -47,7 +47,7 @@ class Agents:
         return {node for node in changed if node is not None}
 
     def on_pod(self, pod: Mapping[str, Any], now_s: float) -> str | None:
-        """The node whose Pods changed; None where none did."""
+        """Return the node whose Pods changed; None where none did."""
         uid, node = str(pod["metadata"]["uid"]), pod.get("spec", {}).get("nodeName")
         if node not in self._running:
             return None
@@ -60,7 +60,7 @@ class Agents:
         return str(node)
 
     def on_removed(self, pod: Mapping[str, Any], now_s: float) -> str | None:
-        """The node whose Pods changed; None where none did."""
+        """Return the node whose Pods changed; None where none did."""
         return self._end(str(pod["metadata"]["uid"]), now_s)
 
     def _end(self, uid: str, now_s: float) -> str | None:
@@ -71,7 +71,7 @@ class Agents:
         return node
 
     def advertisement(self, node: str, stamp: Stamp) -> messages.Advertisement:
-        """What the node's agent says now."""
+        """Return what the node's agent says now."""
         running = self._running[node]
         ended = self._ended.get(node)
         while ended and stamp.now_s - ended[0][0] > COVERED_S:

@@ -18,7 +18,7 @@ class Api(Protocol):
     """What is needed of the Kubernetes API."""
 
     async def request(self, method: str, path: str, *, body: Any = None) -> Any:
-        """The decoded answer."""
+        """Return the decoded answer."""
         ...
 
 
@@ -28,7 +28,7 @@ def names(count: int) -> list[str]:
 
 
 def manifests(count: int, *, cores: int, pods: int) -> Iterator[dict[str, Any]]:
-    """Nodes that kwok manages. Their size is written at once; that they are Ready is kwok's to say."""
+    """Yield nodes that kwok manages. Their size is written at once; that they are Ready is kwok's to say."""
     size = {"cpu": str(cores), "memory": f"{cores * _GIBIBYTES_PER_CORE}Gi", "pods": str(pods)}
     for name in names(count):
         yield {
@@ -44,7 +44,7 @@ def manifests(count: int, *, cores: int, pods: int) -> Iterator[dict[str, Any]]:
 
 
 async def create(api: Api, count: int, *, cores: int, pods: int) -> int:
-    """How many Nodes were created; those that are there already stay as they are."""
+    """Return how many Nodes were created; those that are there already stay as they are."""
     waiting = list(manifests(count, cores=cores, pods=pods))
     created = 0
 

@@ -59,7 +59,7 @@ class Api(Protocol):
 
 
 class PlayedAgents:
-    """Keeps and publishes what the agents say."""
+    """Keep and publish what the agents report."""
 
     def __init__(self, kept: agents.Agents, bus: Bus, *, clock: clocks.Clock, boot: str) -> None:
         self._kept = kept
@@ -71,7 +71,7 @@ class PlayedAgents:
         self._woken = asyncio.Event()
 
     async def follow(self, api: Api) -> None:
-        """Never returns; keeps the Pods of every node."""
+        """Follow the Pods of every node until cancelled."""
         async for event in api.mirror("/api/v1/pods", params={"fieldSelector": "spec.nodeName!="}):
             now_s = self._clock.monotonic_s()
             match event:
@@ -85,7 +85,7 @@ class PlayedAgents:
                     _log.warning("api_away", why=str(error))
 
     async def tell_changes(self) -> None:
-        """Never returns; publishes for a node as soon as its Pods change."""
+        """Publish for a node as soon as its Pods change, until cancelled."""
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -95,7 +95,7 @@ class PlayedAgents:
             await asyncio.sleep(COALESCE_S)
 
     async def tell_all(self) -> None:
-        """Never returns; publishes for every node in turn, evenly over the period."""
+        """Publish for every node in turn, evenly over the period, until cancelled."""
         known = self._kept.nodes
         period_s = max(REPEAT_S, len(known) / MOST_MESSAGES_PER_S)
         steps = max(1, min(len(known), round(period_s / COALESCE_S)))
@@ -124,7 +124,7 @@ class PlayedAgents:
 
 
 async def serve(chosen: PlayedNodesSettings, stop: tasks.Stop, *, clock: clocks.Clock) -> None:
-    """Runs the fleet until `stop`; its Nodes stay, as they would if the agents of a cluster ended."""
+    """Play the nodes until `stop`; the Node objects stay, as they would if the agents of a cluster ended."""
     ready: list[bool] = []
     checks = {"nodes": lambda: None if ready else "Nodes are being created"}
     server = await health.serve(

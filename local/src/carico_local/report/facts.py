@@ -22,7 +22,7 @@ class PodFacts:
     finished_s: float | None = None
     terminal_s: float | None = None
     gone: bool = False
-    # The phase that it was in when somebody asked for its deletion; empty where nobody did before its end.
+    # The phase that it was in when its deletion was requested; empty where that was not before its end.
     deleted_while: str = ""
     # All of its termination message, where that was one of our workloads' line of JSON.
     told: dict[str, object] = dataclasses.field(default_factory=dict)

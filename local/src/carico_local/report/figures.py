@@ -5,7 +5,7 @@ Bound: total work / total capacity + one Pod's time alone (of a mixed job: the m
 core busy until the last Pods run out would need.
 Overload: node-seconds in which a node ran more Pods than floor((ceiling S - baseline) / true cost) allows, where the
 true cost is known from the workload: one runnable task for `pi` and `train` (S = 2 x cores tasks), and for `train`
-0.75 GB x scale of the node's memory besides. The baseline is the least usage that the node advertised.
+0.75 GB x scale of the node's memory as well. The baseline is the least usage that the node advertised.
 """
 
 import itertools
@@ -28,7 +28,7 @@ SERIES_MOST = 2000
 
 
 def report(found: facts.Facts) -> dict[str, Any]:
-    """The report as JSON types."""
+    """Return the report as JSON types."""
     setting = found.setting
     finished = [(pod, pod.time_s) for pod in found.pods if pod.time_s is not None]
     times_s = [time_s for _, time_s in finished]
@@ -92,7 +92,7 @@ def steps(spans: Sequence[tuple[float, float, str]]) -> list[tuple[float, int]]:
 
 
 def most_at_once(spans: Sequence[tuple[float, float, str]]) -> int:
-    """The largest number of Pods that ran at one time."""
+    """Return the largest number of Pods that ran at one time."""
     return max((count for _, count in steps(spans)), default=0)
 
 
@@ -105,7 +105,7 @@ def bound_twice(found: facts.Facts) -> int:
 
 
 def overload_node_s(found: facts.Facts, spans: Mapping[str, Sequence[tuple[float, float, str]]]) -> float:
-    """Node-seconds above what ceiling and true cost allow; the formula stands at the head of this module."""
+    """Return node-seconds above what ceiling and true cost allow; the formula stands at the head of this module."""
     total_s = 0.0
     for node, each in spans.items():
         baseline = _baseline(found, node)
@@ -145,7 +145,7 @@ def _targets(
 
 
 def short_job(report: Mapping[str, Any]) -> str | None:
-    """What to think of a target that is missed by a short job; None where none is, or the job is as long as theirs."""
+    """Return what a short job means for a missed target; None where none is missed, or the job is long enough."""
     targets = report["targets"]
     missed = any(targets[name]["verdict"] == "missed" for name in ("pod_ratio", "job_ratio"))
     if not missed or targets["bound_s"] >= SHORT_JOB_S:
@@ -154,7 +154,7 @@ def short_job(report: Mapping[str, Any]) -> str | None:
 
 
 def setting_work(setting: facts.Setting, pod: facts.PodFacts) -> float:
-    """What the Pod takes alone on an idle node, in seconds."""
+    """Return what the Pod takes alone on an idle node, in seconds."""
     if setting.workload == "mixed":
         return jobs.DEFAULT_SECONDS[jobs.Workload(pod.workload)]
     return setting.mean_work_s

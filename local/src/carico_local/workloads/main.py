@@ -1,4 +1,4 @@
-"""`carico-workload pi|train|server`: runs one workload and ends with one line of JSON that tells what it did."""
+"""`carico-workload pi|train|server`: run one workload, and print one line of JSON that says what it did."""
 
 import argparse
 import contextlib
@@ -27,7 +27,7 @@ _TRAIN_BYTES = 750_000_000
 
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:
-    """The exit code of the workload: 0, or 2 for a mistake in its arguments."""
+    """Return the exit code of the workload: 0, or 2 for a mistake in its arguments."""
     clock = clocks.SystemClock()
     started_ns = clock.wall_ns()
     # The console script's one look at the environment: a workload is a program like any other in a container.
@@ -66,7 +66,7 @@ def _parser(variables: Mapping[str, str]) -> argparse.ArgumentParser:
     server_parser.set_defaults(run=_run_server)
     _add_seconds(server_parser, 0.0)
     server_parser.add_argument("--host", default=variables.get(ADDRESS_VARIABLE, "127.0.0.1"))
-    server_parser.add_argument("--port", type=int, default=0, help="0: a free one, told in the first line")
+    server_parser.add_argument("--port", type=int, default=0, help="0: a free one, printed in the first line")
     server_parser.add_argument("--work-ms", type=float, default=1.0, help="work of a request on one emulated core")
     server_parser.add_argument("--probe-hz", type=float, default=20.0, help="probes a second; 0: none")
     return parser
@@ -96,7 +96,7 @@ def _run_train(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _run_server(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the probe saw until SIGTERM, SIGINT or `--seconds` (0: no end)."""
+    """Return what the probe saw until SIGTERM, SIGINT or `--seconds` (0: no end)."""
     timer = pacing.ThreadTimer()
     stopping = threading.Event()
 

@@ -24,20 +24,20 @@ class ThreadTimer:
     __slots__ = ()
 
     def cpu_s(self) -> float:
-        """CPU time of this thread (CLOCK_THREAD_CPUTIME_ID): stands still while throttled or waiting for a CPU."""
+        """Return CPU time of this thread (CLOCK_THREAD_CPUTIME_ID): it stands still while throttled or waiting."""
         return time.thread_time()
 
     def monotonic_s(self) -> float:
-        """Seconds that never go backwards."""
+        """Return seconds that never go backwards."""
         return time.monotonic_ns() / 1e9
 
     def sleep(self, seconds: float) -> None:
-        """Nothing, `seconds` later."""
+        """Sleep."""
         time.sleep(seconds)
 
 
 class Pacer:
-    """Holds a thread to `scale` of a real CPU: call `pace` between pieces of work far shorter than a period's share.
+    """Hold a thread to `scale` of a real CPU: call `pace` between pieces of work far shorter than a period's share.
 
     A period that was lost to throttling or waiting is lost: its share is not added to the next, as a real core's
     lost time is not. A piece of work that overran its share is paid for in the periods that follow.
@@ -59,7 +59,7 @@ class Pacer:
         return self._timer.cpu_s() - self._start_cpu_s
 
     def pace(self) -> None:
-        """Nothing, at once while this period's share lasts, else once what was used above it is paid for.
+        """Return at once while this period's share lasts, else wait until what was used above it is paid for.
 
         Slept in one go: where a wake-up costs more than a share, a look after each period would find more to pay for,
         and never end.

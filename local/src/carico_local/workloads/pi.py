@@ -23,7 +23,7 @@ class Outcome:
 
 
 def compute(*, seconds: float, scale: float, timer: pacing.Timer) -> Outcome:
-    """The outcome of `seconds` of work on one emulated core, that is `seconds x scale` real CPU seconds."""
+    """Return the outcome of `seconds` of work on one emulated core, that is `seconds x scale` real CPU seconds."""
     pacer = pacing.Pacer(scale=scale, timer=timer)
     rounds, last = 0, ""
     budget_s = seconds * scale
@@ -38,7 +38,7 @@ def compute(*, seconds: float, scale: float, timer: pacing.Timer) -> Outcome:
 
 
 def digits_of_pi(count: int) -> Iterator[str | None]:
-    """None after each small piece of work, and at last the first `count` digits of pi without the point.
+    """Yield None after each small piece of work, and at last the first `count` digits of pi without the point.
 
     >>> [digits for digits in digits_of_pi(12) if digits]
     ['314159265358']
@@ -64,7 +64,7 @@ class _ArctanSeries:
         self.total = 0
 
     def add_terms(self, count: int) -> bool:
-        """True while there is more to add."""
+        """Return True while there is more to add."""
         for k in itertools.islice(self._terms, count):
             term = abs(self._power) // (2 * k + 1)
             if term == 0:

@@ -42,12 +42,12 @@ class Recorder:
         self.failed = 0
 
     def add(self, latency_s: float) -> None:
-        """Nothing; one more latency is known."""
+        """Add one latency."""
         self._latencies_s.append(latency_s)
         self._count += 1
 
     def latency(self) -> Latency:
-        """Quantiles of what is known."""
+        """Return quantiles of what is known."""
         if not self._latencies_s:
             return Latency(
                 count=0,
@@ -86,11 +86,11 @@ class Server:
         return int(self._socket.getsockname()[1])
 
     def start(self) -> None:
-        """Nothing; requests are answered from now on."""
+        """Start to answer requests."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Nothing, once the thread has ended and the port is free."""
+        """Wait until the thread has ended and the port is free."""
         self._stopping.set()
         self._thread.join(_TIMEOUT_S)
         self._socket.close()
@@ -137,7 +137,7 @@ class Server:
 
 
 def probe(server: Server, *, host: str, rate_hz: float, stopped: Callable[[float], bool], timer: pacing.Timer) -> None:
-    """Nothing, once `stopped` (asked between probes, given how long it may wait) has said True."""
+    """Probe the server until `stopped` (asked between probes, given how long it may wait) returns True."""
     period_s = 1.0 / rate_hz
     due_s = timer.monotonic_s()
     while not stopped(max(0.0, due_s - timer.monotonic_s())):

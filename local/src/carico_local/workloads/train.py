@@ -26,7 +26,7 @@ class Outcome:
 
 
 def compute(*, memory_bytes: int, seconds: float, passes: int, scale: float, timer: pacing.Timer) -> Outcome:
-    """The outcome of `seconds` of work on one emulated core: one share builds the array, each pass is another."""
+    """Run `seconds` of work on one emulated core: one share builds the array, each pass is another."""
     pacer = pacing.Pacer(scale=scale, timer=timer)
     share_s = seconds * scale / (passes + 1)
     blocks: list[npt.NDArray[np.float64]] = []
@@ -45,7 +45,7 @@ def compute(*, memory_bytes: int, seconds: float, passes: int, scale: float, tim
 
 
 def _grow(memory_bytes: int) -> Iterator[tuple[npt.NDArray[np.float64], int]]:
-    """Each new block, not yet touched, and how many there will be."""
+    """Yield each new block, not yet touched, and how many there will be."""
     total = max(1, round(memory_bytes / _BLOCK_BYTES))
     items = _BLOCK_BYTES // _ITEM_BYTES
     for first in range(0, total, _SLAB_BLOCKS):
@@ -55,7 +55,7 @@ def _grow(memory_bytes: int) -> Iterator[tuple[npt.NDArray[np.float64], int]]:
 
 
 def _work(block: npt.NDArray[np.float64], pacer: pacing.Pacer, *, until_cpu_s: float, filling: bool) -> None:
-    """Writes the block at least once, and again until the thread's CPU time has reached its mark."""
+    """Write the block at least once, and again until the thread's CPU time has reached its mark."""
     if filling:
         block.fill(0.5)
         pacer.pace()

@@ -25,34 +25,34 @@ class ControlPlane(Protocol):
         ...
 
     def write_configuration(self) -> None:
-        """Writes the administrator's kubeconfig to its place, and what else the services read."""
+        """Write the administrator's kubeconfig to its place, and what else the services read."""
         ...
 
     def services(self, environ: Mapping[str, str]) -> list[parts.Service]:
-        """The services, in the order in which they are started."""
+        """Return the services, in the order in which they are started."""
         ...
 
     def node_options(self, node: str) -> Mapping[str, object]:
-        """Settings of an emulated node beside those that every control plane needs."""
+        """Return settings of an emulated node that depend on the control plane."""
         ...
 
 
 def names(plan: plans.Plan) -> list[str]:
-    """The names of a plan's services that answer at the API."""
+    """Return the names of a plan's services that answer at the API."""
     if plan.control_plane is plans.ControlPlane.EMBEDDED:
         return [API]
     return [ETCD, API, CONTROLLERS, SCHEDULER]
 
 
 def of(plan: plans.Plan, ports: Mapping[str, int], paths: state.Paths, environ: Mapping[str, str]) -> ControlPlane:
-    """The plan's control plane; `ports` by the service's name."""
+    """Return the plan's control plane; `ports` by the service's name."""
     if plan.control_plane is plans.ControlPlane.EMBEDDED:
         return Embedded(plan=plan, port=ports[API], paths=paths)
     return real(plan, ports, paths, environ)
 
 
 def probe(plan: plans.Plan, name: str, port: int) -> readiness.Probe:
-    """How one knows that a service of the control plane is ready."""
+    """Return how one knows that a service of the control plane is ready."""
     if plan.control_plane is plans.ControlPlane.EMBEDDED:
         return readiness.Http(port=port)
     return readiness.Http(port=port, path="/readyz" if name in (ETCD, API) else "/healthz", tls=name != ETCD)
@@ -77,7 +77,7 @@ class Embedded:
         access.write_kubeconfig(self.paths.kubeconfig, name=self.plan.name, url=self.url, token=token)
 
     def services(self, environ: Mapping[str, str]) -> list[parts.Service]:
-        """The API."""
+        """Return the API."""
         argv = parts.python(
             "carico_local.api", data=str(self.paths.data / "api"), port=self.port, token_file=str(self._token_file)
         )
@@ -92,7 +92,7 @@ class Embedded:
         return self.paths.data / "api" / "token"
 
     def node_options(self, node: str) -> Mapping[str, object]:
-        """The kubeconfig that all share."""
+        """Return the kubeconfig that all share."""
         return {"kubeconfig": str(self.paths.kubeconfig)}
 
 
@@ -123,7 +123,7 @@ class Real:
         )
 
     def services(self, environ: Mapping[str, str]) -> list[parts.Service]:
-        """All four; the others are no use before the API answers."""
+        """Return all four; the others are no use before the API answers."""
         return [
             self._service(ETCD, self.plane.etcd(), environ),
             self._service(API, self.plane.api(), environ, after=ETCD),
@@ -132,7 +132,7 @@ class Real:
         ]
 
     def node_options(self, node: str) -> Mapping[str, object]:
-        """The node's own identity, held to its own objects, and its certificate: logs are asked for over TLS."""
+        """Return the node's own identity, held to its own objects, and its certificate: logs are asked for over TLS."""
         identities = self.plane.identities
         return {
             "kubeconfig": str(identities.kubeconfig(node)),
@@ -158,7 +158,7 @@ class Real:
 
 
 def real(plan: plans.Plan, ports: Mapping[str, int], paths: state.Paths, environ: Mapping[str, str]) -> Real:
-    """The real control plane of a plan."""
+    """Return the real control plane of a plan."""
     directory = paths.data / "control-plane"
     by_program = {commands.API if name == API else name: port for name, port in ports.items()}
     plane = commands.ControlPlane(

@@ -19,7 +19,7 @@ class Probe(Protocol):
     """One question to a service."""
 
     async def why_not(self) -> str | None:
-        """None where it is ready, else what is missing."""
+        """Return None where it is ready, else what is missing."""
         ...
 
 
@@ -40,7 +40,7 @@ class Http:
     tls: bool = False
 
     async def why_not(self) -> str | None:
-        """The first line of the refusal, or that nobody listens."""
+        """Return the first line of the refusal, or that nothing listens."""
         answer = await get(self.port, self.path, tls=unverified() if self.tls else None)
         if answer is None:
             return f"nothing answers on port {self.port}"
@@ -57,19 +57,19 @@ class File:
     path: pathlib.Path
 
     async def why_not(self) -> str | None:
-        """That the file is not there."""
+        """Return that the file is not there; None where it is."""
         # One stat of a local file: a thread would cost more.
         return None if self.path.exists() else f"{self.path.name} is not written yet"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Tcp:
-    """Ready where somebody listens."""
+    """Ready where a server listens."""
 
     port: int
 
     async def why_not(self) -> str | None:
-        """That nobody listens."""
+        """Return that nothing listens; None where a server does."""
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", self.port)
         except OSError:
@@ -79,7 +79,7 @@ class Tcp:
 
 
 async def wait(probe: Probe) -> None:
-    """Returns once the probe is content."""
+    """Wait until the probe reports ready."""
     pause_s = FIRST_PAUSE_S
     while await probe.why_not() is not None:
         await asyncio.sleep(pause_s)
@@ -87,14 +87,14 @@ async def wait(probe: Probe) -> None:
 
 
 def forget(probe: Probe) -> None:
-    """Nothing; what a process before the one that is to be started has written does not count."""
+    """Discard what an earlier process of the service has written."""
     if isinstance(probe, File):
         probe.path.unlink(missing_ok=True)
 
 
 @functools.cache
 def unverified() -> ssl.SSLContext:
-    """TLS to a program of this machine that signs its own certificate: for questions whose answer is no secret."""
+    """Return TLS without verification, for a program of this machine that signs its own certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -104,7 +104,7 @@ def unverified() -> ssl.SSLContext:
 async def get(
     port: int, path: str, headers: Mapping[str, str] | None = None, *, tls: ssl.SSLContext | None = None
 ) -> Answer | None:
-    """The answer of 127.0.0.1 to a GET; None where there is none in time.
+    """Return the answer of 127.0.0.1 to a GET; None where there is none in time.
 
     HTTP/1.0, so that the answer ends with the connection and is never in chunks.
     """

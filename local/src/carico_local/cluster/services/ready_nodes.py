@@ -22,7 +22,7 @@ class ReadyNodes:
         self.names: set[str] = set()
 
     async def follow(self, kubeconfig: pathlib.Path, *, clock: clocks.Clock) -> None:
-        """Never returns; keeps `names`. Raises `KubeconfigError`."""
+        """Keep `names` up to date until cancelled. Raises `KubeconfigError`."""
         settings = api_client.KubeSettings(kubeconfig=str(kubeconfig))
         client = await api_client.connect(settings, clock=clock, user_agent="carico-supervisor")
         try:
@@ -38,7 +38,7 @@ class ReadyNodes:
 
 
 def is_ready(node: Mapping[str, Any]) -> bool:
-    """True where the Node's kubelet says so."""
+    """Return True where the Node's kubelet says so."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
@@ -46,7 +46,7 @@ def is_ready(node: Mapping[str, Any]) -> bool:
 async def until_advertised(
     wanted: Collection[str], *, nats_url: str, kubeconfig: pathlib.Path, clock: clocks.Clock
 ) -> None:
-    """Returns once every node has advertised a capacity and is Ready at the API."""
+    """Wait until every node has advertised a capacity and is Ready at the API."""
     heard: set[str] = set()
     bus = await nats_bus.connect(buses.BusSettings(url=nats_url), name="supervisor", clock=clock)
     nodes = ReadyNodes()

@@ -8,7 +8,7 @@ from carico_local.cluster import processes, state
 from carico_local.cluster.services import readiness
 
 _PREFIX = "CARICO_"
-# A collector of traces is chosen by whoever looks, and belongs to no cluster: settings of services that go on to them.
+# A collector of traces is chosen by the user, and belongs to no cluster: settings of services that go on to them.
 OF_ANY_CLUSTER = frozenset(
     f"{_PREFIX}{service}_{name}" for service in ("AGENT", "SCHEDULER") for name in ("TRACES", "TRACES_SHARE")
 )
@@ -38,42 +38,42 @@ class Service:
 
 
 def log_name(service: str) -> str:
-    """The name of a service's log: `node/node-1` writes node-1's kubelet."""
+    """Return the name of a service's log: `node/node-1` writes node-1's kubelet."""
     return service.replace("/", "-")
 
 
 def logged(paths: state.Paths) -> list[str]:
-    """The services that have written a log, by name, in order."""
+    """Return the services that have written a log, by name, in order."""
     stems = sorted(log.stem for log in paths.logs.glob("*.log"))
     return [stem.replace("-", "/", 1) if stem.startswith(("node-", "agent-")) else stem for stem in stems]
 
 
 def flags(options: Mapping[str, object]) -> list[str]:
-    """Settings as a program takes them: `--memory-bytes 1000`; True as a flag alone."""
+    """Return settings as a program takes them: `--memory-bytes 1000`; True as a flag alone."""
     return arguments.flags(options)
 
 
 def python(module: str, **options: object) -> tuple[str, ...]:
-    """How a module of ours is started."""
+    """Return how a module of ours is started."""
     return arguments.python(module, **options)
 
 
 def command(
     name: str, argv: tuple[str, ...], paths: state.Paths, environ: Mapping[str, str]
 ) -> processes.Command:  # fmt: skip
-    """The command of a service, which writes to the service's log."""
+    """Return the command of a service, which writes to the service's log."""
     return processes.Command(
         name=name, argv=argv, environ=environ, log=paths.log(log_name(name)), directory=paths.root
     )  # fmt: skip
 
 
 def stripped(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for services: without settings that a shell of another cluster may have set."""
+    """Return the environment for services: without settings that a shell of another cluster may have set."""
     return {name: value for name, value in environ.items() if _is_inherited(name)}
 
 
 def notes(environ: Mapping[str, str]) -> Iterable[str]:
-    """A line for each setting of the shell that a service of its cluster would read by itself and does not get."""
+    """Yield a line for each setting of the shell that the cluster's services would read and do not get."""
     for name in sorted(environ):
         group = name.removeprefix(_PREFIX).partition("_")[0]
         if name.startswith(_PREFIX) and group in _OF_SERVICES and not _is_inherited(name):

@@ -42,7 +42,7 @@ class Addresses:
 
 
 def service_names(plan: plans.Plan) -> list[str]:
-    """The names of all services of a plan, as `carico logs` takes them."""
+    """Return the names of all services of a plan, as `carico logs` takes them."""
     aggregators, schedulers = _replicas(AGGREGATOR, plan.aggregators), _replicas(SCHEDULER, plan.schedulers)
     nodes = [f"node/{name}" for name in plan.service_nodes]
     agents = [f"agent/{name}" for name in plan.service_nodes]
@@ -57,7 +57,7 @@ def _replicas(service: str, count: int) -> list[str]:
 
 
 def addresses(plan: plans.Plan, free_ports: list[int]) -> Addresses:
-    """One port for each service that listens; nodes choose their own. Needs `ports_needed` free ports."""
+    """Return one port for each service that listens; nodes choose their own. Needs `ports_needed` free ports."""
     listening = [name for name in service_names(plan) if not name.startswith("node/") and name != kubelet_nodes.RELAY]
     ports = dict(zip([*listening, NATS_WEBSOCKET, WEB], free_ports, strict=True))
     scheme = "http" if plan.control_plane is plans.ControlPlane.EMBEDDED else "https"
@@ -67,13 +67,13 @@ def addresses(plan: plans.Plan, free_ports: list[int]) -> Addresses:
 
 
 def ports_needed(plan: plans.Plan) -> int:
-    """How many ports `addresses` takes."""
+    """Return how many ports `addresses` takes."""
     relays = 1 if plan.node_kind is plans.NodeKind.KUBELET else 0
     return len(service_names(plan)) - len(plan.service_nodes) - relays + len((NATS_WEBSOCKET, WEB))
 
 
 def probe(plan: plans.Plan, name: str, port: int) -> readiness.Probe:
-    """How one knows that a service which listens is ready."""
+    """Return how one knows that a service which listens is ready."""
     if name == NATS:
         return readiness.Tcp(port=port)
     if name == KWOK:
@@ -84,7 +84,7 @@ def probe(plan: plans.Plan, name: str, port: int) -> readiness.Probe:
 
 
 def write_configuration(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Mapping[str, str]) -> None:
-    """Writes kubeconfigs and the configuration of NATS. Raises `EnvironmentUnfit` without openssl."""
+    """Write kubeconfigs and the configuration of NATS. Raises `EnvironmentUnfit` without openssl."""
     if plan.node_kind is plans.NodeKind.KUBELET:
         kubelet_nodes.prepare(plan, paths)
     control_planes.of(plan, where.ports, paths, environ).write_configuration()
@@ -97,7 +97,7 @@ def write_configuration(plan: plans.Plan, where: Addresses, paths: state.Paths, 
 
 
 def services(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Mapping[str, str]) -> list[parts.Service]:
-    """Every service of the plan, in the order in which they are started."""
+    """Return every service of the plan, in the order in which they are started."""
     build = _Builder(plan, where, paths, environ)
     found = [build.nats(), *build.control_plane.services(environ)]
     if plan.node_kind is plans.NodeKind.KWOK:
@@ -112,12 +112,12 @@ def services(plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Ma
 
 
 def stop_groups(names: list[str]) -> list[list[str]]:
-    """Services in groups: each group is ended when the one before it is gone."""
+    """Return services in groups: each group is ended when the one before it is gone."""
     return [[name for name in names if name.startswith(kind)] for kind in _STOP_ORDER]
 
 
 class _Builder:
-    """Puts commands together."""
+    """Build the services of a plan."""
 
     def __init__(self, plan: plans.Plan, where: Addresses, paths: state.Paths, environ: Mapping[str, str]) -> None:
         self._plan = plan
@@ -189,7 +189,7 @@ class _Builder:
         )  # fmt: skip
         environ = found.command.environ
         if environ.get("PYTHONDONTWRITEBYTECODE"):
-            # Compiled anew at each start, it would start a third of a second later.
+            # Compiled at each start, it would start a third of a second later.
             return found
         # Without docstrings: 2.7 MB less in every agent of a fleet.
         lean = dataclasses.replace(found.command, environ={**environ, "PYTHONOPTIMIZE": "2"})
@@ -211,7 +211,7 @@ class _Builder:
 
 
 def node_facts(plan: plans.Plan, paths: state.Paths, node: str) -> dict[str, object]:
-    """The settings by which an agent measures a node of the plan: its cgroup, or its processes where it has none."""
+    """Return the settings by which an agent measures a node of the plan: its cgroup, or else its processes."""
     if plan.node_kind is plans.NodeKind.KUBELET:
         return {"node": node, "scope": "cgroup", "cgroup": kubelet_nodes.cgroup(plan, node), "pod_events": "cgroup"}
     facts: dict[str, object] = {
@@ -233,12 +233,12 @@ def _cgroup(plan: plans.Plan, paths: state.Paths, node: str) -> str:
 
 
 def ready_file(paths: state.Paths, node: str) -> pathlib.Path:
-    """The file by which a node says that it is ready, and how."""
+    """Return the file by which a node says that it is ready, and how."""
     return paths.run / f"{node}.ready.json"
 
 
 def read_ready(paths: state.Paths, node: str) -> dict[str, object]:
-    """What a node says of itself; empty while it is not ready."""
+    """Return what a node says of itself; empty while it is not ready."""
     try:
         found = orjson.loads(ready_file(paths, node).read_bytes())
     except (OSError, orjson.JSONDecodeError):
@@ -247,7 +247,7 @@ def read_ready(paths: state.Paths, node: str) -> dict[str, object]:
 
 
 def _fallback_pid(ready: pathlib.Path) -> int | None:
-    """The node's process where it has no cgroup to be measured by, else None."""
+    """Return the node's process where it has no cgroup to be measured by, else None."""
     try:
         found = orjson.loads(ready.read_bytes())
     except (OSError, orjson.JSONDecodeError):

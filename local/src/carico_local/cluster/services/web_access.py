@@ -11,7 +11,7 @@ from carico_auth import server_config
 from carico_core.wire import roles
 
 READER, LOCAL = "reader", "local"
-# Both are let in unnamed, each by his own door; the words are no secret and open no other door.
+# Both connect without credentials, each by its own listener; these words are no secret and open nothing else.
 _NO_SECRET = "unnamed"
 
 
@@ -34,7 +34,7 @@ class WebAccess:
 
 
 def configuration(access: WebAccess) -> dict[str, Any]:
-    """What the server's configuration has besides."""
+    """Return what the server's configuration needs for this."""
     reader = {
         "permissions": server_config.permissions(roles.Role.READER),
         "allowed_connection_types": [roles.WEBSOCKET],

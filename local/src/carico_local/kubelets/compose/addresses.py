@@ -18,12 +18,12 @@ _PREFIX = 24
 
 
 def network(address: str) -> ipaddress.IPv4Network:
-    """The part of the containers' network in which nodes are."""
+    """Return the part of the containers' network in which nodes are."""
     return ipaddress.IPv4Interface(f"{address}/{_PREFIX}").network
 
 
 def node(address: str, *, name: str = "", cpus: float = 1.0, memory_bytes: int = 0) -> configuration.Node:
-    """The node at an address: its range of Pods follows from it, so that every other one knows it, too."""
+    """Return the node at an address: its range of Pods follows from it, so that every other one knows it, too."""
     number = int(ipaddress.IPv4Address(address)) - int(network(address).network_address)
     return configuration.Node(
         name=name or f"at-{number}", number=number, cpus=cpus, memory_bytes=memory_bytes, first=1
@@ -31,11 +31,11 @@ def node(address: str, *, name: str = "", cpus: float = 1.0, memory_bytes: int =
 
 
 def others(own: configuration.Node, address: str) -> tuple[configuration.Node, ...]:
-    """Every node that there could be beside `own`; routes to nobody do no harm."""
+    """Return every other node that there could be; routes to absent ones do no harm."""
     base = network(address)
     return tuple(node(str(base[number])) for number in range(1, _LAST + 1) if number != own.number)
 
 
 def names() -> tuple[str, ...]:
-    """The names that nodes may have: the engine numbers the containers of the service `node`."""
+    """Return the names that nodes may have: the engine numbers the containers of the service `node`."""
     return tuple(f"node-{number}" for number in range(1, _LAST + 1))

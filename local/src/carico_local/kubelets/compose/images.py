@@ -10,7 +10,7 @@ from carico_local.kubelets import images
 
 
 def main() -> int:
-    """The exit code: 0, or 2 with one line that says what is missing."""
+    """Return the exit code: 0, or 2 with one line that says what is missing."""
     environ, folder = settings.environment(), pathlib.Path(sys.argv[1])
     try:
         busybox = shutil.which("busybox")

@@ -32,7 +32,7 @@ _log = logs.get("compose-node")
 
 
 def main() -> int:
-    """The exit code of the container: 0 where it was asked to end."""
+    """Return the exit code of the container: 0 where it was asked to end."""
     logs.setup(service="compose-node")
     try:
         node = _write()
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def _write() -> configuration.Node:
-    """The node, once what it is told stands in /carico."""
+    """Write the node's configuration into /carico, and return the node."""
     address, own = naming.address(), size.read()
     name = naming.node_name(address, rng=random.Random(secrets.randbits(64)))
     if name not in addresses.names():
@@ -67,7 +67,7 @@ def _write() -> configuration.Node:
 
 
 async def _run(node: configuration.Node) -> int:
-    """The exit code: that of the first program to end by itself, 0 where the container was asked to."""
+    """Return the exit code: that of the first program to end by itself, 0 where the container was asked to."""
     asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked.set)
@@ -104,7 +104,7 @@ def _start_agent(node: configuration.Node) -> "subprocess.Popen[bytes]":
 
 
 async def _leave(name: str) -> None:
-    """The Node is gone from the API, and its Pods with it: nobody is left to run them."""
+    """Delete the Node from the API, and so its Pods, which nothing runs any more."""
     chosen = api_client.KubeSettings(kubeconfig=str(addresses.SHARED / "inside.yaml"))
     with contextlib.suppress(errors.ApiError, errors.ApiUnavailable):
         api = await api_client.connect(chosen, clock=clocks.SystemClock(), user_agent="carico-compose-node")

@@ -20,7 +20,7 @@ _PARTS = (*standalone.DEFAULT, commands.SCHEDULER)
 
 
 def main() -> int:
-    """The exit code, once the container is asked to end; 2 with one line where the control plane does not come up."""
+    """Return the exit code, once the container is asked to end; 2 where the control plane does not come up."""
     environ = settings.environment()
     try:
         return asyncio.run(_run(_plane(), environ.get(PORT_VARIABLE, str(addresses.PORT))))
@@ -61,7 +61,7 @@ async def _run(plane: standalone.Standalone, published: str) -> int:
 def _write(plane: standalone.Standalone, path: pathlib.Path, url: str) -> None:
     admin = identity.COMPONENTS[identity.ADMIN]
     plane.identities.write_kubeconfig(path, cluster=addresses.NAME, url=url, user=admin)
-    # Whoever reaches the engine may do anything here; the containers' users differ.
+    # Access to the engine is access to everything here; the containers' users differ.
     os.chmod(path, 0o644)
 
 

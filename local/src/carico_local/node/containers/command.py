@@ -46,21 +46,21 @@ class Commands:
         return None if self._place.group is None else self._place.group.child(self._spec.name)
 
     def id(self, number: int) -> str:
-        """The name of one start of the container."""
+        """Return the name of one start of the container."""
         return f"{self._place.pod.uid}/{self._spec.name}/{number}"
 
     async def read(self) -> None:
-        """Nothing; what the next start's variables are of objects is known. Raises `config_objects.Unread`."""
+        """Read the objects that the next start's variables come from. Raises `config_objects.Unread`."""
         if self._spec.reads_objects:
             self._read = await variables.read(self._spec, self._place.objects)
 
     def keep(self, directory: pathlib.Path) -> None:
-        """Nothing; a node process that starts anew will know what was read: probes have a container's variables."""
+        """Keep what was read for the node's next process: probes have a container's variables."""
         if self._read is not None:
             variables.save(directory / files.VARIABLES, self._read)
 
     def make(self, number: int, directory: pathlib.Path) -> runtime.Command:
-        """What is run at start `number`, whose files are in `directory`; its volumes are there."""
+        """Return what is run at start `number`, whose files are in `directory`; its volumes are there."""
         places = self._places()
         for folder in map(pathlib.Path, places.values()):
             # With subPath it may be a file.
@@ -80,7 +80,7 @@ class Commands:
         )
 
     async def perform(self, number: int, handler: handlers.Handler, *, timeout_s: float) -> str | None:
-        """None where a hook or a probe of start `number` went well, else why not."""
+        """Return None where a hook or a probe of start `number` went well, else why not."""
         command = self.make(number, self._node.records.attempt(self._place.pod.uid, self._spec.name, number))
         procs = () if command.group is None else tuple(command.group.procs_files)
         if isinstance(handler, handlers.Exec):
@@ -112,7 +112,7 @@ class Commands:
         )  # fmt: skip
 
     def _places(self) -> dict[str, str]:
-        """The folder of each of the container's volumes, by the path it has in the container."""
+        """Return the folder of each of the container's volumes, by the path it has in the container."""
         return {
             mount.path: str(self._place.volumes / mount.volume / mount.sub_path.lstrip("/"))
             for mount in self._spec.mounts

@@ -25,7 +25,7 @@ class Api(Protocol):
     """What is needed of the Kubernetes API."""
 
     async def request(self, method: str, path: str, *, timeout_s: float = _TIMEOUT_S) -> Any:
-        """The decoded answer."""
+        """Return the decoded answer."""
         ...
 
 
@@ -43,7 +43,7 @@ class Unread(Exception):
 
 
 def not_found(kind: str, name: str) -> Unread:
-    """An object that is not there."""
+    """Return an object that is not there."""
     return Unread(f'{kind} "{name}" not found')
 
 
@@ -57,7 +57,7 @@ class Objects:
         self._seen: dict[tuple[str, str], Content] = {}
 
     async def find(self, kind: str, name: str) -> Content | None:
-        """What the object holds; None where there is none of the name. Raises `Unread`."""
+        """Return what the object holds; None where there is none of the name. Raises `Unread`."""
         known = self._seen.get((kind, name))
         if known is not None and known.is_fixed:
             return known

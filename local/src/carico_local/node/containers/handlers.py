@@ -65,7 +65,7 @@ class Inside:
 
 
 def parse(entry: Mapping[str, Any] | None, ports: Mapping[str, int]) -> Handler | None:
-    """The handler of a probe or a hook, `ports` by name; None where it is of no known kind. Raises `ValueError`."""
+    """Return the handler of a probe or a hook, `ports` by name; None for an unknown kind. Raises `ValueError`."""
     if not entry:
         return None
     if http := entry.get("httpGet"):
@@ -84,7 +84,7 @@ def parse(entry: Mapping[str, Any] | None, ports: Mapping[str, int]) -> Handler 
 
 
 async def perform(handler: Handler, inside: Inside, *, timeout_s: float) -> str | None:
-    """None where it went well, else why not."""
+    """Return None where it went well, else why not."""
     try:
         async with asyncio.timeout(timeout_s):
             match handler:
@@ -127,7 +127,7 @@ async def _get(handler: HttpGet, host: str) -> str | None:
 
 
 def _unverified() -> ssl.SSLContext:
-    """As the kubelet has it: a probe asks whether somebody answers, not who."""
+    """As the kubelet has it: a probe asks whether a server answers, not which one."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -144,7 +144,7 @@ async def _connect(handler: TcpSocket, host: str) -> str | None:
 
 
 async def _execute(handler: Exec, inside: Inside) -> str | None:
-    """What is wrong, by a command that is run with the container's environment, directory and cgroup; None: nothing."""
+    """Run a command with the container's environment, directory and cgroup; return what is wrong, None: nothing."""
     entered = "".join(f"echo 0 > {shlex.quote(name)} && " for name in inside.procs)
     argv: Sequence[str] = ("/bin/sh", "-c", f'{entered}exec "$@"', "sh", *handler.command)
     try:

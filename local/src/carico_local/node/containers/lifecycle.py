@@ -39,7 +39,7 @@ def start_s(seed: str, *, factor: float) -> float:
 
 
 def not_started(why: str, *, container_id: str, now_ns: int) -> status.Terminated:
-    """The end of a container whose command could not be run."""
+    """Return the end of a container whose command could not be run."""
     return status.Terminated(
         exit_code=128, reason="StartError", started_ns=0, finished_ns=now_ns,
         message=f"unable to start container process: {why}", container_id=container_id,
@@ -47,7 +47,7 @@ def not_started(why: str, *, container_id: str, now_ns: int) -> status.Terminate
 
 
 def of(ended: runtime.Exit, *, container_id: str, started_ns: int, message: str) -> status.Terminated:
-    """The end of a container that ran."""
+    """Return the end of a container that ran."""
     return status.Terminated(
         exit_code=ended.code, reason=reason_of(ended), started_ns=started_ns, finished_ns=ended.finished_ns,
         signal=ended.signal, message=message, container_id=container_id,
@@ -55,7 +55,7 @@ def of(ended: runtime.Exit, *, container_id: str, started_ns: int, message: str)
 
 
 def message(directory: pathlib.Path, *, log_instead: bool) -> str:
-    """What a start left as its termination message; the end of its log where it left none and `log_instead`."""
+    """Return what a start left as its termination message; the end of its log where it left none and `log_instead`."""
     with contextlib.suppress(OSError):
         text = (directory / files.MESSAGE).read_bytes()[:MESSAGE_BYTES].decode(errors="replace")
         if text:
@@ -64,14 +64,14 @@ def message(directory: pathlib.Path, *, log_instead: bool) -> str:
 
 
 def reason_of(ended: runtime.Exit) -> str:
-    """Completed, Error or OOMKilled."""
+    """Return Completed, Error or OOMKilled."""
     if ended.oom_killed:
         return "OOMKilled"
     return "Completed" if ended.code == 0 else "Error"
 
 
 def backoff_s(failures: int) -> float:
-    """Seconds before the restart that follows `failures` earlier ones; 0: at once.
+    """Return seconds before the restart that follows `failures` earlier ones; 0: at once.
 
     >>> [backoff_s(n) for n in (0, 1, 2, 3, 50)]
     [0.0, 10.0, 20.0, 40.0, 300.0]

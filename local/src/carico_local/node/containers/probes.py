@@ -1,4 +1,4 @@
-"""Probes of a container: startup, then readiness and liveness beside each other.
+"""Probes of a container: startup, then readiness and liveness at the same time.
 
 Source: kubernetes/pkg/kubelet/prober/worker.go.
 """
@@ -13,7 +13,7 @@ Check = Callable[[container_spec.Probe], Awaitable[str | None]]
 
 
 class Found(Protocol):
-    """Who is told what the probes find."""
+    """What acts on what the probes find."""
 
     def started(self) -> None:
         """The container is up: readiness and liveness count from here."""
@@ -33,7 +33,7 @@ class Found(Protocol):
 
 
 async def run(spec: container_spec.ContainerSpec, check: Check, found: Found) -> None:
-    """Nothing, at once where there are no probes, else when the container is found dead; cancelled when it ends."""
+    """Run the probes until the container is found dead; return at once where there are none. Cancelled when it ends."""
     if spec.startup is not None:
         if not await _until_passed(spec.startup, check, found):
             return
@@ -48,7 +48,7 @@ async def run(spec: container_spec.ContainerSpec, check: Check, found: Found) ->
 
 
 async def _until_passed(probe: container_spec.Probe, check: Check, found: Found) -> bool:
-    """True once the startup probe has passed; False where the container was given up."""
+    """Return True once the startup probe has passed; False where the container was given up."""
     failures = 0
     await asyncio.sleep(probe.initial_delay_s)
     while (why := await check(probe)) is not None:

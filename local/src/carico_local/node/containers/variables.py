@@ -34,7 +34,7 @@ NOTHING_READ = Read(whole={}, own={})
 
 
 async def read(container: container_spec.ContainerSpec, objects: config_objects.Objects) -> Read:
-    """What the container's variables are now that come from objects. Raises `config_objects.Unread`."""
+    """Return what the container's variables are now that come from objects. Raises `config_objects.Unread`."""
     found: dict[tuple[str, str], config_objects.Content | None] = {}
 
     async def content(ref: sources.KeyRef | sources.WholeRef) -> config_objects.Content | None:
@@ -62,23 +62,23 @@ async def read(container: container_spec.ContainerSpec, objects: config_objects.
 
 
 def save(path: pathlib.Path, found: Read) -> None:
-    """Nothing; the file, which only its owner may read, holds what was read."""
+    """Write what was read to a file that only its owner may read."""
     records.write_json(path, dataclasses.asdict(found), mode=0o600)
 
 
 def load(path: pathlib.Path) -> Read:
-    """What `save` wrote; nothing where it did not."""
+    """Return what `save` wrote; nothing where it did not."""
     document = records.read_json(path)
     return NOTHING_READ if document is None else Read(**document)
 
 
 def _text(value: bytes) -> str:
-    """A value as a variable: bytes that are no text stay what they are, on their way to exec."""
+    """Return a value as a variable: bytes that are no text stay what they are, on their way to exec."""
     return value.decode("utf-8", "surrogateescape")
 
 
 def field_value(spec: podspec.PodSpec, path: str, *, pod_ip: str, host_ip: str) -> str:
-    """The value of a field that an environment variable may refer to; empty where it is not known."""
+    """Return the value of a field that an environment variable may refer to; empty where it is not known."""
     value = sources.metadata_field(path, spec.metadata)
     if value is not None:
         return value
@@ -97,7 +97,7 @@ def environment(
     base: Mapping[str, str], pod_ip: str, host_ip: str, node: Mapping[str, float] | None = None,
     objects: Read = NOTHING_READ,
 ) -> dict[str, str]:  # fmt: skip
-    """The variables of a container: the node's, then its own, each of which may refer to those before it.
+    """Return the variables of a container: the node's, then its own, each of which may refer to those before it.
 
     `node`: amounts of the whole node, for limits that are not set. `objects`: what was read of these.
     """
@@ -116,7 +116,7 @@ def environment(
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """`text` with each $(NAME) that is known replaced; $$ stands for $.
+    """Return `text` with each $(NAME) that is known replaced; $$ stands for $.
 
     >>> expand("$(A) $(B) $$(A)", {"A": "1"})
     '1 $(B) $(A)'

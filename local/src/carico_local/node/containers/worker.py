@@ -16,7 +16,7 @@ from carico_local.node.reporting import status
 from carico_local.node.runtime import client as runtime
 from carico_local.node.spec import container as container_spec
 
-# A postStart hook has no timeout of its own; whoever waits longer has forgotten it.
+# A postStart hook has no timeout of its own.
 HOOK_MOST_S = 3600.0
 # Until a ConfigMap or Secret is there: soon at first, then as often as a kubelet (its backOffPeriod).
 CONFIG_RETRY_FIRST_S, CONFIG_RETRY_MOST_S = 0.5, 10.0
@@ -50,7 +50,7 @@ class ContainerWorker:
         self._gentle: asyncio.Task[None] | None = None
 
     async def run(self) -> bool:
-        """True once it has ended with success for good, False where it ended otherwise or was stopped."""
+        """Return True once it has ended with success for good, False where it ended otherwise or was stopped."""
         ended = await self._resume()
         while not self._stop.is_set():
             if ended is None:
@@ -70,7 +70,7 @@ class ContainerWorker:
         self._set(state=status.Waiting(reason=status.CONFIG_ERROR, message=why))
 
     def stop(self) -> None:
-        """Nothing; the container gets SIGTERM, after its preStop hook, and is not started again."""
+        """Send SIGTERM, after the preStop hook; the container is not started again."""
         self._stop.set()
         if self._live_id:
             self._tell("Killing", f"Stopping container {self.spec.name}", False)
@@ -89,19 +89,19 @@ class ContainerWorker:
         self._node.runtime.signal(self._live_id, signal.SIGTERM, group=self._commands.group)
 
     def kill(self) -> None:
-        """Nothing; all of the container's processes get SIGKILL."""
+        """Send SIGKILL to all of the container's processes."""
         if self._live_id:
             self._node.runtime.signal(self._live_id, signal.SIGKILL, group=self._commands.group)
 
     async def _resume(self) -> status.Terminated | None:
-        """How the container ended that a node process before this one started; None where there was none."""
+        """Return how the container ended that a node process before this one started; None where there was none."""
         attempt = self._node.records.last_attempt(self._place.pod.uid, self.spec.name)
         if attempt is None and self._place.was_running is None:
             return None
         if attempt is None:
             self._set(restarts=self._place.was_running)
             return self._terminate(self.state.restarts, 0, None, failure="")
-        # A node process that starts anew does not forgive: each restart was a failure, or the Pod asks for it.
+        # The node's next process goes on counting: each restart was a failure, or the Pod asks for it.
         self._failures = attempt.number
         self._set(restarts=attempt.number, container_id=self._commands.id(attempt.number))
         if attempt.exited is not None:
@@ -109,13 +109,13 @@ class ContainerWorker:
         elif attempt.started is not None:
             return await self._watch(attempt.number, attempt.started["wall_ns"])
         else:
-            # Asked for, and nobody knows whether it began: what may be left of it goes.
+            # Requested, and it is unknown whether it began: what may be left of it goes.
             ended = await self._node.runtime.finish(None, self._commands.group)
         started_ns = 0 if attempt.started is None else attempt.started["wall_ns"]
         return self._terminate(attempt.number, started_ns, ended, failure=(attempt.failed or {}).get("message", ""))
 
     async def _until_configured(self) -> bool:
-        """True once all that its variables come from is there; False where it was stopped before."""
+        """Return True once all that its variables come from is there; False where it was stopped before."""
         wait_s = CONFIG_RETRY_FIRST_S
         while True:
             try:
@@ -152,7 +152,7 @@ class ContainerWorker:
         return await self._watch(number, started_ns, is_new=True)
 
     async def _watch(self, number: int, started_ns: int, *, is_new: bool = False) -> status.Terminated:
-        """The end of a process that runs; its first hook and its probes run beside it."""
+        """Wait for the end of a process that runs, while its first hook and its probes run."""
         self._live_id = self._commands.id(number)
         hook = self.spec.post_start if is_new else None
         if hook is None:
@@ -193,7 +193,7 @@ class ContainerWorker:
         return not self._stop.is_set() and (policy == "Always" or (policy == "OnFailure" and ended.exit_code != 0))
 
     async def _back_off(self, ended: status.Terminated) -> bool:
-        """True where the container was stopped while it waited for its next start."""
+        """Return True where the container was stopped while it waited for its next start."""
         if ended.finished_ns - ended.started_ns > lifecycle.BACKOFF_RESET_S * 1e9 and ended.started_ns:
             self._failures = 0
         wait_s = lifecycle.backoff_s(self._failures)
@@ -236,20 +236,20 @@ class ContainerWorker:
         return await self._commands.perform(self.state.restarts, probe.handler, timeout_s=probe.timeout_s)
 
     def started(self) -> None:
-        """Nothing; the startup probe has passed."""
+        """Record that the startup probe has passed."""
         self._set(started=True)
         self.up.set()
 
     def ready(self, ready: bool) -> None:
-        """Nothing; the readiness probe has found so."""
+        """Record what the readiness probe found."""
         self._set(ready=ready)
 
     def unhealthy(self, kind: str, reason: str) -> None:
-        """Nothing; a probe's failure is told."""
+        """Report a probe's failure as an Event."""
         self._tell("Unhealthy", f"{kind} probe failed: {reason}", True)
 
     async def dead(self, kind: str, reason: str) -> None:
-        """Nothing; the container is ended, to be started again as its policy says."""
+        """End the container, to be started again as its policy says."""
         _log.info("killed by its probe", container=self._live_id, probe=kind, why=reason)
         note = f"Container {self.spec.name} failed {kind.lower()} probe, will be restarted"
         self._tell("Killing", note, False)
@@ -275,7 +275,7 @@ class ContainerWorker:
 def limit_group(
     group: groups.Group, *, cores: float | None, memory_bytes: int | None, chosen: settings.NodeSettings
 ) -> None:
-    """Nothing; limits of emulated figures are set on a cgroup, never above the node's: v1 refuses more."""
+    """Set limits of emulated figures on a cgroup, never above the node's: v1 refuses more."""
     if cores is not None:
         real = min(cores, chosen.cores) * chosen.scale
         group.set_cpu(cores=real, period_us=max(1000, round(chosen.quota_period_ms * 1000)))

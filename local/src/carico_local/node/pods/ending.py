@@ -17,7 +17,7 @@ DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadlin
 class Ending:
     """How a Pod is to end. `report`: its last status is written; `delete`: its object then goes.
 
-    `stays`: its end is no end of its object, which somebody deletes later.
+    `stays`: its object stays after its end, until a user deletes it.
     """
 
     grace_s: float
@@ -28,7 +28,7 @@ class Ending:
 
 
 class Deadline:
-    """An alarm `seconds` after the start of a Pod; a node process that starts anew does not start the time anew."""
+    """An alarm `seconds` after the start of a Pod, which a restart of the node's process does not move."""
 
     def __init__(self, exceeded: Callable[[], None], *, start_ns: int, clock: clocks.Clock) -> None:
         self._exceeded = exceeded
@@ -37,14 +37,14 @@ class Deadline:
         self._alarm: asyncio.TimerHandle | None = None
 
     def set(self, seconds: float | None) -> None:
-        """Nothing; the alarm is at this time now, or off."""
+        """Set the alarm to this time, or turn it off."""
         self.cancel()
         if seconds is not None:
             left_s = seconds - (self._clock.wall_ns() - self._start_ns) / 1e9
             self._alarm = asyncio.get_running_loop().call_later(max(0.0, left_s), self._exceeded)
 
     def cancel(self) -> None:
-        """Nothing; the alarm is off."""
+        """Turn the alarm off."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

@@ -57,7 +57,7 @@ class NodeLabels:
             except errors.ApiUnavailable:
                 await asyncio.sleep(_LABELS_AGAIN_S)
             except errors.ApiError:
-                # Whoever deleted the Node decides by what was true before.
+                # The Node was deleted: decide by the labels last seen.
                 return None
 
 
@@ -215,7 +215,7 @@ class Addresses:
         self._next = 1
 
     def take(self, uid: str, known: str | None = None) -> str:
-        """The address of a Pod: the one it had, else the next that is free; the last ones are shared."""
+        """Return the address of a Pod: the one it had, else the next that is free; the last ones are shared."""
         used = set(self._taken.values())
         chosen = known
         for _ in range(254):
@@ -228,7 +228,7 @@ class Addresses:
         return self._taken[uid]
 
     def give_back(self, uid: str) -> None:
-        """Nothing; the Pod's address is free."""
+        """Free the Pod's address."""
         self._taken.pop(uid, None)
 
 

@@ -27,7 +27,7 @@ _OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 class PodWorker:
     """One Pod that is bound to this node.
 
-    `rejected`: why it is not taken, where it is not; `check_again` decides it anew by labels that were just read.
+    `rejected`: why it is not taken, where it is not; `check_again` decides again by labels that were just read.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class PodWorker:
         self._config = config_objects.Objects(node.api, spec.namespace)
         self._sandboxed = False
         self._ended = False
-        # False until the sandbox is gone: a Pod's end is told when a container runtime would tell it.
+        # False until the sandbox is gone: a Pod's end is reported when a container runtime would report it.
         self._settled = False
         # True where the Pod was ended before it was through.
         self._cut = False
@@ -82,7 +82,7 @@ class PodWorker:
         )
 
     def update(self, pod: dict[str, Any]) -> None:
-        """Nothing; the API's object has changed. A deletion ends the Pod with the grace it states."""
+        """Take in a change of the API's object. A deletion ends the Pod with the grace it states."""
         self._object = pod
         if pod["metadata"].get("deletionTimestamp"):
             grace_s = podspec.parse(pod).grace_s
@@ -91,7 +91,7 @@ class PodWorker:
             self._deadline.set(podspec.deadline_s(pod))
 
     def end(self, wish: ending.Ending) -> None:
-        """Nothing; the Pod ends. A second call may only shorten the grace; the first one's reason stays."""
+        """End the Pod. A second call may only shorten the grace; the first one's reason stays."""
         if not wish.stays:
             self._gone.set()
         if self._ending is not None and wish.grace_s >= self._ending.grace_s and not wish.delete:
@@ -101,7 +101,7 @@ class PodWorker:
         self._stop.set()
 
     def _exceeded(self) -> None:
-        """Nothing; the Pod has been active for as long as it may."""
+        """End a Pod that has been active for as long as it may."""
         if self._ending is None and self.is_active:
             self._tell(ending.DEADLINE_REASON, ending.DEADLINE_MESSAGE, False)
             failed = (ending.DEADLINE_REASON, ending.DEADLINE_MESSAGE)
@@ -113,7 +113,7 @@ class PodWorker:
         return self._rejected is None and not self._ended and self._phase() not in _TERMINAL
 
     async def run(self) -> None:
-        """Nothing, once the Pod has ended and, where that is for the node to do, its object is on its way out."""
+        """Run the Pod to its end and, where that is the node's task, have its object deleted."""
         if self._rejected is not None and self._rejected.by_labels and self._check_again is not None:
             self._rejected = await self._check_again()
         if self._rejected is None:
@@ -134,7 +134,7 @@ class PodWorker:
         stopping = asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait({living, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            # One that waits to start sees the wish first, and has ended by now.
+            # One that waits to start sees the request first, and has ended by now.
             if self._stop.is_set() and self._phase() not in _TERMINAL:
                 self._cut = True
                 await self._end_containers(living)
@@ -146,7 +146,7 @@ class PodWorker:
             living.cancel()
 
     async def _live(self) -> None:
-        """Nothing, once nothing of the Pod is to run any more."""
+        """Run the Pod's containers until nothing of it is to run any more."""
         self._publish()
         if self.spec.unsupported:
             self._refuse()
@@ -178,7 +178,7 @@ class PodWorker:
         self._tell("Failed", f"Error: {why}", True)
 
     async def _run_inits(self) -> bool:
-        """True once every init container has succeeded, in order, and every sidecar among them is up."""
+        """Return True once every init container has succeeded, in order, and every sidecar among them is up."""
         for worker in self._inits:
             if worker.spec.is_sidecar:
                 self._beside.append((worker, asyncio.create_task(worker.run(), name=f"sidecar {worker.spec.name}")))
@@ -204,21 +204,21 @@ class PodWorker:
             await task
 
     async def _pause(self, seconds: float) -> bool:
-        """True where the wish to end cut the pause short."""
+        """Sleep; return True where a request to end cut that short."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stop.wait()
         return self._stop.is_set()
 
     async def _end_containers(self, living: "asyncio.Task[None]") -> None:
-        """SIGTERM, the grace period, SIGKILL."""
+        """Send SIGTERM, and SIGKILL after the grace period."""
         assert self._ending is not None
         for worker in self._workers():
             # Sidecars end when the others have.
             if not worker.spec.is_sidecar:
                 worker.stop()
         started_s = self._node.clock.monotonic_s()
-        # A second deletion may have shortened the grace: it is read anew every time.
+        # A second deletion may have shortened the grace: it is read every time.
         while not living.done():
             left_s = self._ending.grace_s - (self._node.clock.monotonic_s() - started_s)
             if left_s <= 0:
@@ -227,7 +227,7 @@ class PodWorker:
             await asyncio.wait({living}, timeout=min(1.0, max(left_s, 0.1)))
 
     async def _clean_up(self) -> None:
-        """Nothing, once the sandbox is gone, as long after the exit as a container runtime takes."""
+        """Remove the sandbox, as long after the exit as a container runtime takes."""
         await self._pause(lifecycle.EXIT_S * self._node.chosen.latency)
         if self._group is not None and not self._group.try_remove():
             await asyncio.to_thread(self._group.destroy)
@@ -255,7 +255,7 @@ class PodWorker:
         )
 
     def _told(self, worker: container_worker.ContainerWorker) -> status.ContainerState:
-        """What the status says of a container: one that never started in a Pod that has ended is lost."""
+        """Return what the status says of a container: one that never started in a Pod that has ended is lost."""
         now = worker.state
         if self._ended and not isinstance(now.state, status.Terminated):
             return dataclasses.replace(now, state=status.lost(now_ns=self._node.clock.wall_ns()), ready=False)
@@ -275,7 +275,7 @@ class PodWorker:
         self._node.reporter.put(self.spec.uid, namespace=self.spec.namespace, name=self.spec.name, status=found)
 
     def _previous(self) -> list[dict[str, Any]]:
-        """Conditions as they stand: ours as last written here, the others' as last seen."""
+        """Return conditions as they stand: ours as last written here, the others' as last seen."""
         seen = status.conditions(self._object)
         if not self._conditions:
             return seen

@@ -33,7 +33,7 @@ class Pods(Protocol):
 
 
 async def run(stop: tasks.Stop, drained: tasks.Stop, *, node: Node, pods: Pods, within_s: float) -> None:
-    """Never returns; sets `drained` once `stop` is set and no Pod runs any more, at most `within_s` later."""
+    """Set `drained` once `stop` is set and no Pod runs any more, at most `within_s` later; run until cancelled."""
     await stop.wait()
     if within_s > 0.0:
         with contextlib.suppress(TimeoutError):
@@ -57,7 +57,7 @@ async def _drain(node: Node, pods: Pods) -> None:
 
 
 async def leave(node: Node) -> None:
-    """Nothing; the Node object is gone, or a log line says why it could not be removed."""
+    """Remove the Node object, or log why it could not be removed."""
     await _told(node.remove(), what="remove")
 
 

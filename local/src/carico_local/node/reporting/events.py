@@ -1,4 +1,4 @@
-"""Events about Pods, written beside the work: a slow API delays no container."""
+"""Events about Pods, written in the background: a slow API delays no container."""
 
 import asyncio
 import dataclasses
@@ -15,7 +15,7 @@ _log = logs.get("node.events")
 
 
 class Recorder(Protocol):
-    """Writes one Event."""
+    """Write one Event."""
 
     async def record(self, pod: cluster.Pod, *, reason: str, action: str, note: str, warning: bool = False) -> None: ...
 
@@ -38,7 +38,7 @@ class Events:
         self.dropped = 0
 
     def add(self, pod: dict[str, Any], *, reason: str, action: str, note: str, warning: bool = False) -> None:
-        """Nothing; the Event will be written when its turn comes."""
+        """Queue an Event; a full queue drops it and counts it."""
         try:
             parsed = api_objects.parse_pod(pod)
             self._queue.put_nowait(_Event(pod=parsed, reason=reason, action=action, note=note, warning=warning))
@@ -46,7 +46,7 @@ class Events:
             self.dropped += 1
 
     async def run(self) -> None:
-        """Never returns; writes Events in order."""
+        """Write queued Events in order until cancelled."""
         while True:
             event = await self._queue.get()
             try:

@@ -32,7 +32,7 @@ class Wanted:
 
 
 def parse_query(query: Mapping[str, str], *, now_ns: int) -> Wanted:
-    """What a query string asks for. Raises `ValueError`."""
+    """Return what a query string asks for. Raises `ValueError`."""
     since_ns = 0
     if "sinceSeconds" in query:
         since_ns = now_ns - int(query["sinceSeconds"]) * 10**9
@@ -58,7 +58,7 @@ class LogServer:
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
-        """The port it listens on. Raises OSError."""
+        """Return the port it listens on. Raises OSError."""
         app = web.Application()
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._serve)
         app.router.add_get("/healthz", _healthz)
@@ -68,7 +68,7 @@ class LogServer:
         return int(self._runner.addresses[0][1])
 
     async def close(self) -> None:
-        """Nothing; the port is free."""
+        """Stop serving and free the port."""
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -134,7 +134,7 @@ def _open(path: pathlib.Path) -> container_logs.Reader:
 
 
 def _reopened(log: container_logs.Reader, path: pathlib.Path) -> container_logs.Reader:
-    """The same reader, or one of the new file where the log has been rotated."""
+    """Return the same reader, or one of the new file where the log has been rotated."""
     if not log.is_rotated():
         return log
     log.close()

@@ -26,7 +26,7 @@ LOOK_S = 1.0
 # its limit the kernel ends a process.
 PRESSURE_BYTES = 100 * 2**20
 SCALE_ANNOTATION = "carico.dev/scale"
-# On a Node that was cordoned by its own kubelet, which is to end: whoever takes its place lifts that again.
+# On a Node that was cordoned by its own kubelet, which is to end: the process that takes its place lifts that again.
 DRAINING_ANNOTATION = "carico.dev/draining"
 EMULATED_LABEL = "carico.dev/emulated"
 VERSION = "v1.31.0-carico"
@@ -34,7 +34,7 @@ _log = logs.get("node.registration")
 
 
 def node_object(chosen: settings.NodeSettings) -> dict[str, Any]:
-    """The Node as it is created: its own labels and its scale."""
+    """Return the Node as it is created: its own labels and its scale."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -44,7 +44,7 @@ def node_object(chosen: settings.NodeSettings) -> dict[str, Any]:
 
 
 def labels(chosen: settings.NodeSettings) -> dict[str, str]:
-    """The labels that every kubelet sets, and ours."""
+    """Return the labels that every kubelet sets, and ours."""
     return {
         "kubernetes.io/hostname": chosen.name,
         "kubernetes.io/os": "linux",
@@ -54,7 +54,7 @@ def labels(chosen: settings.NodeSettings) -> dict[str, str]:
 
 
 def annotations(chosen: settings.NodeSettings) -> dict[str, str]:
-    """The real CPU of one emulated core."""
+    """Return the real CPU of one emulated core."""
     return {SCALE_ANNOTATION: repr(chosen.scale)}
 
 
@@ -67,7 +67,7 @@ def node_status(
     now_ns: int,
     boot_id: str,
 ) -> dict[str, Any]:
-    """The status of the Node: capacities in emulated figures, since those are what a scheduler reasons about."""
+    """Return the status of the Node: capacities in emulated figures, since those are what a scheduler reasons about."""
     resources = {
         "cpu": f"{chosen.cores:.0f}" if chosen.cores == round(chosen.cores) else f"{round(chosen.cores * 1000)}m",
         "memory": f"{round(chosen.memory_bytes / chosen.scale / 1024)}Ki",
@@ -121,7 +121,7 @@ def _conditions(*, pressure: bool, previous: Mapping[str, Any], now_ns: int) -> 
 
 
 class Registration:
-    """Keeps one Node registered; `labels` are the Node's as last seen, people's own among them."""
+    """Keep one Node registered; `labels` are the Node's as last seen, those that users set included."""
 
     def __init__(
         self, api: api_actions.Api, chosen: settings.NodeSettings, *, clock: clocks.Clock, group: groups.Group | None
@@ -137,7 +137,7 @@ class Registration:
         self.labels: Mapping[str, str] = labels(chosen)
 
     async def register(self, *, log_port: int) -> None:
-        """Nothing, once the Node is there and Ready and has its Lease; waits for an API that is away."""
+        """Wait until the Node exists, is Ready and has its Lease; retry while the API is away."""
         self._log_port = log_port
         said = False
         while True:
@@ -153,7 +153,7 @@ class Registration:
                 await asyncio.sleep(0.25)
 
     async def _take_place(self) -> None:
-        """Creates the Node, or takes over the one of that name: labels, taints and cordon of people are kept."""
+        """Create the Node, or take over the one of that name; labels, taints and a cordon that users set are kept."""
         try:
             self._learn(await self._api.request("POST", "/api/v1/nodes", body=node_object(self._chosen)))
         except errors.Conflict:
@@ -163,7 +163,7 @@ class Registration:
                 await self._cordon(None)
 
     async def cordon(self) -> None:
-        """Nothing; the scheduler has been told to send no more Pods. Raises what the client raises."""
+        """Mark the Node unschedulable. Raises what the client raises."""
         await self._cordon(True)
 
     async def _cordon(self, value: bool | None) -> None:
@@ -172,7 +172,7 @@ class Registration:
         self._learn(await api_actions.patch_node(self._api, node=self._chosen.name, patch=patch))
 
     async def remove(self) -> None:
-        """Nothing; Node and Lease are gone. Raises what the client raises."""
+        """Delete Node and Lease. Raises what the client raises."""
         await self._api.request("DELETE", f"/api/v1/nodes/{self._chosen.name}")
         leases = api_actions.LEASES_PATH.format(namespace=LEASE_NAMESPACE)
         await self._api.request("DELETE", f"{leases}/{self._chosen.name}")
@@ -182,7 +182,7 @@ class Registration:
         self._learn(await self._api.request("GET", f"/api/v1/nodes/{self._chosen.name}"))
 
     async def run_lease(self) -> None:
-        """Never returns; renews the Lease."""
+        """Renew the Lease until cancelled."""
         while True:
             await asyncio.sleep(RENEW_S)
             try:
@@ -192,7 +192,7 @@ class Registration:
                 _log.warning("lease_not_renewed", why=str(error))
 
     async def run_status(self) -> None:
-        """Never returns; writes the status every 10 s, and at once when the pressure changes."""
+        """Write the status every 10 s, and at once when the pressure changes, until cancelled."""
         told, told_s = self._has_pressure(), self._clock.monotonic_s()
         while True:
             await asyncio.sleep(LOOK_S)

@@ -40,21 +40,21 @@ class Reporter:
         self.refused = 0
 
     def put(self, uid: str, *, namespace: str, name: str, status: dict[str, Any]) -> None:
-        """Nothing; the status will be written as soon as a slot is free."""
+        """Write the status as soon as a slot is free."""
         self._report(uid, namespace, name).status = status
         self._wake(uid)
 
     def delete(self, uid: str, *, namespace: str, name: str) -> None:
-        """Nothing; the Pod's object is deleted once its last status has been written."""
+        """Delete the Pod's object once its last status has been written."""
         self._report(uid, namespace, name).delete = True
         self._wake(uid)
 
     async def drain(self) -> None:
-        """Nothing, once all has been written."""
+        """Wait until everything has been written."""
         await self._idle.wait()
 
     async def close(self) -> None:
-        """Nothing; what is not written yet is given up."""
+        """Discard what is not written yet."""
         tasks = list(self._sending.values())
         for task in tasks:
             task.cancel()
@@ -69,7 +69,7 @@ class Reporter:
             self._sending[uid] = asyncio.create_task(self._send_all(uid), name=f"status {uid}")
 
     async def _send_all(self, uid: str) -> None:
-        """Sends until nothing newer has been put meanwhile."""
+        """Send reports of one Pod until no newer one has come meanwhile."""
         backoff = list_watch.Backoff(first_s=RETRY_FIRST_S, most_s=RETRY_MOST_S, rng=self._rng)
         try:
             while uid in self._reports:
@@ -88,7 +88,7 @@ class Reporter:
                 self._idle.set()
 
     async def _send(self, uid: str, report: _Report) -> bool:
-        """True where there is nothing left to try; False where the API is away."""
+        """Return True where there is nothing left to try; False where the API is away."""
         try:
             if report.status is not None:
                 await self._write(uid, report, report.status)
@@ -97,14 +97,14 @@ class Reporter:
         except errors.ApiUnavailable:
             return False
         except (errors.NotFound, errors.Conflict):
-            # The Pod has gone, or one of the same name took its place: nobody is left to be told.
+            # The Pod has gone, or one of the same name took its place: there is nothing left to report.
             return True
         except errors.ApiError as error:
             self._refuse(report, error)
         return True
 
     async def _write(self, uid: str, report: _Report, status: dict[str, Any]) -> None:
-        """Nothing; the status is written, or the API does not accept it: then the Pod may still be deleted."""
+        """Write the status. Where the API does not accept it, the Pod may still be deleted."""
         try:
             await api_actions.patch_pod_status(
                 self._api, namespace=report.namespace, name=report.name, uid=uid, status=status

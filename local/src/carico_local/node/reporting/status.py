@@ -81,7 +81,7 @@ class PodState:
 
 
 def lost(*, now_ns: int, started_ns: int = 0) -> Terminated:
-    """The state of a container whose end nobody saw."""
+    """Return the state of a container whose end was not seen."""
     return Terminated(
         exit_code=137,
         reason=LOST,
@@ -92,7 +92,7 @@ def lost(*, now_ns: int, started_ns: int = 0) -> Terminated:
 
 
 def phase(spec: podspec.PodSpec, state: PodState) -> str:
-    """Pending, Running, Succeeded or Failed."""
+    """Return Pending, Running, Succeeded or Failed."""
     if state.rejected is not None:
         return "Failed"
     main = [state.containers[container.name] for container in spec.containers]
@@ -115,7 +115,7 @@ def phase(spec: podspec.PodSpec, state: PodState) -> str:
 
 
 def _init_phase(spec: podspec.PodSpec, state: PodState) -> str | None:
-    """Pending or Failed while init containers decide; None once they are through."""
+    """Return Pending or Failed while init containers decide; None once they are through."""
     for container in spec.init_containers:
         told = state.init_containers[container.name]
         now = told.state
@@ -129,7 +129,7 @@ def _init_phase(spec: podspec.PodSpec, state: PodState) -> str | None:
 
 
 def pod_status(spec: podspec.PodSpec, state: PodState, *, previous: Mapping[str, Any], now_ns: int) -> Object:
-    """The whole status to be written; times of unchanged conditions are kept from `previous`."""
+    """Return the whole status to be written; times of unchanged conditions are kept from `previous`."""
     found = phase(spec, state)
     status: Object = {
         "phase": found,
@@ -250,7 +250,7 @@ def _condition(
 
 
 def format_time(wall_ns: int) -> str:
-    """Unix nanoseconds as RFC 3339 in whole seconds, as the API's times are.
+    """Return Unix nanoseconds as RFC 3339 in whole seconds, as the API's times are.
 
     >>> format_time(0)
     '1970-01-01T00:00:00Z'
@@ -259,7 +259,7 @@ def format_time(wall_ns: int) -> str:
 
 
 def was_running(pod: Mapping[str, Any], container: str) -> int | None:
-    """How often a container had been restarted that the API has as running; None where it has not."""
+    """Return how often a container had been restarted that the API has as running; None where it has not."""
     told = pod.get("status") or {}
     for entry in (*(told.get("containerStatuses") or ()), *(told.get("initContainerStatuses") or ())):
         if entry.get("name") == container and (entry.get("state") or {}).get("running"):
@@ -268,11 +268,11 @@ def was_running(pod: Mapping[str, Any], container: str) -> int | None:
 
 
 def start_ns(pod: Mapping[str, Any]) -> int | None:
-    """When the Pod was taken."""
+    """Return when the Pod was taken."""
     text = (pod.get("status") or {}).get("startTime")
     return None if text is None else round(api_objects.parse_instant(text) * 1e9)
 
 
 def conditions(pod: Mapping[str, Any]) -> list[Any]:
-    """The Pod's conditions, whoever wrote them."""
+    """Return the Pod's conditions, those of other writers included."""
     return list((pod.get("status") or {}).get("conditions") or ())

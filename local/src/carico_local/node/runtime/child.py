@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def run(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> NoReturn:
-    """Never returns. What stands in the way of the command is written to `status_fd`, which closes at exec."""
+    """Become the container. Why the command cannot be run is written to `status_fd`, which closes at exec."""
     try:
         _enter(request, output_fd=output_fd, status_fd=status_fd)
     except OSError as error:
@@ -49,7 +49,7 @@ def _fail(reason: str, status_fd: int) -> NoReturn:
 
 
 def _not_executed(command: str, error: OSError) -> str:
-    """Why a command could not be run, in runc's words."""
+    """Return why a command could not be run, in runc's words."""
     if not isinstance(error, FileNotFoundError):
         return f'exec: "{command}": {_lowered(error)}'
     if "/" in command:
@@ -74,7 +74,7 @@ def _enter(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> Non
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     if request["die_with_parent"]:
-        # Without cgroups nobody could find the process again once the zygote is gone.
+        # Without cgroups the process could not be found again once the zygote is gone.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     null_fd = os.open(os.devnull, os.O_RDONLY)
     for target, source in ((0, null_fd), (1, output_fd), (2, output_fd)):

@@ -22,14 +22,14 @@ from carico_local.node.runtime import zygote
 # A minute: an interpreter starts in a tenth of a second, or in ten where many nodes start at once.
 _CONNECT_TRIES = 2400
 _CONNECT_PAUSE_S = 0.025
-# It ends within milliseconds of being told to; one that does not, on a machine as slow as that, is killed.
+# It ends within milliseconds of being asked to; one that does not is killed.
 _END_MOST_S = 15.0
 _log = logs.get("node.runtime")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """How a container ended. `known` False: nobody saw it end, as when its parent was killed."""
+    """How a container ended."""
 
     code: int
     signal: int
@@ -72,7 +72,7 @@ class Runtime:
         self._orphans: set[str] = set()
 
     async def connect(self) -> frozenset[str]:
-        """The ids of the containers that the zygote of this node has running; one is started where there is none."""
+        """Return the ids of the containers that the node's zygote runs; one is started where there is none."""
         with contextlib.suppress(OSError):
             return await self._attach()
         await asyncio.to_thread(self._spawn)
@@ -152,7 +152,7 @@ class Runtime:
             self._writer.write(json.dumps(request).encode() + b"\n")
 
     async def start(self, command: Command) -> int:
-        """When the container's process began, in Unix nanoseconds. Raises `StartFailed`."""
+        """Return when the container's process began, in Unix nanoseconds. Raises `StartFailed`."""
         async with self._lock:
             if self._writer is None:
                 await self.connect()
@@ -176,7 +176,7 @@ class Runtime:
         return await started
 
     async def wait(self, container_id: str, *, directory: pathlib.Path, group: groups.Group | None) -> Exit | None:
-        """How a container ended, once it has and nothing of it runs any more; None where nobody saw it end."""
+        """Return how a container ended, once nothing of it runs any more; None where its end was not seen."""
         found = self._exits.get(container_id)
         ended = None if found is None else await asyncio.shield(found)
         self._exits.pop(container_id, None)
@@ -185,7 +185,7 @@ class Runtime:
         return await self.finish(ended, group)
 
     async def _wait_orphan(self, container_id: str, directory: pathlib.Path) -> Exit | None:
-        """The recorded exit, if any, of a container whose zygote is no more, once its process has ended."""
+        """Return the recorded exit, if any, of a container whose zygote is no more, once its process has ended."""
         started = files.read_json(directory / files.STARTED)
         self._orphans.add(container_id)
         try:
@@ -197,7 +197,7 @@ class Runtime:
         return None if exited is None else exit_of(exited)
 
     async def finish(self, ended: Exit | None, group: groups.Group | None) -> Exit | None:
-        """The exit with the kernel's word on memory; what the container left running is killed, its cgroup removed."""
+        """Return the exit, marked if memory ran out; kill what the container left running, and remove its cgroup."""
         if group is None:
             return ended
         oom_killed = ended is not None and ended.signal == signal.SIGKILL and group.oom_kills() > 0
@@ -206,7 +206,7 @@ class Runtime:
         return ended if ended is None else dataclasses.replace(ended, oom_killed=oom_killed)
 
     def signal(self, container_id: str, number: int, *, group: groups.Group | None) -> None:
-        """Nothing; the container's main process gets the signal; SIGKILL goes to all of its processes."""
+        """Signal the container's main process; SIGKILL goes to all of its processes."""
         whole = number == signal.SIGKILL
         if group is not None and whole:
             group.kill()
@@ -216,7 +216,7 @@ class Runtime:
             self._send(op="signal", id=container_id, signal=number, group=whole)
 
     async def close(self, *, quit_runtime: bool) -> None:
-        """Nothing; the zygote ends too where `quit_runtime`."""
+        """Disconnect; with `quit_runtime` the zygote ends too."""
         self._closing = True
         if self._writer is None:
             if self._process is not None:
@@ -241,12 +241,12 @@ class Runtime:
 
 
 def exit_of(record: Mapping[str, Any]) -> Exit:
-    """The exit that an event or an `exit.json` tells of."""
+    """Return the exit that an event or an `exit.json` holds."""
     return Exit(code=record["code"], signal=record["signal"], finished_ns=record["wall_ns"])
 
 
 def is_alive(started: Mapping[str, Any]) -> bool:
-    """True while the process of a `started.json` runs: same id and same start time."""
+    """Return True while the process of a `started.json` runs: same id and same start time."""
     ticks = sweep.start_ticks(started["pid"])
     return ticks is not None and ticks == started["start_ticks"]
 
@@ -283,18 +283,18 @@ def _zygote_environment() -> dict[str, str]:
 
 
 def container_path() -> str:
-    """PATH of containers: the project's environment first, so that the workloads are found."""
+    """Return PATH of containers: the project's environment first, so that the workloads are found."""
     return f"{sys.prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def ensure_root(root: pathlib.Path) -> files.Records:
-    """The node's records; the directory is made where absent."""
+    """Return the node's records; the directory is made where absent."""
     root.mkdir(parents=True, exist_ok=True)
     return files.Records(root.resolve())
 
 
 def kill_recorded(started: Mapping[str, Any]) -> None:
-    """Nothing; the process of a `started.json` is killed where it is still the one that was recorded."""
+    """Kill the process of a `started.json`, if it is still the one that was recorded."""
     if is_alive(started):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(started["pid"], signal.SIGKILL)

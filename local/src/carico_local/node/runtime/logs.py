@@ -13,7 +13,7 @@ LINE_BYTES = 16 * 2**10
 
 
 def format_time(wall_ns: int) -> str:
-    """Unix nanoseconds as RFC 3339 with nanoseconds.
+    """Return Unix nanoseconds as RFC 3339 with nanoseconds.
 
     >>> format_time(1_700_000_000_000_000_001)
     '2023-11-14T22:13:20.000000001Z'
@@ -33,7 +33,7 @@ class LogFile:
         self._rest = b""
 
     def write(self, data: bytes, *, wall_ns: int) -> None:
-        """Nothing; whole lines are written, a part of one is kept until its end comes or it is too long."""
+        """Write whole lines; keep a part of one until its end comes or it is too long."""
         *whole, self._rest = (self._rest + data).split(b"\n")
         entries = [entry for line in whole for entry in _cut(line)]
         while len(self._rest) >= LINE_BYTES:
@@ -42,7 +42,7 @@ class LogFile:
         self._append(entries, wall_ns)
 
     def close(self, *, wall_ns: int) -> None:
-        """Nothing; what is left without a line end is written as a last line."""
+        """Write what is left without a line end as a last line, and close."""
         if self._rest:
             self._append([(self._rest, b"F")], wall_ns)
             self._rest = b""
@@ -70,7 +70,7 @@ def _cut(line: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def tail(path: pathlib.Path, *, limit_bytes: int) -> str:
-    """The end of what a log holds, without times: at most `limit_bytes`, whole lines."""
+    """Return the end of what a log holds, without times: at most `limit_bytes`, whole lines."""
     with path.open("rb") as log:
         log.seek(max(0, os.fstat(log.fileno()).st_size - 2 * limit_bytes))
         lines = log.read().splitlines()
@@ -94,13 +94,13 @@ class Entry:
         return int(base.timestamp()) * 10**9 + int(rest or 0)
 
     def render(self, *, timestamps: bool) -> bytes:
-        """The entry as `kubectl logs` shows it."""
+        """Return the entry as `kubectl logs` shows it."""
         start = self.stamp.encode() + b" " if timestamps else b""
         return start + self.text + (b"\n" if self.whole else b"")
 
 
 def parse(data: bytes) -> list[Entry]:
-    """The entries of whole lines of a log file; what is not an entry is passed over."""
+    """Return the entries of whole lines of a log file; what is not an entry is passed over."""
     entries = []
     for line in data.splitlines():
         parts = line.split(b" ", 3)
@@ -110,7 +110,7 @@ def parse(data: bytes) -> list[Entry]:
 
 
 def last_lines(entries: list[Entry], count: int) -> list[Entry]:
-    """The entries of the last `count` lines."""
+    """Return the entries of the last `count` lines."""
     if count <= 0:
         return []
     starts = [index for index in range(len(entries)) if index == 0 or entries[index - 1].whole]
@@ -118,7 +118,7 @@ def last_lines(entries: list[Entry], count: int) -> list[Entry]:
 
 
 class Reader:
-    """Reads a log file in whole lines, from where it stopped; an absent file is empty."""
+    """Read a log file in whole lines, from where the last read stopped; an absent file is empty."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
@@ -126,7 +126,7 @@ class Reader:
         self._rest = b""
 
     def read(self, limit_bytes: int = -1) -> bytes:
-        """Whole lines that were not read yet."""
+        """Return whole lines that were not read yet."""
         if self._file is None:
             return b""
         data = self._rest + self._file.read(limit_bytes)
@@ -135,7 +135,7 @@ class Reader:
         return data[:end]
 
     def is_rotated(self) -> bool:
-        """True where the path is another file now, or a file at last."""
+        """Return True where the path is another file now, or a file at last."""
         try:
             now = self._path.stat().st_ino
         except FileNotFoundError:
@@ -143,6 +143,6 @@ class Reader:
         return self._file is None or os.fstat(self._file.fileno()).st_ino != now
 
     def close(self) -> None:
-        """Nothing; the file is closed."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()

@@ -1,4 +1,4 @@
-"""What a node keeps on disk about its containers, so that a node process that starts anew finds them.
+"""What a node keeps on disk about its containers, so that its next process finds them.
 
 ROOT/runtime.json                                    the zygote: pid and start time
 ROOT/pods/<uid>/<container>/<attempt>/started.json   pid, start time in ticks, wall time
@@ -32,7 +32,7 @@ KEPT_ATTEMPTS = 2
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One start of a container, as its files tell it. `pid` None: it never ran; `exited` None: no one saw it end."""
+    """One start of a container, by its files. `started` None: it never ran; `exited` None: its end was not seen."""
 
     number: int
     directory: pathlib.Path
@@ -42,7 +42,7 @@ class Attempt:
 
 
 def write_json(path: pathlib.Path, document: dict[str, Any], *, mode: int = 0o666) -> None:
-    """Nothing; the file holds all of the document or what it held before. `mode`: of a new file, less the umask."""
+    """Replace the file as a whole. `mode`: of a new file, less the umask."""
     temporary = path.with_name(path.name + ".new")
     with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(json.dumps(document).encode())
@@ -50,7 +50,7 @@ def write_json(path: pathlib.Path, document: dict[str, Any], *, mode: int = 0o66
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any] | None:
-    """The document, or None where there is none that can be read."""
+    """Return the document, or None where there is none that can be read."""
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -65,32 +65,32 @@ class Records:
         self.root = root
 
     def pod(self, uid: str) -> pathlib.Path:
-        """The directory of a Pod."""
+        """Return the directory of a Pod."""
         return self.root / "pods" / uid
 
     def volumes(self, uid: str) -> pathlib.Path:
-        """The directory of a Pod's own volumes: no container has such a name."""
+        """Return the directory of a Pod's own volumes: no container has such a name."""
         return self.pod(uid) / VOLUMES
 
     def pods(self) -> tuple[str, ...]:
-        """UIDs of the Pods that there are records of."""
+        """Return UIDs of the Pods that there are records of."""
         with contextlib.suppress(FileNotFoundError):
             return tuple(sorted(os.listdir(self.root / "pods")))
         return ()
 
     def attempt(self, uid: str, container: str, number: int) -> pathlib.Path:
-        """The directory of one start of a container."""
+        """Return the directory of one start of a container."""
         return self.pod(uid) / container / str(number)
 
     def begin(self, uid: str, container: str, number: int) -> pathlib.Path:
-        """The new directory of one start of a container; those beyond the last `KEPT_ATTEMPTS` are removed."""
+        """Return the new directory of one start of a container; those beyond the last `KEPT_ATTEMPTS` are removed."""
         directory = self.attempt(uid, container, number)
         directory.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self.attempt(uid, container, number - KEPT_ATTEMPTS), ignore_errors=True)
         return directory
 
     def last_attempt(self, uid: str, container: str) -> Attempt | None:
-        """The last start of a container, or None where it was never started."""
+        """Return the last start of a container, or None where it was never started."""
         with contextlib.suppress(FileNotFoundError):
             numbers = [int(name) for name in os.listdir(self.pod(uid) / container) if name.isdigit()]
             if numbers:
@@ -98,7 +98,7 @@ class Records:
         return None
 
     def read_attempt(self, uid: str, container: str, number: int) -> Attempt:
-        """One start of a container as its files tell it."""
+        """Read one start of a container from its files."""
         directory = self.attempt(uid, container, number)
         return Attempt(
             number=number,
@@ -109,5 +109,5 @@ class Records:
         )
 
     def forget(self, uid: str) -> None:
-        """Nothing; the records of a Pod are gone."""
+        """Remove the records of a Pod."""
         shutil.rmtree(self.pod(uid), ignore_errors=True)

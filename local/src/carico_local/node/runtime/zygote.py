@@ -27,7 +27,7 @@ from carico_local.node.runtime import logs as container_logs
 from carico_local.node.runtime import records as files
 
 SOCKET = "runtime.sock"
-# With nobody connected and nothing running it ends after this long, so that a node that never returns leaves nothing.
+# Without a client and without containers it ends after this long, so that a node that never returns leaves nothing.
 IDLE_S = 60.0
 _READ_BYTES = 65536
 
@@ -60,7 +60,7 @@ class Zygote:
         self._quit = False
 
     def run(self) -> None:
-        """Nothing, once told to quit or idle for long."""
+        """Serve until asked to quit, or idle for long."""
         self._listen()
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -168,7 +168,7 @@ class Zygote:
         self._selector.register(status_read, selectors.EVENT_READ, lambda: self._read_status(container))
 
     def _read_status(self, container: Container) -> None:
-        """Tells whether the command could be run: the status pipe closes at exec, or carries the reason why not."""
+        """Report whether the command could be run: the status pipe closes at exec, or carries the reason why not."""
         if container.status_fd is None:
             return
         try:
@@ -191,7 +191,7 @@ class Zygote:
         self._tell(event="started", id=container.id, **started)
 
     def _copy_output(self, container: Container) -> bool:
-        """True where there was something to copy."""
+        """Return True where there was something to copy."""
         try:
             data = os.read(container.output_fd, _READ_BYTES)
         except BlockingIOError:
@@ -241,14 +241,14 @@ class Zygote:
 
 
 def serve(root: pathlib.Path) -> None:
-    """Nothing, once told to quit or idle for long; this process is the parent of all containers meanwhile."""
+    """Be the parent of all containers, until asked to quit or idle for long."""
     # Ctrl-C is for the node's supervisor to act on; containers end in the node's order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Zygote(root, clocks.SystemClock()).run()
 
 
 def main() -> NoReturn:
-    """Never returns: `python -m carico_local.node.runtime.zygote ROOT [CGROUP_PROCS_FILE...]`."""
+    """Run `python -m carico_local.node.runtime.zygote ROOT [CGROUP_PROCS_FILE...]`."""
     root, procs = pathlib.Path(sys.argv[1]), sys.argv[2:]
     for name in procs:
         pathlib.Path(name).write_text("0", encoding="ascii")

@@ -2,6 +2,6 @@
 
 pod         the Pod: containers, grace, deadline, and what an emulated node does not support
 container   one container: command, environment, limits, probes, hooks, mounts
-sources     where variables come from besides literals, and where mounts lead
+sources     where variables come from, if not from literals, and where mounts lead
 qos         quality of service: class, CPU weight, and which process is ended first without memory
 """

@@ -12,7 +12,7 @@ Object = Mapping[str, Any]
 _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 _HOOKS = ("postStart", "preStop")
 _VARIABLE_SOURCES = frozenset({"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"})
-# What a variable comes from besides a literal; a text is a field of the Pod.
+# What a variable comes from, if not a literal; a text is a field of the Pod.
 Source = str | sources.ResourceRef | sources.KeyRef
 
 
@@ -50,7 +50,7 @@ class ContainerSpec:
     post_start: handlers.Handler | None
     pre_stop: handlers.Handler | None
     mounts: tuple[sources.Mount, ...]
-    # An init container that runs beside the others, as long as they do.
+    # An init container that runs next to the others, as long as they do.
     is_sidecar: bool
 
     @property
@@ -60,7 +60,7 @@ class ContainerSpec:
 
 
 def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) -> ContainerSpec:
-    """A container of the API; `items`: all of the Pod's by name, `volumes`: the names of those it may mount."""
+    """Return a container of the API; `items`: all of the Pod's by name, `volumes`: the names of those it may mount."""
     limits = (item.get("resources") or {}).get("limits") or {}
     requests = {**limits, **((item.get("resources") or {}).get("requests") or {})}
     lifecycle = item.get("lifecycle") or {}
@@ -88,7 +88,7 @@ def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) ->
 
 
 def _variables(item: Object, items: Mapping[str, Object]) -> Iterator[tuple[str, str | None, Source | None]]:
-    """Name, literal value, other source: one of the latter is None."""
+    """Yield name, literal value, other source: one of the latter is None."""
     for entry in item.get("env") or ():
         source = entry.get("valueFrom") or {}
         if not source:

@@ -53,7 +53,7 @@ class PodSpec:
         }  # fmt: skip
 
     def oom_score_adj(self, container: container_spec.ContainerSpec, *, node_bytes: float) -> int:
-        """How soon a container's processes are ended where memory runs out, see `qos`."""
+        """Return how soon a container's processes are ended where memory runs out, see `qos`."""
         asked = container.request_bytes
         if container.is_sidecar:
             # Not sooner than those that it serves.
@@ -74,7 +74,7 @@ class PodSpec:
 
 
 def parse(pod: Object) -> PodSpec:
-    """The Pod of an API object. Raises `ValueError` where it cannot be read."""
+    """Return the Pod of an API object. Raises `ValueError` where it cannot be read."""
     try:
         return _parse(pod)
     except (KeyError, TypeError, AttributeError) as error:
@@ -125,7 +125,7 @@ def _unsupported_volumes(declared: Iterable[Object]) -> Iterator[str]:
 
 
 def _grace_s(metadata: Object, spec: Object) -> float:
-    """Seconds from SIGTERM to SIGKILL: what the deletion says, else the Pod; at least 1, as the kubelet has it."""
+    """Return seconds from SIGTERM to SIGKILL: the deletion's, else the Pod's; at least 1, as the kubelet has it."""
     for value in (metadata.get("deletionGracePeriodSeconds"), spec.get("terminationGracePeriodSeconds")):
         if value is not None:
             return max(1.0, float(value))
@@ -133,6 +133,6 @@ def _grace_s(metadata: Object, spec: Object) -> float:
 
 
 def deadline_s(pod: Object) -> float | None:
-    """Seconds that a Pod may be active on its node; None: as many as it takes. People may shorten it at any time."""
+    """Return seconds that a Pod may be active on its node; None: no limit. Users may shorten it at any time."""
     seconds = pod["spec"].get("activeDeadlineSeconds")
     return None if seconds is None else float(seconds)

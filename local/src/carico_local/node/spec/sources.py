@@ -1,4 +1,4 @@
-"""Where a container's variables and paths come from besides literals: fields, resources, objects, volumes."""
+"""Where a container's variables and paths come from, if not from literals: fields, resources, objects, volumes."""
 
 import dataclasses
 import math
@@ -60,7 +60,7 @@ class Mount:
 
 
 def is_known_field(path: str) -> bool:
-    """True for a field of the Pod that a variable may refer to."""
+    """Return True for a field of the Pod that a variable may refer to."""
     return path in _FIELDS or _LABEL_FIELD.fullmatch(path) is not None
 
 
@@ -76,7 +76,7 @@ def metadata_field(path: str, metadata: Object) -> str | None:
 
 
 def key_ref(source: Object) -> KeyRef | None:
-    """The key of an object that a variable's `valueFrom` speaks of; None where it speaks of something else."""
+    """Return the key of an object that a variable's `valueFrom` speaks of; None where it speaks of something else."""
     for field, kind in _KEYS.items():
         if wanted := source.get(field):
             return KeyRef(
@@ -86,7 +86,7 @@ def key_ref(source: Object) -> KeyRef | None:
 
 
 def whole_refs(item: Object) -> tuple[WholeRef, ...]:
-    """The objects that are all variables of a container, in order."""
+    """Return the objects that are all variables of a container, in order."""
     return tuple(
         WholeRef(
             kind=kind, name=entry[field].get("name") or "", prefix=entry.get("prefix") or "",
@@ -99,7 +99,7 @@ def whole_refs(item: Object) -> tuple[WholeRef, ...]:
 
 
 def resource_ref(reference: Object, items: Mapping[str, Object], own: str) -> ResourceRef:
-    """What a resourceFieldRef of container `own` speaks of; `items` are the Pod's containers by name."""
+    """Return what a resourceFieldRef of container `own` speaks of; `items` are the Pod's containers by name."""
     kind, _, resource = reference["resource"].partition(".")
     resources = (items.get(reference.get("containerName") or own) or {}).get("resources") or {}
     text = (resources.get(kind) or {}).get(resource)
@@ -112,7 +112,7 @@ def resource_ref(reference: Object, items: Mapping[str, Object], own: str) -> Re
 
 
 def amount(ref: ResourceRef, node: Mapping[str, float]) -> str:
-    """The amount in divisors, rounded up; a limit that is not set is what the node has, as the kubelet has it.
+    """Return the amount in divisors, rounded up; a limit that is not set is what the node has, as the kubelet has it.
 
     >>> amount(ResourceRef(resource="cpu", stated=1.5, divisor=1.0), {}), amount(
     ...     ResourceRef(resource="memory", stated=None, divisor=2.0**20), {"memory": 2.0**30})
@@ -124,7 +124,7 @@ def amount(ref: ResourceRef, node: Mapping[str, float]) -> str:
 
 
 def mounts(item: Object, volumes: frozenset[str]) -> tuple[Mount, ...]:
-    """Where a container has the Pod's own volumes, the deepest path first."""
+    """Return where a container has the Pod's own volumes, the deepest path first."""
     found = [
         Mount(volume=each["name"], path=each["mountPath"].rstrip("/"), sub_path=each.get("subPath") or "")
         for each in item.get("volumeMounts") or ()
@@ -134,7 +134,7 @@ def mounts(item: Object, volumes: frozenset[str]) -> tuple[Mount, ...]:
 
 
 def moved(text: str, places: Mapping[str, str]) -> str:
-    """`text` with each path of a mount, `places` by path, replaced by the folder it stands for.
+    """Return `text` with each path of a mount, `places` by path, replaced by the folder it stands for.
 
     There are no image filesystems here to mount anything into, so what a command names is changed instead.
 
