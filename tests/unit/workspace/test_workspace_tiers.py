@@ -69,7 +69,9 @@ class Project:
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
         """Start `python -m tests.tools.tiers WORDS` in a process group of its own, as a terminal does."""
-        environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "PY_COLORS": "0"}
+        # This test may run in a worker itself, whose variables would make the run below one, too.
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+        environ = {**ours, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "PY_COLORS": "0"}
         return subprocess.Popen(
             [sys.executable, "-m", "tests.tools.tiers", *words], cwd=self.folder, env=environ, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, process_group=0,
