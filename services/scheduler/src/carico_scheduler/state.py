@@ -35,7 +35,7 @@ class State:
 
     def __init__(self, policy: policies.Policy, rng: random.Random) -> None:
         self.fleet = fleets.Fleet(policy)
-        self.ledger = reservations.Ledger(policy.release)
+        self.ledger = reservations.Reservations(policy.release)
         self.ledger.on_covered = self._covered
         self.ledger.on_uncovered = self._uncovered
         self._repellers = anti_affinity_index.AntiAffinityIndex(self.fleet.pod_counts)
@@ -246,7 +246,7 @@ class State:
 
     def volumes_changed(self) -> None:
         """Something about claims, volumes or their classes has changed: Pods that wait for it are looked at again."""
-        self.queue.unpark_if(lambda demand: bool((demand.constraints or constraints.NONE).claims))
+        self.queue.unpark_if(lambda demand: bool((demand.constraints or constraints.NONE).volume_claims))
         self.on_volumes()
 
     def _claim_of(self, pod: cluster.Pod, node: str, now_s: float) -> reservations.Claim:

@@ -59,7 +59,7 @@ class Site:
     def claim(self, annotations: dict[str, str] | None = None, **spec: Any) -> None:
         obj = peers.claim("disk", **spec)
         obj["metadata"]["annotations"] = annotations or {}
-        self.known.claims.put(("default", "disk"), parse.parse_claim(obj))
+        self.known.volume_claims.put(("default", "disk"), parse.parse_volume_claim(obj))
 
     def volume(self, name: str, *nodes: str, size: str = "1Gi", phase: str = "Available") -> None:
         values = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}
@@ -92,7 +92,7 @@ class Site:
         slot = self.state.fleet.slot_of(node)
         assert slot is not None
         assert self.pod.constraints is not None
-        found = volumes.plan(self.view, self.pod.constraints.claims, slot)
+        found = volumes.plan(self.view, self.pod.constraints.volume_claims, slot)
         assert found is not None
         self.known.promise(found, node)
         return found
@@ -149,7 +149,7 @@ def test_a_volume_promised_to_one_claim_is_offered_to_no_other() -> None:
     site = Site(provisioner="kubernetes.io/no-provisioner")
     site.volume("only", "a")
     plan = site.plan()
-    other = parse.parse_claim(peers.claim("other"))
+    other = parse.parse_volume_claim(peers.claim("other"))
     assert site.known.candidates(other) == []
     site.known.release(plan)
     assert [volume.name for volume in site.known.candidates(other)] == ["only"]
@@ -202,18 +202,18 @@ def test_claims_that_no_node_can_help_are_waited_for(
     site.claim(annotations, **spec)
     assert site.feasible() == []
     assert site.pod.constraints is not None
-    assert site.known.waits_for(site.pod.constraints.claims) == f"PersistentVolumeClaim disk {said}"
+    assert site.known.waits_for(site.pod.constraints.volume_claims) == f"PersistentVolumeClaim disk {said}"
 
 
 def test_the_volume_of_one_pod_must_be_its_own() -> None:
     site = Site()
     uses: cluster.Pod = peers.pod("own", volumes=[{"name": "disk", "ephemeral": {}}])
     assert uses.constraints is not None
-    wanted = uses.constraints.claims
+    wanted = uses.constraints.volume_claims
     assert site.known.waits_for(wanted) == "PersistentVolumeClaim own-disk not found: waits for its controller"
     obj = peers.claim("own-disk")
-    site.known.claims.put(("default", "own-disk"), parse.parse_claim(obj))
+    site.known.volume_claims.put(("default", "own-disk"), parse.parse_volume_claim(obj))
     assert site.known.waits_for(wanted) == "PersistentVolumeClaim own-disk was not made for this Pod"
     obj["metadata"]["ownerReferences"] = [{"kind": "Pod", "name": "own", "uid": "uid-own", "controller": True}]
-    site.known.claims.put(("default", "own-disk"), parse.parse_claim(obj))
+    site.known.volume_claims.put(("default", "own-disk"), parse.parse_volume_claim(obj))
     assert site.known.waits_for(wanted) is None

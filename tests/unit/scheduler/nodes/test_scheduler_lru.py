@@ -88,12 +88,12 @@ def test_a_thousand_jobs_that_a_node_does_not_know_cost_one_answer(monkeypatch: 
     made = make_fleet(1)
     jobs = frozenset(f"job-{index}" for index in range(1000))
     answers = []
-    by_dimension = headroom.Room.by_dimension
+    by_dimension = headroom.NodeRoom.by_dimension
 
     def count(*args: Any) -> list[float]:
         answers.append(args)
         return by_dimension(*args)
 
-    monkeypatch.setattr(headroom.Room, "by_dimension", count)
+    monkeypatch.setattr(headroom.NodeRoom, "by_dimension", count)
     assert admission.admits(made.row(0, NOW_S), jobs) == jobs
     assert len(answers) == 1

@@ -124,8 +124,8 @@ def test_ports_disks_claims_and_terms_of_pods_are_counted_where_they_are() -> No
     site = Site()
     port = constraints.HostPort(address="0.0.0.0", protocol="TCP", port=80)
     disk = constraints.Disk(kind="gce", names=("d",), read_only=False)
-    use = constraints.ClaimUse(namespace="default", name="disk")
-    held = constraints.Constraints(host_ports=(port,), disks=(disk,), claims=(use,), anti_affinity=(HERE,))
+    use = constraints.VolumeClaimUse(namespace="default", name="disk")
+    held = constraints.Constraints(host_ports=(port,), disks=(disk,), volume_claims=(use,), anti_affinity=(HERE,))
     questions: list[pod_counts.Question] = [
         pod_counts.Occupying(ports=(port,)), pod_counts.Occupying(disks=(disk,)), pod_counts.Using(claim=use),
         pod_counts.Repelling(term=HERE),

@@ -19,7 +19,7 @@ def claim(
     return reservations.claim_of(made, node=node, now_s=at_s, is_baseline=is_baseline)
 
 
-class Book(reservations.Ledger):
+class Book(reservations.Reservations):
     """A ledger with the claims by UID, which the Pods' records hold otherwise."""
 
     def __init__(self, release: policy.Release = policy.Release.COVERS) -> None:
@@ -132,7 +132,7 @@ def test_what_leaves_room_in_the_place_of_another(changes: dict[str, Any], expec
     assert not reservations.is_lighter(baseline, baseline)
 
 
-def waiting(ledger: reservations.Ledger) -> list[tuple[str, float]]:
+def waiting(ledger: reservations.Reservations) -> list[tuple[str, float]]:
     return [(each.uid, since_s) for each, since_s in ledger.reservations()]
 
 

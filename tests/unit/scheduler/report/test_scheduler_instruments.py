@@ -65,7 +65,7 @@ def test_nodes_that_may_have_no_pods_have_no_room() -> None:
 
 def test_the_oldest_reservation_is_that_of_the_pod_that_its_node_does_not_start() -> None:
     metrics = metric.Metrics("scheduler")
-    counted, ledger = instruments.Instruments(metrics), reservations.Ledger(policy.Release.COVERS)
+    counted, ledger = instruments.Instruments(metrics), reservations.Reservations(policy.Release.COVERS)
     seen = []
     for name, at_s in (("pod-0", NOW_S - 700.0), ("pod-1", NOW_S - 1.0)):
         ledger.place(reservations.claim_of(objects.make_pod(name), node="node-0", now_s=at_s))
@@ -78,7 +78,7 @@ def test_the_oldest_reservation_is_that_of_the_pod_that_its_node_does_not_start(
 
 def test_a_pod_that_runs_where_nobody_advertises_waits_for_nothing() -> None:
     metrics = metric.Metrics("scheduler")
-    ledger = reservations.Ledger(policy.Release.COVERS)
+    ledger = reservations.Reservations(policy.Release.COVERS)
     for name, phase in (("runs", "Running"), ("waits", "Pending")):
         pod = objects.make_pod(name, phase=phase, node_name="node-0")
         at_s = NOW_S - 700.0 * (phase == "Running")
@@ -102,7 +102,7 @@ def test_the_longest_wait_is_that_of_the_oldest_in_the_queue() -> None:
 
 def test_each_pod_is_told_once_when_its_node_comes_to_account_for_it() -> None:
     told: list[tuple[str, float]] = []
-    ledger = reservations.Ledger(policy.Release.COVERS)
+    ledger = reservations.Reservations(policy.Release.COVERS)
     ledger.on_covered = lambda uid, since_s: told.append((uid, since_s))
     for name, at_s in (("pod-0", 1.0), ("pod-1", 2.0)):
         pod = objects.make_pod(name)

@@ -330,7 +330,7 @@ def test_a_claim_of_one_pod_is_given_once_within_one_cycle() -> None:
     held = known.fleet.storage
     bound = claim("disk", volumeName="v", accessModes=["ReadWriteOncePod"])
     bound["metadata"]["annotations"] = {storage.BIND_COMPLETED: "yes"}
-    held.claims.put(("default", "disk"), storage.parse_claim(bound))
+    held.volume_claims.put(("default", "disk"), storage.parse_volume_claim(bound))
     held.volumes.put(("", "v"), storage.parse_volume({"metadata": {"name": "v"}, "spec": {}}))
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "disk"}}]
     for index in range(2):

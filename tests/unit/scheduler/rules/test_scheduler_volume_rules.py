@@ -27,7 +27,7 @@ def on(*nodes: str) -> selectors.NodeTerms:
     return (selectors.NodeTerm(labels=(among(HOST, *nodes),)),)
 
 
-def claim(name: str, **changes: Any) -> objects_of.Claim:
+def claim(name: str, **changes: Any) -> objects_of.VolumeClaim:
     """An unbound claim of a class that waits for a consumer."""
     values: dict[str, Any] = {
         "namespace": "default", "name": name, "uid": f"uid-{name}", "resource_version": "1", "storage_class": "later",
@@ -35,7 +35,7 @@ def claim(name: str, **changes: Any) -> objects_of.Claim:
         "access_modes": ("ReadWriteOnce",), "volume_mode": "Filesystem", "attributes_class": "", "size_bytes": GIB,
         "selector": (), "owner_uid": "",
     }  # fmt: skip
-    return objects_of.Claim(**(values | changes))
+    return objects_of.VolumeClaim(**(values | changes))
 
 
 def volume(name: str, *nodes: str, **changes: Any) -> objects_of.Volume:
@@ -63,13 +63,13 @@ class Site:
     def view(self) -> snapshot.Snapshot:
         return self.fleet.snapshot(0.0)
 
-    def claims(self, *claims: objects_of.Claim) -> tuple[constraints.ClaimUse, ...]:
+    def claims(self, *claims: objects_of.VolumeClaim) -> tuple[constraints.VolumeClaimUse, ...]:
         """The uses of these claims, which are there."""
         for each in claims:
-            self.known.claims.put((each.namespace, each.name), each)
-        return tuple(constraints.ClaimUse(namespace=each.namespace, name=each.name) for each in claims)
+            self.known.volume_claims.put((each.namespace, each.name), each)
+        return tuple(constraints.VolumeClaimUse(namespace=each.namespace, name=each.name) for each in claims)
 
-    def bound(self, *held: objects_of.Volume) -> tuple[constraints.ClaimUse, ...]:
+    def bound(self, *held: objects_of.Volume) -> tuple[constraints.VolumeClaimUse, ...]:
         """The uses of claims that are bound to these volumes."""
         self.volumes(*held)
         return self.claims(*(claim(f"of-{each.name}", volume=each.name, is_bound=True) for each in held))
@@ -85,13 +85,13 @@ class Site:
         )
         self.known.classes.put(("", "later"), made)
 
-    def reachable(self, uses: tuple[constraints.ClaimUse, ...]) -> list[str]:
+    def reachable(self, uses: tuple[constraints.VolumeClaimUse, ...]) -> list[str]:
         return self._names(volumes.reachable(self.view, uses))
 
-    def bindable(self, uses: tuple[constraints.ClaimUse, ...]) -> list[str]:
+    def bindable(self, uses: tuple[constraints.VolumeClaimUse, ...]) -> list[str]:
         return self._names(volumes.bindable(self.view, uses))
 
-    def plan(self, uses: tuple[constraints.ClaimUse, ...], node: str) -> tuple[dict[str, str], list[str]] | None:
+    def plan(self, uses: tuple[constraints.VolumeClaimUse, ...], node: str) -> tuple[dict[str, str], list[str]] | None:
         """Volumes by claim, and the claims to make one for, by name."""
         slot = self.fleet.slot_of(node)
         assert slot is not None
@@ -242,15 +242,15 @@ class Attaching(Site):
         super().__init__(a={}, b={})
         self.known.csi_nodes.put(("", "a"), objects_of.CsiNode(name="a", limits={MAKER: 2}))
 
-    def run(self, name: str, uses: tuple[constraints.ClaimUse, ...]) -> None:
-        self.fleet.pod_counts.put(objects.make_pod(name, constraints=constraints.Constraints(claims=uses)), "a")
+    def run(self, name: str, uses: tuple[constraints.VolumeClaimUse, ...]) -> None:
+        self.fleet.pod_counts.put(objects.make_pod(name, constraints=constraints.Constraints(volume_claims=uses)), "a")
 
     def attach(self, held: objects_of.Volume, node: str = "a") -> None:
         self.volumes(held)
         found = objects_of.Attachment(name=f"{held.name}-{node}", node=node, driver=MAKER, volume=held.name)
         self.known.attachments.put(("", found.name), found)
 
-    def refuses(self, uses: tuple[constraints.ClaimUse, ...], node: str = "a") -> str | None:
+    def refuses(self, uses: tuple[constraints.VolumeClaimUse, ...], node: str = "a") -> str | None:
         slot = self.fleet.slot_of(node)
         assert slot is not None
         return volumes.Attached(self.view).refuse(uses, slot)

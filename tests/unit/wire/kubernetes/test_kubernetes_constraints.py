@@ -131,9 +131,9 @@ def test_host_ports(spec: dict[str, Any], expected: list[tuple[str, str, int]]) 
 def test_claims_by_name_and_of_the_pod_itself() -> None:
     named = {"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}
     made = {"name": "cache", "ephemeral": {"volumeClaimTemplate": {}}}
-    assert parse(volumes=[named, made]).claims == (
-        constraints.ClaimUse(namespace="shop", name="disk"),
-        constraints.ClaimUse(namespace="shop", name="web-1-cache", owner_uid="u-1"),
+    assert parse(volumes=[named, made]).volume_claims == (
+        constraints.VolumeClaimUse(namespace="shop", name="disk"),
+        constraints.VolumeClaimUse(namespace="shop", name="web-1-cache", owner_uid="u-1"),
     )
 
 

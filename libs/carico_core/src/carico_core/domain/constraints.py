@@ -95,7 +95,7 @@ class PodWish:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimUse:
+class VolumeClaimUse:
     """A volume of a Pod that comes from a PersistentVolumeClaim of its namespace."""
 
     namespace: str
@@ -119,7 +119,7 @@ class Constraints:
     spreads: tuple[Spread, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     disks: tuple[Disk, ...] = ()
-    claims: tuple[ClaimUse, ...] = ()
+    volume_claims: tuple[VolumeClaimUse, ...] = ()
     node_wishes: tuple[NodeWish, ...] = ()
     pod_wishes: tuple[PodWish, ...] = ()
 

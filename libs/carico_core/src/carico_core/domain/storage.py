@@ -9,7 +9,7 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class VolumeClaim:
     """A PersistentVolumeClaim. `size_bytes` is what it requests."""
 
     namespace: str

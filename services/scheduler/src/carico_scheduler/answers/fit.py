@@ -145,7 +145,7 @@ def _count_of_class(known: knowns.Known, board: cycles.Scores, row: snapshot.Nod
     threshold = board.view.policy.threshold
     tightest = _tightest(room.bounds(row, board.demand), threshold)
     rejection = _rejection(board, row)
-    # An empty node takes one, whatever its cautious costs say (`headroom.Room`).
+    # An empty node takes one, whatever its cautious costs say (`headroom.NodeRoom`).
     fits = 0 if rejection is not None else max(tightest.count(threshold), 1)
     return _found(board, row, fits, rejection, tightest)
 

@@ -18,7 +18,7 @@ from carico_scheduler.answers import fit, known, node, pod, questions
 Handler: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 
 
-class StandsBy(errors.CaricoError):
+class NotLeading(errors.CaricoError):
     """A question that came just as another scheduler took over."""
 
     def __init__(self, leader: str) -> None:
@@ -121,7 +121,7 @@ class Answers:
         async def answer(payload: bytes) -> bytes:
             leader = self.led_by()
             if leader is not None:
-                raise StandsBy(leader)
+                raise NotLeading(leader)
             return await handler(payload)
 
         return answer

@@ -71,7 +71,7 @@ def typical_bounds(row: snapshot.NodeRow, said: messages.Advertisement | None) -
 
 
 def typical_count(row: snapshot.NodeRow, bounds: list[Bound], threshold: float) -> int:
-    """Whole typical Pods that fit; an empty node takes one as far as its own capacity says so (`headroom.Room`)."""
+    """Whole typical Pods that fit; an empty node takes one as far as its own capacity says so (`headroom.NodeRoom`)."""
     is_empty = row.pods == 0 and row.reserved == 0
     least = int(is_empty and row.typical_free() >= threshold)
     return max(min(each.count(threshold) for each in bounds), least)

@@ -46,9 +46,9 @@ class VolumeBinding:
 
         What is planned for it is promised from now on, so that no other Pod is. `may_write` is asked before each write.
         """
-        if pod.constraints is None or self._known.are_bound(pod.constraints.claims):
+        if pod.constraints is None or self._known.are_bound(pod.constraints.volume_claims):
             return None
-        plan = volumes.plan(self._fleet.snapshot(0.0), pod.constraints.claims, row.slot)
+        plan = volumes.plan(self._fleet.snapshot(0.0), pod.constraints.volume_claims, row.slot)
         if plan is not None:
             self._known.promise(plan, row.node.name)
         return lambda: self.bind(pod, row.node.name, plan, may_write=may_write)
@@ -59,7 +59,7 @@ class VolumeBinding:
         """Bind every claim of the Pod by this plan. Raises `NotBound`."""
         if plan is None:
             raise NotBound(f"the claims can no longer be bound on {node}")
-        uses = (pod.constraints or constraints.NONE).claims
+        uses = (pod.constraints or constraints.NONE).volume_claims
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 await self._ask(plan, node, may_write)
@@ -88,7 +88,7 @@ class VolumeBinding:
         await self._api.request("PATCH", path, body=body, content_type=api_actions.MERGE_PATCH)
 
     async def _until_bound(
-        self, uses: tuple[constraints.ClaimUse, ...], plan: storage.Plan, node: str, may_write: Callable[[], bool]
+        self, uses: tuple[constraints.VolumeClaimUse, ...], plan: storage.Plan, node: str, may_write: Callable[[], bool]
     ) -> None:
         asked = {claim.uid for claim in plan.make if claim.selected_node == node}
         while not self._known.are_bound(uses):
@@ -104,6 +104,6 @@ class VolumeBinding:
                 async with asyncio.timeout(LOOK_EVERY_S):
                     await self._changed.wait()
 
-    def _is_asked(self, claim: objects.Claim, node: str) -> bool:
-        now = self._known.claims.find(claim.name, claim.namespace)
+    def _is_asked(self, claim: objects.VolumeClaim, node: str) -> bool:
+        now = self._known.volume_claims.find(claim.name, claim.namespace)
         return now is not None and now.uid == claim.uid and now.selected_node == node

@@ -92,7 +92,7 @@ def _daemon_sets(state: states.State, clock: clocks.Clock) -> Collection:
 def _storage(state: states.State) -> list[Collection]:
     known, group = state.fleet.storage, "/apis/storage.k8s.io/v1/"
     return [
-        _table(state, "/api/v1/persistentvolumeclaims", "claim", parse.parse_claim, known.claims),
+        _table(state, "/api/v1/persistentvolumeclaims", "claim", parse.parse_volume_claim, known.volume_claims),
         _table(state, "/api/v1/persistentvolumes", "volume", parse.parse_volume, known.volumes),
         _table(state, f"{group}storageclasses", "storage class", parse.parse_class, known.classes),
         _table(state, f"{group}csinodes", "CSI node", parse.parse_csi_node, known.csi_nodes),

@@ -31,7 +31,7 @@ class Fleet:
         # Reserved Pods by class.
         self._classes: list[Mapping[str, int]] = []
         # None: not computed since something about the node has changed.
-        self._rooms: list[headroom.Room | None] = []
+        self._rooms: list[headroom.NodeRoom | None] = []
         # What is requested of resources beside cores and memory, and per such resource: what is left by slot.
         self._used_others: list[Mapping[str, float]] = []
         self._left: lru.BySlot[str] = lru.BySlot()
@@ -141,18 +141,18 @@ class Fleet:
         for slot in slots:
             values[slot] = self.room(slot).free(pod_class)
 
-    def room(self, slot: int) -> headroom.Room:
+    def room(self, slot: int) -> headroom.NodeRoom:
         """Return what a node has for more Pods. Cached until the next change of the slot."""
         cached = self._rooms[slot]
         if cached is None:
             cached = self._rooms[slot] = self._room(slot)
         return cached
 
-    def _room(self, slot: int) -> headroom.Room:
+    def _room(self, slot: int) -> headroom.NodeRoom:
         c, offer = self._columns.by_field, self._offers[slot]
         pods, reserved = c["pods"].item(slot), c["reserved"].item(slot)
         cores = c["allocatable_cores"].item(slot)
-        return headroom.Room(
+        return headroom.NodeRoom(
             offer=offer,
             taken=() if offer is None else offer.reserved(self._classes[slot]),
             least=min(c["capacity"].item(slot), 1.0) if pods == 0 and reserved == 0 else -math.inf,

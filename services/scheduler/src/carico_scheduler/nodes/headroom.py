@@ -47,7 +47,7 @@ class Offer(NamedTuple):
         return tuple(sum(count * cost[i] for count, cost in costs) for i in range(len(self.headroom)))
 
 
-class Room(NamedTuple):
+class NodeRoom(NamedTuple):
     """What a node has for more Pods by its newest advertisement. `free` is the one rule of admission by capacity.
 
     Beside the dimensions, three caps hold whatever a node advertises (spec 9), in Pods: what the kubelet's Pod limit
@@ -70,7 +70,7 @@ class Room(NamedTuple):
         """Return how many more Pods of a class the node takes: below zero if overdrawn, -inf if nothing is advertised.
 
         >>> offer = Offer(dimensions=("cpu", "memory"), headroom=(4.0, 8e9), costs={}, other=(1.0, 1e9))
-        >>> room = Room(offer, taken=(2.0, 2e9), least=-math.inf, pod_limit=9.0, pods_per_core=64.0, limit=math.inf)
+        >>> room = NodeRoom(offer, taken=(2.0, 2e9), least=-math.inf, pod_limit=9.0, pods_per_core=64.0, limit=math.inf)
         >>> room.free("Job/default/pi"), room._replace(limit=1.0).free("Job/default/pi")
         (2.0, 1.0)
         """
@@ -98,10 +98,10 @@ class Room(NamedTuple):
             left = pods_per_core
         return left if left < limit else limit
 
-    def with_pod(self, pod_class: str) -> "Room":
+    def with_pod(self, pod_class: str) -> "NodeRoom":
         """Return the room beside one more reserved Pod of a class."""
         taken = self.taken if self.offer is None else tuple(map(operator.add, self.taken, self.offer.cost(pod_class)))
-        return Room(
+        return NodeRoom(
             self.offer, taken, -math.inf, self.pod_limit - 1.0, self.pods_per_core - 1.0, self.limit - 1.0
         )  # fmt: skip
 

@@ -64,7 +64,7 @@ class Snapshot:
     # Since when the longest uncovered Pod is uncovered; +inf where all are covered.
     uncovered_since_s: Floats
     # What each slot has for more Pods.
-    room: Callable[[int], headroom.Room]
+    room: Callable[[int], headroom.NodeRoom]
     # Of a class of Pods, how many each slot is believed to take now; -inf where nothing is advertised.
     free: Callable[[str], Floats]
     # What is left of another resource, by its name.
@@ -104,7 +104,7 @@ class NodeRow(NamedTuple):
     view: Snapshot
     slot: int
     node: cluster.Node
-    room: headroom.Room
+    room: headroom.NodeRoom
     now_s: float
     # The Pods added to those of the snapshot, and what they request.
     more: int

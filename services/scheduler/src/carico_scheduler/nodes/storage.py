@@ -41,15 +41,15 @@ class Table(Generic[T]):
 class Plan:
     """What has to be done before a Pod is bound to a node: volumes to keep for claims, and claims to make one for."""
 
-    keep: tuple[tuple[storage.Volume, storage.Claim], ...] = ()
-    make: tuple[storage.Claim, ...] = ()
+    keep: tuple[tuple[storage.Volume, storage.VolumeClaim], ...] = ()
+    make: tuple[storage.VolumeClaim, ...] = ()
 
 
 class Storage:
     """The storage of one cluster, as mirrored; empty where the API serves none."""
 
     def __init__(self) -> None:
-        self.claims: Table[storage.Claim] = Table()
+        self.volume_claims: Table[storage.VolumeClaim] = Table()
         self.volumes: Table[storage.Volume] = Table()
         self.classes: Table[storage.StorageClass] = Table()
         self.csi_nodes: Table[storage.CsiNode] = Table()
@@ -73,11 +73,11 @@ class Storage:
         else:
             self._lacking[what] = why
 
-    def selected_node(self, claim: storage.Claim) -> str:
+    def selected_node(self, claim: storage.VolumeClaim) -> str:
         """The node that a claim's volume is being made for, "" where none is chosen."""
         return claim.selected_node or self._chosen.get(claim.uid, "")
 
-    def is_kept_for(self, volume: storage.Volume, claim: storage.Claim) -> bool:
+    def is_kept_for(self, volume: storage.Volume, claim: storage.VolumeClaim) -> bool:
         """True where the volume names the claim already, or was promised to it."""
         if volume.claim is None:
             return self._kept.get(volume.name) == claim.uid
@@ -102,31 +102,31 @@ class Storage:
         for claim in plan.make:
             self._chosen.pop(claim.uid, None)
 
-    def waits_for(self, uses: Iterable[constraints.ClaimUse]) -> str | None:
+    def waits_for(self, uses: Iterable[constraints.VolumeClaimUse]) -> str | None:
         """Why no node will do for a Pod with these claims, whatever the node; None where one might."""
         lacking = self.lacking()
         if lacking is not None:
             return lacking
         return next(filter(None, map(self._waits_for, uses)), None)
 
-    def unbound(self, uses: Iterable[constraints.ClaimUse]) -> list[storage.Claim]:
+    def unbound(self, uses: Iterable[constraints.VolumeClaimUse]) -> list[storage.VolumeClaim]:
         """The claims whose volume is chosen with the node, those that ask for least first.
 
         A claim that a Pod names twice comes twice, and so wants two volumes: as with kube-scheduler.
         """
         return sorted((claim for claim in self._claims(uses) if not claim.is_bound), key=lambda claim: claim.size_bytes)
 
-    def bound_volumes(self, uses: Iterable[constraints.ClaimUse]) -> list[storage.Volume]:
+    def bound_volumes(self, uses: Iterable[constraints.VolumeClaimUse]) -> list[storage.Volume]:
         """The volumes of the claims that are bound."""
         volumes = (self.volumes.find(claim.volume) for claim in self._claims(uses) if claim.is_bound)
         return [volume for volume in volumes if volume is not None]
 
-    def are_bound(self, uses: Iterable[constraints.ClaimUse]) -> bool:
+    def are_bound(self, uses: Iterable[constraints.VolumeClaimUse]) -> bool:
         """True where every claim is there and bound."""
         uses = tuple(uses)
         return len(claims := list(self._claims(uses))) == len(uses) and all(claim.is_bound for claim in claims)
 
-    def candidates(self, claim: storage.Claim) -> list[storage.Volume]:
+    def candidates(self, claim: storage.VolumeClaim) -> list[storage.Volume]:
         """The volumes that would do for an unbound claim, the smallest first; one kept for it already comes alone."""
         fitting = [volume for volume in self.volumes.all() if _fits(claim, volume)]
         kept = [volume for volume in fitting if self.is_kept_for(volume, claim)]
@@ -142,19 +142,19 @@ class Storage:
         ]
         return sorted(free, key=lambda volume: volume.size_bytes)
 
-    def can_make(self, claim: storage.Claim) -> storage.StorageClass | None:
+    def can_make(self, claim: storage.VolumeClaim) -> storage.StorageClass | None:
         """The class that makes volumes for the claim; None where none does."""
         found = self.classes.find(claim.storage_class)
         if found is None or found.provisioner in ("", storage.NO_PROVISIONER):
             return None
         return found
 
-    def _claims(self, uses: Iterable[constraints.ClaimUse]) -> Iterable[storage.Claim]:
-        found = (self.claims.find(use.name, use.namespace) for use in uses)
+    def _claims(self, uses: Iterable[constraints.VolumeClaimUse]) -> Iterable[storage.VolumeClaim]:
+        found = (self.volume_claims.find(use.name, use.namespace) for use in uses)
         return (claim for claim in found if claim is not None)
 
-    def _waits_for(self, use: constraints.ClaimUse) -> str | None:
-        claim, named = self.claims.find(use.name, use.namespace), f"PersistentVolumeClaim {use.name}"
+    def _waits_for(self, use: constraints.VolumeClaimUse) -> str | None:
+        claim, named = self.volume_claims.find(use.name, use.namespace), f"PersistentVolumeClaim {use.name}"
         if claim is None:
             return f"{named} not found" + (": waits for its controller" if use.owner_uid is not None else "")
         if use.owner_uid is not None and claim.owner_uid != use.owner_uid:
@@ -172,7 +172,7 @@ class Storage:
         return None if found is not None and found.waits_for_consumer else f"{named} is not bound yet"
 
 
-def _fits(claim: storage.Claim, volume: storage.Volume) -> bool:
+def _fits(claim: storage.VolumeClaim, volume: storage.Volume) -> bool:
     """True where the volume is what the claim asks for, whoever has it."""
     return (
         volume.storage_class == claim.storage_class

@@ -14,7 +14,7 @@ from carico_core.wire.kubernetes import storage as kubernetes_storage
 from carico_scheduler.nodes import node_labels, snapshot, storage
 
 
-def reachable(view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...]) -> snapshot.Bools:
+def reachable(view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ...]) -> snapshot.Bools:
     """True for the nodes from which every bound volume can be used, by its node affinity and zone labels."""
     mask = view.present.copy()
     for volume in view.storage.bound_volumes(uses):
@@ -25,19 +25,19 @@ def reachable(view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...]) -
     return mask
 
 
-def bindable(view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...]) -> snapshot.Bools:
+def bindable(view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ...]) -> snapshot.Bools:
     """True for the nodes where every unbound claim finds a volume, or one can be made for it."""
     mask = view.present.copy()
     chooser = _Chooser(view, view.storage.unbound(uses))
     contested = chooser.contested()
-    for claim in chooser.claims:
+    for claim in chooser.volume_claims:
         mask &= contested | chooser.found(claim) | chooser.makeable(claim)
     for slot in contested.nonzero()[0].tolist():
         mask[slot] = _plan_at(chooser, slot) is not None
     return mask
 
 
-def plan(view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...], slot: int) -> storage.Plan | None:
+def plan(view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ...], slot: int) -> storage.Plan | None:
     """What has to be done before a Pod with these claims is bound to the node of a slot; None: it cannot be."""
     found = _plan_at(_Chooser(view, view.storage.unbound(uses)), slot)
     if found is None:
@@ -59,7 +59,7 @@ class Attached:
             if volume is not None and volume.driver:
                 self._by_node.setdefault(each.node, set()).add((each.driver, volume.handle))
 
-    def refuse(self, uses: tuple[constraints.ClaimUse, ...], slot: int) -> str | None:
+    def refuse(self, uses: tuple[constraints.VolumeClaimUse, ...], slot: int) -> str | None:
         """Why the node cannot attach a Pod's volumes beside those that it has; None where it can."""
         node = self._view.nodes[slot]
         limits = None if node is None else self._view.storage.csi_nodes.find(node.name)
@@ -67,7 +67,9 @@ class Attached:
             return None
         known = self._view.storage
         pods = self._view.pod_counts.on(node.name)
-        held = {handle for pod in pods for handle in _handles(known, (pod.constraints or constraints.NONE).claims)}
+        held = {
+            handle for pod in pods for handle in _handles(known, (pod.constraints or constraints.NONE).volume_claims)
+        }
         new = set(_handles(known, uses)) - held
         held |= self._by_node.get(node.name, set())
         for driver in {driver for driver, _ in new}:
@@ -82,9 +84,9 @@ class Attached:
 class _Chooser:
     """The candidates of a Pod's unbound claims, and where each can be used."""
 
-    def __init__(self, view: snapshot.Snapshot, claims: Sequence[objects.Claim]) -> None:
+    def __init__(self, view: snapshot.Snapshot, claims: Sequence[objects.VolumeClaim]) -> None:
         self._view = view
-        self.claims = claims
+        self.volume_claims = claims
         self.candidates = {claim.uid: view.storage.candidates(claim) for claim in claims}
         self._slots: dict[str, snapshot.Bools] = {}
 
@@ -92,7 +94,7 @@ class _Chooser:
         """True where the volume can be used from the node."""
         return bool(self._usable(volume)[slot])
 
-    def found(self, claim: objects.Claim) -> snapshot.Bools:
+    def found(self, claim: objects.VolumeClaim) -> snapshot.Bools:
         """True for the nodes that a candidate of the claim can be used from; none where a volume is being made."""
         mask = np.zeros(len(self._view.present), dtype=np.bool_)
         if not self._view.storage.selected_node(claim):
@@ -100,7 +102,7 @@ class _Chooser:
                 mask |= self._usable(volume)
         return mask
 
-    def makeable(self, claim: objects.Claim) -> snapshot.Bools:
+    def makeable(self, claim: objects.VolumeClaim) -> snapshot.Bools:
         """True for the nodes that a volume can be made for."""
         view = self._view
         made_by = view.storage.can_make(claim)
@@ -122,9 +124,9 @@ class _Chooser:
         """True for the nodes where two claims of the Pod may want the same volume, so that one has to give way."""
         shared = [
             volume
-            for one, claim in enumerate(self.claims)
+            for one, claim in enumerate(self.volume_claims)
             for volume in self.candidates[claim.uid]
-            if any(volume in self.candidates[other.uid] for other in self.claims[one + 1 :])
+            if any(volume in self.candidates[other.uid] for other in self.volume_claims[one + 1 :])
         ]
         nowhere: snapshot.Bools = np.zeros(len(self._view.present), dtype=np.bool_)
         return functools.reduce(np.logical_or, map(self._usable, shared), nowhere)
@@ -138,7 +140,7 @@ class _Chooser:
             self._slots[volume.name] = found
         return found
 
-    def _has_capacity(self, claim: objects.Claim) -> snapshot.Bools:
+    def _has_capacity(self, claim: objects.VolumeClaim) -> snapshot.Bools:
         mask = np.zeros(len(self._view.present), dtype=np.bool_)
         for each in self._view.storage.capacities.all():
             is_enough = each.largest_bytes is not None and each.largest_bytes >= claim.size_bytes
@@ -153,10 +155,10 @@ class _Chooser:
 
 def _plan_at(chooser: _Chooser, slot: int) -> storage.Plan | None:
     """The smallest volume for each claim in turn, and a new one where there is none; None where that cannot be."""
-    keep: list[tuple[objects.Volume, objects.Claim]] = []
-    make: list[objects.Claim] = []
+    keep: list[tuple[objects.Volume, objects.VolumeClaim]] = []
+    make: list[objects.VolumeClaim] = []
     taken: set[str] = set()
-    for claim in chooser.claims:
+    for claim in chooser.volume_claims:
         chosen = None
         if chooser.found(claim)[slot]:
             usable = (volume for volume in chooser.candidates[claim.uid] if chooser.is_usable(volume, slot))
@@ -192,10 +194,10 @@ def _has_value(known: node_labels.NodeLabels, names: tuple[str, ...], values: fr
     return mask
 
 
-def _handles(known: storage.Storage, uses: Iterable[constraints.ClaimUse]) -> Iterable[tuple[str, str]]:
+def _handles(known: storage.Storage, uses: Iterable[constraints.VolumeClaimUse]) -> Iterable[tuple[str, str]]:
     """CSI driver and handle of each volume; for one that is not made yet, the class's driver and the claim's name."""
     for use in uses:
-        claim = known.claims.find(use.name, use.namespace)
+        claim = known.volume_claims.find(use.name, use.namespace)
         if claim is None:
             continue
         volume = known.volumes.find(claim.volume) if claim.volume else None

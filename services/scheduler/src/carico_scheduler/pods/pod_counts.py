@@ -96,11 +96,11 @@ class Occupying:
 class Using:
     """Pods that use this claim by name; a volume made for one Pod has no other user."""
 
-    claim: constraints.ClaimUse
+    claim: constraints.VolumeClaimUse
 
     def counts(self, pod: cluster.Pod, namespace_labels: Labels) -> bool:
         """True where the claim is among the Pod's."""
-        return pod.constraints is not None and self.claim in pod.constraints.claims
+        return pod.constraints is not None and self.claim in pod.constraints.volume_claims
 
 
 class PodCounts:

@@ -71,7 +71,7 @@ def claim_of(pod: cluster.Pod, *, node: str, now_s: float, is_baseline: bool = F
     )
 
 
-class Ledger:
+class Reservations:
     """The claims of all Pods that have not ended, by node. Each Pod's record holds its claim (`record`)."""
 
     def __init__(self, release: policies.Release) -> None:

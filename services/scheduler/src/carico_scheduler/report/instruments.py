@@ -82,7 +82,7 @@ class Instruments:
         self.parked.set(len(queue.parked()))
         self.oldest_s.set(max((now_s - each.since_s for each in queue), default=0.0))
 
-    def count_reservations(self, ledger: reservations.Ledger, now_s: float) -> None:
+    def count_reservations(self, ledger: reservations.Reservations, now_s: float) -> None:
         """Sets the gauges of Pods that are placed and not accounted for."""
         self.reserved.set(ledger.reserved_count)
         self.oldest_reservation_s.set(max(now_s - ledger.oldest_pending_s(), 0.0))

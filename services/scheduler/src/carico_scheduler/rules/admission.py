@@ -64,7 +64,7 @@ class Trusted:
 
 
 class Capacity:
-    """free >= threshold: what is advertised less what is reserved, within the caps (`headroom.Room`)."""
+    """free >= threshold: what is advertised less what is reserved, within the caps (`headroom.NodeRoom`)."""
 
     reason = decision.Reason.CAPACITY
     by_pods = True

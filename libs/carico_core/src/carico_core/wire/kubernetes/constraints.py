@@ -39,7 +39,7 @@ def parse_constraints(
         spreads=_spreads(spec, namespace, labels),
         host_ports=_host_ports(spec),
         disks=_disks(spec),
-        claims=_claims(spec, namespace=namespace, name=name, uid=uid),
+        volume_claims=_volume_claims(spec, namespace=namespace, name=name, uid=uid),
         node_wishes=_node_wishes(nodes, node_path),
         pod_wishes=_pod_wishes(affinity, namespace, labels),
     )
@@ -166,17 +166,19 @@ def _host_ports(spec: fields.Object) -> tuple[constraints.HostPort, ...]:
     return tuple(port for port in ports if port.port > 0)
 
 
-def _claims(spec: fields.Object, *, namespace: str, name: str, uid: str) -> tuple[constraints.ClaimUse, ...]:
+def _volume_claims(
+    spec: fields.Object, *, namespace: str, name: str, uid: str
+) -> tuple[constraints.VolumeClaimUse, ...]:
     claims = []
     for volume in fields.objects(spec, "volumes", "spec."):
         if volume.get("persistentVolumeClaim") is not None:
             used = fields.mapping(volume, "persistentVolumeClaim", "spec.volumes.")
             claim = fields.optional(used, "claimName", "spec.volumes.persistentVolumeClaim.")
-            claims.append(constraints.ClaimUse(namespace=namespace, name=claim))
+            claims.append(constraints.VolumeClaimUse(namespace=namespace, name=claim))
         elif volume.get("ephemeral") is not None:
             # https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/#persistentvolumeclaim-naming
             claim = f"{name}-{fields.optional(volume, 'name', 'spec.volumes.')}"
-            claims.append(constraints.ClaimUse(namespace=namespace, name=claim, owner_uid=uid))
+            claims.append(constraints.VolumeClaimUse(namespace=namespace, name=claim, owner_uid=uid))
     return tuple(claims)
 
 

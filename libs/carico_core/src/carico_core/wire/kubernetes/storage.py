@@ -16,13 +16,13 @@ _REGIONS = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/
 _ZONE_SEPARATOR = "__"
 
 
-def parse_claim(obj: fields.Object) -> storage.Claim:
+def parse_volume_claim(obj: fields.Object) -> storage.VolumeClaim:
     """The PersistentVolumeClaim that an API object describes."""
     metadata, spec, status = (fields.mapping(obj, key) for key in ("metadata", "spec", "status"))
     annotations = fields.texts(metadata, "annotations", "metadata.")
     volume, phase = fields.optional(spec, "volumeName", "spec."), fields.optional(status, "phase", "status.")
     owners = fields.objects(metadata, "ownerReferences", "metadata.")
-    return storage.Claim(
+    return storage.VolumeClaim(
         namespace=fields.required(metadata, "namespace", "metadata."),
         name=fields.required(metadata, "name", "metadata."),
         uid=fields.optional(metadata, "uid", "metadata."),
@@ -153,7 +153,7 @@ def selected_node_body(*, node: str, resource_version: str) -> dict[str, object]
     return {"metadata": {"annotations": {SELECTED_NODE: node}, "resourceVersion": resource_version}}
 
 
-def prebind_body(volume: storage.Volume, claim: storage.Claim) -> dict[str, object]:
+def prebind_body(volume: storage.Volume, claim: storage.VolumeClaim) -> dict[str, object]:
     """A merge patch that keeps a volume for a claim, if the volume is still as it was."""
     reference = {
         "apiVersion": "v1",

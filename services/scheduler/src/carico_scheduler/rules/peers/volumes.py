@@ -18,7 +18,7 @@ class Volumes:
 
     def peers(self, view: snapshot.Snapshot, demand: demands.Demand) -> "_Volumes | None":
         """See `protocol.PeerFilter`."""
-        uses = (demand.constraints or constraints.NONE).claims
+        uses = (demand.constraints or constraints.NONE).volume_claims
         return _Volumes(view, uses) if uses else None
 
 
@@ -29,12 +29,12 @@ class VolumeLimits:
 
     def peers(self, view: snapshot.Snapshot, demand: demands.Demand) -> "_Limits | None":
         """See `protocol.PeerFilter`."""
-        uses = (demand.constraints or constraints.NONE).claims
+        uses = (demand.constraints or constraints.NONE).volume_claims
         return _Limits(view, uses) if uses and any(each.limits for each in view.storage.csi_nodes.all()) else None
 
 
 class _Volumes:
-    def __init__(self, view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...]) -> None:
+    def __init__(self, view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ...]) -> None:
         self._view = view
         self._uses = uses
         self._waits_for = view.storage.waits_for(uses) or self._is_in_use()
@@ -55,7 +55,7 @@ class _Volumes:
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
         """Wait for the next cycle if this one has given away a volume, or the claim, that this Pod may want."""
-        used = (pod.constraints or constraints.NONE).claims
+        used = (pod.constraints or constraints.NONE).volume_claims
         if not used:
             return
         if self._view.storage.unbound(used) and self._view.storage.unbound(self._uses):
@@ -63,8 +63,8 @@ class _Volumes:
         elif self._exclusive() & set(used):
             self._waits_for = "its ReadWriteOncePod claim is in use by another Pod"
 
-    def _exclusive(self) -> set[constraints.ClaimUse]:
-        found = ((use, self._view.storage.claims.find(use.name, use.namespace)) for use in self._uses)
+    def _exclusive(self) -> set[constraints.VolumeClaimUse]:
+        found = ((use, self._view.storage.volume_claims.find(use.name, use.namespace)) for use in self._uses)
         return {use for use, claim in found if claim is not None and claim.is_exclusive and use.owner_uid is None}
 
     def _is_in_use(self) -> str | None:
@@ -75,7 +75,7 @@ class _Volumes:
 
 
 class _Limits:
-    def __init__(self, view: snapshot.Snapshot, uses: tuple[constraints.ClaimUse, ...]) -> None:
+    def __init__(self, view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ...]) -> None:
         self._view = view
         attached = volumes.Attached(view)
         asked = ((slot, attached.refuse(uses, slot)) for slot in view.present.nonzero()[0].tolist())
@@ -89,6 +89,6 @@ class _Limits:
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
         """Leave a node out for this cycle if a Pod with volumes was placed on it."""
-        if (pod.constraints or constraints.NONE).claims:
+        if (pod.constraints or constraints.NONE).volume_claims:
             self._refused[slot] = "volumes of another Pod are being attached"
             self._mask[slot] = False
