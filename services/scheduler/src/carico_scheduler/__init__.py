@@ -13,5 +13,5 @@ Rooms, each with a map of its own:
 - `extender`: beside or inside kube-scheduler.
 
 At the top: `engine` takes in, decides and binds; `app` puts everything together, by `settings`, and stops it in order;
-`service` connects it to the API and the bus; `main` runs that.
+`main` connects it to the API and the bus.
 """

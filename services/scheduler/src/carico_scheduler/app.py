@@ -185,7 +185,7 @@ class Scheduler:
             service.Parts(
                 state=self.engine.state, kube=parts.kube, clock=parts.clock, rng=parts.rng,
                 log=parts.log, metrics=parts.metrics, bind_timeout_s=parts.bind_timeout_s,
-                term=lambda: None if self.engine.away else self.office.term(), wake=self.engine.wake,
+                term=lambda: self.office.term() if self.engine.mirrors.is_current else None, wake=self.engine.wake,
             ),
         )  # fmt: skip
         self.engine.held = made.extender.held

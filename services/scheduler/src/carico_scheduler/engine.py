@@ -102,7 +102,7 @@ class Engine:
 
     def term(self) -> int | None:
         """Return the term in which this scheduler may decide and bind now; None: it must not."""
-        return None if self.away else self._parts.term()
+        return self._parts.term() if self.mirrors.is_current else None
 
     def on_advertisement(self, subject: str, payload: bytes) -> None:
         """Takes in a message from the bus; nothing is decoded before the next cycle."""

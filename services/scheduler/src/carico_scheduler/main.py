@@ -1,16 +1,75 @@
-"""Entry point of the scheduler."""
+"""Entry point of the scheduler: connects it to the API and the bus, and leaves both in order."""
 
-from carico_core.runtime.process import clock, entry, memory_use
-from carico_scheduler import service
+import asyncio
+import contextlib
+import dataclasses
+
+from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.kube import api_client, list_watch
+from carico_core.runtime.observe import client_metrics, health, logs, metrics, tracing
+from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import entry, memory_use, tasks
+from carico_core.wire import roles
+from carico_scheduler import app
 from carico_scheduler import settings as setting
 
 
 def main() -> int:
-    """The exit code: 0 stopped, 1 failed, 2 a setting or the surroundings have to be mended."""
+    """Return the exit code: 0 stopped, 1 failed, 2 a setting or the machine has to be corrected."""
     with memory_use.seldom_looked_for():
         return entry.run(
             setting.SchedulerSettings,
-            lambda chosen, stop: service.serve(chosen, stop, clock.BootClock()),
+            lambda chosen, stop: serve(chosen, stop, clocks.BootClock()),
             prefix=setting.PREFIX,
             program=setting.PROGRAM,
         )
+
+
+async def serve(settings: setting.SchedulerSettings, stop: tasks.Stop, clock: clocks.Clock) -> None:
+    """Run a scheduler of these settings, with its health server, until `stop`; NATS and the API may come later."""
+    async with contextlib.AsyncExitStack() as stack:
+        series = metrics.Metrics("scheduler")
+        asked = client_metrics.KubeMetrics(series).asked
+        api = await api_client.connect(
+            settings.kube, clock=clock, user_agent=setting.PROGRAM, observe=asked, mirrors=list_watch.FRESH_OPTIONS
+        )
+        stack.push_async_callback(api.close)
+        # A client of its own, as Kubernetes' components have: a renewal must not wait for its turn behind binds.
+        unpaced = dataclasses.replace(settings.kube, rate_per_s=0.0)
+        lease_api = await api_client.connect(
+            unpaced, clock=clock, user_agent=f"{setting.PROGRAM}/leader-election", observe=asked
+        )
+        stack.push_async_callback(lease_api.close)
+        tracer = tracing.open_tracer(
+            settings.traces, service=setting.PROGRAM, attributes={}, clock=clock, share=settings.traces_share
+        )
+        if tracer is not None:
+            stack.push_async_callback(asyncio.to_thread, tracer.close)
+        scheduler = app.Scheduler(settings, api=api, lease_api=lease_api, clock=clock, tracer=tracer, series=series)
+        server = await health.serve(
+            scheduler.health, scheduler.metrics, host=settings.http.host, port=settings.http.port
+        )
+        stack.push_async_callback(server.close)
+        logs.get("scheduler").info("started", http_port=server.port, threshold=settings.threshold)
+        await _run_on_bus(scheduler, settings, stop, clock)
+
+
+async def _run_on_bus(
+    scheduler: app.Scheduler, settings: setting.SchedulerSettings, stop: tasks.Stop, clock: clocks.Clock
+) -> None:
+    """Connect to the bus, unless `stop` comes first, and run the scheduler on it."""
+    connecting = asyncio.ensure_future(
+        nats_bus.connect(settings.bus, name=setting.PROGRAM, clock=clock, inbox=roles.inbox(roles.Role.SCHEDULER))
+    )
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait([connecting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not connecting.done():
+        connecting.cancel()
+        await asyncio.gather(connecting, return_exceptions=True)
+        return
+    bus = connecting.result()
+    try:
+        await scheduler.run(bus, stop)
+    finally:
+        await bus.close()

@@ -97,16 +97,6 @@ class State:
         else:
             self._end(record)
 
-    def expect(self, uid: str) -> None:
-        """Make a record of a Pod that only a request of kube-scheduler has named so far."""
-        self.records.add(uid)
-
-    def unexpect(self, uid: str) -> None:
-        """Forget a Pod that was expected, unless something else is known of it by now."""
-        record = self.records.find(uid)
-        if record is not None and record.state is records.UNSEEN:
-            self.records.drop(record)
-
     def assume(self, waiting: queues.Waiting, node: str, now_s: float) -> int:
         """Reserve `node` for a Pod and return the number of this decision. The bind follows: `send`.
 

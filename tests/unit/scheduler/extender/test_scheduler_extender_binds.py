@@ -200,8 +200,9 @@ def test_of_two_binds_of_one_pod_that_the_watch_has_not_shown_one_is_refused() -
         made = desk.unshown_pod("a")
         async with asyncio.timeout(60.0):
             answers = await asyncio.gather(desk.bind(made, "n1"), desk.bind(made, "n2"))
-        assert sorted(answers) == ["", "a bind is under way"]
-        assert desk.node_of("a") == ("n1" if answers[0] == "" else "n2")
+        node = desk.node_of("a")
+        assert sorted(answers) == ["", f"a bind to {node} is under way"]
+        assert node == ("n1" if answers[0] == "" else "n2")
         await desk.unit.binder.drain(1.0)
         assert desk.unit.binder.fault is None
 

@@ -15,7 +15,6 @@ from carico_scheduler.extender import binding, judge, messages
 from carico_scheduler.extender import holds as holding
 from carico_scheduler.extender import settings as setting
 from carico_scheduler.pods import demand as demands
-from carico_scheduler.pods import record as records
 from carico_scheduler.report import decisions, explain, instruments
 
 # Between two looks at whether the binds of earlier Pods have come.
@@ -106,7 +105,7 @@ class Extender:
                 pod = await self._read_pod(asked)
             except (errors.ApiError, errors.ApiUnavailable, ValueError) as error:
                 return messages.encode_bind_result(f"the Pod cannot be read: {error}")
-            # Meanwhile the watch may have shown it, and another scheduler may have taken over.
+            # Meanwhile it may have been shown, or asked for twice, and another scheduler may have taken over.
             settled = self._why_settled(asked.uid)
             if settled is not None:
                 return messages.encode_bind_result(settled)
@@ -192,13 +191,9 @@ class Extender:
         return self._state.pod(uid) or (None if hold is None else hold.pod)
 
     async def _read_pod(self, asked: messages.BindArgs) -> cluster.Pod:
-        """Return the Pod as the API has it; until then its record refuses a second bind of it."""
-        self._state.expect(asked.uid)
-        try:
-            path = api_actions.pod_path(asked.namespace, asked.name)
-            found = api_objects.parse_pod(await self._api.request("GET", path))
-        finally:
-            self._state.unexpect(asked.uid)
+        """Return the Pod as the API has it."""
+        path = api_actions.pod_path(asked.namespace, asked.name)
+        found = api_objects.parse_pod(await self._api.request("GET", path))
         if found.uid != asked.uid:
             raise ValueError(f"{found.key} is another Pod now, of UID {found.uid}")
         return found
@@ -222,8 +217,6 @@ class Extender:
         record = self._state.records.find(uid)
         if record is None:
             return "the Pod is gone" if self._state.records.is_gone(uid) else None
-        if record.state is records.UNSEEN:
-            return "a bind is under way"
         if record.claim is None:
             return None
         node = record.claim.node

@@ -56,8 +56,15 @@ class Informers:
         self.heard_s = clock.monotonic_s()
         self._lacking: dict[str, str] = {}
         self._freshness = {each.path: list_watch.Freshness(clock) for each in self._collections}
+        # Those without which nothing can be decided.
+        self._needed = [self._freshness[each.path] for each in self._collections if each.lacks is None]
         for each in self._collections:
             self._note_lack(each, _NOT_LISTED)
+
+    @property
+    def is_current(self) -> bool:
+        """True where decisions may be made: as `away` is empty, at a fraction of the cost, as each bind asks for it."""
+        return not self._lacking and all((each.age_s() or 0.0) <= STALE_S for each in self._needed)
 
     @property
     def away(self) -> dict[str, str]:

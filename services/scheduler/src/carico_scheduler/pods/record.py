@@ -13,7 +13,7 @@
 
        every state ----> GONE: deleted, ended, or replaced by another Pod of its name
 
-- UNSEEN: known by a request of kube-scheduler alone; the watch has not shown it yet.
+- UNSEEN: a new record, as of a Pod that kube-scheduler asks for before the watch shows it.
 - OTHERS: has no node, and is not ours to place now: another scheduler's, gated, or being deleted.
 - WAITING: in the queue, or taken from it by the cycle that runs.
 - ASSUMED: counts on the node that was chosen; the bind is not sent yet.
