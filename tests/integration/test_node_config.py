@@ -86,7 +86,7 @@ def test_a_missing_key_waits_with_a_kubelets_words_and_starts_once_it_is_there(s
     assert log(site, "patient") == "at last\n"
 
 
-def test_a_node_process_that_starts_anew_knows_a_containers_variables_and_a_restart_reads_them(
+def test_the_nodes_next_process_knows_a_containers_variables_and_a_restart_reads_them(
     site: node_site.NodeSite,
 ) -> None:
     give(site, "configmaps", "again", data={"n": "1"})

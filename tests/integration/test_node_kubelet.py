@@ -1,4 +1,4 @@
-"""What a kubelet does beside running a command: probes, hooks, sidecars, volumes, what is missing."""
+"""What a kubelet does next to running a command: probes, hooks, sidecars, volumes, what is missing."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -34,7 +34,7 @@ def events(site: node_site.NodeSite, pod: str) -> dict[str, str]:
 
 
 def told(site: node_site.NodeSite, pod: str, reason: str) -> str:
-    """The last message of that reason, once there is one: Events are written beside the work."""
+    """The last message of that reason, once there is one: Events are written in the background."""
     site.until(lambda: reason in events(site, pod), f"an Event {reason} of {pod}")
     return events(site, pod)[reason]
 
@@ -80,7 +80,7 @@ def test_a_failing_liveness_probe_restarts_the_container_and_says_why(site: node
     delete(site, "sick")
 
 
-def test_a_tcp_probe_sees_whether_somebody_listens(site: node_site.NodeSite) -> None:
+def test_a_tcp_probe_sees_whether_a_server_listens(site: node_site.NodeSite) -> None:
     probe = {"tcpSocket": {"port": "web"}, "periodSeconds": 1}
     more = {"readinessProbe": probe, "ports": [{"name": "web", "containerPort": 8080}]}
     site.run("serves", "carico-workload", "server", "--port", "8080", container=more)
@@ -115,7 +115,7 @@ def test_a_post_start_hook_that_fails_ends_the_container(site: node_site.NodeSit
     assert "PostStartHook failed" in told(site, "unhooked", "FailedPostStartHook")
 
 
-def test_a_sidecar_starts_first_runs_beside_and_ends_last(site: node_site.NodeSite) -> None:
+def test_a_sidecar_starts_first_and_ends_last(site: node_site.NodeSite) -> None:
     mark = site.root / "side"
     side = {
         "name": "side", "image": "none", "restartPolicy": "Always",

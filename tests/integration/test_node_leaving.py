@@ -43,7 +43,7 @@ def test_pods_finish_before_the_node_goes(site: node_site.NodeSite) -> None:
     site.until_phase("last", "Running")
     ask_to_end(site)
     site.until(lambda: site.request("GET", NODE_PATH)["spec"].get("unschedulable", False), "the cordon")
-    # Nobody sends it work any more, and what it has goes on.
+    # It gets no more work, and what it has goes on.
     assert site.status("last")["phase"] == "Running"
     mark.touch()
     assert until_ended(site) == 0

@@ -53,11 +53,11 @@ def test_pods_outlive_a_killed_node_process_and_their_exit_codes_are_not_lost(
     assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
     line = json.loads(node_site.terminated(status)["message"])
     assert line["cpu_s"] == pytest.approx(0.5 * 0.125, rel=0.1)
-    # The kubelet's part of a removal nobody told it of: nothing of the Pod runs on.
+    # The kubelet's part of a removal that it did not see: nothing of the Pod runs on.
     site.until(lambda: not any(list(path.rglob("pod*")) for path in site.cgroups()), "every Pod's cgroup to go")
 
 
-def test_a_container_whose_end_nobody_saw_is_unknown(site: node_site.NodeSite) -> None:
+def test_a_container_whose_end_was_not_seen_is_unknown(site: node_site.NodeSite) -> None:
     site.run("orphaned", "carico-workload", "pi", "--seconds", "600")
     site.until_phase("orphaned", "Running")
     site.kill(site.node)
@@ -73,7 +73,7 @@ def test_a_container_whose_end_nobody_saw_is_unknown(site: node_site.NodeSite) -
 def test_a_killed_container_runtime_is_replaced_and_its_containers_end_unknown(
     site: node_site.NodeSite, tmp_path: pathlib.Path
 ) -> None:
-    # To be seen while it runs, and to end by itself: nobody is left to end it.
+    # To be seen while it runs, and to end by itself: nothing is left to end it.
     site.run("orphan", "sh", "-c", until_there(tmp_path / "end"))
     site.until_phase("orphan", "Running")
     os.kill(json.loads((site.root / "node" / "runtime.json").read_text())["pid"], signal.SIGKILL)
@@ -93,7 +93,7 @@ def test_pods_run_on_and_statuses_catch_up_when_the_api_was_away(
     site.kill(site.api)
     (tmp_path / "away").touch()
     site.until(lambda: bool(list((site.root / "node" / "pods").glob("*/*/0/exit.json"))), "its end")
-    # So that what there is to be told was tried to be told.
+    # So that all reports have been tried.
     time.sleep(1.0)
     site.start_api()
     assert node_site.terminated(site.until_phase("through", "Succeeded"))["exitCode"] == 0

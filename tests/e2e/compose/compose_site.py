@@ -164,7 +164,7 @@ def _instant_s(text: str) -> float:
 
 
 def is_idle() -> bool:
-    """Whether this machine has time: beside others' work no time says anything about ours."""
+    """Whether this machine has time: next to others' work no time says anything about ours."""
     return os.getloadavg()[0] < 2.0 * (os.cpu_count() or 1)
 
 

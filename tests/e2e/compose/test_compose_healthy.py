@@ -1,4 +1,4 @@
-"""compose/image/carico-healthy holds good answers, and tells at once what changes."""
+"""compose/image/carico-healthy holds good answers, and reports changes at once."""
 
 import pathlib
 import subprocess

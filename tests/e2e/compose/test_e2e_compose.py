@@ -68,7 +68,7 @@ def test_a_node_says_once_how_it_is_measured(stack: compose_site.Stack) -> None:
     assert len(of_container) == (0 if sees else 1)
 
 
-def test_each_image_is_small_and_of_nobody(built_stack: compose_site.Stack) -> None:
+def test_each_image_is_small_and_has_no_user(built_stack: compose_site.Stack) -> None:
     images.check(built_stack.running.engine, [images.COMPOSE, images.COMPOSE_NATS])
 
 

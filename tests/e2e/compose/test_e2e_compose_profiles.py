@@ -1,4 +1,4 @@
-"""What can be had beside a compose cluster: the live page, Prometheus."""
+"""What a compose cluster offers as well: the live page, Prometheus."""
 
 import base64
 import collections

@@ -1,4 +1,4 @@
-"""compose/traces.yml: one Pod's way as one trace, told by scheduler and agent to a collector of the test's own."""
+"""compose/traces.yml: one Pod's way as one trace, sent by scheduler and agent to a collector of the test's own."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def test_a_pods_way_is_one_trace_of_scheduler_and_agent(stack: compose_site.Stac
     files = [stack.environ["COMPOSE_FILE"], "compose/traces.yml", "collector.yml"]
     stack.environ["COMPOSE_FILE"] = os.pathsep.join(files)
     stack.compose("up", "--detach", "--wait", "--no-build", "--scale", "node=1", "--scale", "scheduler=1")
-    # What is told before is lost.
+    # What is sent before is lost.
     stack.until("the collector listens", lambda: ["collector", "", "listens"] in told(stack))
     stack.compose("run", "--rm", "-T", "submit", "pi", "--pods", "1", "--seconds", "3", "--job", "traced")
     trace = stack.pods("traced")[0]["metadata"]["uid"].replace("-", "")

@@ -40,7 +40,7 @@ SMALL = K8S / "overlays" / "small"
 # A shell and a few commands, which every node has.
 BUSYBOX = configuration.SANDBOX_IMAGE
 LOOK_EVERY_S = 0.3
-# Nodes of a machine that does much besides take one Pod at a time.
+# Nodes of a busy machine take one Pod at a time.
 WITHIN_S = 300.0
 
 
@@ -74,11 +74,11 @@ class Site:
         return json.loads(self.kubectl("get", *arguments, "--output", "json"))
 
     def apply(self, document: Mapping[str, Any]) -> None:
-        """Nothing; the object is there."""
+        """Apply the object."""
         self.kubectl("apply", "--filename", "-", given=json.dumps(document))
 
     def make_secrets(self) -> None:
-        """Nothing; namespace, identities and certificates are there, by the script that an operator uses."""
+        """Make namespace, identities and certificates, by the script that an operator uses."""
         made = subprocess.run(
             [str(K8S / "secrets.sh"), str(self.folder / "identities")], env=dict(self.environ), capture_output=True,
             text=True, check=True,
@@ -86,13 +86,13 @@ class Site:
         self.kubectl("apply", "--filename", "-", given=made.stdout)
 
     def deploy(self, overlay: pathlib.Path) -> None:
-        """Nothing, once every part of the overlay is ready."""
+        """Apply the overlay, and wait until every part is ready."""
         self.make_secrets()
         self.kubectl("apply", "--kustomize", str(overlay))
         self.rolled_out()
 
     def rolled_out(self) -> None:
-        """Nothing, once every part is up to date and ready."""
+        """Wait until every part is up to date and ready."""
         for part in PARTS:
             self.kubectl("--namespace", NAMESPACE, "rollout", "status", part, "--timeout", "300s", timeout_s=310.0)
 
@@ -101,7 +101,7 @@ class Site:
         return self.folder / "data" / node.name / "kubelet"
 
     def until(self, what: str, holds: Callable[[], bool]) -> None:
-        """Nothing, once `holds`."""
+        """Wait until `holds`."""
         waiting.until_now(holds, within_s=WITHIN_S, every_s=LOOK_EVERY_S, what=lambda: what)
 
     def audited(self) -> Iterator[Mapping[str, Any]]:
@@ -181,7 +181,7 @@ def started(found: Images, folder: pathlib.Path) -> Iterator[Site]:
         site.until("every node Ready", lambda: ready_nodes(site) == {node.name for node in members})
         yield site
     finally:
-        # First, and at once: told to end after its network has gone, it waits for itself there, 10 s twice.
+        # First, and at once: asked to end after its network has gone, it waits for itself there, 10 s twice.
         plane.kill()
         for process in started_nodes:
             process.kill()

@@ -44,7 +44,7 @@ def test_a_job_completes_where_kubernetes_says_who_is_on_the_bus(deployed: kubel
     # No service of the bus holds a seed.
     secrets = {item["metadata"]["name"] for item in deployed.get("secrets", "--namespace", "carico")["items"]}
     assert secrets == {"carico-nats-public", "carico-nats-tls", "carico-nats-auth"}
-    # Everything starts anew, the callout too, and gets in again.
+    # Everything restarts, the callout too, and connects again.
     for part in (*kubelet_site.PARTS, AUTH):
         deployed.kubectl("--namespace", "carico", "rollout", "restart", part)
     deployed.rolled_out()

@@ -12,7 +12,7 @@ pytestmark = [
 ]
 
 
-def test_each_image_is_small_and_of_nobody(site_images: kubelet_site.Images) -> None:
+def test_each_image_is_small_and_has_no_user(site_images: kubelet_site.Images) -> None:
     images.check(site_images.running.engine, [images.SERVICES, images.NATS])
 
 

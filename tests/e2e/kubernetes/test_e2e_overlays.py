@@ -24,7 +24,7 @@ pytestmark = [
 ]
 OVERLAYS = kubelet_site.K8S / "overlays"
 EXTENDER = kubelet_site.K8S.parent / "extender"
-# More than two nodes take at once of work that nobody has measured.
+# More than two nodes take at once of unmeasured work.
 FEW = 6
 expect = browsers.expect
 WITHIN_MS = 90_000
@@ -92,7 +92,7 @@ def volume(name: str, *, folder: str, node: str) -> Mapping[str, Any]:
 
 
 def until_done(site: kubelet_site.Site, name: str, pods: int) -> None:
-    """Nothing, once every Pod of the job has succeeded."""
+    """Wait until every Pod of the job has succeeded."""
     site.until(f"job {name} is done", lambda: kubelet_site.succeeded(site, name) == pods)
 
 
@@ -148,7 +148,7 @@ def test_pod_events_come_from_containerd(deployed: kubelet_site.Site) -> None:
 
 def test_a_stock_kube_scheduler_places_by_what_nodes_advertise(beside: kubelet_site.Site) -> None:
     beside.apply(kubelet_site.job("extended", FEW, scheduler="kube-carico"))
-    # Nobody has measured such work: a node takes one at a time, and refuses the others in words of CARICO.
+    # Such work is unmeasured: a node takes one at a time, and refuses the others in words of CARICO.
     beside.until("Pods are told that no node advertises room", lambda: bool(refusals(beside, "extended-")))
     until_done(beside, "extended", FEW)
     binds = [event for event in beside.audited() if _is_of(event, "binding", "extended-")]
@@ -200,7 +200,7 @@ def test_a_prometheus_finds_every_part(beside: kubelet_site.Site) -> None:
         if told.get("prometheus.io/scrape") == "true" and "deletionTimestamp" not in pod["metadata"]:
             targets.append(f"{pod['status']['podIP']}:{told['prometheus.io/port']}{told['prometheus.io/path']}")
     assert len(targets) == kubelet_site.NODES + 3
-    # kube-scheduler's CARICO is no second leader to the alerts; whoever is let in may look all the same.
+    # kube-scheduler's CARICO is no second leader to the alerts; whoever may connect may look all the same.
     targets += [f"{pod['status']['podIP']}:8080/metrics" for pod in services(beside, "kube-carico")]
     said = scraped(beside, targets)
     for family in ("carico_agent_capacity_pods", "carico_scheduler_binds_total", "carico_aggregator_subspaces_total",
@@ -212,7 +212,7 @@ def test_a_prometheus_finds_every_part(beside: kubelet_site.Site) -> None:
 
 
 @pytest.mark.parametrize(("name", "container"), [("carico-web", "web"), ("kube-carico", "carico")])
-def test_what_stands_beside_runs_without_any_right(beside: kubelet_site.Site, name: str, container: str) -> None:
+def test_each_added_part_runs_without_any_right(beside: kubelet_site.Site, name: str, container: str) -> None:
     script = "id -u; grep -E 'CapEff|NoNewPrivs|^Seccomp:' /proc/self/status; touch /x 2>&1 || true"
     about = (f"deployment/{name}", "--container", container, "--", "sh", "-c", script)
     said = beside.kubectl("--namespace", "carico", "exec", *about)

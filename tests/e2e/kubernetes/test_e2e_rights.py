@@ -58,7 +58,7 @@ def test_each_right_is_used_and_no_other_is_asked_for(deployed: kubelet_site.Sit
 
     waiting.until_now(
         lambda: not unused(), within_s=kubelet_site.WITHIN_S, every_s=kubelet_site.LOOK_EVERY_S,
-        what=lambda: f"rights that nobody uses: {unused()}",
+        what=lambda: f"rights that no service uses: {unused()}",
     )  # fmt: skip
     deployed.kubectl("delete", "pod", "nowhere", "with-unmade")
     refused = {
@@ -104,11 +104,11 @@ def _exercise(site: kubelet_site.Site) -> None:
     _claiming(site, "found", "local")
     site.until("the claim is bound", lambda: site.get("pod", "with-found")["status"]["phase"] != "Pending")
     assert site.get("pod", "with-found")["spec"]["nodeName"] == "node-1"
-    # It holds its room on a node for as long as it waits for its volume: on node-1 the other would not fit beside it.
+    # It holds its room on a node for as long as it waits for its volume: on node-1 the other would not fit next to it.
     _claiming(site, "unmade", "made")
     # Reasons that change and change back count up the Event of before, 10 s after each other; reasons that stay, after
     # a minute. An Event that names one of two nodes may name the other next: then that of the cordoned one is the same.
-    site.until("the Pod is told of", lambda: bool(_told(site, "nowhere")))
+    site.until("the Pod has an Event", lambda: bool(_told(site, "nowhere")))
     try:
         for verb in ("cordon", "uncordon", "cordon"):
             if _is_counted_up_after(site, verb):
@@ -118,10 +118,10 @@ def _exercise(site: kubelet_site.Site) -> None:
 
 
 def _is_counted_up_after(site: kubelet_site.Site, verb: str) -> bool:
-    """Whether one of the waiting Pod's Events has come again, once it is told of as node-1 is by then."""
+    """Whether one of the waiting Pod's Events has come again, once its Event shows node-1 as it is by then."""
     before = _told(site, "nowhere")
     site.kubectl(verb, "node-1")
-    site.until("the Pod is told of anew", lambda: _told(site, "nowhere") != before)
+    site.until("the Pod has another Event", lambda: _told(site, "nowhere") != before)
     return any(count > 1 for _, count in _told(site, "nowhere"))
 
 

@@ -47,7 +47,7 @@ def left_of(shell: carico_command.Shell) -> list[str]:
 
 
 def settings_of_the_machine() -> dict[str, str]:
-    """What the machine's kernel is told, by name."""
+    """Return the settings of the machine's kernel, by name."""
     return {name: pathlib.Path("/proc/sys", name).read_text(encoding="ascii") for name in MACHINE}
 
 

@@ -41,7 +41,7 @@ def test_contenders_say_what_their_pods_ask_for() -> None:
 @pytest.mark.parametrize(
     "name", ["kube", "kube-0m", "kube-500", "constant-", "constant-0", "carico-bare", "", "KUBE-500m"]
 )
-def test_a_name_that_nobody_knows_is_refused(name: str) -> None:
+def test_an_unknown_name_is_refused(name: str) -> None:
     with pytest.raises(errors.SettingsError, match="expected carico, kube-500m"):
         contender.parse(name, cores=4)
 
@@ -72,7 +72,7 @@ def test_medians_stand_against_the_targets() -> None:
     assert slower["job time against 1.05 x the best kube setting's"] == "missed"
 
 
-def test_servers_beside_the_job_stand_against_those_of_idle_nodes() -> None:
+def test_servers_next_to_the_job_are_compared_with_those_of_idle_nodes() -> None:
     found = [dataclasses.replace(made("carico", 0, 10.0, 1.0), server_p99_ms=p99) for p99 in (2.0, 3.1, 9.0)]
     wanted = [contender.parse("carico", cores=4)]
     for idle_ms, verdict in ((2.0, "missed"), (2.1, "met")):

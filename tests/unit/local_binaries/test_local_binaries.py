@@ -1,4 +1,4 @@
-"""Tools: taken where they fit, built once where they do not, by whoever comes first; a failure is one line."""
+"""Tools: taken where they fit, built once where they do not, by the first that comes; a failure is one line."""
 
 import pathlib
 import stat
@@ -14,7 +14,7 @@ from carico_local.binaries import catalog, progress, toolchain, tools
 from carico_local.cluster import processes
 from tests.tools import waiting
 
-# Builds an empty program where it is told, and notes that it was called.
+# Builds an empty program at the given path, and notes that it was called.
 GO = """#!/bin/sh
 [ "$1" = env ] && { echo go1.26.8; exit 0; }
 echo "$@" >> "{calls}"
@@ -161,7 +161,7 @@ tools.obtain(["etcd"], environ=settings.environment(), clock=clocks.SystemClock(
 """
 
 
-def test_a_killed_tool_takes_its_build_along_and_the_next_one_starts_anew(machine: Machine) -> None:
+def test_a_killed_tool_takes_its_build_along_and_the_next_one_builds_again(machine: Machine) -> None:
     machine.has_go(fails=f"echo $$ > {machine.bin}/pid; exec sleep 600")
     with subprocess.Popen([sys.executable, "-c", OBTAIN], env=machine.environ) as tool:
         pid = machine.bin / "pid"

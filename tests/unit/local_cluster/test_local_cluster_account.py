@@ -1,4 +1,4 @@
-"""What a supervisor says of its run: each change is told once, and read by other shells."""
+"""What a supervisor reports of its run: each change once, for other shells to read."""
 
 import pathlib
 import types

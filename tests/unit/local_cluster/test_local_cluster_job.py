@@ -1,4 +1,4 @@
-"""Jobs as labelled Pods: sizes, manifests, submission; and what an observer makes of what it is told."""
+"""Jobs as labelled Pods: sizes, manifests, submission; and what an observer makes of events."""
 
 import asyncio
 from typing import Any
@@ -112,13 +112,13 @@ class Faulty(Api):
         return answer
 
 
-async def test_an_api_that_is_away_in_the_middle_is_told_all_of_a_job() -> None:
+async def test_a_job_is_submitted_whole_though_the_api_goes_away_in_the_middle() -> None:
     api = Faulty(away=range(3, 40), lost=2)
     assert await job.submit(api, job.Job(name="j", workload=PI, pods=20), ask_again_s=0.0) == 20
     assert sorted(pod["metadata"]["name"] for pod in api.pods) == [f"j-{index:02d}" for index in range(20)]
 
 
-async def test_an_api_that_stays_away_is_told_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_submission_fails_where_the_api_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "ASKED_FOR_S", 0.05)
     api = Faulty(away=range(5, 10**6), lost=0)
     with pytest.raises(errors.ApiUnavailable, match="refused"):
@@ -146,7 +146,7 @@ def pod(phase: str, *, node: str = "", **terminated: Any) -> dict[str, Any]:
 
 
 class Mirror:
-    """Tells the given events, then stays silent."""
+    """Yield the given events, then nothing more."""
 
     def __init__(self, *events: Any) -> None:
         self._events = events

@@ -11,7 +11,7 @@ from carico_local.cluster.services import service
 
 
 class Api:
-    """Keeps what it is given; `gone` are deleted by somebody else at the moment they are asked for."""
+    """Keeps what it is given; `gone` are deleted by another client at the moment they are asked for."""
 
     def __init__(self, nodes: list[str], pods: list[tuple[str, str | None, str]], *, gone: str = "") -> None:
         self.nodes = nodes

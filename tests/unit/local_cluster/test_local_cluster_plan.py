@@ -93,7 +93,7 @@ def test_a_plan_survives_its_file() -> None:
         (plan.Wish(node_kind="kwok", node_cgroups="none"), "--node-cgroups"),
     ],
 )
-def test_a_wish_without_sense_is_refused_by_the_name_of_its_flag(wish: plan.Wish, flag: str) -> None:
+def test_an_invalid_option_is_refused_by_the_name_of_its_flag(wish: plan.Wish, flag: str) -> None:
     with pytest.raises(errors.SettingsError, match=f"^{flag}: got .*, expected"):
         plan.make_plan(wish, on())
 

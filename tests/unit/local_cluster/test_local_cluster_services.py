@@ -62,7 +62,7 @@ def test_schedulers_elect_a_leader_where_there_are_several(
     assert all(("--no-leader-election" not in service.command.argv) is election for service in found)
 
 
-def test_what_was_wished_for_reaches_the_agents(tmp_path: pathlib.Path) -> None:
+def test_options_of_up_reach_the_agents(tmp_path: pathlib.Path) -> None:
     (agent, _) = [s for s in some_services(tmp_path, estimator="dual", ceiling_cpu=0.5) if s.name.startswith("agent/")]
     parser = argparse.ArgumentParser()
     for flag in ("--estimator", "--ceiling-cpu", "--cores", "--scale", "--cgroup", "--scope"):
@@ -83,7 +83,7 @@ def test_an_agent_whose_node_has_no_cgroup_watches_its_processes(tmp_path: pathl
     assert "--cgroup" in second.command.argv
 
 
-def test_an_agent_is_told_where_its_nodes_group_is_in_a_tree_of_a_persons_own(tmp_path: pathlib.Path) -> None:
+def test_an_agent_gets_its_nodes_group_in_a_delegated_tree(tmp_path: pathlib.Path) -> None:
     paths = state.Paths(tmp_path)
     paths.run.mkdir()
     below = "/sys/fs/cgroup/user.slice/run-r7.scope/carico-x/node-1"

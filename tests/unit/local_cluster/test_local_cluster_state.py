@@ -96,7 +96,7 @@ def test_who_only_looks_at_a_lock_keeps_no_supervisor_from_it(
             assert state.is_running(paths)
 
 
-def test_a_lock_that_was_removed_meanwhile_is_taken_anew(
+def test_a_lock_that_was_removed_meanwhile_is_taken_again(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths, flock, removed = state.Paths(tmp_path), fcntl.flock, list[pathlib.Path]()
@@ -113,7 +113,7 @@ def test_a_lock_that_was_removed_meanwhile_is_taken_anew(
         assert state.is_running(paths)
 
 
-async def test_of_two_that_start_a_cluster_at_once_one_is_told_so_and_touches_nothing(
+async def test_of_two_that_start_a_cluster_at_once_one_fails_and_touches_nothing(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cleared, go_on = [], asyncio.Event()
@@ -175,7 +175,7 @@ def ended() -> "subprocess.Popen[bytes]":
 async def test_who_starts_a_cluster_hears_that_another_has_ended_it(
     tmp_path: pathlib.Path, ended: "subprocess.Popen[bytes]"
 ) -> None:
-    """`carico down` beside `carico up`: it removes what was written, the logs too."""
+    """`carico down` during `carico up`: it removes what was written, the logs too."""
     launched = client.Launched(ended, state.Paths(tmp_path / "x"))
     with pytest.raises(errors.EnvironmentUnfit, match="x was ended by another command while it started"):
         async for _ in launched.until_up():

@@ -8,7 +8,7 @@ from carico_local import job, observer
 
 
 class Api:
-    """Tells of these, then of nothing more."""
+    """Yield these, then nothing more."""
 
     def __init__(self, *events: Any) -> None:
         self._events = events
@@ -35,7 +35,7 @@ async def seen(*events: tuple[Any, dict[str, Any]]) -> str:
     return told.deleted_while
 
 
-async def test_a_deletion_before_the_end_is_told_from_one_after_it() -> None:
+async def test_a_deletion_before_the_end_is_distinguished_from_one_after_it() -> None:
     ended = ("MODIFIED", pod("Failed", deleted=True)), ("DELETED", pod("Failed", deleted=True))
     assert await seen(("ADDED", pod("Running")), ("MODIFIED", pod("Running", deleted=True)), *ended) == "Running"
     assert await seen(("ADDED", pod("Pending")), *ended) == "Pending"

@@ -1,4 +1,4 @@
-"""The parent of a cluster's processes: what it says before anything starts, and which services it starts anew."""
+"""The parent of a cluster's processes: what it says before anything starts, and which services it restarts."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def test_nodes_without_cgroups_are_started_so(tmp_path: pathlib.Path) -> None:
     assert flags[flags.index("--cgroups") + 1] == "none"
 
 
-def test_an_agent_that_measures_a_process_which_is_no_more_is_started_anew(tmp_path: pathlib.Path) -> None:
+def test_an_agent_of_an_ended_node_process_is_restarted(tmp_path: pathlib.Path) -> None:
     told: list[events.Event] = []
     found = some_supervisor(tmp_path, told)
     ready = topology.ready_file(state.Paths(tmp_path), "node-1")
@@ -56,7 +56,7 @@ def test_an_agent_that_measures_a_process_which_is_no_more_is_started_anew(tmp_p
     ]
 
 
-def test_nats_is_started_anew_each_time_a_full_disk_has_room(
+def test_nats_is_restarted_each_time_a_full_disk_has_room(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     least, room = client.LEAST_FREE_BYTES, full_disk.ROOM_BYTES
@@ -84,7 +84,7 @@ def test_nats_is_started_anew_each_time_a_full_disk_has_room(
     assert ended == [6, 10]
     assert found._outdated == {topology.NATS}
     assert [event.text for event in told] == [
-        "the disk was full: NATS, which keeps nothing more after that, was started anew"
+        "the disk was full: NATS, which keeps nothing more after that, was restarted"
     ]
 
 
@@ -107,7 +107,7 @@ def test_a_start_goes_on_for_as_long_as_something_becomes_ready(tmp_path: pathli
     assert objects.run_fast(main()) is not was_ready
 
 
-async def test_what_an_earlier_process_wrote_makes_nobody_ready(tmp_path: pathlib.Path) -> None:
+async def test_a_ready_file_of_an_earlier_process_does_not_count(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "ready"
     path.touch()
     probe = readiness.File(path=path)

@@ -44,7 +44,7 @@ def test_the_agent_ends_after_the_kubelet(tmp_path: pathlib.Path) -> None:
     assert running.lines()[2:] == ["kubelet ends", "agent ends"]
 
 
-def test_a_program_that_ends_by_itself_is_started_again_beside_the_other(tmp_path: pathlib.Path) -> None:
+def test_a_program_that_ends_by_itself_is_started_again_next_to_the_other(tmp_path: pathlib.Path) -> None:
     log, once = tmp_path / "log", tmp_path / "once"
     crashing = f"if [ ! -e {once} ]; then touch {once}; echo agent crashes >> {log}; exit 1; fi; "
     running = Running(log, LASTING.format("kubelet", log, 0), crashing + LASTING.format("agent", log, 0))
@@ -53,7 +53,7 @@ def test_a_program_that_ends_by_itself_is_started_again_beside_the_other(tmp_pat
     assert running.process.wait(waiting.WAIT_S) == 0
 
 
-def test_what_a_person_has_to_mend_ends_both(tmp_path: pathlib.Path) -> None:
+def test_a_users_mistake_ends_both(tmp_path: pathlib.Path) -> None:
     log = tmp_path / "log"
     running = Running(log, LASTING.format("kubelet", log, 0), f"until [ -e {log} ]; do sleep 0.02; done; exit 2")
     assert running.process.wait(waiting.WAIT_S) == 2
@@ -66,7 +66,7 @@ def test_what_a_person_has_to_mend_ends_both(tmp_path: pathlib.Path) -> None:
         ("lambda: 2", 2, ""),
         ("lambda: sys.exit(2)", 2, ""),
         ("lambda: (print('word'), 2)[1]", 2, "word"),
-        # A failure is told, and the program is started again.
+        # A failure is logged, and the program is started again.
         ("lambda: 2 if os.path.exists(sys.argv[1]) else (open(sys.argv[1], 'w'), {}['key'])", 2, "KeyError: 'key'"),
     ],
 )

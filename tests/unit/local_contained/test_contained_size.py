@@ -38,7 +38,7 @@ def test_what_has_room_is_no_error() -> None:
         ),
     ],
 )
-def test_too_little_memory_is_told_in_one_line(little: size.Size, said: str) -> None:
+def test_too_little_memory_is_one_line(little: size.Size, said: str) -> None:
     with pytest.raises(errors.EnvironmentUnfit, match=said) as raised:
         size.check(little)
     assert "\n" not in str(raised.value)

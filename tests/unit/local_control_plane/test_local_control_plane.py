@@ -1,4 +1,4 @@
-"""The real control plane's files: who it knows, what its commands say, what its audit log tells."""
+"""The real control plane's files: its identities, its command lines, its audit log."""
 
 import json
 import os

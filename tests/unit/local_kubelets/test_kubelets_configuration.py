@@ -1,4 +1,4 @@
-"""What a kubelet node is told: addresses apart, only its own share of the machine, routes to all others."""
+"""The configuration of a kubelet node: addresses apart, only its own share of the machine, routes to all others."""
 
 import ipaddress
 import itertools

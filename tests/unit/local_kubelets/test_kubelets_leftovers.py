@@ -49,7 +49,7 @@ async def test_a_bridge_of_this_machine_is_removed(paths: state.Paths, monkeypat
     assert swept == ["t"]
 
 
-def test_a_bridge_without_an_address_is_made_anew(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bridge_without_an_address_is_replaced(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bridge = network.bridge("t")
     (tmp_path / "routes").write_text("Main:\n")
     monkeypatch.setattr(network, "ROUTES", tmp_path / "routes")

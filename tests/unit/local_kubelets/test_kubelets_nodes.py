@@ -51,7 +51,7 @@ def test_nodes_need_root_and_the_nearest_kind_is_named(monkeypatch: pytest.Monke
         programs.check()
 
 
-def test_trees_are_mounted_anew_by_their_controllers(tmp_path: pathlib.Path) -> None:
+def test_trees_are_read_with_their_controllers(tmp_path: pathlib.Path) -> None:
     (tmp_path / "mounts").write_text(MOUNTS)
     assert cgroups.trees(tmp_path / "mounts") == {
         "/sys/fs/cgroup/cpu,cpuacct": "cpu,cpuacct",
@@ -62,7 +62,7 @@ def test_trees_are_mounted_anew_by_their_controllers(tmp_path: pathlib.Path) -> 
 
 
 def stand_in(folder: pathlib.Path, name: str, script: str) -> pathlib.Path:
-    """A command that notes what it is told in `said` beside it."""
+    """A command that notes its arguments in `said` next to it."""
     (folder / name).write_text(f'#!/bin/sh\ncd {folder}\necho "$@" >> said\n{script}\n')
     (folder / name).chmod(0o755)
     return folder / name
@@ -133,7 +133,7 @@ def test_ranges_that_the_machine_sends_to_are_passed_over(
     assert f"address add {third[1]}/24 dev {network.bridge('x')}" in (tmp_path / "said").read_text()
 
 
-def test_a_machine_that_sends_to_every_range_is_told_so(
+def test_a_machine_that_sends_to_every_range_is_refused(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     routed(tmp_path, monkeypatch, "172.31.0.0/16", "172.30.0.0/16", "172.29.0.0/16")

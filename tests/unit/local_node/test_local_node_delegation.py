@@ -118,7 +118,9 @@ def test_the_command_that_gives_a_group_is_named_where_it_works(
     assert ("`systemd-run --user --scope -p Delegate=yes carico ...`" in found.reason) == named
 
 
-def test_what_no_command_mends_names_none(tree: Tree, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_command_is_named_where_none_helps(
+    tree: Tree, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     systemd_run(tmp_path, monkeypatch, code=0)
     assert delegation.way_in(OSError(errno.EROFS, "Read-only file system"), tree.root) == ""
     assert delegation.way_in(OSError(errno.EACCES, "Permission denied"), tmp_path) == "", "this root can be written to"

@@ -62,7 +62,7 @@ async def test_pods_that_do_not_finish_are_not_waited_for_longer() -> None:
         work = group.create_task(draining.run(stop, drained, node=Node(), pods=Pods(1), within_s=0.01))
         async with asyncio.timeout(10.0):
             await drained.wait()
-        assert not work.done(), "the node itself stays until it is told to go"
+        assert not work.done(), "the node itself stays until it is asked to go"
         work.cancel()
 
 

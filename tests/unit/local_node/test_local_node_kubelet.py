@@ -66,7 +66,7 @@ def pod(name: str, *, cpu: str = "3", **spec: Any) -> dict[str, Any]:
 
 
 class Node:
-    """A kubelet on 4 cores, and what the API tells it."""
+    """A kubelet on 4 cores, and what the API shows it."""
 
     def __init__(self, root: pathlib.Path, api: Api) -> None:
         self.api = api
@@ -96,7 +96,7 @@ class Node:
         self._told.put_nowait(api_client.Changed(type=kind, object=found))
 
     async def until(self, name: str, **status: str) -> None:
-        """Returns once the API was told this of a Pod."""
+        """Wait until the API has this status of a Pod."""
         async with asyncio.timeout(20.0):
             while not status.items() <= self.api.statuses.get(name, {}).items():
                 await asyncio.sleep(0.01)

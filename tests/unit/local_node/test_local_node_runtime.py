@@ -1,4 +1,4 @@
-"""A container runtime that ends at any moment, on a full disk say, is started anew or said so; nobody waits for it."""
+"""A container runtime that ends at any moment, on a full disk say, is restarted or reported; nothing waits for it."""
 
 import asyncio
 import pathlib
