@@ -1,6 +1,6 @@
 """Writes the embedded API's schema of Kubernetes types, taken from the installed `kubernetes` client.
 
-    python local/tools/generate_kubernetes_schema.py > local/src/carico_local/api/kubernetes_schema.json
+    python local/tools/generate_kubernetes_schema.py > local/src/carico_local/api/model/kubernetes_schema.json
 
 The client's models know each type's fields, types and descriptions. They do not know how a strategic merge joins
 lists, so those keys stand below, as the patchStrategy and patchMergeKey tags of k8s.io/api have them.

@@ -13,7 +13,9 @@ from aiohttp import test_utils, web
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_client, cluster_access, credentials
 from carico_core.runtime.process import clock as clocks
-from carico_local.api import access, cluster, server, store
+from carico_local.api import access, cluster
+from carico_local.api.http import server
+from carico_local.api.storage import store
 from carico_local.cluster import machine, state
 from carico_local.cluster import plan as plans
 from carico_local.cluster.services import control_planes as planes

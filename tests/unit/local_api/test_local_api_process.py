@@ -10,7 +10,10 @@ import pytest
 from aiohttp import test_utils
 
 from carico_core.runtime.process import clock as clocks
-from carico_local.api import cluster, main, schema, server, store
+from carico_local.api import cluster, main
+from carico_local.api.http import server
+from carico_local.api.model import schema
+from carico_local.api.storage import store
 
 REPOSITORY = pathlib.Path(__file__).parents[3]
 

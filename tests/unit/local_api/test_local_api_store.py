@@ -9,18 +9,11 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
-from carico_local.api import (
-    cluster,
-    events,
-    node_lifecycle,
-    objects,
-    queries,
-    resources,
-    selectors,
-    statuses,
-    store,
-    watch,
-)
+from carico_local.api import cluster
+from carico_local.api.http import requests
+from carico_local.api.lifecycle import events, nodes
+from carico_local.api.model import objects, resources, statuses
+from carico_local.api.storage import selectors, store, watch
 from tests.tools import waiting
 
 
@@ -118,13 +111,13 @@ def test_an_expired_page_offers_to_go_on(kept: store.Store) -> None:
     state = cluster.assemble(kept, clocks.FakeClock())
     for name in "abc":
         put(kept, name)
-    first = state.lister.page(resources.NODES, "", queries.parse_list(resources.NODES, {"limit": "1"}))
+    first = state.lister.page(resources.NODES, "", requests.parse_list(resources.NODES, {"limit": "1"}))
     state = cluster.assemble(kept, clocks.FakeClock())
     with pytest.raises(statuses.RequestFailed) as caught:
-        state.lister.page(resources.NODES, "", queries.parse_list(resources.NODES, {"continue": first.token}))
+        state.lister.page(resources.NODES, "", requests.parse_list(resources.NODES, {"continue": first.token}))
     assert caught.value.code == 410
     rest = state.lister.page(
-        resources.NODES, "", queries.parse_list(resources.NODES, {"continue": caught.value.continue_token})
+        resources.NODES, "", requests.parse_list(resources.NODES, {"continue": caught.value.continue_token})
     )
     assert [item.data["metadata"]["name"] for item in rest.items] == ["b", "c"]
 
@@ -142,7 +135,7 @@ def taints(kept: store.Store) -> set[tuple[str, str]]:
 
 async def test_a_silent_node_becomes_unreachable_and_returns(kept: store.Store) -> None:
     clock = clocks.FakeClock()
-    lifecycle = node_lifecycle.NodeLifecycle(kept, clock, grace_s=40.0)
+    lifecycle = nodes.NodeLifecycle(kept, clock, grace_s=40.0)
     ready = {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}
     put(kept, "n", status=ready, spec={"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]})
     lease(kept, "n", "1")
@@ -169,7 +162,7 @@ async def test_a_silent_node_becomes_unreachable_and_returns(kept: store.Store) 
 
 
 async def test_a_cordoned_node_is_tainted(kept: store.Store) -> None:
-    lifecycle = node_lifecycle.NodeLifecycle(kept, clocks.FakeClock(), grace_s=40.0)
+    lifecycle = nodes.NodeLifecycle(kept, clocks.FakeClock(), grace_s=40.0)
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     put(kept, "n", status=ready, spec={"unschedulable": True})
     lifecycle.review()
@@ -177,7 +170,7 @@ async def test_a_cordoned_node_is_tainted(kept: store.Store) -> None:
 
 
 async def test_a_node_that_is_not_ready_says_so_and_keeps_the_taints_of_others(kept: store.Store) -> None:
-    lifecycle = node_lifecycle.NodeLifecycle(kept, clocks.FakeClock(), grace_s=40.0)
+    lifecycle = nodes.NodeLifecycle(kept, clocks.FakeClock(), grace_s=40.0)
     own = {"key": "team/gpu", "effect": "NoSchedule", "value": "yes"}
     put(kept, "n", status={"conditions": [{"type": "Ready", "status": "False"}]}, spec={"taints": [own]})
     lifecycle.review()
@@ -190,10 +183,10 @@ async def test_a_node_that_is_not_ready_says_so_and_keeps_the_taints_of_others(k
 
 async def test_a_node_that_never_said_anything_stays_as_it_was_admitted_until_it_is_silent(kept: store.Store) -> None:
     clock = clocks.FakeClock()
-    lifecycle = node_lifecycle.NodeLifecycle(kept, clock, grace_s=40.0)
+    lifecycle = nodes.NodeLifecycle(kept, clock, grace_s=40.0)
     admitted: objects.Object = {"metadata": {"name": "n", "uid": "n"}}
-    node_lifecycle.admit(admitted)
-    node_lifecycle.admit(admitted)
+    nodes.admit(admitted)
+    nodes.admit(admitted)
     kept.put("nodes", admitted)
     put(kept, "bare")
     clock.advance(1)
@@ -218,7 +211,7 @@ async def test_a_node_that_never_said_anything_stays_as_it_was_admitted_until_it
 
 async def test_a_heartbeat_without_a_lease_is_a_sign_of_life(kept: store.Store) -> None:
     clock = clocks.FakeClock()
-    lifecycle = node_lifecycle.NodeLifecycle(kept, clock, grace_s=40.0)
+    lifecycle = nodes.NodeLifecycle(kept, clock, grace_s=40.0)
     for beat in ("1", "2", "2"):
         ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": beat}
         put(kept, "n", status={"conditions": [{"type": "PIDPressure", "status": "False"}, ready]})
@@ -234,7 +227,7 @@ async def test_a_heartbeat_without_a_lease_is_a_sign_of_life(kept: store.Store) 
 
 
 async def test_a_node_is_reviewed_as_soon_as_it_changes(kept: store.Store) -> None:
-    lifecycle = node_lifecycle.NodeLifecycle(kept, clocks.FakeClock(), grace_s=4000.0)
+    lifecycle = nodes.NodeLifecycle(kept, clocks.FakeClock(), grace_s=4000.0)
     running = asyncio.create_task(lifecycle.run())
     await asyncio.sleep(0)
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}

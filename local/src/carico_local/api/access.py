@@ -19,7 +19,7 @@ from typing import Any
 
 from aiohttp import web
 
-from carico_local.api import statuses
+from carico_local.api.model import statuses
 
 # The names of this machine's loopback; as a URL writes an IPv6 address, in brackets.
 OWN_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})

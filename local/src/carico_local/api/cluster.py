@@ -5,7 +5,9 @@ import dataclasses
 import uuid
 
 from carico_core.runtime.process import clock as clocks
-from carico_local.api import deletion, listing, objects, resources, store, watch, writing
+from carico_local.api.lifecycle import deletion, writing
+from carico_local.api.model import objects, resources
+from carico_local.api.storage import listing, store, watch
 
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 # How often the write-ahead log is moved into the database, if anything was written.

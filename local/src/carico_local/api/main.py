@@ -14,7 +14,10 @@ from carico_core.domain import errors
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings, tasks
-from carico_local.api import access, cluster, events, node_lifecycle, server, store
+from carico_local.api import access, cluster
+from carico_local.api.http import server
+from carico_local.api.lifecycle import events, nodes
+from carico_local.api.storage import store
 
 _PROGRAM = "carico-api"
 
@@ -78,7 +81,7 @@ async def serve(chosen: Settings, clock: clocks.Clock, stop: tasks.Stop) -> None
             await tasks.until(
                 stop,
                 checkpoint=cluster.checkpoint_forever(kept),
-                nodes=node_lifecycle.NodeLifecycle(kept, clock, grace_s=chosen.node_grace_s).run(),
+                nodes=nodes.NodeLifecycle(kept, clock, grace_s=chosen.node_grace_s).run(),
                 events=events.EventExpiry(kept, clock).run(),
             )
         finally:

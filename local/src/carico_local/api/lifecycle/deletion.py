@@ -1,0 +1,167 @@
+"""Deleting objects: at once, or gracefully for a Pod whose kubelet must first end its containers.
+
+Source: k8s.io/apiserver/pkg/registry/rest/delete.go (BeforeDelete) and the Pod strategy's CheckGracefulDelete.
+"""
+
+import dataclasses
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+from carico_core.runtime.process import clock as clocks
+from carico_local.api.model import objects, resources, statuses
+from carico_local.api.rules import fields
+from carico_local.api.storage import store
+
+# Ends before the year 9999, the last that a timestamp can name; nobody waits for longer.
+_MAX_GRACE_S = 2**31
+_TERMINAL = ("Succeeded", "Failed")
+# Nothing here owns anything else, so that all three come to the same.
+_PROPAGATION = ("Foreground", "Background", "Orphan")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """metav1.DeleteOptions, as far as the API heeds them."""
+
+    grace_s: int | None = None
+    uid: str | None = None
+    version: str | None = None
+    dry_run: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Deleted:
+    """The object after a delete; `gone` tells whether it left, or only is on its way."""
+
+    stored: objects.Stored
+    gone: bool
+
+
+class Remover:
+    """Deletes from one store."""
+
+    def __init__(self, kept: store.Store, clock: clocks.Clock) -> None:
+        self._store = kept
+        self._clock = clock
+
+    def delete(self, resource: resources.Resource, stored: objects.Stored, options: Options) -> Deleted:
+        """What becomes of the object; raises RequestFailed (403, 409)."""
+        _check_preconditions(resource, stored, options)
+        data = objects.copy(stored)
+        metadata = data["metadata"]
+        if resource is resources.NAMESPACES:
+            return self._end_namespace(stored, data, options)
+        grace_s = _grace_s(data, options) if resource is resources.PODS else 0
+        deleting = metadata.get("deletionTimestamp")
+        if deleting and metadata.get("deletionGracePeriodSeconds"):
+            # A delete that is under way can only be shortened.
+            given_s = options.grace_s
+            if given_s is None or given_s >= metadata["deletionGracePeriodSeconds"]:
+                return Deleted(stored=stored, gone=False)
+            grace_s = max(given_s, 0)
+        if grace_s == 0 and not metadata.get("finalizers"):
+            return self._remove(resource, data, options)
+        if deleting and metadata.get("deletionGracePeriodSeconds") == grace_s:
+            return Deleted(stored=stored, gone=False)
+        self._mark(metadata, grace_s)
+        return self._put(resource, data, options)
+
+    def _mark(self, metadata: objects.Object, grace_s: int) -> None:
+        """Sets when the object shall be gone; a shortened delete counts from when it was asked for first."""
+        if metadata.get("deletionTimestamp"):
+            earlier_s = metadata.get("deletionGracePeriodSeconds", 0) - grace_s
+            end = objects.parse_timestamp(metadata["deletionTimestamp"]) - datetime.timedelta(seconds=earlier_s)
+            metadata["deletionTimestamp"] = f"{end:%Y-%m-%dT%H:%M:%SZ}"
+        else:
+            metadata["deletionTimestamp"] = objects.timestamp(self._clock.wall_ns() + grace_s * 1_000_000_000)
+            if "generation" in metadata:
+                metadata["generation"] += 1
+        metadata["deletionGracePeriodSeconds"] = grace_s
+
+    def _end_namespace(self, stored: objects.Stored, data: objects.Object, options: Options) -> Deleted:
+        """A namespace takes its content along: Pods gracefully, the rest at once, itself when the last Pod is gone."""
+        name = data["metadata"]["name"]
+        if name in ("default", "kube-system", "kube-public"):
+            raise statuses.forbidden("namespaces", name, "this namespace may not be deleted")
+        if not data["metadata"].get("deletionTimestamp"):
+            self._mark(data["metadata"], 0)
+            data["status"] = {**data.get("status", {}), "phase": "Terminating"}
+        if options.dry_run:
+            return Deleted(stored=stored, gone=False)
+        with self._store.batch():
+            marked = self._store.put("namespaces", data)
+            for resource in resources.CONTENTS:
+                for item in self._store.select(resource.storage, name):
+                    self._store.remove(resource.storage, item.data)
+            for pod in self._store.select("pods", name):
+                self.delete(resources.PODS, pod, Options())
+            self.settle_namespace(name)
+        return Deleted(stored=marked, gone=self._store.get("namespaces", ("", name)) is None)
+
+    def settle_namespace(self, name: str) -> None:
+        """Nothing; removes a namespace that is being deleted and holds no Pod any more."""
+        home = self._store.get("namespaces", ("", name))
+        if home is None or not home.data["metadata"].get("deletionTimestamp"):
+            return
+        if not self._store.select("pods", name):
+            self._store.remove("namespaces", home.data)
+
+    def _remove(self, resource: resources.Resource, data: objects.Object, options: Options) -> Deleted:
+        if options.dry_run:
+            return Deleted(stored=objects.freeze(data, self._store.revision), gone=False)
+        if resource is not resources.PODS:
+            return Deleted(stored=self._store.remove(resource.storage, data), gone=True)
+        with self._store.batch():
+            metadata = data["metadata"]
+            if metadata.get("deletionGracePeriodSeconds") != 0:
+                # Written before it is removed, as the Pod strategy of a real API server does: watchers see both.
+                self._mark(metadata, 0)
+                data = objects.copy(self._store.put(resource.storage, data))
+            stored = self._store.remove(resource.storage, data)
+            self.settle_namespace(metadata["namespace"])
+        return Deleted(stored=stored, gone=True)
+
+    def _put(self, resource: resources.Resource, data: objects.Object, options: Options) -> Deleted:
+        stored = objects.freeze(data, 0) if options.dry_run else self._store.put(resource.storage, data)
+        return Deleted(stored=stored, gone=False)
+
+
+def parse_options(body: objects.Object, text_of: Callable[[str], str | None]) -> Options:
+    """The options of a delete, from its body and its query (the body's win); raises RequestFailed (400, 422)."""
+    grace = body.get("gracePeriodSeconds")
+    if grace is None and (text := text_of("gracePeriodSeconds")):
+        try:
+            grace = int(text)
+        except ValueError as error:
+            raise statuses.bad_request(f"gracePeriodSeconds: got {text!r}, expected an integer") from error
+    assumed: dict[str, Any] = body.get("preconditions") or {}
+    dry_run = body.get("dryRun") or ([text_of("dryRun")] if text_of("dryRun") else [])
+    if dry_run not in ([], ["All"]):
+        raise statuses.bad_request(f"dryRun: got {dry_run!r}, expected All")
+    policy = body.get("propagationPolicy") or text_of("propagationPolicy")
+    if policy not in (None, *_PROPAGATION):
+        cause = fields.not_supported("propagationPolicy", policy, (*_PROPAGATION, "nil"))
+        raise statuses.invalid("DeleteOptions", "", [cause], group="meta.k8s.io")
+    if grace is not None:
+        grace = min(grace, _MAX_GRACE_S)
+    return Options(grace_s=grace, uid=assumed.get("uid"), version=assumed.get("resourceVersion"), dry_run=bool(dry_run))
+
+
+def _check_preconditions(resource: resources.Resource, stored: objects.Stored, options: Options) -> None:
+    metadata = stored.data["metadata"]
+    detail = ""
+    if options.uid is not None and options.uid != metadata["uid"]:
+        detail = statuses.uid_mismatch(options.uid, metadata["uid"])
+    elif options.version is not None and options.version != metadata["resourceVersion"]:
+        detail = statuses.version_mismatch(options.version, metadata["resourceVersion"])
+    if detail:
+        raise statuses.conflict(resource.plural, metadata["name"], detail, group=resource.group)
+
+
+def _grace_s(pod: objects.Object, options: Options) -> int:
+    """How long a Pod may take to end: nothing where no kubelet has it, or where it has ended already."""
+    if not pod["spec"].get("nodeName") or (pod.get("status") or {}).get("phase") in _TERMINAL:
+        return 0
+    grace_s = options.grace_s if options.grace_s is not None else pod["spec"].get("terminationGracePeriodSeconds", 30)
+    return max(int(grace_s), 1) if grace_s != 0 else 0

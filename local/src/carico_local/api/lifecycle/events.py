@@ -1,0 +1,66 @@
+"""The API's own part in Events: one about each Pod that no scheduler here takes, and the end of old ones.
+
+Events are for reading soon after, and would fill the store of a long-lived cluster: kube-apiserver keeps one for an
+hour after it was last written (--event-ttl).
+"""
+
+import asyncio
+import secrets
+from collections.abc import Collection
+
+from carico_core.runtime.process import clock as clocks
+from carico_local.api.lifecycle import writing
+from carico_local.api.model import objects, resources
+from carico_local.api.storage import store
+
+_KEPT_S = 3600.0
+_EVERY_S = 60.0
+
+
+class EventExpiry:
+    """Removes Events that nobody has written for an hour."""
+
+    def __init__(self, kept: store.Store, clock: clocks.Clock) -> None:
+        self._store = kept
+        self._clock = clock
+        # resourceVersion -> when it was first seen here: an update starts the hour anew.
+        self._seen_s: dict[int, float] = {}
+
+    async def run(self) -> None:
+        """Never."""
+        while True:
+            self.sweep()
+            await asyncio.sleep(_EVERY_S)
+
+    def sweep(self) -> None:
+        """Nothing; Events past their hour are gone."""
+        now_s = self._clock.monotonic_s()
+        kept: list[objects.Stored] = self._store.select("events")
+        self._seen_s = {event.version: self._seen_s.get(event.version, now_s) for event in kept}
+        with self._store.batch():
+            for event in kept:
+                if now_s - self._seen_s[event.version] >= _KEPT_S:
+                    self._store.remove("events", event.data)
+
+
+def warn_of_no_scheduler(writer: writing.Writer, pod: objects.Object, served: Collection[str]) -> str:
+    """Return the warning about a new Pod that none of the `served` scheduler names covers, also kept as an Event.
+
+    It is empty for a Pod that has a scheduler or a node, and where nothing is known of schedulers.
+    """
+    spec, metadata = pod["spec"], pod["metadata"]
+    if not served or spec["schedulerName"] in served or spec.get("nodeName"):
+        return ""
+    note = (
+        f"no scheduler here takes Pods of schedulerName {spec['schedulerName']}: set spec.schedulerName to "
+        f"{' or '.join(served)}, or use `carico up --control-plane real`, which runs kube-scheduler as well"
+    )
+    at = writer.now()
+    about = {"kind": "Pod", "apiVersion": "v1", **{name: metadata[name] for name in ("namespace", "name", "uid")}}
+    event = {
+        "metadata": {"name": f"{metadata['name']}.{secrets.token_hex(8)}"}, "involvedObject": about,
+        "reason": "FailedScheduling", "message": note, "type": "Warning", "count": 1,
+        "firstTimestamp": at, "lastTimestamp": at, "source": {"component": "carico-api"},
+    }  # fmt: skip
+    writer.create(resources.EVENTS, metadata["namespace"], event)
+    return note

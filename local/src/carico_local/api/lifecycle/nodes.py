@@ -1,0 +1,147 @@
+"""Whether Nodes are alive, as the controller manager's node-lifecycle controller tells it: by conditions and taints.
+
+A Node whose Lease has not been renewed for the grace period becomes Ready=Unknown and unreachable; once its kubelet
+posts Ready again, the taints go. Renewals are timed by when they are seen here, since a node's clock may be off.
+Pods keep their phase: nobody knows what became of them. Source: k8s.io/kubernetes/pkg/controller/nodelifecycle.
+"""
+
+import asyncio
+import dataclasses
+from typing import Any
+
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+from carico_local.api.model import objects
+from carico_local.api.storage import store
+
+_NOT_READY = "node.kubernetes.io/not-ready"
+_UNREACHABLE = "node.kubernetes.io/unreachable"
+_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+_OWNED_TAINTS = (_NOT_READY, _UNREACHABLE, _UNSCHEDULABLE)
+# Conditions that a kubelet keeps up, which nobody knows once it is silent.
+_KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+_LEASE_NAMESPACE = "kube-node-lease"
+_LOG = logs.get("api.nodes")
+
+
+@dataclasses.dataclass(slots=True)
+class _Sign:
+    """The last sign of life of a node: what it was, and when it was seen."""
+
+    renewed: object
+    seen_s: float
+
+
+class NodeLifecycle:
+    """Keeps the Ready condition and the taints of all Nodes of a store true."""
+
+    def __init__(self, kept: store.Store, clock: clocks.Clock, *, grace_s: float) -> None:
+        self._store = kept
+        self._clock = clock
+        self._grace_s = grace_s
+        self._signs: dict[str, _Sign] = {}
+        self._changed = asyncio.Event()
+        kept.listen(self._notice)
+
+    async def run(self) -> None:
+        """Never; reviews all Nodes when one changes, and often enough to see one fall silent."""
+        while True:
+            self.review()
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(self._grace_s / 8):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def review(self) -> None:
+        """Nothing; every Node tells the truth about itself."""
+        nodes = self._store.select("nodes")
+        names = {node.data["metadata"]["name"] for node in nodes}
+        self._signs = {name: sign for name, sign in self._signs.items() if name in names}
+        with self._store.batch():
+            for node in nodes:
+                data = objects.copy(node)
+                if self._is_silent(data):
+                    self._mark_unknown(data)
+                _settle_taints(data, objects.timestamp(self._clock.wall_ns()))
+                if data != node.data:
+                    self._store.put("nodes", data)
+
+    def _notice(self, change: store.Change) -> None:
+        # A renewed Lease is only read at the next review: it comes every few seconds from every node.
+        if change.storage == "nodes":
+            self._changed.set()
+
+    def _is_silent(self, node: objects.Object) -> bool:
+        """Whether neither the Lease nor the heartbeat of the status has moved for the grace period."""
+        name = node["metadata"]["name"]
+        lease = self._store.get("leases", (_LEASE_NAMESPACE, name))
+        renewed = (lease and lease.data.get("spec", {}).get("renewTime"), _heartbeat(node))
+        now_s = self._clock.monotonic_s()
+        sign = self._signs.setdefault(name, _Sign(renewed=renewed, seen_s=now_s))
+        if sign.renewed != renewed:
+            sign.renewed, sign.seen_s = renewed, now_s
+        return now_s - sign.seen_s > self._grace_s
+
+    def _mark_unknown(self, node: objects.Object) -> None:
+        now = objects.timestamp(self._clock.wall_ns())
+        conditions = node.setdefault("status", {}).setdefault("conditions", [])
+        known = {item.get("type"): item for item in conditions}
+        for kind in _KUBELET_CONDITIONS:
+            condition = known.get(kind)
+            if condition is None:
+                conditions.append(_unknown(kind, now, never=True))
+            elif condition.get("status") != "Unknown":
+                if kind == "Ready":
+                    _LOG.warning("a node is unreachable", node=node["metadata"]["name"], silent_s=self._grace_s)
+                # When it was last heard of stays.
+                condition |= _unknown(kind, now, never=False)
+
+
+def _unknown(kind: str, now: str, *, never: bool) -> dict[str, Any]:
+    reason = "NodeStatusNeverUpdated" if never else "NodeStatusUnknown"
+    message = "Kubelet never posted node status." if never else "Kubelet stopped posting node status."
+    return {"type": kind, "status": "Unknown", "reason": reason, "message": message, "lastTransitionTime": now}
+
+
+def _heartbeat(node: objects.Object) -> str:
+    """What moves in the conditions when a kubelet posts its status; changes made here do not touch it."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    ready: objects.Object = next((item for item in conditions if item.get("type") == "Ready"), {})
+    # A kubelet that takes its place again posts Ready with another status, perhaps within the same second.
+    posted = ready.get("status") if ready.get("status") != "Unknown" else ""
+    return f"{ready.get('lastHeartbeatTime')} {posted}" if posted else ""
+
+
+def _settle_taints(node: objects.Object, now: str) -> None:
+    spec, status = node.setdefault("spec", {}), node.get("status") or {}
+    wanted: set[tuple[str, str]] = set()
+    if spec.get("unschedulable"):
+        wanted.add((_UNSCHEDULABLE, "NoSchedule"))
+    ready = next((item.get("status") for item in status.get("conditions") or () if item.get("type") == "Ready"), None)
+    if ready in ("False", "Unknown"):
+        key = _NOT_READY if ready == "False" else _UNREACHABLE
+        wanted |= {(key, "NoSchedule"), (key, "NoExecute")}
+    elif ready is None:
+        # A Node that has not told anything keeps the taint that it was admitted with, until someone removes it.
+        wanted |= {_mark(taint) for taint in spec.get("taints") or () if taint.get("key") == _NOT_READY}
+    present = spec.get("taints") or []
+    kept = [taint for taint in present if taint.get("key") not in _OWNED_TAINTS or _mark(taint) in wanted]
+    missing = wanted - {_mark(taint) for taint in kept}
+    kept += [{"key": key, "effect": effect, "timeAdded": now} for key, effect in sorted(missing)]
+    if kept != present:
+        spec["taints"] = kept
+    if not spec.get("taints"):
+        spec.pop("taints", None)
+
+
+def _mark(taint: objects.Object) -> tuple[str, str]:
+    return taint.get("key", ""), taint.get("effect", "")
+
+
+def admit(node: objects.Object) -> None:
+    """Nothing; a new Node is tainted not-ready until it says that it is, as admission does it."""
+    taints = node.setdefault("spec", {}).setdefault("taints", [])
+    if (_NOT_READY, "NoSchedule") not in {_mark(taint) for taint in taints}:
+        taints.append({"key": _NOT_READY, "effect": "NoSchedule"})

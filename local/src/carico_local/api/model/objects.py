@@ -1,0 +1,76 @@
+"""Kubernetes objects as they are kept: JSON dictionaries without `kind` and `apiVersion`, never changed in place.
+
+The kind follows from where an object is kept, and list items of kube-apiserver do not repeat it either; an answer
+with a single object puts both in front of the stored bytes, so nothing is encoded twice.
+"""
+
+import dataclasses
+import datetime
+from typing import Any
+
+import orjson
+
+from carico_local.api.model import resources
+
+Object = dict[str, Any]
+Key = tuple[str, str]  # namespace ("" for cluster-wide kinds) and name
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stored:
+    """One version of one object: its dictionary (read only by agreement), its bytes, its resourceVersion."""
+
+    data: Object
+    body: bytes
+    version: int
+
+
+def freeze(data: Object, version: int) -> Stored:
+    """The object as it is stored at a resourceVersion."""
+    ordered: Object = {"metadata": {**data["metadata"], "resourceVersion": str(version)}}
+    ordered.update((field, value) for field, value in data.items() if field not in ("metadata", "kind", "apiVersion"))
+    return Stored(data=ordered, body=orjson.dumps(ordered), version=version)
+
+
+def thaw(body: bytes) -> Stored:
+    """The stored object that these bytes hold."""
+    data = orjson.loads(body)
+    return Stored(data=data, body=body, version=int(data["metadata"]["resourceVersion"]))
+
+
+def copy(stored: Stored) -> Object:
+    """A copy that may be changed; decoding the bytes is several times faster than copy.deepcopy."""
+    data: Object = orjson.loads(stored.body)
+    return data
+
+
+def encode(resource: resources.Resource, stored: Stored) -> bytes:
+    """The bytes of a single object, with its kind."""
+    return b'{"kind":"%b","apiVersion":"%b",%b' % (
+        resource.kind.encode(),
+        resource.api_version.encode(),
+        stored.body[1:],
+    )
+
+
+def key_of(data: Object) -> Key:
+    """The namespace and name of an object."""
+    metadata = data["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def timestamp(wall_ns: int) -> str:
+    """The wall time as metav1.Time: seconds, in UTC.
+
+    >>> timestamp(0)
+    '1970-01-01T00:00:00Z'
+    """
+    return datetime.datetime.fromtimestamp(wall_ns // 1_000_000_000, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_timestamp(text: str) -> datetime.datetime:
+    """The moment that an RFC 3339 timestamp names; raises ValueError for anything else."""
+    moment = datetime.datetime.fromisoformat(text)
+    if moment.tzinfo is None or len(text) < 20:
+        raise ValueError(f"{text!r} is not an RFC 3339 time with a zone")
+    return moment.astimezone(datetime.UTC)

@@ -1,0 +1,140 @@
+"""ConfigMaps and Secrets: how what a client sends is kept, and the rules that it must keep.
+
+Sources: k8s.io/kubernetes/pkg/apis/core/validation/validation.go (ValidateConfigMap, ValidateSecret), and
+pkg/apis/core/v1/conversion.go for stringData.
+"""
+
+import base64
+import re
+from collections.abc import Iterable
+
+import orjson
+
+from carico_local.api.model import objects, statuses
+from carico_local.api.rules import fields
+
+# pkg/apis/core/types.go (MaxSecretSize); of what the values hold, not of how it is spelled.
+_MOST_BYTES = 1024 * 1024
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_KEY_MOST = 253
+_KEY_RULE = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
+    "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+_ACCOUNT = "kubernetes.io/service-account.name"
+# Of the types that have rules: the keys that must be there, and those whose value is JSON.
+_REQUIRED = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+_KEY_REFERENCES = ("configMapKeyRef", "secretKeyRef")
+_WHOLE_REFERENCES = ("configMapRef", "secretRef")
+_JSON = (".dockercfg", ".dockerconfigjson")
+_ONE_OF = ("username", "password")
+
+
+def settle(data: objects.Object) -> None:
+    """Nothing; `stringData` has become `data`, and what is empty is not there, as Go leaves it out."""
+    texts = data.pop("stringData", None) or {}
+    if texts:
+        spelled = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+        data["data"] = {**(data.get("data") or {}), **spelled}
+    for field in ("data", "binaryData"):
+        if not data.get(field, True):
+            del data[field]
+
+
+def config_map(data: objects.Object) -> fields.Causes:
+    """What is wrong with a ConfigMap."""
+    texts, binaries = data.get("data") or {}, data.get("binaryData") or {}
+    yield from _keys(texts, "data")
+    for key in texts.keys() & binaries.keys():
+        yield fields.wrong(f"data[{key}]", key, "duplicate of key present in binaryData")
+    yield from _keys(binaries, "binaryData")
+    total_bytes = sum(len(text.encode()) for text in texts.values()) + sum(map(_length, binaries.values()))
+    if total_bytes > _MOST_BYTES:
+        # The object as a whole.
+        yield _too_long("[]")
+
+
+def secret(data: objects.Object) -> fields.Causes:
+    """What is wrong with a Secret: its keys, its size, and what its type asks for."""
+    values, kind = data.get("data") or {}, data.get("type", "")
+    yield from _keys(values, "data")
+    if sum(map(_length, values.values())) > _MOST_BYTES:
+        yield _too_long("data")
+    if kind == "kubernetes.io/service-account-token":
+        if not (data["metadata"].get("annotations") or {}).get(_ACCOUNT):
+            yield fields.required(f"metadata.annotations[{_ACCOUNT}]")
+    elif kind == "kubernetes.io/basic-auth":
+        if not any(key in values for key in _ONE_OF):
+            yield from (fields.required(f"data[{key}]") for key in _ONE_OF)
+    elif kind == "kubernetes.io/ssh-auth" and not values.get("ssh-privatekey"):
+        yield fields.required("data[ssh-privatekey]")
+    for key in _REQUIRED.get(kind, ()):
+        if key not in values:
+            yield fields.required(f"data[{key}]")
+        elif key in _JSON and not _is_json_object(values[key]):
+            yield fields.wrong(f"data[{key}]", "<secret contents redacted>", "not a JSON object")
+
+
+def references(container: objects.Object, path: str) -> fields.Causes:
+    """What is wrong with the objects that a container's variables refer to."""
+    for index, entry in enumerate(container.get("env") or ()):
+        source, here = entry.get("valueFrom") or {}, f"{path}.env[{index}].valueFrom"
+        for kind in _KEY_REFERENCES:
+            if kind in source and not source[kind].get("key"):
+                yield fields.required(f"{here}.{kind}.key")
+        if source and entry.get("value"):
+            yield fields.wrong(here, "", "may not be specified when `value` is not empty")
+        if len(source) > 1:
+            yield fields.wrong(here, "", "may not have more than one field specified at a time")
+    for index, entry in enumerate(container.get("envFrom") or ()):
+        for kind in _WHOLE_REFERENCES:
+            if kind in entry and not entry[kind].get("name"):
+                yield fields.required(f"{path}.envFrom[{index}].{kind}.name")
+
+
+def changed(old: objects.Object, new: objects.Object) -> fields.Causes:
+    """What of a ConfigMap or a Secret was changed that cannot be."""
+    if old.get("type") != new.get("type"):
+        yield fields.wrong("type", new.get("type", ""), "field is immutable")
+    if not old.get("immutable"):
+        return
+    rule = "field is immutable when `immutable` is set"
+    if not new.get("immutable"):
+        yield fields.forbidden("immutable", rule)
+    for field in ("data", "binaryData"):
+        if old.get(field) != new.get(field):
+            yield fields.forbidden(field, rule)
+
+
+def _keys(named: Iterable[str], field: str) -> fields.Causes:
+    for key in named:
+        path = f"{field}[{key}]"
+        if len(key) > _KEY_MOST:
+            yield fields.wrong(path, key, f"must be no more than {_KEY_MOST} characters")
+        if not _KEY.fullmatch(key):
+            yield fields.wrong(path, key, _KEY_RULE)
+        if key in (".", ".."):
+            yield fields.wrong(path, key, f"must not be '{key}'")
+        elif key.startswith(".."):
+            yield fields.wrong(path, key, "must not start with '..'")
+
+
+def _too_long(field: str) -> statuses.Cause:
+    message = f"Too long: may not be more than {_MOST_BYTES} bytes"
+    return statuses.Cause(reason="FieldValueTooLong", message=message, field=field)
+
+
+def _length(spelled: str) -> int:
+    """Bytes that base64 stands for."""
+    return len(spelled) // 4 * 3 - spelled.count("=")
+
+
+def _is_json_object(spelled: str) -> bool:
+    try:
+        return isinstance(orjson.loads(base64.b64decode(spelled)), dict | None)
+    except ValueError:
+        return False

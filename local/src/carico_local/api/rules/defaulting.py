@@ -1,0 +1,112 @@
+"""What the API fills in where a client said nothing, as kube-apiserver's defaulting and admission do.
+
+Sources: k8s.io/kubernetes/pkg/apis/core/v1/defaults.go and the admission plugins DefaultTolerationSeconds,
+ServiceAccount and Priority. All functions change the object they are given.
+"""
+
+from typing import Any
+
+from carico_local.api.model import objects, resources
+
+# plugin/pkg/admission/defaulttolerationseconds: Pods ride out five minutes of an unwell node.
+_TOLERATED_S = 300
+# Volumes that are made of files of the API; rw-r--r--.
+_FILES_VOLUMES = ("secret", "configMap", "downwardAPI", "projected")
+_FILES_MODE = 0o644
+_TOLERATED_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+# The two classes that every cluster has (pkg/apis/scheduling/types.go).
+SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+
+
+def set_defaults(resource: resources.Resource, data: objects.Object) -> None:
+    """Nothing; fills in the fields of an object that is being created or replaced."""
+    if resource is resources.PODS:
+        _default_pod(data)
+    elif resource is resources.NAMESPACES:
+        data.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
+        data.setdefault("status", {}).setdefault("phase", "Active")
+        data["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = data["metadata"]["name"]
+    elif resource is resources.SECRETS:
+        data["type"] = data.get("type") or "Opaque"
+    elif resource.storage == "events":
+        # Times that nobody set are null and not absent, as Go writes them: `kubectl get --sort-by` finds the field.
+        for field in ("firstTimestamp", "lastTimestamp", "eventTime"):
+            data.setdefault(field, None)
+        data.setdefault("source", {})
+        data.setdefault("type", "Normal")
+        data.setdefault("reportingComponent", "")
+        data.setdefault("reportingInstance", "")
+
+
+def admit_pod(data: objects.Object) -> None:
+    """Nothing; does what admission does to a new Pod: priority, service account, tolerations."""
+    spec = data["spec"]
+    if spec.get("priority") is None:
+        spec["priority"] = SYSTEM_PRIORITIES.get(spec.get("priorityClassName", ""), 0)
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    spec["serviceAccountName"] = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+    spec["serviceAccount"] = spec["serviceAccountName"]
+    tolerations = spec.setdefault("tolerations", [])
+    for taint in _TOLERATED_TAINTS:
+        if not any(_tolerates(toleration, taint) for toleration in tolerations):
+            tolerations.append(
+                {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATED_S}
+            )
+
+
+def _tolerates(toleration: objects.Object, taint: str) -> bool:
+    return toleration.get("key", "") in (taint, "") and toleration.get("effect", "") in ("NoExecute", "")
+
+
+def _default_pod(data: objects.Object) -> None:
+    spec = data.setdefault("spec", {})
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("schedulerName", "default-scheduler")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("enableServiceLinks", True)
+    for container in [*spec.get("containers", ()), *spec.get("initContainers", ())]:
+        _default_container(container)
+    for volume in spec.get("volumes", ()):
+        # A volume with a name and nothing else is an emptyDir.
+        if set(volume) <= {"name"}:
+            volume["emptyDir"] = {}
+        for kind in _FILES_VOLUMES:
+            if kind in volume:
+                volume[kind].setdefault("defaultMode", _FILES_MODE)
+
+
+def _default_container(container: objects.Object) -> None:
+    container.setdefault("imagePullPolicy", _pull_policy(container.get("image", "")))
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    amounts = container.setdefault("resources", {})
+    if limits := amounts.get("limits"):
+        amounts["requests"] = {**limits, **(amounts.get("requests") or {})}
+    for port in container.get("ports", ()):
+        port.setdefault("protocol", "TCP")
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if probe in container:
+            _default_probe(container[probe])
+
+
+def _default_probe(probe: dict[str, Any]) -> None:
+    for field, value in {
+        "timeoutSeconds": 1,
+        "periodSeconds": 10,
+        "successThreshold": 1,
+        "failureThreshold": 3,
+    }.items():
+        if not probe.get(field):
+            probe[field] = value
+    if get := probe.get("httpGet"):
+        get.setdefault("path", "/")
+        get.setdefault("scheme", "HTTP")
+
+
+def _pull_policy(image: str) -> str:
+    """Always for the tag `latest`, said or implied; IfNotPresent otherwise."""
+    last = image.rsplit("/", 1)[-1]
+    tag = last.partition("@")[0].partition(":")[2]
+    return "IfNotPresent" if "@" in last or tag not in ("", "latest") else "Always"

@@ -1,0 +1,77 @@
+"""Events in two forms, core v1 and events.k8s.io/v1, and their rules: few for the core form, strict for the other.
+
+Source: k8s.io/kubernetes/pkg/apis/events/v1/conversion.go, pkg/apis/core/validation/events.go.
+"""
+
+from typing import Any
+
+import orjson
+
+from carico_local.api.model import objects, resources, statuses
+from carico_local.api.rules import fields
+
+_NOTE_MOST = 1024
+_NAME_MOST = 128
+# grouped name -> core name; what is called the same in both is not listed.
+_NAMES = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_CORE_NAMES = {core: grouped for grouped, core in _NAMES.items()}
+
+
+def every(data: objects.Object) -> fields.Causes:
+    """What is wrong with an Event in its core form."""
+    about = data.get("involvedObject") or {}
+    namespace = data["metadata"].get("namespace")
+    # An event about a cluster-wide object lives in the namespace default.
+    if about.get("namespace", "") != namespace and (
+        about.get("namespace") or namespace not in ("default", "kube-system")
+    ):
+        yield fields.wrong("involvedObject.namespace", about.get("namespace", ""), "does not match event.namespace")
+
+
+def grouped(data: objects.Object) -> fields.Causes:
+    """What is wrong besides with one in its core form that came by events.k8s.io."""
+    if not data.get("eventTime"):
+        yield fields.required("eventTime")
+    for field, name in (
+        ("reportingComponent", "reportingController"), ("reportingInstance", "reportingInstance"),
+        ("action", "action"), ("reason", "reason"),
+    ):  # fmt: skip
+        if not data.get(field):
+            yield fields.required(name)
+        elif len(data[field]) > _NAME_MOST and field != "reportingComponent":
+            yield fields.wrong(name, "", f"can have at most {_NAME_MOST} characters")
+    if len(data.get("message") or "") > _NOTE_MOST:
+        yield fields.wrong("message", "", f"can have at most {_NOTE_MOST} characters")
+    if data.get("type") not in ("Normal", "Warning"):
+        yield fields.wrong("type", "", f"has invalid value: {data.get('type', '')}")
+
+
+def to_core(data: objects.Object) -> objects.Object:
+    """The core Event of a grouped one; raises RequestFailed (422) for a new one that does not say all it must."""
+    core: dict[str, Any] = {_NAMES.get(name, name): value for name, value in data.items()}
+    if "apiVersion" in core:
+        core["apiVersion"] = "v1"
+    metadata = core.get("metadata") or {}
+    # Only what is stored has a UID; changes of a core Event by this name are not held to these rules.
+    broken = [] if metadata.get("uid") else list(grouped(core))
+    if broken:
+        raise statuses.invalid("Event", metadata.get("name", ""), broken)
+    return core
+
+
+def from_core(data: objects.Object) -> objects.Object:
+    """The grouped Event of a core one."""
+    return {_CORE_NAMES.get(name, name): value for name, value in data.items()}
+
+
+def encode(resource: resources.Resource, stored: objects.Stored) -> bytes:
+    """The bytes of a single grouped Event, with its kind."""
+    return orjson.dumps({"kind": resource.kind, "apiVersion": resource.api_version, **from_core(stored.data)})

@@ -1,0 +1,129 @@
+"""Lists, in pages that all show the same moment."""
+
+import base64
+import binascii
+import collections
+import dataclasses
+import itertools
+
+import orjson
+
+from carico_local.api.model import objects, resources, statuses
+from carico_local.api.storage import selectors, store
+
+# Lists that clients may be in the middle of; an older one is continued with 410, as after etcd's compaction.
+_KEPT_LISTS = 64
+_EXPIRED = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+    "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+    "results."
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ListQuery:
+    """metav1.ListOptions, as far as the API heeds them. `version` is None where the client gave none."""
+
+    selector: selectors.Selector
+    limit: int = 0
+    token: str = ""
+    version: int | None = None
+    match: str = ""
+    watch: bool = False
+    bookmarks: bool = False
+    initial_events: bool = False
+    timeout_s: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Page:
+    """One page of a list."""
+
+    items: list[objects.Stored]
+    version: int
+    token: str = ""
+    remaining: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Snapshot:
+    items: list[objects.Stored]
+    version: int
+
+
+class Lister:
+    """Lists from one store."""
+
+    def __init__(self, kept: store.Store) -> None:
+        self._store = kept
+        # Stored objects never change, so that a snapshot is a list of references.
+        self._snapshots: collections.OrderedDict[int, _Snapshot] = collections.OrderedDict()
+        self._numbers = itertools.count(1)
+
+    def page(self, resource: resources.Resource, namespace: str, query: ListQuery) -> Page:
+        """The page that the query asks for; raises RequestFailed (400, 410, 504)."""
+        if query.token:
+            return self._next_page(resource, namespace, query)
+        self._check_version(query)
+        chosen = self.select(resource, namespace, query)
+        snapshot = _Snapshot(items=chosen, version=self._store.revision)
+        if not query.limit or len(chosen) <= query.limit:
+            return Page(items=chosen, version=snapshot.version)
+        number = next(self._numbers)
+        self._snapshots[number] = snapshot
+        while len(self._snapshots) > _KEPT_LISTS:
+            self._snapshots.popitem(last=False)
+        return _cut(snapshot, number, 0, query.limit)
+
+    def select(self, resource: resources.Resource, namespace: str, query: ListQuery) -> list[objects.Stored]:
+        """The objects that match now."""
+        kept = self._store.select(resource.storage, namespace)
+        if query.selector.everything:
+            return kept
+        return [stored for stored in kept if query.selector.matches(stored.data)]
+
+    def _check_version(self, query: ListQuery) -> None:
+        if query.version is None or query.version == 0:
+            return
+        if query.version > self._store.revision:
+            raise statuses.RequestFailed(
+                504, "Timeout", f"Too large resource version: {query.version}, current: {self._store.revision}"
+            )
+        if query.match == "Exact" and query.version != self._store.revision:
+            raise statuses.expired("The resourceVersion for the provided list is too old.")
+
+    def _next_page(self, resource: resources.Resource, namespace: str, query: ListQuery) -> Page:
+        number, offset, last = _parse_token(query.token)
+        snapshot = self._snapshots.get(number)
+        if number and snapshot is None:
+            failure = statuses.expired(_EXPIRED)
+            failure.continue_token = _token(0, offset, last)
+            raise failure
+        if snapshot is None:
+            # The client took the offer to go on with what is there now, behind the last object it has seen.
+            rest = [item for item in self.select(resource, namespace, query) if objects.key_of(item.data) > last]
+            snapshot, offset = _Snapshot(items=rest, version=self._store.revision), 0
+            number = next(self._numbers)
+            self._snapshots[number] = snapshot
+        return _cut(snapshot, number, offset, query.limit or len(snapshot.items))
+
+
+def _cut(snapshot: _Snapshot, number: int, offset: int, limit: int) -> Page:
+    items = snapshot.items[offset : offset + limit]
+    remaining = len(snapshot.items) - offset - len(items)
+    token = _token(number, offset + len(items), objects.key_of(items[-1].data)) if remaining > 0 else ""
+    return Page(items=items, version=snapshot.version, token=token, remaining=max(remaining, 0))
+
+
+def _token(number: int, offset: int, last: objects.Key) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps([number, offset, *last])).decode()
+
+
+def _parse_token(text: str) -> tuple[int, int, objects.Key]:
+    try:
+        number, offset, namespace, name = orjson.loads(base64.urlsafe_b64decode(text.encode()))
+        if not (type(number) is type(offset) is int and type(namespace) is type(name) is str) or offset < 0:
+            raise ValueError("fields of other types")
+    except (binascii.Error, ValueError, TypeError) as error:
+        raise statuses.bad_request(f"continue key is not valid: {error}") from error
+    return number, offset, (namespace, name)

@@ -1,0 +1,164 @@
+"""What changed since a resourceVersion, for any number of watches, each change encoded once.
+
+The history of a kind is bounded; a watch that asks for more than is kept gets 410, as from kube-apiserver, and lists
+again. A watch that does not read its events is ended rather than buffered without bound.
+"""
+
+import asyncio
+import collections
+import dataclasses
+from collections.abc import Callable
+
+import orjson
+
+from carico_local.api.model import objects, resources, statuses
+from carico_local.api.storage import selectors, store
+
+# kube-apiserver's watch cache keeps between 100 and 102,400 events of a kind (cacher/watch_cache.go).
+HISTORY_EVENTS = 10_000
+# Events that a slow reader may be behind before its watch is ended.
+PENDING_EVENTS = 10_000
+
+# Turns an object into the bytes in which a watch shows it.
+Render = Callable[[objects.Stored], bytes]
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Event:
+    """A change with the encodings that watches have asked for so far, by event type and representation."""
+
+    change: store.Change
+    encoded: dict[tuple[str, str], bytes] = dataclasses.field(default_factory=dict)
+
+
+def frame(kind: str, body: bytes) -> bytes:
+    """One line of a watch stream."""
+    return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What one watch shows: which objects, and in which representation."""
+
+    namespace: str
+    selector: selectors.Selector
+    representation: str
+    render: Render
+
+    def includes(self, stored: objects.Stored | None) -> bool:
+        """Whether the watch shows this version of an object."""
+        if stored is None or (self.namespace and stored.data["metadata"].get("namespace") != self.namespace):
+            return False
+        return self.selector.everything or self.selector.matches(stored.data)
+
+    def line(self, event: Event) -> bytes | None:
+        """The line that tells the watch of a change; None where it does not concern it."""
+        change = event.change
+        was = self.includes(change.previous)
+        now = not change.deleted and self.includes(change.current)
+        if not was and not now:
+            return None
+        # An object that leaves the selection looks deleted, one that enters it looks new.
+        kind = "MODIFIED" if was and now else "ADDED" if now else "DELETED"
+        slot = (kind, self.representation)
+        if slot not in event.encoded:
+            event.encoded[slot] = frame(kind, self.render(self._shown(change, kind)))
+        return event.encoded[slot]
+
+    def _shown(self, change: store.Change, kind: str) -> objects.Stored:
+        """A DELETED event shows the last version that matched, at the resourceVersion of the change."""
+        if kind != "DELETED" or change.deleted or change.previous is None:
+            return change.current
+        return objects.freeze(change.previous.data, change.current.version)
+
+
+class Watcher:
+    """The pending lines of one watch."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.closed = False
+        self._pending: list[bytes] = []
+        self._wake = asyncio.Event()
+
+    def offer(self, event: Event) -> None:
+        """Nothing; keeps the event's line for the reader, or ends the watch of a reader too far behind."""
+        line = self.view.line(event)
+        if line is None or self.closed:
+            return
+        if len(self._pending) >= PENDING_EVENTS:
+            self.close()
+            return
+        self._pending.append(line)
+        self._wake.set()
+
+    def close(self) -> None:
+        """Nothing; the reader ends after what is pending."""
+        self.closed = True
+        self._wake.set()
+
+    def nudge(self) -> None:
+        """Nothing; the reader wakes, to find out that time has passed."""
+        self._wake.set()
+
+    async def wait(self) -> bytes:
+        """The pending lines, joined; empty after a nudge or the end."""
+        await self._wake.wait()
+        self._wake.clear()
+        return self.take()
+
+    def take(self) -> bytes:
+        """The pending lines, joined, without waiting for any."""
+        lines, self._pending = self._pending, []
+        return b"".join(lines)
+
+
+class Hub:
+    """The recent history of every kind, and everyone who watches."""
+
+    def __init__(self, kept: store.Store, *, history_events: int = HISTORY_EVENTS) -> None:
+        self._store = kept
+        self._histories: dict[str, collections.deque[Event]] = {
+            storage: collections.deque() for storage in resources.STORAGES
+        }
+        self._history_events = history_events
+        # Nothing is known of what happened before this process started.
+        self._floors = dict.fromkeys(resources.STORAGES, kept.revision)
+        self._watchers: dict[str, set[Watcher]] = {storage: set() for storage in resources.STORAGES}
+        kept.listen(self._take)
+
+    def watch(self, storage: str, view: View, since: int) -> Watcher:
+        """A watcher that already holds what happened after `since`; raises RequestFailed (410) if that is forgotten."""
+        floor = self._floors[storage]
+        if since < floor:
+            raise statuses.too_old(since, floor)
+        watcher = Watcher(view)
+        for event in self._histories[storage]:
+            if event.change.current.version > since:
+                watcher.offer(event)
+        self._watchers[storage].add(watcher)
+        return watcher
+
+    def forget(self, storage: str, watcher: Watcher) -> None:
+        """Nothing; the watcher gets no more events."""
+        self._watchers[storage].discard(watcher)
+
+    def close(self) -> None:
+        """Nothing; every watch ends."""
+        for watchers in self._watchers.values():
+            for watcher in watchers:
+                watcher.close()
+
+    def _take(self, change: store.Change) -> None:
+        event = Event(change)
+        history = self._histories[change.storage]
+        history.append(event)
+        if len(history) > self._history_events:
+            self._floors[change.storage] = history.popleft().change.current.version
+        for watcher in self._watchers[change.storage]:
+            watcher.offer(event)
+
+
+def error_line(failure: statuses.RequestFailed) -> bytes:
+    """The line by which a watch that is under way tells of a failure."""
+    return frame("ERROR", orjson.dumps(failure.as_json()))
