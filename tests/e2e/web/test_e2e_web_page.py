@@ -1,4 +1,4 @@
-"""The live page in a real browser, before a cluster of words: what it shows, keys, faults, and that it asks nobody."""
+"""The live page in a real browser, with a simulated fleet: what it shows, keys, faults, and which requests it sends."""
 
 import json
 import re
@@ -58,7 +58,7 @@ async def test_the_keyboard_goes_everywhere(page: browsers.Page, stage: web_site
     await expect(panel.get_by_role("heading", level=2)).to_contain_text("node-60")
     await expect(panel).to_contain_text("1.20 ± 0.10 tasks")
     # No scheduler is on this stage: said in a line.
-    await expect(panel).to_contain_text("The scheduler does not say: nobody answers.", timeout=WITHIN_MS)
+    await expect(panel).to_contain_text("No answer from the scheduler: no service answers.", timeout=WITHIN_MS)
     await page.keyboard.press("Escape")
     await expect(panel.get_by_role("heading", level=2)).to_have_text("The cluster")
     await page.go_back()
@@ -183,7 +183,7 @@ async def test_a_bus_that_goes_and_comes_back(page: browsers.Page, stage: web_si
     try:
         await expect(banner).to_contain_text("The bus does not answer at ws://127.0.0.1:", timeout=WITHIN_MS)
         await expect(banner).to_contain_text(re.compile(r" since \d\d:\d\d:\d\d"))
-        await expect(banner).to_contain_text("tried again by itself")
+        await expect(banner).to_contain_text("retrying")
         await expect(page.locator("#bus-state")).to_have_text("away")
         # What nobody says any more is not known, which is not none.
         await expect(page.locator("#sum-pods")).to_have_text("–", timeout=WITHIN_MS)
@@ -217,7 +217,7 @@ async def test_a_part_of_the_page_that_did_not_arrive_is_fetched_again(
     # As a browser does with all it fetches when a network interface comes or goes.
     await page.route("**/theme.js", lambda route: route.abort())
     await page.goto(stage.url)
-    await expect(page.get_by_role("alert")).to_contain_text("A part of this page did not arrive")
+    await expect(page.get_by_role("alert")).to_contain_text("A part of this page did not load")
     await page.unroute("**/theme.js")
     await expect(page.locator("#bus-state")).to_have_text("live", timeout=WITHIN_MS)
 

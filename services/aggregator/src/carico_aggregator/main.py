@@ -6,7 +6,7 @@ from carico_core.runtime.process import clock, entry, memory_use
 
 
 def main() -> int:
-    """The exit code: 0 stopped, 1 failed, 2 a setting or the surroundings have to be mended."""
+    """Return the exit code: 0 stopped, 1 failed, 2 a setting or the environment needs fixing."""
     with memory_use.seldom_looked_for():
         return entry.run(
             setting.AggregatorSettings,

@@ -1,6 +1,6 @@
-"""One replica of the auth callout: takes a server's question, asks whose token it is, answers what they may do.
+"""Run one replica of the auth callout: take a server's request, review the token, answer with permissions.
 
-Whoever asks learns only that they are refused; the reason goes to our log and counter, and to the server's log.
+A client learns only that it is refused; the reason goes to our log and counter, and to the server's log.
 """
 
 import asyncio
@@ -13,28 +13,28 @@ from carico_core.runtime.bus.security import nkeys
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
 
-# The curve key of the server that asks, in the header of a question that is sealed.
+# The curve key of the requesting server, in the header of an encrypted request.
 XKEY_HEADER = "Nats-Server-Xkey"
-# Replicas of the callout share the questions.
+# Replicas of the callout share the requests.
 GROUP = "carico-auth"
 
 
 class Reviewer(Protocol):
-    """Who says whose token it is."""
+    """Identifies the bearer of a token."""
 
     async def review(self, token: str) -> reviews.Verdict: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """What answers are signed with, and what questions are sealed for (None: they come in the clear)."""
+    """The key that signs answers, and the curve key that requests are encrypted for (None: not encrypted)."""
 
     issuer: nkeys.Signer
     sealer: nkeys.Sealer | None
 
 
 class Callout:
-    """Answers questions of NATS servers."""
+    """Answers authorization requests of NATS servers."""
 
     def __init__(
         self, reviewer: Reviewer, keys: Keys, counted: instruments.Instruments, *,
@@ -49,7 +49,7 @@ class Callout:
         self._clock = clock
 
     async def answer(self, payload: bytes, headers: Mapping[str, str]) -> bytes | None:
-        """The answer to one question; None to what is no question, which gets none."""
+        """Return the answer to one request; None for what is not a request."""
         started_s = self._clock.monotonic_s()
         server_key = headers.get(XKEY_HEADER, "")
         try:
@@ -85,9 +85,9 @@ class Callout:
         if self._keys.sealer is None:
             return payload
         if not server_key:
-            # The client's token has crossed the bus in the clear: say so, rather than let it pass unseen.
+            # The client's token has crossed the bus unencrypted: reject it visibly.
             raise nats_jwt.NotARequest(
-                "not sealed: give the server our public curve key (authorization.auth_callout.xkey)"
+                "not encrypted: give the server our public curve key (authorization.auth_callout.xkey)"
             )
         try:
             return self._keys.sealer.open(payload, sender=server_key)

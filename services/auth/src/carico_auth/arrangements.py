@@ -1,4 +1,4 @@
-"""The two arrangements of a bus with identities, out of a folder of keys or as a template with variables."""
+"""Configure a bus with identities in one of two ways, from a folder of keys or as a template with variables."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -12,20 +12,20 @@ ISSUER, XKEY, AUTH, OWNER = "issuer", "xkey", "auth", "owner"
 STATIC_ROLES = roles.MEMBERS
 # The key of one node's agent.
 _AGENT = "agent-"
-# Where deployments put the certificate of the server.
+# Where deployments mount the server's certificate.
 TEMPLATE_TLS = server_config.Tls(cert="/etc/nats/tls/tls.crt", key="/etc/nats/tls/tls.key")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Arrangement:
-    """A part of a server's configuration, and the public keys in it by the names of their variables."""
+    """A part of a server's configuration, and its public keys by the names of their variables."""
 
     config: dict[str, Any]
     publics: dict[str, str]
 
 
 def callout(keys: key_folder.KeyFolder, *, tls: server_config.Tls | None) -> Arrangement:
-    """NATS asks the callout; its keys and the owner's are in `keys`. Raises `SettingsError`."""
+    """Let NATS ask the callout, whose keys and the owner's are in `keys`. Raises `SettingsError`."""
     issuer = keys.publics(ISSUER, nkeys.Kind.ACCOUNT)[0]
     xkey = keys.publics(XKEY, nkeys.Kind.CURVE)[0]
     auth, owner = (keys.publics(name, nkeys.Kind.USER) for name in (AUTH, OWNER))
@@ -49,7 +49,7 @@ def static(keys: key_folder.KeyFolder, *, nodes: Sequence[str], tls: server_conf
 
 
 def callout_template() -> dict[str, Any]:
-    """`callout` with variables in place of keys, for a server that takes them from its environment."""
+    """Return `callout` with variables in place of keys, for a server that reads them from its environment."""
     return server_config.callout(
         issuer=_variable(ISSUER), auth_keys=[_variable(AUTH)], xkey=_variable(XKEY), owner_keys=[_variable(OWNER)],
         tls=TEMPLATE_TLS,
@@ -57,13 +57,13 @@ def callout_template() -> dict[str, Any]:
 
 
 def static_template() -> dict[str, Any]:
-    """`static` with variables in place of keys."""
+    """Return `static` with variables in place of keys."""
     users = [server_config.User(role=role, node=node, keys=[_variable(name)]) for name, role, node in _identities(())]
     return server_config.static(users, tls=TEMPLATE_TLS)
 
 
 def _identities(nodes: Sequence[str]) -> Iterator[tuple[str, roles.Role, str | None]]:
-    """(name of the key, role, node) of each static user."""
+    """Return (name of the key, role, node) of each static user."""
     for role in STATIC_ROLES:
         if role is roles.Role.AGENT and nodes:
             yield from ((_AGENT + node, role, node) for node in nodes)

@@ -1,4 +1,4 @@
-"""A folder of seeds, one file a key: made where missing, and rotated by having the last one beside the new for a while.
+"""Keep a folder of seeds, one file per key: created if missing, and rotated with the previous one valid for a while.
 
 `agent.nk` is the key in use; `agent.previous.nk`, where it is there, is still let in, until it is retired.
 """
@@ -17,7 +17,7 @@ class KeyFolder:
     """Seeds below one folder, readable by their owner alone."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        """Raises `SettingsError` where the folder cannot be made."""
+        """Open or create the folder. Raises `SettingsError` where that fails."""
         self._folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -25,7 +25,7 @@ class KeyFolder:
             raise errors.SettingsError(f"{folder}: got {error.strerror}, expected a folder to write keys to") from error
 
     def publics(self, name: str, kind: nkeys.Kind) -> list[str]:
-        """The public keys that count for `name`, that in use first; it is made where there is none.
+        """Return the valid public keys for `name`, the current one first; creates it if missing.
 
         Raises `SettingsError` for a file that holds no seed of this kind.
         """
@@ -36,7 +36,7 @@ class KeyFolder:
         return [_public(each, kind) for each in (path, previous) if each.exists()]
 
     def rotate(self, name: str) -> None:
-        """The key in use becomes the previous one, and a new one will be made.
+        """Make the current key the previous one; a new one is created on its next use.
 
         Raises `SettingsError` where there is none, or a previous one has not been retired.
         """
@@ -46,23 +46,23 @@ class KeyFolder:
             raise errors.SettingsError(f"--rotate: got {name!r}, expected {expected}")
         if self._previous(name).exists():
             raise errors.SettingsError(
-                f"--rotate: {name} is being rotated: first `--retire {name}`, once nobody shows the previous key"
+                f"--rotate: {name} is being rotated: first `--retire {name}`, once no client uses the previous key"
             )
         self.path(name).rename(self._previous(name))
 
     def retire(self, name: str) -> None:
-        """The previous key counts no more. Raises `SettingsError` where there is none."""
+        """Invalidate the previous key. Raises `SettingsError` where there is none."""
         try:
             self._previous(name).unlink()
         except FileNotFoundError:
             raise errors.SettingsError(f"--retire: {name} has no previous key: `--rotate {name}` makes one") from None
 
     def path(self, name: str) -> pathlib.Path:
-        """The file of the seed in use."""
+        """Return the file of the current seed."""
         return self._folder / f"{name}{SUFFIX}"
 
     def names(self) -> list[str]:
-        """The keys that are there."""
+        """Return the names of the existing keys."""
         found = (path.name.removesuffix(SUFFIX) for path in self._folder.glob(f"*{SUFFIX}"))
         return sorted(name for name in found if not name.endswith(PREVIOUS))
 
@@ -71,7 +71,7 @@ class KeyFolder:
 
     @staticmethod
     def _write(path: pathlib.Path, seed: str) -> None:
-        # Never readable by others, not even for the moment before a chmod.
+        # Created with mode 0600: a chmod afterwards would leave a moment in which others can read it.
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
             out.write(seed + "\n")
 

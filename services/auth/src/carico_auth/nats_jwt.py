@@ -1,4 +1,4 @@
-"""The JWTs by which nats-server asks who somebody is, and is answered; pure.
+"""Decode and encode the JWTs of nats-server's auth callout; pure.
 
 Form: https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_callout and jwt/v2's
 authorization_claims.go and user_claims.go. Signed with Ed25519 by nkeys, `alg` ed25519-nkey.
@@ -23,12 +23,12 @@ _UNLIMITED = -1
 
 
 class NotARequest(Exception):
-    """What came is no question of a NATS server."""
+    """The payload is not an authorization request of a NATS server."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Who wants to connect. `user_key`: made by the server for this one question, and expected back."""
+    """A client that wants to connect. `user_key`: created by the server for this request, expected in the answer."""
 
     server_id: str
     server_name: str
@@ -40,7 +40,7 @@ class Request:
 
 
 def decode_request(text: bytes) -> Request:
-    """The question of a server, whose signature is good. Raises `NotARequest`."""
+    """Decode a server's request and verify its signature. Raises `NotARequest`."""
     claims = decode(text)
     question = _mapping(claims, "nats")
     server, client = _mapping(question, "server_id"), _mapping(question, "client_info")
@@ -64,7 +64,7 @@ def decode_request(text: bytes) -> Request:
 
 
 def encode_user(grant: policy.Grant, request: Request, *, account: str, signer: nkeys.Signer, now_s: int) -> str:
-    """The user whom the server should make of who asked."""
+    """Return the user as whom the server should accept the client."""
     allowed = grant.permissions
     answers = {"max": roles.ANSWERS_EACH, "ttl": int(roles.ANSWER_WITHIN_S * 1e9)}
     user = {
@@ -80,7 +80,7 @@ def encode_user(grant: policy.Grant, request: Request, *, account: str, signer: 
 
 
 def encode_answer(request: Request, *, user: str, error: str, signer: nkeys.Signer, now_s: int) -> bytes:
-    """The answer to a question: a user, or an error."""
+    """Encode the answer to a request: a user, or an error."""
     body = {"jwt": user} if user else {"error": error}
     claims = {
         "aud": request.server_id, "sub": request.user_key,
@@ -90,7 +90,7 @@ def encode_answer(request: Request, *, user: str, error: str, signer: nkeys.Sign
 
 
 def encode(claims: Mapping[str, Any], signer: nkeys.Signer, *, now_s: int) -> str:
-    """A signed JWT of these claims, with issuer, time and id."""
+    """Return a signed JWT of these claims, with issuer, time and id."""
     body = {**claims, "iss": signer.public, "iat": now_s}
     body["jti"] = base64.b32encode(hashlib.sha256(orjson.dumps(body)).digest()).decode().rstrip("=")
     signed = f"{_to_base64(orjson.dumps(_HEADER))}.{_to_base64(orjson.dumps(body))}"
@@ -98,7 +98,7 @@ def encode(claims: Mapping[str, Any], signer: nkeys.Signer, *, now_s: int) -> st
 
 
 def decode(text: bytes) -> dict[str, Any]:
-    """The claims of a JWT that a server signed with the key it names as issuer. Raises `NotARequest`."""
+    """Return the claims of a JWT that is signed by the server it names as issuer. Raises `NotARequest`."""
     parts = text.split(b".")
     if len(parts) != 3:
         raise NotARequest("no JWT")

@@ -1,4 +1,4 @@
-"""From who someone is in Kubernetes to what they may do on the bus; pure."""
+"""Map an identity in Kubernetes to permissions on the bus; pure."""
 
 import dataclasses
 import enum
@@ -8,12 +8,12 @@ from carico_core.domain import errors, names
 from carico_core.wire import roles
 
 _USER_PREFIX = "system:serviceaccount:"
-# How the server names kinds of connections in its questions, and how roles do.
+# Kinds of connections: the server's names -> the roles' names.
 CONNECTIONS = {"nats": roles.STANDARD, "websocket": roles.WEBSOCKET}
 
 
 class Refused(enum.StrEnum):
-    """Why somebody is not let in; the label of its counter, and all that the server is told."""
+    """Why a client is refused: the label of the counter, and all that the server is told."""
 
     NOT_A_REQUEST = "not_a_request"
     NO_TOKEN = "no_token"
@@ -31,7 +31,7 @@ class Refused(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A reason, and what an operator should know."""
+    """A reason, and details for the operator."""
 
     reason: Refused
     detail: str = ""
@@ -50,7 +50,7 @@ class ServiceAccount:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What the API says of the bearer of a token. `node`: where its Pod is, if it has one."""
+    """The bearer of a token, as the API states it. `node`: the node of its Pod, if any."""
 
     username: str
     node: str | None
@@ -59,7 +59,7 @@ class Identity:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """Whom the server should take somebody for, until when, and what they may do."""
+    """The name under which a client is accepted, until when, and its permissions."""
 
     name: str
     role: roles.Role
@@ -69,7 +69,7 @@ class Grant:
 
 
 def parse_account(text: str, *, flag: str) -> ServiceAccount:
-    """The ServiceAccount of `namespace/name`. Raises `SettingsError`."""
+    """Parse `namespace/name` of a ServiceAccount. Raises `SettingsError`."""
     namespace, slash, name = text.partition("/")
     if not slash or not names.is_label(namespace) or not names.is_subdomain(name):
         raise errors.SettingsError(f"{flag}: got {text!r}, expected namespace/name of a ServiceAccount")
@@ -77,7 +77,7 @@ def parse_account(text: str, *, flag: str) -> ServiceAccount:
 
 
 def decide(identity: Identity, accounts: Mapping[ServiceAccount, roles.Role], *, connection: str) -> Grant | Refusal:
-    """What the bearer of `identity` gets, who comes by `connection` (as the server names it)."""
+    """Return the permissions of `identity` on a `connection` (the server's name of its kind), or a refusal."""
     parts = identity.username.removeprefix(_USER_PREFIX).split(":")
     if not identity.username.startswith(_USER_PREFIX) or len(parts) != 2:
         return Refusal(reason=Refused.NO_SERVICE_ACCOUNT, detail=identity.username)
@@ -89,7 +89,7 @@ def decide(identity: Identity, accounts: Mapping[ServiceAccount, roles.Role], *,
     if role is roles.Role.AGENT and (node is None or not names.is_subdomain(node)):
         return Refusal(reason=Refused.NO_NODE, detail=f"{account}: {_WHY_NODE}")
     permissions = roles.permissions(role, node)
-    # A server that asks a callout does not look at the kinds of connections a user may have: we do.
+    # A server with a callout does not check which kinds of connections a user may have, so the callout does.
     if CONNECTIONS.get(connection) not in permissions.connections:
         return Refusal(reason=Refused.CONNECTION, detail=f"{account} by {connection or 'nothing known'}")
     name = f"{role.value}/{node}" if node is not None else f"{role.value}/{account}"

@@ -1,4 +1,4 @@
-"""Asking the Kubernetes API whose token it is (TokenReview), for one audience only.
+"""Identify the bearer of a token with the Kubernetes API (TokenReview), for one audience only.
 
 https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-review-v1/ ; unlike a check of the
 signature alone it notices a Pod, Node or ServiceAccount that is gone. An API that knows no audiences answers without
@@ -17,7 +17,7 @@ from carico_core.runtime.process import clock as clocks
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 # Kubernetes 1.30 and later: the node of the Pod that a token is bound to.
 NODE = "authentication.kubernetes.io/node-name"
-# Tokens remembered; beyond this the oldest is forgotten.
+# Size of the cache; beyond it the oldest token is dropped.
 REMEMBERED_MOST = 10_000
 _LONGEST_TOKEN = 16_384
 
@@ -25,13 +25,13 @@ Verdict = policy.Identity | policy.Refusal
 
 
 class Api(Protocol):
-    """What is needed of the Kubernetes API."""
+    """The part of the Kubernetes API that reviews use."""
 
     async def request(self, method: str, path: str, *, body: Any = None) -> Any: ...
 
 
 class Reviewer:
-    """Reviews tokens, and remembers for a moment which were good."""
+    """Reviews tokens, and caches valid ones briefly."""
 
     def __init__(self, api: Api, *, audience: str, remember_s: float, clock: clocks.Clock) -> None:
         self._api = api
@@ -41,7 +41,7 @@ class Reviewer:
         self._good: dict[bytes, tuple[float, policy.Identity]] = {}
 
     async def review(self, token: str) -> Verdict:
-        """Whose token it is, or why it is not taken."""
+        """Return the bearer of the token, or a refusal."""
         expires_s = token_expiry.expires_at_s(token)
         if not token or len(token) > _LONGEST_TOKEN:
             return policy.Refusal(reason=policy.Refused.NO_TOKEN)

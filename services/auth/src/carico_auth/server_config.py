@@ -1,4 +1,4 @@
-"""What a NATS server must be told so that everyone may do on the bus what `carico_core.wire.roles` says; pure.
+"""Generate the configuration of a NATS server that enforces `carico_core.wire.roles`; pure.
 
 Two ways. `callout`: clients show tokens of Kubernetes, and this service says who they are. `static`: clients show
 nkeys, whose public halves stand in the server's configuration. Both are parts of a configuration, to be included by the
@@ -14,15 +14,15 @@ from carico_core.wire import roles
 
 ACCOUNT = "CARICO"
 AUTH_ACCOUNT = "AUTH"
-# How long the server waits for the callout; above `answer_within_s` of the callout, below the clients' own patience.
+# How long the server waits for the callout: more than the callout's `answer_within_s`, less than clients wait.
 ANSWER_TIMEOUT_S = 4
-# A thousand clients that come back at once shake hands for longer than the server's default of 2 s.
+# The TLS handshakes of a thousand clients that reconnect at once take longer than the server's default of 2 s.
 TLS_TIMEOUT_S = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Variable:
-    """A value that the server takes from its environment."""
+    """A value that the server reads from its environment."""
 
     name: str
 
@@ -51,7 +51,7 @@ class User:
 def callout(
     *, issuer: Key, auth_keys: Sequence[Key], xkey: Key | None, owner_keys: Sequence[Key] = (), tls: Tls | None = None
 ) -> dict[str, Any]:
-    """The part of a server that asks the auth callout. `owner_keys`: let in without it, for when nothing else works."""
+    """Return the part for a server with the callout. `owner_keys` are accepted without it, for emergencies."""
     owners = User(role=roles.Role.OWNER, keys=owner_keys)
     callers = User(role=roles.Role.AUTH, keys=auth_keys)
     return {
@@ -73,13 +73,13 @@ def callout(
 
 
 def static(users: Sequence[User], *, tls: Tls | None = None) -> dict[str, Any]:
-    """The part of a server that knows these users and nobody else."""
+    """Return the part for a server that knows only these users."""
     entries = [entry for user in users for entry in _entries(user)]
     return {"accounts": {ACCOUNT: {"jetstream": "enabled", "users": entries}}, **_tls(tls)}
 
 
 def permissions(role: roles.Role, node: str | None = None) -> dict[str, Any]:
-    """A role's permissions as the server reads them."""
+    """Return a role's permissions in the server's format."""
     allowed = roles.permissions(role, node)
     answers = {"max": roles.ANSWERS_EACH, "expires": f"{roles.ANSWER_WITHIN_S:g}s"}
     return {
@@ -90,7 +90,7 @@ def permissions(role: roles.Role, node: str | None = None) -> dict[str, Any]:
 
 
 def render(config: Mapping[str, Any]) -> str:
-    """The configuration in NATS' own format.
+    """Format the configuration as NATS reads it.
 
     >>> print(render({"tls": {"timeout": 5, "cert_file": Variable("CERT")}, "tags": ["a", "b"]}), end="")
     tls {

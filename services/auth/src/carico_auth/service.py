@@ -1,4 +1,4 @@
-"""The auth callout as a service: connects, answers, stops in order."""
+"""Run the auth callout as a service: connect, answer, stop in order."""
 
 import pathlib
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from carico_core.wire import roles
 async def serve(
     chosen: setting.AuthSettings, stop: tasks.Stop, *, clock: clocks.Clock, environ: Mapping[str, str]
 ) -> None:
-    """Answers questions until `stop`. Raises `BusUnavailable` once the bus is closed for good."""
+    """Answer requests until `stop`. Raises `BusUnavailable` once the bus is closed for good."""
     keys = read_keys(chosen)
     series = metrics.Metrics("auth")
     bus_series = client_metrics.BusMetrics(series)
@@ -54,7 +54,7 @@ async def serve(
 
 
 def read_keys(chosen: setting.AuthSettings) -> app.Keys:
-    """The keys that the settings name. Raises `SettingsError`, which shows nothing of them."""
+    """Read the keys that the settings name. Raises `SettingsError`, which reveals nothing of them."""
     try:
         issuer = nkeys.read(pathlib.Path(chosen.issuer))
         if issuer.kind is not nkeys.Kind.ACCOUNT:
@@ -78,7 +78,7 @@ async def _run(
     chosen: setting.AuthSettings, callout: app.Callout, counted: instruments.Instruments,
     watch: Callable[[nats_bus.NatsBus], None], *, clock: clocks.Clock,
 ) -> None:  # fmt: skip
-    # Connecting waits for the server for ever; the health endpoint answers meanwhile.
+    # Connecting waits for the server without limit; the health endpoint answers meanwhile.
     bus = await nats_bus.connect(
         chosen.bus, name=setting.PROGRAM, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.AUTH)
     )

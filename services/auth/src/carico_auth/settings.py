@@ -18,10 +18,10 @@ _ACCOUNTS = "ServiceAccounts (namespace/name, several with commas) that are "
 class AuthSettings:
     """Read once in `main`: environment CARICO_AUTH_..., flags --..."""
 
-    issuer: str = settings.setting(help="path of the account seed (SA...) that signs what is answered")
+    issuer: str = settings.setting(help="path of the account seed (SA...) that signs the answers")
     xkey: str = settings.setting(
-        "", help="path of the curve seed (SX...) that opens what the server asks; empty: it asks in the clear",
-        why="clients' tokens are in the questions",
+        "", help="path of the curve seed (SX...) that decrypts the server's requests; empty: they are not encrypted",
+        why="the requests contain clients' tokens",
     )  # fmt: skip
     audience: str = settings.setting(
         "carico-nats", help="audience that a token must be made for",
@@ -33,15 +33,15 @@ class AuthSettings:
     schedulers: str = settings.setting("carico/carico-scheduler", help=f"{_ACCOUNTS}schedulers")
     readers: str = settings.setting("carico/carico-reader", help=f"{_ACCOUNTS}readers")
     clis: str = settings.setting("carico/carico-cli", help=f"{_ACCOUNTS}users of the nats CLI")
-    owners: str = settings.setting("", help=f"{_ACCOUNTS}owners of streams", why="nobody, unless you say so")
+    owners: str = settings.setting("", help=f"{_ACCOUNTS}owners of streams", why="none by default")
     answer_within_s: float = settings.setting(
-        3.0, help="how long a question may take; it is refused after that", unit="s", minimum=0.1, maximum=60.0,
-        why="below `authorization.timeout` of the server, after which it has forgotten who asked",
+        3.0, help="time limit of a request; it is refused after that", unit="s", minimum=0.1, maximum=60.0,
+        why="below `authorization.timeout` of the server, after which it has dropped the client",
     )  # fmt: skip
     remember_s: float = settings.setting(
-        10.0, help="how long a token that the API found good is not reviewed again", unit="s",
+        10.0, help="how long a valid token is not reviewed again", unit="s",
         minimum=0.0, maximum=300.0,
-        why="a thousand agents that come back at once, some of them twice; a revoked token lives this much longer",
+        why="a thousand agents may reconnect at once, some of them twice; a revoked token stays valid this much longer",
     )  # fmt: skip
     http: settings.HttpSettings = dataclasses.field(default_factory=settings.HttpSettings)
     log: settings.LogSettings = dataclasses.field(default_factory=settings.LogSettings)
@@ -56,7 +56,7 @@ class AuthSettings:
         self.accounts()
 
     def accounts(self) -> dict[policy.ServiceAccount, roles.Role]:
-        """The role of each ServiceAccount. Raises `SettingsError`."""
+        """Return the role of each ServiceAccount. Raises `SettingsError`."""
         found: dict[policy.ServiceAccount, roles.Role] = {}
         for flag, text, role in (
             ("--agents", self.agents, roles.Role.AGENT),

@@ -1,1 +1,9 @@
-"""CARICO web: one live page, which talks to the bus itself, and a small server that gives it out."""
+"""CARICO web: the live page, which is a client of the bus itself, and the server that delivers it.
+
+- `service`      the HTTP server (aiohttp)
+- `site`         requests -> responses; pure
+- `page_files`   the files of `page/`, with their tags
+- `identity`     how the page signs on to the bus: nothing, an nkey or a token
+- `page/`        the page: `main.js` starts it, a module per part
+- `main`, `settings`, `instruments`   starting, configuration, metrics
+"""

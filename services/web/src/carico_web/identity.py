@@ -1,4 +1,4 @@
-"""Who the page is on the bus: a reader. The seed stays here; the page brings the server's nonce and gets it signed."""
+"""Identify the page on the bus as a reader. The seed stays here: the page sends the server's nonce to be signed."""
 
 import base64
 import pathlib
@@ -13,44 +13,44 @@ _NONCE = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
 
 class BadNonce(errors.CaricoError):
-    """What was to be signed is no nonce of a NATS server."""
+    """The text to be signed is not a nonce of a NATS server."""
 
     def __init__(self) -> None:
         super().__init__("expected the nonce of a NATS server: 8 to 64 letters of base64url")
 
 
 class Identity(Protocol):
-    """One way to be known."""
+    """A way to identify the page."""
 
     def trouble(self) -> str | None:
-        """Why it cannot be shown now; None where it can."""
+        """Return why it is not available now; None if it is."""
         ...
 
     def shown(self, nonce: str) -> dict[str, str]:
-        """What the page adds to its CONNECT. Raises `BadNonce`."""
+        """Return what the page adds to its CONNECT. Raises `BadNonce`."""
         ...
 
 
 class Anyone:
-    """The bus takes the page as what it lets in unnamed."""
+    """No identity: the bus accepts the page without a name."""
 
     def trouble(self) -> str | None:
-        """Nothing is needed."""
+        """Return None: nothing can be missing."""
         return None
 
     def shown(self, nonce: str) -> dict[str, str]:
-        """Nothing."""
+        """Return no fields."""
         return {}
 
 
 class Key:
-    """An nkey of role reader, read anew each time: it may be rotated."""
+    """An nkey of role reader, read again each time: it may be rotated."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
 
     def trouble(self) -> str | None:
-        """That there is no user's seed in the file."""
+        """Return an error if the file holds no user's seed."""
         try:
             signer = nkeys.read(self._path)
         except (OSError, ValueError) as error:
@@ -58,7 +58,7 @@ class Key:
         return None if signer.kind is nkeys.Kind.USER else f"{self._path}: got another kind of seed, expected SU..."
 
     def shown(self, nonce: str) -> dict[str, str]:
-        """The public key, and the signature of the nonce."""
+        """Return the public key and the signature of the nonce."""
         if _NONCE.fullmatch(nonce) is None:
             raise BadNonce
         signer = nkeys.read(self._path)
@@ -73,16 +73,16 @@ class Token:
         self._path = path
 
     def trouble(self) -> str | None:
-        """That there is none in the file."""
+        """Return an error if the file is empty."""
         return None if token_expiry.read(self._path) else f"{self._path}: no token in it"
 
     def shown(self, nonce: str) -> dict[str, str]:
-        """The token."""
+        """Return the token."""
         return {"auth_token": token_expiry.read(self._path)}
 
 
 def of(*, nkey: str, token_file: str) -> Identity:
-    """The identity that the settings name."""
+    """Return the identity that the settings name."""
     if nkey:
         return Key(pathlib.Path(nkey))
     return Token(pathlib.Path(token_file)) if token_file else Anyone()

@@ -6,7 +6,7 @@ from carico_web import settings as setting
 
 
 def main() -> int:
-    """The exit code: 0 stopped, 1 failed, 2 a setting or the surroundings have to be mended."""
+    """Return the exit code: 0 stopped, 1 failed, 2 a setting or the environment needs fixing."""
     return entry.run(
         setting.WebSettings,
         lambda chosen, stop: service.serve(chosen, stop, clock=clock.SystemClock()),

@@ -1,4 +1,4 @@
-"""The files of the page, read once: what each is, and a tag by which a browser knows that it has it already."""
+"""Read the files of the page, each with its content type and a tag for browsers' caches."""
 
 import dataclasses
 import hashlib
@@ -17,7 +17,7 @@ _TYPES = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """One file as it is sent."""
+    """A file as it is sent."""
 
     content_type: str
     body: bytes
@@ -25,7 +25,7 @@ class File:
 
 
 def read(folder: pathlib.Path = FOLDER) -> Mapping[str, File]:
-    """Path in the URL -> file; index.html is `/`. What has no known type is no part of the page."""
+    """Return path in the URL -> file; index.html is `/`. Files of unknown types are skipped."""
     found = {}
     for place in sorted(folder.rglob("*")):
         content_type = _TYPES.get(place.suffix)

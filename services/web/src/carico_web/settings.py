@@ -9,7 +9,7 @@ from carico_core.runtime.process import settings
 PREFIX = "web"
 PROGRAM = "carico-web"
 DEFAULT_PORT = 8090
-# Stands in `bus_websocket` for the name by which the page was reached.
+# Placeholder in `bus_websocket` for the host name of the page.
 HOST_FIELD = "{host}"
 ANY_HOST = "*"
 
@@ -25,11 +25,11 @@ class WebSettings:
     )  # fmt: skip
     hosts: str = settings.setting(
         "localhost,127.0.0.1,[::1]", help="names by which the page may be reached, with commas; * any",
-        why="a site of the internet whose name is made to lead here must not read what the page reads",
+        why="DNS rebinding: a foreign site whose name resolves to this address must not read what the page reads",
     )  # fmt: skip
     cluster: str = settings.setting("", help="name of the cluster, shown on the page")
     nkey: str = settings.setting("", help="path of a reader's seed, by which the page signs on to the bus")
-    token_file: str = settings.setting("", help="path of a reader's token, which the page shows to the bus")
+    token_file: str = settings.setting("", help="path of a reader's token, which the page sends to the bus")
     lease_s: float = settings.setting(
         10.0, help="silence after which a node is absent", unit="s", minimum=1.0, maximum=600.0,
         why="the lease of scheduler and aggregator",
@@ -49,14 +49,14 @@ class WebSettings:
             raise errors.SettingsError("--hosts: got none, expected the names by which the page is reached, or *")
 
     def allowed_hosts(self) -> frozenset[str]:
-        """The names of `hosts`, in lower case."""
+        """Return the names of `hosts`, in lower case."""
         return frozenset(filter(None, (name.strip().lower() for name in self.hosts.split(","))))
 
 
 def _is_websocket(text: str) -> bool:
     try:
         parts = urllib.parse.urlsplit(text.replace(HOST_FIELD, "host"))
-        # `port` raises where it is no number; spaces and quotes would end the header that names the address.
+        # `port` raises for a non-number; spaces and quotes would end the header that contains the address.
         return parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0 and _is_plain(text)
     except ValueError:
         return False

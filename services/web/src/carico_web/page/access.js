@@ -1,10 +1,10 @@
-// Where the bus is for this page, and who the page is there.
+// The bus address for this page, and its identity there.
 
 export function address(settings) {
   return settings.bus || `${location.protocol === "https:" ? "wss:" : "ws:"}//${location.host}/bus`;
 }
 
-// What CONNECT says of who we are: our server signs the bus' nonce, or gives a token; nothing where nothing is asked.
+// The identity for CONNECT: our server signs the bus' nonce or returns a token; empty if the bus needs none.
 export async function identify(settings, nonce) {
   if (!settings.identity) return {};
   const answer = await fetch("/identity", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ nonce }) });

@@ -1,11 +1,11 @@
-// Questions to the services, asked when a person opens something, and never again by themselves.
+// Queries to the services, sent when a user opens something, and not repeated.
 
 import * as signals from "./signals.js";
 
 const NEWEST = 200;
 const END_OF_BATCH = 204;
 
-// Schedulers share the questions, and one that stands by says so: asked again, the leader is met.
+// Schedulers share the queries, and a standby says so: a retry reaches the leader.
 const TIMES = 6;
 
 async function scheduler(bus, verb, fields) {
@@ -23,7 +23,7 @@ export function node(bus, name) {
   return scheduler(bus, "node.explain", { node: name, limit: 20 });
 }
 
-// Why a Pod is where it is, or why it waits; `decision` is null where none is remembered.
+// Why a Pod is where it is, or why it waits; `decision` is null if none is stored.
 export async function pod(bus, namespace, name) {
   const explained = await scheduler(bus, "pod.explain", { namespace, pod: name, limit: 20 });
   return { explained, decision: explained.decision ? signals.toDecision(explained.decision) : null };
@@ -39,7 +39,7 @@ export async function recentDecisions(bus) {
   return found.filter((m) => m.status === 0).map((m) => signals.decodeDecision(m.payload));
 }
 
-// The model that was said last; null where there is none.
+// The latest model; null if there is none.
 export async function model(bus) {
   const [found] = await bus.requestAll(signals.MODEL_GET, {}, () => true);
   return found.status >= 400 ? null : signals.decodeModel(found.payload);

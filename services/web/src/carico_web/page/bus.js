@@ -1,10 +1,10 @@
-// The connection to the bus: it comes back by itself, and brings its subscriptions with it.
+// The connection to the bus: it reconnects by itself, with its subscriptions.
 
 import * as protocol from "./protocol.js";
 
 const FIRST_PAUSE_MS = 500;
 const LAST_PAUSE_MS = 5000;
-// A server that is gone without a word is noticed within two of these.
+// A server that is silently gone is noticed within two of these.
 const PING_EVERY_MS = 5000;
 const CONNECT_WITHIN_MS = 8000;
 const ANSWER_WITHIN_MS = 4000;
@@ -15,7 +15,7 @@ const NO_RESPONDERS = 503;
 export class NoAnswer extends Error {}
 
 export class Bus {
-  // `identify(nonce)` gives what CONNECT says of who we are; `tell(state)` hears {kind: connecting|live|away, why, retryMs}.
+  // `identify(nonce)` returns the identity for CONNECT; `tell(state)` gets {kind: connecting|live|away, why, retryMs}.
   constructor({ address, identify, tell, Socket = globalThis.WebSocket }) {
     this.address = address;
     this.identify = identify;
@@ -43,7 +43,7 @@ export class Bus {
     if (this.isLive) this.socket.send(protocol.formatSubscribe(subject, sid));
   }
 
-  // What one service answers, as text. Rejects with NoAnswer: nobody there, too late, or the service's own refusal.
+  // What one service answers, as text. Rejects with NoAnswer: no service, a timeout, or the service's own refusal.
   async request(subject, fields) {
     const [answer] = await this.requestAll(subject, fields, () => true);
     return new TextDecoder().decode(answer.payload);
@@ -51,7 +51,7 @@ export class Bus {
 
   // Messages until `isLast(message)`, which is kept.
   requestAll(subject, fields, isLast) {
-    if (!this.isLive) return Promise.reject(new NoAnswer("the bus is away"));
+    if (!this.isLive) return Promise.reject(new NoAnswer("the bus is not available"));
     const key = token();
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => this.settle(key, new NoAnswer("no answer in time")), ANSWER_WITHIN_MS);
@@ -102,7 +102,7 @@ export class Bus {
     try {
       parser.push(bytes);
     } catch (error) {
-      this.drop(socket, `what it sends is not NATS: ${error.message}`);
+      this.drop(socket, `its data is not NATS: ${error.message}`);
     }
   }
 
@@ -114,7 +114,7 @@ export class Bus {
       if (socket !== this.socket || socket.readyState !== 1) return;
       socket.send(protocol.formatConnect({ ...ABOUT, ...identity }));
     } catch (error) {
-      this.drop(socket, `this page's server does not say who we are: ${error.message}`);
+      this.drop(socket, `this page's server gives no identity: ${error.message}`);
     }
   }
 
@@ -132,14 +132,14 @@ export class Bus {
 
   ping(socket) {
     this.unanswered += 1;
-    if (this.unanswered > 2) this.drop(socket, "it fell silent");
+    if (this.unanswered > 2) this.drop(socket, "it stopped responding");
     else socket.send(protocol.PING);
   }
 
   refused(text) {
     // Of one subject: that part stays empty. All else ends the connection, which the server closes.
     if (/permissions violation/i.test(text)) console.warn(`the bus: ${text}`);
-    else this.error = /expired/i.test(text) ? "our token ran out" : `it says: ${text}`;
+    else this.error = /expired/i.test(text) ? "our token has expired" : `it says: ${text}`;
   }
 
   drop(socket, why) {
@@ -156,7 +156,7 @@ export class Bus {
     clearTimeout(this.deadline);
     clearInterval(this.pinger);
     this.isLive = false;
-    for (const key of [...this.answers.keys()]) this.settle(key, new NoAnswer("the bus is away"));
+    for (const key of [...this.answers.keys()]) this.settle(key, new NoAnswer("the bus is not available"));
     this.lost(this.error || (this.everLive || this.failures < 3 ? "" : "is its WebSocket on, and does it allow this page's address?"));
   }
 
@@ -176,7 +176,7 @@ export class Bus {
     try {
       subscription.handler(message);
     } catch (error) {
-      // One message at fault must not end the page.
+      // One bad message must not end the page.
       console.warn(`dropped a message on ${message.subject}: ${error.message}`);
     }
   }
@@ -186,7 +186,7 @@ export class Bus {
     const waiting = this.answers.get(key);
     if (!waiting) return;
     const refusal = message.headers.get("Nats-Service-Error");
-    if (message.status === NO_RESPONDERS) this.settle(key, new NoAnswer("nobody answers"));
+    if (message.status === NO_RESPONDERS) this.settle(key, new NoAnswer("no service answers"));
     else if (refusal !== undefined) this.settle(key, new NoAnswer(refusal));
     else {
       // Copied: the buffer is the frame's.

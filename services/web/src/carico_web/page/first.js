@@ -13,7 +13,7 @@
     if (tag !== "SCRIPT" && tag !== "LINK") return;
     var banner = document.getElementById("banner");
     if (banner) {
-      banner.textContent = "A part of this page did not arrive: it is fetched again.";
+      banner.textContent = "A part of this page did not load: retrying.";
       banner.removeAttribute("hidden");
     }
     setTimeout(function () { location.reload(); }, AGAIN_MS);

@@ -23,7 +23,7 @@ export class Fleet {
   constructor(leaseS) {
     this.leaseS = leaseS;
     this.nodes = new Map();
-    // In the order of the map; made anew when a node comes or goes.
+    // In the order of the map; rebuilt when a node comes or goes.
     this.ordered = [];
     this.dims = [];
     this.totals = null;
@@ -85,7 +85,7 @@ export class Fleet {
     }
     const spread = this.dims.flatMap((dim) => quantiles(present, dim));
     if (!this.totals || this.totals.columns.length !== 3 + spread.length) this.totals = new Ring(RING, 3 + spread.length);
-    // Nothing heard is not nothing there: a gap, not a fall to zero.
+    // No data is not zero: draw a gap.
     if (present.length > 0) this.totals.push(nowMs, [pods, capacity, Math.sqrt(variance), ...spread], APART_MS);
     this.now = { present: present.length, pods, capacity, sd: Math.sqrt(variance) };
   }

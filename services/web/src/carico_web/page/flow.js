@@ -1,4 +1,4 @@
-// Decisions as they come: a dot each, by the time its Pod has waited, and the newest in words.
+// Decisions as they arrive: a dot each by the Pod's waiting time, and the newest as text.
 
 import { font, level, Sheet } from "./canvas.js";
 import { el } from "./dom.js";
@@ -15,7 +15,7 @@ export const PLACED = "bound";
 const OUTCOMES = {
   bound: "placed",
   unschedulable: "waits",
-  bind_conflict: "lost a race",
+  bind_conflict: "bind conflict",
   bind_failed: "bind failed",
   dropped: "gone",
 };
@@ -26,7 +26,7 @@ export class Flow {
     this.sheet = new Sheet(canvas, () => frames.touch("flow"));
     this.decisions = [];
     this.seen = new Set();
-    // What is known last of each Pod: which of them wait.
+    // The latest state of each Pod: which of them wait.
     this.byPod = new Map();
     canvas.addEventListener("click", (event) => this.click(event));
     canvas.addEventListener("pointermove", (event) => {

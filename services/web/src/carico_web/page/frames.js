@@ -55,7 +55,7 @@ export class Frames {
       try {
         due.draw(now);
       } catch (error) {
-        // One part at fault must not stop the others; said, and seen by the tests.
+        // One failing part must not stop the others; it is logged, and the tests check that.
         reportError(error);
       }
     }

@@ -108,7 +108,7 @@ export class HeatMap {
     const step = this.theme.step(share);
     box(context, x, y, grid);
     if (node.state === "stale" || node.state === "absent") {
-      // Hollow: what it says is too old to be believed.
+      // Hollow: its report is too old.
       context.strokeStyle = node.state === "stale" ? this.theme.warm : this.theme.faint;
       context.lineWidth = 1;
       context.stroke();
@@ -211,7 +211,7 @@ export class HeatMap {
 
   drawLegend(place) {
     const colours = [0, 0.25, 0.5, 0.75, 1].map((share) => this.theme.heat[this.theme.step(share)]);
-    const [low, high] = this.metric === ROOM ? ["all room free", "no room"] : ["free", "exhausted"];
+    const [low, high] = this.metric === ROOM ? ["all free", "no room"] : ["free", "exhausted"];
     const bar = document.createElement("i");
     bar.style.background = `linear-gradient(90deg, ${colours.join(", ")})`;
     const hollow = document.createElement("b");

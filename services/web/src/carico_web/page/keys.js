@@ -1,4 +1,4 @@
-// What a person does by keys and buttons.
+// Keys and buttons.
 
 import { byId } from "./dom.js";
 
@@ -22,7 +22,7 @@ export function listenToKeys(page) {
   byId("find-text").addEventListener("input", (event) => page.suggest(event.target.value));
   byId("find-text").addEventListener("focus", (event) => page.suggest(event.target.value));
   byId("map-metric").addEventListener("keydown", (event) => page.metricKey(event));
-  // By its address it would close what is opened.
+  // Its address would close what is open.
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault();
     byId("panel").focus();

@@ -106,19 +106,19 @@ class Page {
       // Once, as a time of day: a line that changed every second would be read out every second.
       this.awaySince ||= ` since ${format.clock(Date.now())}`;
       const shown = this.fleet.nodes.size > 0 ? " What is shown is the last that was heard." : "";
-      banner(`The bus does not answer at ${this.bus.address}${this.awaySince}${state.why ? ` (${state.why})` : ""}: tried again by itself.${shown}`);
+      banner(`The bus does not answer at ${this.bus.address}${this.awaySince}${state.why ? ` (${state.why})` : ""}: retrying.${shown}`);
     }
     this.frames.touch("summary");
   }
 
-  // What was said before this page listened, or while the bus was away.
+  // What was published before this page subscribed, or while the bus was not available.
   async catchUp() {
     try {
       for (const decision of await ask.recentDecisions(this.bus)) this.decide(decision);
       const model = await ask.model(this.bus);
       if (model && !this.model.model) this.modelled(model);
     } catch (error) {
-      console.warn(`what was said before is not known: ${error.message}`);
+      console.warn(`earlier messages are not available: ${error.message}`);
     }
     this.panel?.ask?.(...(this.asked || []));
   }
@@ -210,13 +210,13 @@ class Page {
     this.map.selected = isNode ? rest[0] : null;
     this.model.selected = this.map.selected;
     byId("panel").replaceChildren(this.panel.root);
-    // Also while the picture is held: who opens something wants to see it.
+    // Also while paused: what is opened should show.
     this.panel.draw();
     this.focusOn(isNode || isPod);
     for (const part of ["map", "panel", "fan", "strips"]) this.frames.touch(part);
   }
 
-  // Who opens something is led to it, and by closing it back to where he came from.
+  // Opening something moves focus to it, and closing moves it back.
   focusOn(isOpened) {
     const panel = byId("panel");
     const focused = document.activeElement;
@@ -248,12 +248,12 @@ class Page {
   hold() {
     const isHeld = !this.frames.isHeld;
     byId("pause").setAttribute("aria-pressed", String(isHeld));
-    byId("pause").textContent = isHeld ? "Go on" : "Pause";
+    byId("pause").textContent = isHeld ? "Resume" : "Pause";
     this.frames.hold(isHeld);
   }
 }
 
-// What a person wrote into the address may be no escape of anything.
+// The address may contain anything, also invalid escapes.
 function decoded(text) {
   try {
     return decodeURIComponent(text);
@@ -269,7 +269,7 @@ function banner(text) {
 
 async function start() {
   if (!globalThis.WebSocket) {
-    banner("This browser has no WebSocket, by which the page hears the cluster: open it in another one, or use `carico top`.");
+    banner("This browser has no WebSocket, which the page needs: use another one, or `carico top`.");
     byId("bus-state").dataset.kind = "away";
     byId("bus-state").lastElementChild.textContent = "no WebSocket";
     return;
@@ -277,10 +277,10 @@ async function start() {
   let settings;
   try {
     const answer = await fetch("/settings.json");
-    if (!answer.ok) throw new Error(`it answers ${answer.status}`);
+    if (!answer.ok) throw new Error(`status ${answer.status}`);
     settings = await answer.json();
   } catch (error) {
-    banner(`This page's server does not answer (${error.message}): tried again by itself.`);
+    banner(`This page's server does not answer (${error.message}): retrying.`);
     setTimeout(start, AGAIN_MS);
     return;
   }

@@ -35,7 +35,7 @@ export class ModelView {
     return linear.norm(found) > 1e-9 ? found : null;
   }
 
-  // How far a node's direction lies from the cluster's, and how strong it is beside it.
+  // How far a node's direction lies from the cluster's, and its strength relative to it.
   against(node) {
     const direction = this.direction(node);
     if (!direction || linear.norm(this.main) < 1e-9) return null;

@@ -9,10 +9,10 @@ import * as format from "./format.js";
 
 const RECENT = 6;
 const MODES = {
-  measured: "as it measures",
-  predicted: "ahead of what it measures, since Pods have just started or ended",
-  warming: "with care, since it has measured little yet",
-  saturated: "it is full, so that readings only say the least",
+  measured: "as measured",
+  predicted: "ahead of the measurement, since Pods have just started or ended",
+  warming: "cautious, since it has measured little yet",
+  saturated: "full, so that readings are only a lower bound",
 };
 
 export class NodePanel {
@@ -35,7 +35,7 @@ export class NodePanel {
       el("h3", {}, "Capacity against what runs, in Pods"), truthLegend(), this.truth.canvas,
       el("h3", {}, "Usage"), this.usageLegend, this.usage.canvas,
       el("h3", {}, "What a Pod costs here"), this.costs,
-      el("div", { class: "head" }, el("h3", {}, "What the scheduler makes of it"), el("button", { type: "button", class: "small", onclick: () => this.ask() }, "Ask again")),
+      el("div", { class: "head" }, el("h3", {}, "The scheduler's view"), el("button", { type: "button", class: "small", onclick: () => this.ask() }, "Ask again")),
       this.why,
       el("h3", {}, "Against the cluster's model"), this.against,
       el("h3", {}, "Newest decisions for it"), this.recent,
@@ -47,7 +47,7 @@ export class NodePanel {
     const { fleet, theme } = this.page;
     const node = fleet.nodes.get(this.name);
     if (!node) {
-      set(this.line, "This node has not been heard of since the page was opened.");
+      set(this.line, "No report from this node since the page was opened.");
       return;
     }
     const { ad } = node;
@@ -99,7 +99,7 @@ export class NodePanel {
       const answer = await ask.node(this.page.bus, this.name);
       this.why.replaceChildren(...explained(answer));
     } catch (error) {
-      this.why.replaceChildren(el("p", { class: "soft" }, `The scheduler does not say: ${error.message}.`));
+      this.why.replaceChildren(el("p", { class: "soft" }, `No answer from the scheduler: ${error.message}.`));
     }
   }
 }
@@ -119,7 +119,7 @@ function explained(answer) {
     ["reserved", answer.reserved_by.length ? `${format.count(answer.reserved, "Pod")}: ${answer.reserved_by.map((each) => each.pod).slice(0, 5).join(", ")}` : format.count(answer.reserved, "Pod")],
     ["placed there", `${format.count(answer.placed, "Pod")}${answer.baseline_pods ? `, ${format.whole(answer.baseline_pods)} of them the node's own` : ""}`],
     ["refused by", answer.refused_by ? `${answer.refused_by.means}: ${answer.refused_by.detail}` : "nothing"],
-    ["trusted", answer.trust.is_suspect ? "no: its Pods stay out of its numbers" : "yes"],
+    ["trusted", answer.trust.is_suspect ? "no: its reports do not include its Pods" : "yes"],
   ];
   const bounds = answer.bounds.slice(0, 6).map((each) => [format.dimension(each.what), format.pods(each.pods), each.detail]);
   return [

@@ -1,6 +1,6 @@
 // Read by browsers that know no modules.
 document.addEventListener("DOMContentLoaded", function () {
   var banner = document.getElementById("banner");
-  banner.textContent = "This browser is too old for this page (it knows no JavaScript modules): open it in a newer one, or use `carico top`.";
+  banner.textContent = "This browser is too old for this page (it has no JavaScript modules): use a newer one, or `carico top`.";
   banner.removeAttribute("hidden");
 });

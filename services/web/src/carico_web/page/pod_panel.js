@@ -1,4 +1,4 @@
-// Why a Pod is where it is, or why it waits: the decision's own record first, then what the scheduler says now.
+// Why a Pod is where it is, or why it waits: the decision's own record first, then the scheduler's current answer.
 
 import * as ask from "./ask.js";
 import { el, table } from "./dom.js";
@@ -35,7 +35,7 @@ export class PodPanel {
       if (decision && !this.shown) this.show(decision);
       this.now.replaceChildren(...standing(this.page, explained));
     } catch (error) {
-      this.now.replaceChildren(el("p", { class: "soft" }, `The scheduler does not say: ${error.message}.`));
+      this.now.replaceChildren(el("p", { class: "soft" }, `No answer from the scheduler: ${error.message}.`));
     }
   }
 }
@@ -43,7 +43,7 @@ export class PodPanel {
 function recorded(page, decision) {
   const facts = [
     ["decided", format.clock(decision.atMs) + (decision.decidedUs > 0 ? `, in ${format.seconds(decision.decidedUs / 1e6)}` : "")],
-    ["waited till then", format.seconds(decision.waited) + (decision.attempt > 0 ? `, ${format.count(decision.attempt, "attempt")}` : "")],
+    ["waited until then", format.seconds(decision.waited) + (decision.attempt > 0 ? `, ${format.count(decision.attempt, "attempt")}` : "")],
     ...(decision.free === null ? [] : [["free there", `${format.pods(decision.free)} Pods, ${format.pods(decision.threshold)} needed`]]),
   ];
   const rows = decision.candidates.map((each) => [
@@ -57,15 +57,15 @@ function recorded(page, decision) {
     el("p", { class: "lead" }, el("span", { class: "chip", "data-outcome": decision.outcome }, outcome(decision)), " ", `${decision.message}.`),
     el("dl", { class: "facts" }, ...facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)))),
     ...(decision.refused.length ? [el("p", { class: "soft" }, `Refused: ${decision.refused.map(([reason, nodes]) => `${format.whole(nodes)} by ${reason.replaceAll("_", " ")}`).join(", ")}.`)] : []),
-    el("h3", {}, "Candidates as it was decided"),
-    table("Candidates as it was decided", ["node", "capacity, Pods", "reserved, Pods", "age", "verdict"], rows),
+    el("h3", {}, "Candidates at the decision"),
+    table("Candidates at the decision", ["node", "capacity, Pods", "reserved, Pods", "age", "verdict"], rows),
   ];
 }
 
 function standing(page, answer) {
   const place = answer.node ? [" on ", page.nodeButton(answer.node)] : [];
   const found = [el("p", {}, el("b", {}, answer.state), ...place, `: ${answer.why}.`)];
-  if (answer.nearest?.length) found.push(el("p", { class: "soft" }, `Near: ${answer.nearest.join(", ")}.`));
+  if (answer.nearest?.length) found.push(el("p", { class: "soft" }, `Similar names: ${answer.nearest.join(", ")}.`));
   if (answer.next_try_s != null) found.push(el("p", { class: "soft" }, `Next try in ${format.seconds(answer.next_try_s)}.`));
   const waits = answer.state === "waiting" || answer.state === "gated";
   if (waits && answer.candidates?.length) {
@@ -73,7 +73,7 @@ function standing(page, answer) {
       page.nodeButton(each.node), each.free === null ? "–" : format.pods(each.free), each.freshness,
       each.rejected_by ? `${each.rejected_by.means}: ${each.rejected_by.detail}` : "has room",
     ]);
-    found.push(table("Nodes as they stand now", ["node", "free, Pods", "state", "why"], rows));
+    found.push(table("Nodes now", ["node", "free, Pods", "state", "why"], rows));
   }
   return found;
 }

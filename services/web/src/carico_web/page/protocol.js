@@ -10,7 +10,7 @@ const PENDING_MOST_BYTES = 4 * 1024 * 1024;
 
 export class ProtocolError extends Error {}
 
-// Takes the server's bytes apart, wherever frames cut them. `handler`: info(fields), message(m), ping(), pong(),
+// Parses the server's bytes, wherever frames split them. `handler`: info(fields), message(m), ping(), pong(),
 // failed(text). A message is {sid, subject, reply, payload, status, headers}.
 export class Parser {
   constructor(handler) {
@@ -34,7 +34,7 @@ export class Parser {
     }
     // A copy: the frame's buffer must not be kept alive by its last bytes.
     this.pending = buffer.slice(at);
-    if (this.pending.length > PENDING_MOST_BYTES) throw new ProtocolError("a message that does not end");
+    if (this.pending.length > PENDING_MOST_BYTES) throw new ProtocolError("a message without an end");
   }
 
   // Where the next line or message starts; -1 while it is not complete.
@@ -86,7 +86,7 @@ function header(words, withHeaders) {
   const headerBytes = withHeaders ? Number(words[words.length - 2]) : 0;
   const hasReply = words.length === 3 + numbers;
   if ((words.length !== 2 + numbers && !hasReply) || !Number.isInteger(bytes) || !(headerBytes <= bytes)) {
-    throw new ProtocolError("a message whose first line is no message's");
+    throw new ProtocolError("a message with a malformed first line");
   }
   return { subject: words[0], sid: words[1], reply: hasReply ? words[2] : "", bytes, headerBytes };
 }

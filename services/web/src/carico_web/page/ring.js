@@ -1,4 +1,4 @@
-// The newest values of some series, in arrays that never grow.
+// The newest values of some series, in arrays of fixed size.
 
 export class Ring {
   constructor(length, series) {

@@ -1,5 +1,5 @@
-// What is said on the bus, as records: carico.v1.capacity.<node>, carico.v1.decision.<namespace>.<pod>, carico.v1.model.
-// What is malformed is refused with an Error, as carico_core.wire does.
+// The messages of the bus as records: carico.v1.capacity.<node>, carico.v1.decision.<namespace>.<pod>, carico.v1.model.
+// Malformed messages are refused with an Error, as in carico_core.wire.
 
 import * as msgpack from "./msgpack.js";
 
@@ -19,7 +19,7 @@ export function query(service, verb) {
 export function decodeAdvertisement(subject, payload) {
   const m = parse(payload);
   const node = name(m.node);
-  if (subject !== `carico.v1.capacity.${node.replaceAll(".", "_")}`) throw new Error("a node that is not its subject's");
+  if (subject !== `carico.v1.capacity.${node.replaceAll(".", "_")}`) throw new Error("a node that differs from its subject");
   const dims = Object.keys(object(m.usage)).sort();
   return {
     node,

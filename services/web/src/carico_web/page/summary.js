@@ -10,8 +10,8 @@ export function drawSummary({ fleet, flow, bus, model, heardModelMs }) {
   const odd = ["ageing", "stale", "absent"].filter((state) => states[state]).map((state) => `${format.whole(states[state])} ${state}`);
   const { present, pods, capacity, sd } = fleet.now;
   say("sum-nodes", format.whole(present));
-  say("sum-nodes-sub", odd.length ? odd.join(", ") : present ? "all fresh" : "none heard yet");
-  // Of no node is heard what runs: not known, which is not none.
+  say("sum-nodes-sub", odd.length ? odd.join(", ") : present ? "all fresh" : "none reported yet");
+  // Without reports the number is unknown, which is not zero.
   say("sum-pods", present ? format.whole(pods) : "–");
   say("sum-pods-sub", present ? `${format.pods(pods / present)} a node` : "not known");
   const [room, about] = format.podsAbout(capacity, sd).split(" ± ");
@@ -21,7 +21,7 @@ export function drawSummary({ fleet, flow, bus, model, heardModelMs }) {
   say("sum-placed", bus.isLive ? format.perSecond(rate) : "–");
   say("sum-placed-sub", waiting ? `${format.whole(waiting)} waiting` : "none waiting");
   const newest = model.model;
-  if (newest) say("model-note", `of ${format.count(newest.contributors, "node")}, ${newest.merge} merge, heard ${ago(Date.now() - heardModelMs)}`);
+  if (newest) say("model-note", `of ${format.count(newest.contributors, "node")}, ${newest.merge} merge, received ${ago(Date.now() - heardModelMs)}`);
 }
 
 function ago(ms) {

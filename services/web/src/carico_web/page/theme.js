@@ -68,7 +68,7 @@ function blend(a, b, part) {
   return a.map((x, i) => Math.round(x + part * (b[i] - x)));
 }
 
-// Of black and white one always has 4.5 to a colour, with which small words can be read.
+// Black or white always has a contrast of at least 4.5, enough for small text.
 function inkOn(colour) {
   const [dark, light] = INKS.map((ink) => contrast(rgb(ink), colour));
   return INKS[dark >= light ? 0 : 1];
