@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from carico_agent import pipeline
+from carico_agent.learning import pipeline
 from carico_core.numerics.estimators import base
 from carico_local import nats_server
 from carico_local.cgroups import group as groups

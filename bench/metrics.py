@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from carico_agent import instruments as agent
+from carico_agent.reporting import instruments as agent
 from carico_aggregator import instruments as aggregator
 from carico_auth import instruments as auth
 from carico_core.domain import cluster

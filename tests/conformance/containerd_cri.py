@@ -10,7 +10,7 @@ import grpclib.client
 import grpclib.const
 import grpclib.exceptions
 
-from carico_agent.churn import containerd_client, containerd_wire
+from carico_agent.pod_events import containerd_client, containerd_wire
 from carico_agent.telemetry import cgroup_tree
 from tests.conformance import containerd_real
 from tests.conformance.fake_containerd import field

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from carico_agent import ports, settings
-from carico_agent.churn import containerd, containerd_wire
+from carico_agent.pod_events import containerd, containerd_wire
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings as loader
 from tests.conformance import containerd_cri, containerd_real, fake_containerd

@@ -16,7 +16,7 @@ import grpclib.const
 import grpclib.exceptions
 import grpclib.server
 
-from carico_agent.churn import containerd_client, containerd_wire
+from carico_agent.pod_events import containerd_client, containerd_wire
 from tests.golden import agent_log
 
 LOG = "event-listener/event-listners-comparison.txt"

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pytest
 
 from carico_agent import ports
-from carico_agent.churn import cgroup, inotify, kubernetes
+from carico_agent.pod_events import cgroup, inotify, kubernetes
 from carico_agent.telemetry import cgroup_tree
 from carico_core.domain import recording
 from carico_core.runtime.kube import api_client, memory_kube

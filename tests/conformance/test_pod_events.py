@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from carico_agent import churn, ports
+from carico_agent import pod_events, ports
 from carico_core.domain import errors
 from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.process import clock as clocks
@@ -340,7 +340,9 @@ class TestContainerdAlone:
 
 
 def test_every_adapter_is_under_conformance() -> None:
-    names = [found.name for found in pkgutil.iter_modules(churn.__path__)]
-    adapters = {name for name in names if hasattr(importlib.import_module(f"carico_agent.churn.{name}"), "open_pods")}
+    names = [found.name for found in pkgutil.iter_modules(pod_events.__path__)]
+    adapters = {
+        name for name in names if hasattr(importlib.import_module(f"carico_agent.pod_events.{name}"), "open_pods")
+    }
     assert adapters == {name.split(":")[0] for name in pod_sites.STAGES}
     assert len(adapters) == 3

@@ -4,7 +4,7 @@ import asyncio
 import json
 import pathlib
 
-from carico_agent.replay import reading
+from carico_cli.recordings import reading
 from tests.e2e import carico_command
 from tests.tools import waiting
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from carico_agent.replay import author_log, trace
+from carico_cli.recordings import author_log, trace
 from carico_core.numerics import signal
 from carico_core.numerics.estimators import base
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from carico_agent.churn import cgroup
+from carico_agent.pod_events import cgroup
 from carico_core.runtime.process import clock as clocks
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
@@ -59,7 +59,7 @@ def uid(number: int) -> str:
 
 async def until_known(pods: cgroup.CgroupPods, wanted: str) -> None:
     """Returns once the Pod is known."""
-    await waiting.until(lambda: wanted in pods._ledger.known())
+    await waiting.until(lambda: wanted in pods._states.known())
 
 
 async def test_pods_that_are_gone_leave_no_watches(node: groups.Group) -> None:
@@ -71,7 +71,7 @@ async def test_pods_that_are_gone_leave_no_watches(node: groups.Group) -> None:
             pod.child("b" * 64).create()
             await until_known(pods, uid(number))
             assert pod.destroy()
-        await waiting.until(lambda: not pods._ledger.known())
+        await waiting.until(lambda: not pods._states.known())
         assert watches(pods) == before + 1, "the folder of all Pods alone"
 
 
@@ -79,7 +79,7 @@ async def test_containers_that_are_restarted_leave_no_watches(node: groups.Group
     async with running(node) as pods:
         pod = node.child(f"pod{uid(0)}")
         pod.child("a" * 64).create()
-        await waiting.until(lambda: uid(0) in pods._ledger.known())
+        await waiting.until(lambda: uid(0) in pods._states.known())
         await waiting.until(lambda: watches(pods) == 5)
         for number in range(PODS):
             container = pod.child(f"{number:064x}")
@@ -108,4 +108,4 @@ async def test_a_nodes_group_that_is_made_anew_is_noticed_at_once(node: groups.G
         node.create()
         pod = node.child(f"pod{uid(1)}")
         pod.create()
-        await waiting.until(lambda: uid(1) in pods._ledger.known())
+        await waiting.until(lambda: uid(1) in pods._states.known())

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from carico_agent.replay import engine, reading
+from carico_cli.recordings import engine, reading
 from tests.tools import waiting
 
 WAIT_S = 60.0

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from carico_agent import app, outlets, service, settings
-from carico_agent.churn import ledger
+from carico_agent import app, service, settings
+from carico_agent.pod_events import pod_states
+from carico_agent.reporting import publishers
 from carico_agent.telemetry import panel
 from carico_core.domain import messages
 from carico_core.runtime.bus import memory_bus
@@ -51,7 +52,7 @@ class Pods:
     def __init__(self) -> None:
         self.now = Set()
         self.callbacks: list[Callable[[], None]] = []
-        self.witnesses: list[ledger.Witness] = []
+        self.witnesses: list[pod_states.Witness] = []
 
     def current(self) -> Set:
         return self.now
@@ -59,7 +60,7 @@ class Pods:
     def on_change(self, callback: Callable[[], None]) -> None:
         self.callbacks.append(callback)
 
-    def on_event(self, witness: ledger.Witness) -> None:
+    def on_event(self, witness: pod_states.Witness) -> None:
         self.witnesses.append(witness)
 
     async def run(self) -> None:
@@ -132,7 +133,7 @@ class Rig:
     async def settle(self) -> None:
         """Returns when what was due has been sent."""
         # Each pause begins after the sender's own, and is longer: it ends later, however late both of them end.
-        for pause_s in (0.0, 1.25 * outlets.COALESCE_S, 1.25 * outlets.COALESCE_S):
+        for pause_s in (0.0, 1.25 * publishers.COALESCE_S, 1.25 * publishers.COALESCE_S):
             await asyncio.sleep(pause_s)
             for _ in range(TURNS):
                 await asyncio.sleep(0)

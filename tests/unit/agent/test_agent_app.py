@@ -6,7 +6,8 @@ import uuid
 import orjson
 import pytest
 
-from carico_agent import advertisement, settings
+from carico_agent import settings
+from carico_agent.reporting import advertisement
 from carico_agent.telemetry import port
 from carico_core.domain import errors
 from carico_core.numerics.estimators import registry

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from carico_agent import configuration, local_model, pipeline, settings
+from carico_agent import settings
+from carico_agent.learning import configuration, local_model, pipeline
 from carico_core.domain import errors
 from carico_core.numerics import subspace
 from carico_core.numerics.estimators import base

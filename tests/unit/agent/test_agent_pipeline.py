@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from carico_agent import advertisement, pipeline
+from carico_agent.learning import pipeline
+from carico_agent.reporting import advertisement
 from carico_core.domain import messages
 from carico_core.numerics import ewma, signal, subspace
 from carico_core.numerics.estimators import base, dual, registry

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from carico_agent import pipeline
 from carico_agent import recording as recorders
-from carico_agent.replay import reading
+from carico_agent.learning import pipeline
 from carico_agent.telemetry import panel
+from carico_cli.recordings import reading
 from carico_core.domain import errors, recording
 
 FACTS = panel.Facts(dims=("cpu", "memory"), scale=(8.0, 8e9), cores=4.0, source="host", notes=("no PSI",))

@@ -2,7 +2,9 @@
 
 import pytest
 
-from carico_agent import configuration, main, no_pods, service, settings
+from carico_agent import main, service, settings
+from carico_agent.learning import configuration
+from carico_agent.pod_events import none
 from carico_agent.telemetry import panel, sources
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
@@ -87,7 +89,7 @@ def test_a_kubeconfig_from_the_environment() -> None:
 
 def test_pods_may_go_uncounted() -> None:
     pods = service.open_pods(load("--node", "n", "--pod-events", "none"), clock=clocks.FakeClock())
-    assert isinstance(pods, no_pods.NoPods)
+    assert isinstance(pods, none.NoPods)
     assert pods.current().running == frozenset()
 
 

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from carico_agent import configuration, settings
+from carico_agent import settings
+from carico_agent.learning import configuration
 from carico_agent.telemetry import cgroup_tree, disk, gpu, network, port, sources
 from carico_core.domain import errors
 from carico_core.numerics.estimators import base
@@ -335,8 +336,8 @@ class TestPanel:
         chosen = loader.load(settings.AgentSettings, prefix="AGENT", argv=argv, environ={}, program="x")
         panel = sources.open_panel(chosen.wanted(proc), clock=clocks.FakeClock())
         node = configuration.node_config(chosen, panel.facts)
-        assert node.dims == ("cpu", "network", "disk")
-        assert node.scale.tolist()[1:] == [12.5e6, 1.0]
+        assert node.dims == ("cpu", "disk", "network")
+        assert node.scale.tolist()[1:] == [1.0, 12.5e6]
         assert node.ceiling.tolist() == [base.DEFAULT_CEILING["cpu"], 0.9, 0.9]
         with pytest.raises(errors.SettingsError, match="gpu_memory"):
             loader.load(settings.AgentSettings, prefix="AGENT", argv=["--node", "n", "--dims", "gpumem"], environ={},

@@ -3,7 +3,7 @@
 from opentelemetry.sdk.trace import export
 from opentelemetry.sdk.trace.export import in_memory_span_exporter as in_memory
 
-from carico_agent import traces
+from carico_agent.reporting import traces
 from carico_core.domain import recording
 from carico_core.runtime.observe import tracing
 from carico_core.runtime.process import clock as clocks

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from matplotlib import figure
 
-from carico_agent.replay import engine, reading
-from carico_cli.recordings import picture
+from carico_cli.recordings import engine, picture, reading
 from carico_core.numerics.estimators import base
-from tests.unit.agent import author_logs
+from tests.unit.cli import author_logs
 
 EVALUATED = (
     "2025/05/21 21:26:54.{at} (signal) y: [0.1 0.05]\n"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from carico_agent.replay import reading
+from carico_cli.recordings import reading
 from tests.tools import carico_cli
 
 LINE = "2025/05/21 21:26:{:09.6f} (metrics) cpu utilisation: 0.{:06d} cpu pressure: 0.070000 mem utilisation 0.050000\n"
@@ -29,7 +29,7 @@ def log(tmp_path: pathlib.Path) -> pathlib.Path:
 def test_the_table_says_it_all(carico: Carico, log: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert carico("replay", log, "--estimator", "footprint") == 0
     out = capsys.readouterr().out
-    for part in ("agent.txt (log)", "vector, default constants, from raw samples", "4.9 s, 50 samples, 0 Pod events",
+    for part in ("agent.txt (log)", "footprint, default constants, from raw samples", "4.9 s, 50 samples, 0 Pod events",
                  "nothing logged to compare with", "innovation of cpu", "innovation of memory", "censored updates",
                  "first useful capacity", "capacity at the end"):  # fmt: skip
         assert part in out

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from carico_core.numerics.estimators import admission, base, trial
+from carico_core.numerics.estimators import admission, base
 
 
 def node(*, cores: float = 4.0) -> base.EstimatorConfig:
@@ -79,7 +79,7 @@ def test_which_equation_made_it(full: bool, measured: bool, ahead: float, expect
 
 
 def test_a_known_class_is_tried_on_a_node_that_stands_still_and_does_not_run_it() -> None:
-    found = trial.Trial()
+    found = admission.Trial()
     found.tick(14.0)
     assert not found.is_due(is_unknown=False, runs=False)
     assert found.is_due(is_unknown=True, runs=True)
@@ -97,4 +97,4 @@ def test_a_known_class_is_tried_on_a_node_that_stands_still_and_does_not_run_it(
 def test_a_tried_pod_takes_more_than_half_of_the_room(
     plus: float, room: float, half: float, least: float, expected: float
 ) -> None:
-    assert trial.cost_plus(plus, room=room, half=half, least=least) == expected
+    assert admission.cost_plus(plus, room=room, half=half, least=least) == expected

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carico_core.numerics import arrays
-from carico_core.numerics.estimators import base, class_costs, growth, profile, resource
+from carico_core.numerics.estimators import base, class_costs, dimension, growth
 
 SCALE, LEAST, READING = 8.0, 8.0 / 110, 0.001
-FACTS = resource.Facts(scale=SCALE, ceiling=0.75, least_cost=LEAST, reading_variance=READING, cores=4.0)
+FACTS = dimension.Facts(scale=SCALE, ceiling=0.75, least_cost=LEAST, reading_variance=READING, cores=4.0)
 # Of a belief without a prior.
 WIDE = (10.0 * SCALE) ** 2
 KNOWN, OWN = 0, 1
@@ -175,7 +175,7 @@ class Plain:
         rows, own = self.rows(name), self.beliefs[OWN]
         covariance = own.covariance[np.ix_(rows, rows)]
         told = covariance.diagonal() < 0.25 * WIDE
-        reach = told * profile.behind([life_s])[: self.parts] if self.parts > 1 else told * np.ones(1)
+        reach = told * growth.behind([life_s])[: self.parts] if self.parts > 1 else told * np.ones(1)
         if not told[0]:
             return None
         return in_range(float(reach @ own.mean[rows])), max(0.0, float(reach @ covariance @ reach))
@@ -184,7 +184,7 @@ class Plain:
         found = self.evidence(name, age_s)
         if found is None or self.baseline is None:
             return None
-        ahead = self.grown(name, OWN).left(profile.behind([age_s]), 1.0, 60.0)
+        ahead = self.grown(name, OWN).left(growth.behind([age_s]), 1.0, 60.0)
         doubt = math.sqrt(found[1] + ahead**2)
         return (in_range(found[0] + ahead), doubt**2) if doubt <= max(0.2 * found[0], LEAST) else None
 
@@ -219,7 +219,7 @@ class Step:
     def shown(self, parts: int) -> dict[str, list[float]]:
         held = {name: pods for name, pods in self.pods.items() if name in self.held}
         return {
-            name: [count, *(count * part / max(len(ages), 1) for part in profile.behind(ages)[1:])][:parts]
+            name: [count, *(count * part / max(len(ages), 1) for part in growth.behind(ages)[1:])][:parts]
             for name, (count, ages) in held.items()
         }
 
@@ -330,15 +330,15 @@ def lived(seed: int) -> list[Step]:
 @pytest.mark.parametrize("seed", range(40))
 def test_classes_that_grow_learn_as_plain_kalman_filters_do(seed: int) -> None:
     made = class_costs.ClassCosts(FACTS, class_costs.CostConstants(), grows=True)
-    plain = Plain(parts=profile.PARTS)
+    plain = Plain(parts=growth.PARTS)
     for step in lived(seed):
         follow(made, plain, step)
-        shown = step.shown(profile.PARTS)
+        shown = step.shown(growth.PARTS)
         counts = {name: parts[0] for name, parts in shown.items()}
         made.learn(step.usage, counts, shown, censored=step.censored, dt_s=step.dt_s)
         plain.learn(step.usage, shown, censored=step.censored, dt_s=step.dt_s)
         check(made, plain)
-        pods = {name: profile.behind([9.0, 2.5, 0.5]) for name in ("a", "b", "other")}
+        pods = {name: growth.behind([9.0, 2.5, 0.5]) for name in ("a", "b", "other")}
         assert near(made.expected_by_part(pods), plain.expected(pods))
         for name, parts in pods.items():
             left = plain.grown(name).left(parts, 3.0, 60.0) if plain.is_told(name) else 0.0

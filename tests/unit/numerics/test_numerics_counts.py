@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_core.numerics import ewma
-from carico_core.numerics.estimators import counts
+from carico_core.numerics.estimators import admission, population
 
 steps = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.integers(0, 30)), min_size=1, max_size=60)
 
@@ -13,7 +13,7 @@ steps = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.integers(0, 30))
 @given(steps)
 def test_without_a_lag_it_is_a_filter_that_follows(samples: list[tuple[float, float, int]]) -> None:
     measured, following = ewma.DynamicEma(), ewma.DynamicEma()
-    count = counts.FilteredCount(2, start_lag_s=0.0)
+    count = population.FilteredCount(2, start_lag_s=0.0)
     for first, second, pods in samples:
         measured.update(np.array([first, second]))
         expected = following.follow(np.full(2, float(pods)), measured.last_gain)
@@ -23,7 +23,7 @@ def test_without_a_lag_it_is_a_filter_that_follows(samples: list[tuple[float, fl
 
 @given(steps, st.floats(0, 2))
 def test_it_stays_between_nothing_and_the_most_pods(samples: list[tuple[float, float, int]], lag_s: float) -> None:
-    count = counts.FilteredCount(2, start_lag_s=lag_s)
+    count = population.FilteredCount(2, start_lag_s=lag_s)
     for first, second, pods in samples:
         count.tick([first, second], float(pods), 0.1)
         most = max(pods for *_, pods in samples) + 1e-9
@@ -31,7 +31,7 @@ def test_it_stays_between_nothing_and_the_most_pods(samples: list[tuple[float, f
 
 
 def test_a_start_shows_after_the_lag_and_an_end_at_once() -> None:
-    count = counts.FilteredCount(1, start_lag_s=0.2)
+    count = population.FilteredCount(1, start_lag_s=0.2)
     count.tick([1.0], 0.0, 0.1)
     seen = []
     for pods in (2.0, 2.0, 2.0, 5.0, 5.0, 3.0, 3.0, 3.0):
@@ -41,13 +41,13 @@ def test_a_start_shows_after_the_lag_and_an_end_at_once() -> None:
 
 
 def test_pods_that_run_at_the_first_sight_count_in_full() -> None:
-    count = counts.FilteredCount(2, start_lag_s=0.2)
+    count = population.FilteredCount(2, start_lag_s=0.2)
     count.tick([0.1, 0.1], 7.0, 0.1)
     assert (count.value(0), count.value(1)) == (7.0, 7.0)
 
 
 def test_more_starts_than_slots_lose_no_pod() -> None:
-    count = counts.FilteredCount(1, start_lag_s=5.0)
+    count = population.FilteredCount(1, start_lag_s=5.0)
     count.tick([1.0], 0.0, 0.1)
     for pods in range(1, 41):
         count.tick([1.0], float(pods), 0.1)
@@ -58,7 +58,7 @@ def test_more_starts_than_slots_lose_no_pod() -> None:
 
 
 def test_readings_on_the_way_to_a_full_node_count_as_full() -> None:
-    share = counts.FullShare(2, full_from=0.97)
+    share = admission.FullShare(2, full_from=0.97)
     assert share.full([0.5, 0.97]) == [False, True]
     for _ in range(2):
         share.tick([1.0, 0.2], [0.09, 0.09])

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_core.numerics.estimators import growth, profile
+from carico_core.numerics.estimators import growth
 
 PART = st.floats(-1e6, 1e6)
-PARTS = st.lists(PART, min_size=profile.PARTS, max_size=profile.PARTS)
+PARTS = st.lists(PART, min_size=growth.PARTS, max_size=growth.PARTS)
 
 
 @given(PARTS, PARTS)
@@ -20,7 +20,7 @@ def test_a_sum_of_products_is_that_of_arrays(left: list[float], right: list[floa
 
 def told(mean: list[float], *, measured: int) -> growth.Growth:
     """A class of which so many parts are sure, and the others as unsure as those that nobody measured."""
-    variances = [1e-6] * measured + [1.0] * (profile.PARTS - measured)
+    variances = [1e-6] * measured + [1.0] * (growth.PARTS - measured)
     return growth.Growth(np.array(mean), np.diag(variances), unknown_part=1.0)
 
 
@@ -28,8 +28,8 @@ def test_what_is_still_to_come_is_what_the_whole_life_takes_less_what_lies_behin
     # A tenth at once, then one a second for four seconds, and nothing more.
     found = told([0.1, 1.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0], measured=8)
     assert math.isclose(found.whole(4.0)[0], 4.1)
-    assert math.isclose(found.left(profile.behind([3.0, 1.0]), 2.0, 4.0), 3.0 + 1.0, abs_tol=0.01)
-    assert found.left(profile.behind([9.0, 4.0]), 2.0, 4.0) == 0.0
+    assert math.isclose(found.left(growth.behind([3.0, 1.0]), 2.0, 4.0), 3.0 + 1.0, abs_tol=0.01)
+    assert found.left(growth.behind([9.0, 4.0]), 2.0, 4.0) == 0.0
 
 
 def test_a_life_counts_where_it_held_most() -> None:
@@ -75,11 +75,11 @@ def test_what_is_still_to_come_goes_with_its_doubt_and_on_beyond_what_is_told() 
     doubted = growth.Growth(
         np.array([0.1, 1.0, 1.0, 2.0] + [0.0] * 4), np.diag([1e-12, 0.04] + [1e-12] * 6), unknown_part=1.0
     )
-    assert math.isclose(doubted.left(profile.behind([0.0]), 1.0, 4.0), 4.2, abs_tol=0.01)
+    assert math.isclose(doubted.left(growth.behind([0.0]), 1.0, 4.0), 4.2, abs_tol=0.01)
     beyond = told([0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0], measured=3)
-    assert math.isclose(beyond.left(profile.behind([0.0]), 1.0, 8.0), 8.0, abs_tol=0.05)
+    assert math.isclose(beyond.left(growth.behind([0.0]), 1.0, 8.0), 8.0, abs_tol=0.05)
     shrinks = told([0.0, -1.0] + [0.0] * 6, measured=8)
-    assert shrinks.left(profile.behind([0.0]), 1.0, 8.0) == 0.0
+    assert shrinks.left(growth.behind([0.0]), 1.0, 8.0) == 0.0
     assert told([-1.0] + [0.0] * 7, measured=8).whole(4.0)[0] == 0.0
 
 

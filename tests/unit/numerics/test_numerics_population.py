@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_core.numerics.estimators import base, footprint_constants, population, profile
+from carico_core.numerics.estimators import base, footprint_constants, growth, population
 
 DIMS = ("cpu", "memory")
 MEMORY = 1
@@ -53,7 +53,7 @@ def test_usage_shows_pods_and_their_ages_as_its_filter_lets_them_through(
         found.tick(list(gains), dt_s)
         for name in {*shown, *running.values()}:
             ages_s = sorted((now_s - started[uid] - since_s for uid in running if running[uid] == name), reverse=True)
-            count, now = float(len(ages_s)), profile.behind(ages_s)
+            count, now = float(len(ages_s)), growth.behind(ages_s)
             # What the first look finds has been there; what comes later comes from nothing.
             before = shown.setdefault(name, [count if number == 0 else 0.0] * 2)
             shown[name] = [was + gain * (count - was) for was, gain in zip(before, gains, strict=True)]
@@ -71,7 +71,7 @@ def test_usage_shows_pods_and_their_ages_as_its_filter_lets_them_through(
     assert found.running == counted
     ages = {name: [now_s - started[uid] - since_s for uid in running if running[uid] == name] for name in counted}
     assert found.now_by_part(counted) == {
-        name: pytest.approx([counted[name], *profile.behind(sorted(each, reverse=True))[1:]])
+        name: pytest.approx([counted[name], *growth.behind(sorted(each, reverse=True))[1:]])
         for name, each in ages.items()
     }
 

@@ -7,8 +7,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from carico_agent import advertisement, pipeline
-from carico_agent.churn import ledger
+from carico_agent.learning import pipeline
+from carico_agent.pod_events import pod_states
+from carico_agent.reporting import advertisement
 from carico_core.domain import messages
 from carico_core.numerics.estimators import base, registry
 from carico_twin import api_objects, events, kubelet, records, telemetry
@@ -49,13 +50,13 @@ class TwinAgent:
         self._telemetry = telemetry.Telemetry(node.machine, rng)
         self._config = node_config(node, options)
         self.pipeline = pipeline.Pipeline(pipeline_config(self._config, options))
-        self._ledger = ledger.Ledger()
+        self._states = pod_states.PodStates()
         self._classes: dict[str, str] = {}
         self._running: frozenset[str] = frozenset()
         self._seqs = {"capacity": 0, "subspace": 0}
         self.state: pipeline.State | None = None
         self._covers: frozenset[str] = frozenset()
-        self._ledger.on_change(self._pods_changed)
+        self._states.on_change(self._pods_changed)
         # Agents do not sample in phase.
         self._phase_s = float(rng.random()) * pipeline.SAMPLE_S
         self._begun = False
@@ -76,20 +77,20 @@ class TwinAgent:
     def created(self, record: records.PodRecord) -> None:
         """The runtime makes the Pod's container."""
         self._classes[record.uid] = api_objects.class_of(record)
-        self._ledger.created(record.uid, self._timeline.now_s)
+        self._states.created(record.uid, self._timeline.now_s)
 
     def started(self, record: records.PodRecord) -> None:
         """The Pod's program runs."""
-        self._ledger.started(record.uid, self._timeline.now_s)
+        self._states.started(record.uid, self._timeline.now_s)
 
     def exited(self, record: records.PodRecord) -> None:
         """The Pod's program has exited."""
-        self._ledger.ended(record.uid, self._timeline.now_s)
+        self._states.ended(record.uid, self._timeline.now_s)
         self._classes.pop(record.uid, None)
 
     def removed(self, record: records.PodRecord) -> None:
         """Nothing of the Pod is left on the node."""
-        self._ledger.removed(record.uid, self._timeline.now_s)
+        self._states.removed(record.uid, self._timeline.now_s)
 
     def hear_model(self, model: messages.GlobalModel) -> None:
         """Follows the model of the cluster."""
@@ -148,7 +149,7 @@ class TwinAgent:
         self._plan()
 
     def _update(self) -> None:
-        now = self._ledger.current(self._timeline.now_s)
+        now = self._states.current(self._timeline.now_s)
         state = self.pipeline.update(pods=len(now.running), churning=now.holding)
         if state is None:
             return
@@ -161,7 +162,7 @@ class TwinAgent:
     def _pods_changed(self) -> None:
         if not self.alive:
             return
-        now = self._ledger.current(self._timeline.now_s)
+        now = self._states.current(self._timeline.now_s)
         self._running = now.running
         before = self.pipeline.samples_to_update
         self.pipeline.pods_changed({uid: self._classes[uid] for uid in now.running})
@@ -173,7 +174,7 @@ class TwinAgent:
                 self._settle(state, now)
                 self._publish_capacity()
 
-    def _settle(self, state: pipeline.State, pods: ledger.PodSet) -> None:
+    def _settle(self, state: pipeline.State, pods: pod_states.PodSet) -> None:
         self.state = state
         self._covers = pods.running | pods.ended
 

@@ -5,8 +5,8 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from carico_agent.replay import engine, fit
 from carico_cli.output import charts
+from carico_cli.recordings import engine, fit
 from carico_core.domain import errors
 from carico_core.numerics.estimators import base
 

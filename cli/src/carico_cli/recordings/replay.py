@@ -7,9 +7,8 @@ from typing import Any, get_args
 import click
 
 from carico_agent import settings as agent
-from carico_agent.replay import engine, fit, reading
 from carico_cli.output import formats, tables
-from carico_cli.recordings import picture
+from carico_cli.recordings import engine, fit, picture, reading
 from carico_cli.shell import options
 
 # What an agent runs by default.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from carico_agent import instruments as agent
+from carico_agent.reporting import instruments as agent
 from carico_aggregator import instruments as aggregator
 from carico_auth import instruments as auth
 from carico_core.runtime.observe import client_metrics, health

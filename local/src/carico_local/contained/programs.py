@@ -9,8 +9,8 @@ import sys
 # Kubernetes is where a contained agent hears of Pods (commands.agent).
 from carico_agent import main as agent_main
 from carico_agent import service as _agent_service
-from carico_agent.churn import classes as _agent_classes
-from carico_agent.churn import kubernetes as _agent_pods
+from carico_agent.pod_events import classes as _agent_classes
+from carico_agent.pod_events import kubernetes as _agent_pods
 from carico_local.contained import commands, pair
 from carico_local.contained import containers as _containers
 from carico_local.node import main as node_main

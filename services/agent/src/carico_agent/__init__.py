@@ -1,1 +1,10 @@
-"""CARICO agent: one node learns what its work costs and advertises its capacity."""
+"""CARICO agent: one node learns what its work costs and advertises its capacity.
+
+- `telemetry`: usage of the node, one file per source. `sampler` asks for it ten times a second.
+- `pod_events`: which Pods run, one file per adapter.
+- `learning`: from samples to an estimate (`pipeline`), the node's own model and the cluster's.
+- `reporting`: what is published, shown, measured and traced of it.
+- `app`: puts these together for one node, without waiting for anything. `service`: what runs it. `recording`: raw
+  samples and Pod events to a file, for `carico replay`.
+- `settings`, `ports`, `main`.
+"""

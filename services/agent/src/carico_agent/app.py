@@ -1,6 +1,6 @@
 """The agent: takes samples, learns, follows the cluster's model, and keeps what is to be published next.
 
-Everything here is synchronous and quick; `outlets` does the sending, `main` the wiring.
+Everything here is synchronous and quick; `reporting.publishers` does the sending, `main` the wiring.
 """
 
 import collections
@@ -8,7 +8,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from carico_agent import advertisement, cluster_model, configuration, instruments, pipeline, ports, settings, views
+from carico_agent import ports, settings
+from carico_agent.learning import cluster_model, configuration, pipeline
+from carico_agent.reporting import advertisement, instruments, views
 from carico_agent.telemetry import panel, port
 from carico_core.domain import messages, recording
 from carico_core.numerics.estimators import registry

@@ -15,7 +15,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from carico_agent import pipeline, ports, settings
+from carico_agent import ports, settings
+from carico_agent.learning import pipeline
 from carico_agent.telemetry import panel
 from carico_core.domain import errors, recording
 from carico_core.runtime.observe import logs

@@ -11,8 +11,10 @@ from typing import Any, Protocol, TypeVar
 
 import orjson
 
-from carico_agent import app, no_pods, outlets, pipeline, ports, recording, sampler, settings
-from carico_agent.churn import workloads
+from carico_agent import app, ports, recording, sampler, settings
+from carico_agent.learning import pipeline
+from carico_agent.pod_events import none, workloads
+from carico_agent.reporting import publishers
 from carico_agent.telemetry import cgroup_tree, own_node, panel, port, sources
 from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
@@ -163,7 +165,7 @@ class Service:
 
 async def talk(agent: app.Agent, bus: Bus, *, node: str) -> None:
     """Never; publishes, follows the cluster's model and answers questions. Raises `BusError` once it is closed."""
-    outlet = outlets.Outlets(agent, bus, node=node)
+    outlet = publishers.Publishers(agent, bus, node=node)
     bus.on_reconnect(outlet.refresh)
     outlet.refresh()
     async with asyncio.TaskGroup() as group:
@@ -188,7 +190,7 @@ def open_traces(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> OpenT
     if not chosen.traces:
         return None
     tracing: Any = importlib.import_module("carico_core.runtime.observe.tracing")
-    traces: Any = importlib.import_module("carico_agent.traces")
+    traces: Any = importlib.import_module("carico_agent.reporting.traces")
     tracer = tracing.open_tracer(
         chosen.traces, service=SERVICE, attributes={"k8s.node.name": chosen.node}, clock=clock,
         share=chosen.traces_share,
@@ -202,7 +204,7 @@ def open_classes(
     """Where the classes of Pods come from, if from anywhere."""
     if chosen.pod_classes == "none" or chosen.pod_events == "none":
         return None
-    module: Any = importlib.import_module("carico_agent.churn.classes")
+    module: Any = importlib.import_module("carico_agent.pod_events.classes")
     classes: ports.PodClasses = module.open_classes(chosen, clock=clock, metrics=metrics)
     return classes
 
@@ -210,8 +212,8 @@ def open_classes(
 def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> ports.PodEvents:
     """Where starts and ends of Pods come from; only what is used is imported, so that a small agent stays small."""
     if chosen.pod_events == "none":
-        return no_pods.NoPods()
-    module: Any = importlib.import_module(f"carico_agent.churn.{chosen.pod_events}")
+        return none.NoPods()
+    module: Any = importlib.import_module(f"carico_agent.pod_events.{chosen.pod_events}")
     pods: ports.PodEvents = module.open_pods(chosen, clock=clock)
     return pods
 

@@ -1,4 +1,10 @@
-"""How many Pods fit once costs are known, and what an unmeasured load may grow to."""
+"""How many Pods fit once costs are known: below the ceilings, and what an unmeasured load may grow to.
+
+`Trial`: a half-empty node tries one Pod where caution alone would keep it waiting for ever (ADR 30). A cautious cost
+can be more than all that is left of a node, and where the node is never empty nothing would ever correct it: a class
+that is not measured; one whose Pod ended before it showed, or showed wrongly; one that is larger than what standing
+Pods leave. So where at least half of the ceiling is left, one such Pod gets in.
+"""
 
 import math
 from collections.abc import Sequence
@@ -72,3 +78,79 @@ def mode(*, full: bool, measured: bool, ahead_pods: float) -> base.Mode:
     if not measured:
         return "warming"
     return "predicted" if abs(ahead_pods) > AHEAD_PODS else "measured"
+
+
+class FullShare:
+    """The share of each filtered usage that comes from samples at the end of their range.
+
+    A filter takes a second or two to reach .97 on a node that went from half full to twice full, and every reading
+    on the way falls short of the truth as the full one does.
+    """
+
+    __slots__ = ("_full_from", "_shares")
+
+    def __init__(self, dimensions: int, *, full_from: float) -> None:
+        self._full_from = full_from
+        self._shares = [0.0] * dimensions
+
+    def tick(self, samples: list[float], gains: list[float]) -> None:
+        """Move on by one sample with the filter's gains in [0, 1]; a sample that is no number counts as full."""
+        shares = self._shares
+        for index, (sample, gain) in enumerate(zip(samples, gains, strict=True)):
+            full = 0.0 if sample < self._full_from else 1.0
+            shares[index] += gain * (full - shares[index])
+
+    def full(self, usages: list[float]) -> list[bool]:
+        """Whether each filtered usage may have ended short of the truth (d,)."""
+        return [
+            usage >= self._full_from or share > MOSTLY_OPEN for usage, share in zip(usages, self._shares, strict=True)
+        ]
+
+
+# Three full samples at the slow gain: what a container's start spike of 0.2 s does not reach.
+MOSTLY_OPEN = 0.25
+
+
+# Of the ceiling, what has to be left. Up to here a cost is in nobody's way.
+FROM = 0.5
+# What the Pod is then said to take of the room: more than half, so that two never fit. The rest is for what is promised
+# already: a small Pod that waits for its image would otherwise hold the tried one back for as long.
+_OF_ROOM = 0.75
+# A node on which no Pod has started or ended for this long stands still: what its Pods will give back is not coming.
+_STILL_S = 15.0
+
+
+class Trial:
+    """Of one node; knows for how long it has stood still."""
+
+    __slots__ = ("_still_s",)
+
+    def __init__(self) -> None:
+        self._still_s = 0.0
+
+    def changed(self) -> None:
+        """A Pod has started or ended."""
+        self._still_s = 0.0
+
+    def tick(self, dt_s: float) -> None:
+        """Move on by this time."""
+        self._still_s += dt_s
+
+    def is_due(self, *, is_unknown: bool, runs: bool) -> bool:
+        """Whether a Pod is tried of a class that nobody has measured, or of one that does not run on the node.
+
+        >>> Trial().is_due(is_unknown=True, runs=False), Trial().is_due(is_unknown=False, runs=False)
+        (True, False)
+        """
+        return is_unknown or (self._still_s >= _STILL_S and not runs)
+
+
+def cost_plus(plus: float, *, room: float, half: float, least: float) -> float:
+    """c+ of a tried Pod in one dimension, in its unit: at most `plus`, and less than the room.
+
+    half: FROM of the ceiling. least: what is known of the cost where that cannot be squeezed.
+
+    >>> cost_plus(2.0, room=1.5, half=0.8, least=0.0), cost_plus(2.0, room=1.5, half=0.8, least=1.75)
+    (1.125, 1.75)
+    """
+    return min(plus, max(half, _OF_ROOM * room, least))

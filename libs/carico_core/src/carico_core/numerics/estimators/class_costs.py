@@ -14,18 +14,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from carico_core.numerics import arrays, kalman
-from carico_core.numerics.estimators import (
-    base,
-    cost_constants,
-    cost_filter,
-    growth,
-    lives,
-    priors,
-    profile,
-    resource,
-)
+from carico_core.numerics.estimators import base, cost_filter, dimension, footprint_constants, growth
 
-CostConstants = cost_constants.CostConstants
+CostConstants = footprint_constants.CostConstants
 
 # Pods of a class, filtered or as they are: how many, and where Pods grow by part.
 Counted = Mapping[str, float]
@@ -65,14 +56,14 @@ class ClassCosts:
 
     __slots__ = ("_baseline", "_constants", "_filters", "_held", "_means", "_priors", "facts", "grows", "parts")
 
-    def __init__(self, facts: resource.Facts, constants: CostConstants, *, grows: bool) -> None:
+    def __init__(self, facts: dimension.Facts, constants: CostConstants, *, grows: bool) -> None:
         self.facts = facts
         self._constants = constants
-        self.parts = profile.PARTS if grows and constants.growth_sd > 0.0 else 1
+        self.parts = growth.PARTS if grows and constants.growth_sd > 0.0 else 1
         # Whether a Pod's cost depends on its age.
         self.grows = self.parts > 1
         self._baseline: kalman.Belief | None = None
-        self._priors = priors.Priors(facts, constants, parts=self.parts)
+        self._priors = dimension.Priors(facts, constants, parts=self.parts)
         # In the order of their rows in the filters.
         self._held: dict[str, _Held] = {}
         self._filters = cost_filter.CostFilters(2)
@@ -248,7 +239,7 @@ class ClassCosts:
         if not told[0]:
             return None
         # Not by `growth.behind`, which keeps what it works out: the age of a Pod that stands is another every second.
-        reach = np.array(profile.behind([life_s])) * told
+        reach = np.array(growth.behind([life_s])) * told
         variance = float(reach @ covariance @ reach)
         return self.facts.held_to_range(float(reach @ self._filters.mean[_OWN, rows])), max(variance, 0.0)
 
@@ -263,7 +254,7 @@ class ClassCosts:
         if found is None or self._baseline is None:
             return None
         mean, variance = found
-        ahead = self._grown(self._held[name].rows, _OWN).left(profile.behind([age_s]), 1.0, lives.UNKNOWN_LIFE_S)
+        ahead = self._grown(self._held[name].rows, _OWN).left(growth.behind([age_s]), 1.0, growth.UNKNOWN_LIFE_S)
         doubt = math.hypot(math.sqrt(variance), ahead)
         if doubt > max(self._constants.between_nodes * mean, self.facts.least_cost):
             return None

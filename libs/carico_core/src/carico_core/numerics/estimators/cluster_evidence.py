@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 
-from carico_core.domain import messages
-from carico_core.numerics.estimators import base, priors
+from carico_core.domain import fusion, messages
+from carico_core.numerics.estimators import base
 
 # By class and dimension.
 Own = Mapping[str, Mapping[str, base.Evidence]]
 Fused = Mapping[str, messages.ClassEvidence]
 # After this time (s) no model has what a node said before: as long as a lease.
 _ECHO_S = 10.0
+# Of the cluster's weight, a node's own share may be this much: beyond it rounding and a message's delay decide.
+_MOST_TAKEN = 0.95
 
 
 class ClusterEvidence:
@@ -59,4 +61,19 @@ class ClusterEvidence:
             return None
         cost = fused.cost[dim]
         own = self._own.get((name, dim))
-        return priors.without((cost.mean, cost.sd**2), None if own is None else own[0], self._between_nodes)
+        return without((cost.mean, cost.sd**2), None if own is None else own[0], self._between_nodes)
+
+
+def without(fused: base.Evidence, own: base.Evidence | None, share: float) -> base.Evidence | None:
+    """A fused (mean, variance) with one part taken out; None where nothing is left. Weights 1 / (v + (share c)^2)."""
+    mean, variance = fused
+    if own is None:
+        return fused
+    part = own[1] + (share * own[0]) ** 2
+    if part < fusion.EXACT_BELOW:
+        return None
+    # Of the whole weight 1 / variance, the part's share.
+    taken = variance / part
+    if not taken <= _MOST_TAKEN:
+        return None
+    return (mean - own[0] * taken) / (1.0 - taken), variance / (1.0 - taken)

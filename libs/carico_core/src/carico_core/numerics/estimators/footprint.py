@@ -13,12 +13,10 @@ from carico_core.numerics.estimators import (
     base,
     class_costs,
     cluster_evidence,
-    counts,
+    dimension,
     footprint_constants,
-    lives,
+    growth,
     population,
-    resource,
-    trial,
 )
 
 # Classes advertised besides, that other nodes have measured: those with most Pods.
@@ -44,16 +42,16 @@ class Footprint:
         self._constants = constants
         self._costs = [
             class_costs.ClassCosts(facts, constants.per_dimension, grows=dim in admission.STOCKS)
-            for dim, facts in zip(config.dims, resource.facts_of(config), strict=True)
+            for dim, facts in zip(config.dims, dimension.facts_of(config), strict=True)
         ]
         # The dimension whose filter Pods are counted by: the quickest to show them.
         self._counted_in = config.dims.index("cpu") if "cpu" in config.dims else 0
-        self._full = counts.FullShare(len(config.dims), full_from=base.CENSORED_FROM)
+        self._full = admission.FullShare(len(config.dims), full_from=base.CENSORED_FROM)
         growing = [index for index, each in enumerate(self._costs) if each.grows]
         self._pods = population.Population(config, constants, growing=growing)
         self._ceilings: list[float] = config.ceiling.tolist()
         self._hold()
-        self._trial = trial.Trial()
+        self._trial = admission.Trial()
         self._ticked = False
         self._peak_pods = 0.0
         self._cluster = cluster_evidence.ClusterEvidence(
@@ -195,7 +193,7 @@ class Footprint:
     def _plus(self, index: int, name: str, room: float) -> float:
         each, life_s = self._costs[index], self._pods.lives.longest_s(name)
         plus = each.plus(name, life_s, self._constants.risk_sd)
-        half = trial.FROM * self._ceilings[index] * each.facts.scale
+        half = admission.FROM * self._ceilings[index] * each.facts.scale
         if plus <= half or room < half:
             return plus
         runs = self._pods.running.get(name, 0) > 0
@@ -204,7 +202,7 @@ class Footprint:
             return plus
         # CPU can be squeezed, and what a Pod holds cannot.
         least = each.cost(name, life_s)[0] if each.grows and not is_unknown else 0.0
-        return trial.cost_plus(plus, room=room, half=half, least=least)
+        return admission.cost_plus(plus, room=room, half=half, least=least)
 
     def _typical_cost(self, plus: Mapping[str, list[float]]) -> list[float]:
         """c+ weighted by the running Pods of each class in the cluster; of a new class where none runs."""
@@ -233,7 +231,7 @@ class Footprint:
     def _mean_cost(self, each: class_costs.ClassCosts, shown: Mapping[str, float], total: float) -> base.Spread:
         """(mean, sd) of the cost of a Pod of those that show on this node; of a new one where none does."""
         if total <= 0.0:
-            return each.cost(messages.NEW_CLASS, lives.UNKNOWN_LIFE_S)
+            return each.cost(messages.NEW_CLASS, growth.UNKNOWN_LIFE_S)
         if len(shown) == 1:
             # As it mostly is, at each estimate: no sums of one.
             (name,) = shown

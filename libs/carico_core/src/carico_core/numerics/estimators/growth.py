@@ -1,18 +1,64 @@
-"""What a Pod of one class holds by its age: worked out from its rows of the filter, and kept until those change.
+"""What a Pod of one class holds by its age: a broken line over segments of doubling length.
+
+Memory comes in steps and in slopes: an interpreter that loads its data in a second and then stays, a cache that fills
+for a minute. A single slope takes the step for growth without end; a broken line fits both, and its last measured
+piece says how it goes on. `Growth` reads the line from a class's rows of the cost filter.
 
 Plain numbers: at eight parts numpy's overhead costs more than the arithmetic. Sums of products go from the first part
-to the last, as numpy's do up to eight (a test holds that), so that either way gives the same bits.
+to the last, as numpy's do up to eight (a test holds that), so that both ways give the same bits.
 """
 
 import functools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from carico_core.numerics import arrays
-from carico_core.numerics.estimators import profile
+
+# Of a class of which too few Pods have ended a Pod is taken to last this long (design, section 7, step 10).
+UNKNOWN_LIFE_S = 60.0
+# Ages in seconds at which segments begin; the last has no end.
+EDGES_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+WIDTHS_S = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+# What is there at once, and one part for each segment.
+PARTS = 1 + len(EDGES_S)
+# And the time before the first, in which a Pod is only there.
+_LAST_FIRST = (*zip(reversed(EDGES_S), reversed(WIDTHS_S), strict=True), (-math.inf, 1.0))
+
+
+def behind(ages_s: Iterable[float]) -> list[float]:
+    """How many Pods of these ages, oldest first, there are, and how much of each segment lies behind them (PARTS,).
+
+    >>> behind([3.0, 0.5])
+    [2.0, 1.5, 1.0, 0.5, 0.0, 0.0, 0.0, 0.0]
+    """
+    # From the last segment on: what a Pod is in, those that are older are in as well or have behind them.
+    segments = iter(_LAST_FIRST)
+    edge_s, width_s = next(segments)
+    found: list[float] = []
+    count = part = 0.0
+    for age_s in ages_s:
+        while age_s <= edge_s:
+            found.append(part)
+            edge_s, width_s = next(segments)
+            part = count
+        part += (age_s - edge_s) / width_s
+        count += 1.0
+    found.append(part)
+    found += [count] * (PARTS - len(found))
+    found[-1] = count
+    found.reverse()
+    return found
+
+
+def extrapolated(parts: Sequence[float], measured: Sequence[bool]) -> list[float]:
+    """The parts (PARTS,), those beyond the last measured segment by its slope; none of them where none is."""
+    last = max((index for index in range(1, PARTS) if measured[index]), default=0)
+    slope = max(0.0, parts[last]) / WIDTHS_S[last - 1] if last else 0.0
+    return [*parts[: last + 1], *(slope * width_s for width_s in WIDTHS_S[last:])]
+
 
 # A cost, or a part of one, counts as measured once its variance is below this share of what it began with.
 MEASURED = 0.25
@@ -77,7 +123,7 @@ class Growth:
         """What a Pod takes cautiously at the end of a life this long."""
         seen, spread = self.whole(life_s)
         # What was seen, with its risk; what lies beyond goes on as it did last, as far as that is sure.
-        return seen + risk_sd * spread + dot(_times(behind(life_s), self._unknown), self._goes_on())
+        return seen + risk_sd * spread + dot(_times(behind_life(life_s), self._unknown), self._goes_on())
 
     def expected(self, parts: Parts) -> float:
         """sum of c_j n_j."""
@@ -85,7 +131,7 @@ class Growth:
 
     def left(self, now: Parts, pods: float, life_s: float) -> float:
         """What the running Pods, with these parts behind them, will still take, cautiously; not negative."""
-        rest = [pods * each - gone for each, gone in zip(behind(life_s), now, strict=True)]
+        rest = [pods * each - gone for each, gone in zip(behind_life(life_s), now, strict=True)]
         ahead = [0.0, *(each if each > 0.0 else 0.0 for each in rest[1:])]
         told_ahead = _times(ahead, self._known)
         told = 0.0
@@ -111,7 +157,7 @@ class Growth:
                 max(mean - _LIKELY_SD * math.sqrt(variance), 0.0)
                 for mean, variance in zip(self._mean[1:], variances[1:], strict=True)
             ]
-            found = self._beyond = profile.extrapolated([self._mean[0], *likely], sure)
+            found = self._beyond = extrapolated([self._mean[0], *likely], sure)
         return found
 
     def _variance_of(self, parts: Parts) -> float:
@@ -131,15 +177,15 @@ def dot(left: Parts, right: Parts) -> float:
 
 # Lives of a class change as its Pods end, and no more often.
 @functools.lru_cache(maxsize=4096)
-def behind(life_s: float) -> tuple[float, ...]:
+def behind_life(life_s: float) -> tuple[float, ...]:
     """The parts that lie behind a Pod at the end of a life this long (PARTS,)."""
-    return tuple(profile.behind([life_s]))
+    return tuple(behind([life_s]))
 
 
 @functools.lru_cache(maxsize=4096)
 def _stages(life_s: float) -> tuple[tuple[float, ...], ...]:
     """The same at the edge of each segment before the end, and at the end."""
-    return (*(behind(edge_s) for edge_s in profile.EDGES_S if edge_s < life_s), behind(life_s))
+    return (*(behind_life(edge_s) for edge_s in EDGES_S if edge_s < life_s), behind_life(life_s))
 
 
 def _times(left: Parts, right: Parts) -> list[float]:

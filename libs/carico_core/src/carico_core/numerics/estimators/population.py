@@ -1,9 +1,155 @@
 """The Pods of a node by class: those that run, those that its usage shows, how old they are and how long they live."""
 
+import bisect
 import collections
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from carico_core.numerics.estimators import base, counts, footprint_constants, lives, profile
+from carico_core.numerics.estimators import base, footprint_constants, growth
+
+# Distinct starts that can be on their way at once: at 10 Hz and a lag of 1.5 s there are fifteen. Later ones join
+# the last, so the state has a fixed size.
+SLOTS = 16
+
+
+class FilteredCount:
+    """x_i: the Pod count behind the same lag and gains as the usage of dimension i.
+
+    A Pod counts from its container's start, but uses nothing until its program runs (`start_lag_s` later); an end
+    shows at once. Without this a filtered usage meets a fresh count, and costs are learnt too low in every ramp.
+    """
+
+    __slots__ = ("_clock_s", "_hidden", "_pods", "_starts", "_values", "start_lag_s")
+
+    def __init__(self, dimensions: int, *, start_lag_s: float) -> None:
+        self.start_lag_s = start_lag_s
+        self._values = [0.0] * dimensions
+        self._pods = -1.0
+        # Starts on their way, the first due first: when they are due, and how many Pods; and the Pods of all of them.
+        self._starts: list[tuple[float, float]] = []
+        self._hidden = 0.0
+        # Runs as long as there are any.
+        self._clock_s = 0.0
+
+    def value(self, index: int) -> float:
+        """x of one dimension."""
+        return self._values[index]
+
+    def tick(self, gains: list[float], pods: float, dt_s: float) -> None:
+        """Move on by one sample with the filter's gains in [0, 1]; the first count is taken as it is."""
+        before = self._pods
+        if before < 0.0:
+            self._pods = pods
+            self._values = [pods] * len(self._values)
+            return
+        visible = self._visible(pods, dt_s) if self._starts or pods != before else pods
+        values = self._values
+        for index, gain in enumerate(gains):
+            # x_i <- x_i + alpha_i (n - x_i), alpha_i as the usage of dimension i used it
+            values[index] += gain * (visible - values[index])
+
+    def _visible(self, pods: float, dt_s: float) -> float:
+        if self._starts:
+            self._clock_s += dt_s
+            due_s = self._clock_s + DUE_EPSILON_S
+            if self._starts[0][0] <= due_s:
+                self._wait_for([start for start in self._starts if start[0] > due_s])
+        grown = pods - self._pods
+        self._pods = pods
+        if grown > 0.0 and self.start_lag_s > 0.0:
+            self._depart(grown)
+        return pods - self._hidden if pods > self._hidden else 0.0
+
+    def _depart(self, grown: float) -> None:
+        starts = self._starts
+        if len(starts) == SLOTS:
+            grown += starts.pop()[1]
+        if not starts:
+            self._clock_s = 0.0
+        bisect.insort(starts, (self._clock_s + self.start_lag_s, grown))
+        self._wait_for(starts)
+
+    def _wait_for(self, starts: list[tuple[float, float]]) -> None:
+        self._starts = starts
+        self._hidden = sum([pods for _, pods in starts], 0.0)
+
+
+# Samples come every 0.1 s give or take: half a millisecond early is on time.
+DUE_EPSILON_S = 5e-4
+
+
+# Lives kept of a class, and how many make a distribution (design, section 7, step 9).
+KEPT = 48
+ENOUGH = 3
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Ended:
+    """The last lives of a class."""
+
+    lives_s: collections.deque[float] = dataclasses.field(default_factory=lambda: collections.deque(maxlen=KEPT))
+    # The longest of them once enough are known.
+    longest_s: float | None = None
+
+    def add(self, life_s: float) -> None:
+        """One more Pod has ended."""
+        self.lives_s.append(life_s)
+        if len(self.lives_s) >= ENOUGH:
+            self.longest_s = max(self.lives_s)
+
+
+class Lifetimes:
+    """Ages of the running Pods and the last lives of each class, by the clock."""
+
+    __slots__ = ("_ended", "_now_s", "_running")
+
+    def __init__(self) -> None:
+        # Time since the beginning; a Pod's age is the difference to that at its start.
+        self._now_s = 0.0
+        # uid -> (class, time at its start)
+        self._running: dict[str, tuple[str, float]] = {}
+        self._ended: dict[str, _Ended] = {}
+
+    def tick(self, dt_s: float) -> None:
+        """Move on by one sample."""
+        self._now_s += dt_s
+
+    def follow(self, running: Mapping[str, str]) -> None:
+        """Take in which Pods run now (UID to class); those no longer among them have ended."""
+        for uid in [uid for uid in self._running if uid not in running]:
+            name, started_s = self._running.pop(uid)
+            self._ended.setdefault(name, _Ended()).add(self._now_s - started_s)
+        for uid, name in running.items():
+            held = self._running.get(uid)
+            if held is None:
+                self._running[uid] = (name, self._now_s)
+            elif held[0] != name:
+                # Its class has become known since.
+                self._running[uid] = (name, held[1])
+
+    def forget(self, name: str) -> None:
+        """Drop the lives of a class."""
+        self._ended.pop(name, None)
+
+    def counts(self) -> collections.Counter[str]:
+        """Running Pods by class."""
+        return collections.Counter([name for name, _ in self._running.values()])
+
+    def ages_s(self, name: str, *, since_s: float = 0.0) -> list[float]:
+        """Ages of the running Pods of a class, counted from so long after their starts; oldest first."""
+        now_s = self._now_s
+        return [now_s - started_s - since_s for held, started_s in self._running.values() if held == name]
+
+    def is_known(self, name: str) -> bool:
+        """Whether enough lives of a class have ended to make a distribution."""
+        ended = self._ended.get(name)
+        return ended is not None and ended.longest_s is not None
+
+    def longest_s(self, name: str) -> float:
+        """The longest of the last lives of a class; growth.UNKNOWN_LIFE_S until enough are known."""
+        ended = self._ended.get(name)
+        return growth.UNKNOWN_LIFE_S if ended is None or ended.longest_s is None else ended.longest_s
+
 
 # Classes held by a node: more than it can tell apart; the one that ran least recently gives way.
 CLASSES_HELD = 16
@@ -24,9 +170,9 @@ class Population:
         self._constants = constants
         self._dimensions = len(config.dims)
         self._pod_limit = config.pod_limit
-        self.lives = lives.Lives()
+        self.lives = Lifetimes()
         # Classes held, the one that ran least recently first.
-        self._classes: collections.OrderedDict[str, counts.FilteredCount] = collections.OrderedDict()
+        self._classes: collections.OrderedDict[str, FilteredCount] = collections.OrderedDict()
         self._counts: collections.Counter[str] = collections.Counter()
         self._running = 0
         # Per growing dimension the Pods of each class by age, as the filter shows them.
@@ -118,10 +264,10 @@ class Population:
 
     def _behind(self, name: str) -> list[float]:
         """The running Pods of a class by age, which counts from when a program can have begun its work."""
-        return profile.behind(self.lives.ages_s(name, since_s=self._constants.start_lag_s))
+        return growth.behind(self.lives.ages_s(name, since_s=self._constants.start_lag_s))
 
-    def _new_count(self) -> counts.FilteredCount:
-        made = counts.FilteredCount(self._dimensions, start_lag_s=self._constants.start_lag_s)
+    def _new_count(self) -> FilteredCount:
+        made = FilteredCount(self._dimensions, start_lag_s=self._constants.start_lag_s)
         if self._ticked_once:
             # The node is known: this class begins with none, so that its first Pods show as late as others do.
             made.tick([1.0] * self._dimensions, 0.0, 0.0)

@@ -1,0 +1,272 @@
+"""The log of the dissertation author's agent (basic_sched), as lines of text: parsed, nothing computed.
+
+One line an event: `2025/05/21 21:26:53.739913 (metrics) cpu utilisation: 0.192308 ...`. Three builds are understood,
+which differ in what a raw sample is; a file is of one build. Estimates are logged with the cost as a negative number.
+"""
+
+import dataclasses
+import datetime
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+
+from carico_cli.recordings import trace
+from carico_core.domain import errors, messages
+
+NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
+STAMP = re.compile(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d)(\.\d{6}) ")
+STAMP_EXAMPLE = "'2025/05/21 21:26:53.739913 (metrics) ...'"
+# Goroutines stamp a line before they write it: neighbours change places by 2 ms in the published logs.
+DISORDER_S = 0.05
+# Beyond what any node carries: a count like this is a broken line.
+PODS_MOST = 10_000
+FILTERED = re.compile(rf"\(filter-metrics\) cpu pressure: {NUMBER} mem utilisation {NUMBER}")
+BASIS = re.compile(rf"\(fpca\) U: .*Data:\[\]float64\{{{NUMBER}, {NUMBER}, {NUMBER}, {NUMBER}\}}")
+SIGMA = re.compile(rf"\(fpca\) S: .*Data:\[\]float64\{{{NUMBER}, {NUMBER}\}}")
+WEIGHTS = re.compile(rf"\(fpca\) sumProbU: \[\]float64\{{{NUMBER}, {NUMBER}\}}")
+USAGE = re.compile(rf"\(signal\) y: \[{NUMBER} {NUMBER}\]")
+DIRECTION = re.compile(rf"\(signal\) U: \[\]float64\{{{NUMBER}, {NUMBER}\}}")
+LEVEL = re.compile(rf"\((?:calc-signal|remote)\) signal = {NUMBER}")
+PODS = re.compile(rf"\(capacity\) podCount = {NUMBER}")
+DUAL = re.compile(rf"\(two-kalman-1d\) capacity: {NUMBER} cost: {NUMBER}")
+JOINT = re.compile(rf"\(kalman-2d\) capacity: {NUMBER} cost: {NUMBER}")
+DELTA = re.compile(rf"\(kalman-1d\) cost: {NUMBER}")
+PUBLISHED = re.compile(rf"\(capacity\) capacity: {NUMBER} \| cost: {NUMBER}")
+CONTAINER = re.compile(r"\(cache\) received an event: \{containerID:(\w+) podID:([\w-]+) topic:([0-3])\}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What the raw samples of a build are: the columns that a line has, and which resources they measure."""
+
+    line: re.Pattern[str]
+    columns: tuple[str, ...]
+    expected: str
+    # Pressure as microseconds in 100 ms, rather than as a share.
+    pressure_us: bool = False
+
+
+LAYOUTS = (
+    Layout(
+        line=re.compile(rf"\(metrics\) cpu utilisation: {NUMBER} cpu pressure: {NUMBER} mem utilisation {NUMBER}"),
+        columns=("utilisation", "pressure", "memory"),
+        expected="'cpu utilisation: _ cpu pressure: _ mem utilisation _'",
+    ),
+    Layout(
+        line=re.compile(rf"\(metrics\) cpu utilisation: {NUMBER} cpu pressure {NUMBER}"),
+        columns=("utilisation", "pressure"),
+        expected="'cpu utilisation: _ cpu pressure _'",
+        pressure_us=True,
+    ),
+    Layout(
+        line=re.compile(rf"\(metrics\) cpu: {NUMBER} memory: {NUMBER}"),
+        columns=("utilisation", "memory"),
+        expected="'cpu: _ memory: _'",
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerEvent:
+    """topic: 0 created, 1 task started, 2 task exited, 3 task deleted."""
+
+    at_s: float
+    container: str
+    pod: str
+    topic: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AuthorLog:
+    """One log. Times are Unix seconds.
+
+    raw: (n, columns of the layout). filtered: (n, 2). models: (U (2, 2), sigma (2,), w (2,)). pod_counts: (time, Pods).
+    """
+
+    layout: Layout
+    times_s: messages.Array
+    raw: messages.Array
+    filtered: messages.Array
+    models: list[tuple[messages.Array, messages.Array, messages.Array]]
+    evaluations: list[trace.Evaluation]
+    containers: list[ContainerEvent]
+    pod_counts: list[tuple[float, int]]
+
+
+def numbers(match: re.Match[str]) -> messages.Array:
+    """Every group of a match as a number (n,)."""
+    return np.array([float(group) for group in match.groups()])
+
+
+def parse(lines: Iterable[str], *, name: str = "log") -> AuthorLog:
+    """The log. Raises `RecordingError` with the line that cannot be understood."""
+    parser = _Parser(name)
+    for line in lines:
+        parser.take(line)
+    return parser.finish()
+
+
+class _Parser:
+    """Takes lines one by one; a line's tag says who reads it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._number = 0
+        self._newest_s = -np.inf
+        self._second = ("", 0.0)
+        self._layout: Layout | None = None
+        self._times: list[float] = []
+        self._raw: list[messages.Array] = []
+        self._filtered: list[messages.Array] = []
+        self._models: list[tuple[messages.Array, messages.Array, messages.Array]] = []
+        self._evaluations: list[_Open] = []
+        self._containers: list[ContainerEvent] = []
+        self._counts: list[tuple[float, int]] = []
+        self._basis = np.empty((0, 0))
+        self._sigma = np.empty(0)
+        self._usage = np.empty(0)
+        self._readers: Mapping[str, Callable[[str, float], None]] = {
+            "(metrics)": self._sample, "(filter-metrics)": self._filter, "(fpca)": self._model,
+            "(signal)": self._signal, "(calc-signal)": self._estimate, "(remote)": self._estimate,
+            "(capacity)": self._capacity, "(two-kalman-1d)": self._estimate, "(kalman-2d)": self._estimate,
+            "(kalman-1d)": self._estimate, "(cache)": self._container,
+        }  # fmt: skip
+
+    def take(self, line: str) -> None:
+        self._number += 1
+        found = STAMP.match(line)
+        if found is None:
+            raise self._error(shown(line), f"a line as {STAMP_EXAMPLE}")
+        at_s = self._time(found, line)
+        if at_s < self._newest_s - DISORDER_S:
+            raise self._error(
+                f"{line[:26]}, {self._newest_s - at_s:.3f} s before an earlier line",
+                f"times in order (to {DISORDER_S * 1e3:.0f} ms)",
+            )
+        self._newest_s = max(self._newest_s, at_s)
+        read = self._readers.get(line[found.end() :].split(" ", 1)[0].rstrip())
+        if read is not None:
+            read(line, at_s)
+
+    def finish(self) -> AuthorLog:
+        if self._layout is None:
+            raise errors.RecordingError(
+                self._name,
+                f"line {self._number}" if self._number else "line 1",
+                got=f"the end, after {self._number} lines without a (metrics) sample",
+                expected=f"lines as {STAMP_EXAMPLE}",
+            )
+        return AuthorLog(
+            layout=self._layout,
+            times_s=np.array(self._times),
+            raw=np.array(self._raw),
+            filtered=np.array(self._filtered).reshape(-1, 2),
+            models=self._models,
+            evaluations=[found.closed() for found in self._evaluations],
+            containers=self._containers,
+            pod_counts=self._counts,
+        )
+
+    def _time(self, found: re.Match[str], line: str) -> float:
+        # Ten lines and more share a second: its date is worked out once.
+        if self._second[0] != line[:19]:
+            year, month, day, hour, minute, second_of_minute = map(int, found.groups()[:6])
+            try:
+                second = datetime.datetime(year, month, day, hour, minute, second_of_minute, tzinfo=datetime.UTC)
+            except ValueError as error:
+                raise self._error(f"{line[:26]} ({error})", "a date and a time of day") from None
+            self._second = (line[:19], second.timestamp())
+        return self._second[1] + float(found[7])
+
+    def _sample(self, line: str, at_s: float) -> None:
+        layouts = LAYOUTS if self._layout is None else (self._layout,)
+        for layout in layouts:
+            found = layout.line.search(line)
+            if found and np.isfinite(sample := numbers(found)).all():
+                self._layout = layout
+                self._times.append(at_s)
+                self._raw.append(sample)
+                return
+        raise self._error(shown(line[27:]), f"a (metrics) sample as {' or '.join(one.expected for one in layouts)}")
+
+    def _filter(self, line: str, _: float) -> None:
+        if found := FILTERED.search(line):
+            self._filtered.append(numbers(found))
+
+    def _model(self, line: str, _: float) -> None:
+        if found := BASIS.search(line):
+            self._basis = numbers(found).reshape(2, 2)
+        elif found := SIGMA.search(line):
+            self._sigma = numbers(found)
+        elif found := WEIGHTS.search(line):
+            self._models.append((self._basis, self._sigma, numbers(found)))
+
+    def _signal(self, line: str, at_s: float) -> None:
+        if found := USAGE.search(line):
+            self._usage = numbers(found)
+        elif found := DIRECTION.search(line):
+            if not self._usage.size:
+                raise self._error("(signal) U without a (signal) y before it", "y, then U")
+            self._evaluations.append(_Open(at_s=at_s, usage=self._usage, direction=numbers(found)))
+
+    def _capacity(self, line: str, at_s: float) -> None:
+        if found := PODS.search(line):
+            count = float(found[1])
+            if not 0.0 <= count <= PODS_MOST:
+                raise self._error(f"podCount = {found[1]}", f"0 to {PODS_MOST} Pods")
+            self._counts.append((at_s, int(count)))
+            if self._evaluations:
+                self._evaluations[-1].pods = int(count)
+        else:
+            self._estimate(line, at_s)
+
+    def _estimate(self, line: str, _: float) -> None:
+        if self._evaluations:
+            self._evaluations[-1].take(line)
+
+    def _container(self, line: str, at_s: float) -> None:
+        if found := CONTAINER.search(line):
+            event = ContainerEvent(at_s=at_s, container=found[1], pod=found[2], topic=int(found[3]))
+            self._containers.append(event)
+
+    def _error(self, got: str, expected: str) -> errors.RecordingError:
+        return errors.RecordingError(self._name, f"line {self._number}", got=got, expected=expected)
+
+
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
+class _Open:
+    """An evaluation whose later lines are still to come."""
+
+    at_s: float
+    usage: messages.Array
+    direction: messages.Array
+    level: float | None = None
+    pods: int | None = None
+    learnt: dict[str, trace.Learnt] = dataclasses.field(default_factory=dict)
+
+    def take(self, line: str) -> None:
+        if found := LEVEL.search(line):
+            self.level = float(found[1])
+        elif found := DELTA.search(line):
+            self.learnt["delta"] = trace.Learnt(cost=-float(found[1]))
+        else:
+            for name, pattern in (("dual", DUAL), ("joint", JOINT), (trace.PUBLISHED, PUBLISHED)):
+                if found := pattern.search(line):
+                    self.learnt[name] = trace.Learnt(baseline=float(found[1]), cost=-float(found[2]))
+
+    def closed(self) -> trace.Evaluation:
+        return trace.Evaluation(
+            at_s=self.at_s,
+            usage=self.usage,
+            direction=self.direction,
+            level=self.level,
+            pods=self.pods,
+            learnt=self.learnt,
+        )
+
+
+def shown(text: str) -> str:
+    """The beginning of a line, as an error shows it."""
+    line = repr(text.rstrip("\r\n"))
+    return line if len(line) <= 70 else f"{line[:70]}...'"

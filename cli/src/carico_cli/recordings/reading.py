@@ -1,0 +1,86 @@
+"""A file as a trace: a recording or the author's log, told apart by its first bytes."""
+
+import dataclasses
+import os
+import pathlib
+
+import numpy as np
+
+from carico_cli.recordings import author_log, log_trace, trace
+from carico_core.domain import errors, messages
+from carico_core.wire import recording as wire
+
+# An hour at 10 Hz takes about a megabyte: what is larger than this is another kind of file.
+FILE_MAX_BYTES = 2**30
+# Samples come ten times a second; an agent that could not read its sources leaves out some.
+_GAP_S = 1.0
+
+
+def read(path: pathlib.Path, *, partial: bool = False) -> trace.Trace:
+    """The trace in a file. Raises `RecordingError` where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            # A device or a pipe says no size, and may have no end.
+            data = b"" if size > FILE_MAX_BYTES else file.read(FILE_MAX_BYTES + 1)
+        if max(size, len(data)) > FILE_MAX_BYTES:
+            got = f"{size} bytes" if size > FILE_MAX_BYTES else "more"
+            raise errors.RecordingError(str(path), "its size", got=got, expected=f"at most {FILE_MAX_BYTES} bytes")
+    except OSError as error:
+        raise errors.RecordingError(
+            str(path), "opening it", got=error.strerror or str(error), expected="a file that can be read"
+        ) from None
+    return parse(data, name=str(path), partial=partial)
+
+
+def parse(data: bytes, *, name: str, partial: bool = False) -> trace.Trace:
+    """The trace in these bytes; `partial` takes what comes before a cut. Raises `RecordingError`."""
+    if not data:
+        expected = "a recording, or a log of the author's agent"
+        raise errors.RecordingError(name, "offset 0", got="an empty file", expected=expected)
+    found = _recording(data, name, partial) if _is_recording(data) else _log(data, name, partial)
+    if not len(found.recording.samples.times_s):
+        raise errors.RecordingError(name, "its whole length", got="no samples", expected="at least one second of them")
+    gaps = _gaps(found.recording.samples.times_s)
+    return dataclasses.replace(found, notes=(*found.notes, gaps)) if gaps else found
+
+
+def _gaps(times_s: messages.Array) -> str | None:
+    """What is missing between the samples, in words; None where nothing is."""
+    steps_s = np.diff(times_s)
+    found = np.flatnonzero(steps_s > _GAP_S)
+    if not len(found):
+        return None
+    widest = int(found[np.argmax(steps_s[found])])
+    more = f", and {len(found) - 1} more such gaps" if len(found) > 1 else ""
+    return f"no samples for {steps_s[widest]:.1f} s from {times_s[widest] - times_s[0]:.1f} s on{more}"
+
+
+def _is_recording(data: bytes) -> bool:
+    # The beginning of one that was cut within its first bytes is one too.
+    return wire.MAGIC.startswith(data[: len(wire.MAGIC)])
+
+
+def _recording(data: bytes, name: str, partial: bool) -> trace.Trace:
+    found = wire.decode(data, name=name, partial=partial)
+    notes = list(found.facts.notes)
+    if not found.ended:
+        notes.append("the recording has no end: its writer was killed, or it is still written")
+    return trace.Trace(name=name, format="recording", recording=found, notes=tuple(notes))
+
+
+def _log(data: bytes, name: str, partial: bool) -> trace.Trace:
+    text = data.decode("utf-8", errors="replace")
+    lines = text.split("\n")
+    rest = lines.pop()
+    # What does not begin as a log is none, wherever its last line ends.
+    if rest and lines and not partial and author_log.STAMP.match(lines[0]):
+        raise errors.RecordingError(
+            name,
+            f"line {len(lines) + 1}",
+            got=f"{author_log.shown(rest)} and then the end of the file",
+            expected="a whole line: the log was cut; --partial replays what comes before",
+        )
+    if not lines:
+        lines = [rest]
+    return log_trace.from_log(author_log.parse(lines, name=name), name=name)

@@ -1,0 +1,122 @@
+"""What a dimension is on a node, and what is believed of a class's cost there before the node has measured it.
+
+Physical units throughout.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from carico_core.numerics import kalman
+from carico_core.numerics.estimators import base, footprint_constants
+
+# Noise of a reading as a share of full scale, from the quick twin's ablation (research/estimator.md). Dimensions
+# without a measurement take the CPU's, the larger one.
+READING_NOISE: Mapping[str, float] = {"cpu": 0.03, "memory": 0.004}
+OTHER_NOISE = 0.03
+
+
+class Facts(NamedTuple):
+    """What a dimension is on this node: scale S, ceiling (share), least cost S / Pod limit, R, and the cores."""
+
+    scale: float
+    ceiling: float
+    least_cost: float
+    reading_variance: float
+    cores: float
+
+    def held_to_range(self, cost: float) -> float:
+        """A Pod's cost between what could never fill the node (S / Pod limit) and a full node, more than which cannot
+        be read.
+        """
+        return min(max(cost, self.least_cost), self.scale)
+
+    def unknown_cost(self, empty: float) -> float:
+        """The cost of a Pod nobody has measured, on a node that uses `empty` without workload."""
+        # c0 = (ceiling S - Y) / cores
+        return self.held_to_range((self.ceiling * self.scale - empty) / self.cores)
+
+    def spread(self, baseline: kalman.Belief | None) -> base.Spread:
+        """Mean and standard deviation of a baseline; (0, S) of one that was never read."""
+        return (0.0, self.scale) if baseline is None else (baseline.mean, math.sqrt(baseline.variance))
+
+    def followed(
+        self, baseline: kalman.Belief | None, level: float, *, gain_per_s: float, dt_s: float
+    ) -> kalman.Belief:
+        """The baseline after a reading without workload; the first one is taken as it is."""
+        if baseline is None:
+            return kalman.Belief(level, self.reading_variance)
+        gain = 1.0 - (1.0 - gain_per_s) ** dt_s
+        change = level - baseline.mean
+        # b <- b + 0.1 (Y - b) a second, and the mean square of what it missed likewise
+        return kalman.Belief(
+            baseline.mean + gain * change, baseline.variance + gain * (change * change - baseline.variance)
+        )
+
+
+def facts_of(config: base.EstimatorConfig) -> list[Facts]:
+    """The facts of each dimension, in order."""
+    return [
+        Facts(
+            scale=scale,
+            ceiling=ceiling,
+            least_cost=scale / config.pod_limit,
+            reading_variance=(READING_NOISE.get(dim, OTHER_NOISE) * scale) ** 2,
+            cores=config.cores,
+        )
+        for dim, scale, ceiling in zip(config.dims, config.scale.tolist(), config.ceiling.tolist(), strict=True)
+    ]
+
+
+# Spread left to a part of the profile that peers have measured as a whole, as a share of the cost.
+_KNOWN_PART = 0.1
+
+
+class Priors:
+    """Of one dimension, in physical units; `floor`: its baseline as far as it is known, which the guess goes by."""
+
+    __slots__ = ("_constants", "_facts", "_parts", "_peers", "_unknown", "floor")
+
+    def __init__(self, facts: Facts, constants: footprint_constants.CostConstants, *, parts: int) -> None:
+        self._facts = facts
+        self._constants = constants
+        self._parts = parts
+        # What the other nodes measured: class -> (mean, variance between nodes included) of a Pod's whole cost.
+        self._peers: dict[str, base.Evidence] = {}
+        self.rest_on(0.0)
+
+    def rest_on(self, floor: float) -> None:
+        """Take this for the baseline from now on."""
+        self.floor = floor
+        # c0, sd 0.7 c0
+        cost = self._facts.unknown_cost(floor)
+        self._unknown: base.Evidence = (cost, (self._constants.unknown_sd * cost) ** 2)
+
+    def hear(self, peers: Mapping[str, base.Evidence]) -> None:
+        """Take in what the other nodes measured (mean, variance)."""
+        share = self._constants.between_nodes
+        # v_g + (0.2 c_g)^2
+        self._peers = {name: (mean, variance + (share * mean) ** 2) for name, (mean, variance) in peers.items()}
+
+    def heard(self, name: str) -> base.Evidence | None:
+        """(mean, variance) of a class as its peers have it; None where they have not measured it."""
+        return self._peers.get(name)
+
+    def whole(self, name: str) -> base.Evidence:
+        """(mean, variance) of what a Pod of a class takes, as peers have it, or as unknown."""
+        if name not in self._peers:
+            return self._unknown
+        mean, variance = self._peers[name]
+        return self._facts.held_to_range(mean), variance
+
+    def by_part(self, name: str) -> list[base.Evidence]:
+        """(mean, variance) of each part of a class that begins here."""
+        if name not in self._peers:
+            return [self._unknown] + [(0.0, self.unknown_part())] * (self._parts - 1)
+        mean, variance = self.whole(name)
+        # Peers tell the whole: taken as there at once, which is cautious, until this node has seen how it comes.
+        return [(mean, variance)] + [(0.0, (_KNOWN_PART * mean) ** 2)] * (self._parts - 1)
+
+    def unknown_part(self) -> float:
+        """Variance of a part of the profile that nobody measured."""
+        return float((self._constants.growth_sd * self._unknown[0]) ** 2)

@@ -1,1 +1,0 @@
-"""Which Pods run on this node, one file per adapter."""

@@ -1,0 +1,56 @@
+"""The settings and what telemetry found, as the numerics' configuration."""
+
+import numpy as np
+
+from carico_agent import settings
+from carico_agent.learning import local_model, pipeline
+from carico_agent.telemetry import panel
+from carico_core.domain import errors
+from carico_core.numerics import signal
+from carico_core.numerics.estimators import base, registry
+from carico_core.wire import freshness
+
+
+def node_config(chosen: settings.AgentSettings, facts: panel.Facts) -> base.EstimatorConfig:
+    """What the estimator needs to know of the node."""
+    ceilings = {"cpu": chosen.ceiling_cpu, "memory": chosen.ceiling_memory}
+    return base.EstimatorConfig(
+        dims=facts.dims,
+        scale=np.array(facts.scale),
+        cores=facts.cores,
+        ceiling=np.array([ceilings.get(dim, base.OTHER_CEILING) for dim in facts.dims]),
+        pod_limit=chosen.pod_limit,
+        signal_mode=signal_mode(chosen),
+        peak_half_life_s=chosen.peak_half_life_s,
+    )
+
+
+def signal_mode(chosen: settings.AgentSettings) -> signal.SignalMode:
+    """The signal's direction; `auto` goes by the estimator."""
+    if chosen.signal_mode == "auto":
+        # On an idle node sigma1u1 is almost infinite; a scalar mode would take that for the scale of all to come.
+        return "trace" if chosen.estimator in registry.SCALAR else "sigma1u1"
+    return "trace" if chosen.signal_mode == "trace" else "sigma1u1"
+
+
+def model_kind(named: str) -> local_model.Kind:
+    """The kind of model of this name, one of those that the setting lets through."""
+    if named == "svd":
+        return "svd"
+    return "fpca" if named == "fpca" else "gram"
+
+
+def pipeline_config(chosen: settings.AgentSettings, node: base.EstimatorConfig) -> pipeline.PipelineConfig:
+    """The pipeline as the settings want it; raises `SettingsError` for a rank that the model cannot have."""
+    try:
+        local_model.make(model_kind(chosen.model), rank=chosen.model_rank, dimensions=len(node.dims))
+    except ValueError as error:
+        raise errors.SettingsError(str(error)) from error
+    return pipeline.PipelineConfig(
+        estimator=chosen.estimator,
+        node=node,
+        model=model_kind(chosen.model),
+        model_rank=chosen.model_rank,
+        local_weight=chosen.local_weight,
+        model_max_age_s=freshness.MODEL_LEASES * chosen.bus.lease_s,
+    )

@@ -1,0 +1,244 @@
+"""From samples to an advertisement: filter, batch, local model, merge with the cluster's, signal, estimate.
+
+Pure: time, counts and the cluster's model come as arguments, records go out; nothing is read or sent here.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from carico_agent.learning import local_model
+from carico_core.domain import messages
+from carico_core.numerics import ewma, signal, subspace
+from carico_core.numerics.estimators import base, registry
+
+# Time between two samples, and samples in one update: what the filters' constants belong to (the author's agent).
+SAMPLE_S = 0.1
+BATCH = 10
+# Samples between updates while an estimator is eager: of 100 Pods on a cold cluster the last one starts some 0.3 s
+# earlier than with three.
+EAGER_SAMPLES = 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineConfig:
+    """A node's facts and the user's choices; weights are shares of 1."""
+
+    estimator: str
+    node: base.EstimatorConfig
+    # Weight of the newest batch in the local model. The author's code halves both sides each second.
+    batch_weight: float = 0.5
+    # How the local model is kept, and its directions; None: as many as there are dimensions.
+    model: local_model.Kind = "gram"
+    model_rank: int | None = None
+    # Weight of the local model where it is merged with the cluster's for the signal (logged: a half).
+    local_weight: float = 0.5
+    filter: ewma.EmaConstants = ewma.LOGGED
+    # A model of the cluster older than this is no longer merged: three leases.
+    model_max_age_s: float = 30.0
+    # The estimator's own constants; None: its defaults.
+    constants: object | None = None
+
+
+class Sample(NamedTuple):
+    """One reading with when it was taken and how many Pods were counted then.
+
+    A NamedTuple, as `State`: a frozen dataclass takes twice as long to make.
+    """
+
+    values: messages.Array
+    parts: dict[str, float]
+    pods: int
+    dt_s: float
+    at_ns: int
+    at_s: float
+
+
+class State(NamedTuple):
+    """What the pipeline knows after an update: the estimate and what it was made from."""
+
+    estimate: base.CapacityEstimate
+    usage: messages.Array
+    parts: dict[str, float]
+    direction: messages.Array
+    signal: float
+    pods: int
+    sampled_at_ns: int
+    # Whether the cluster's model was part of the signal.
+    federated: bool
+    # Filtered usage minus what baseline, cost and Pods predict, per dimension, in shares; the filters' surprise.
+    innovation: dict[str, float]
+
+
+class Pipeline:
+    """The learning half of an agent."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        """Raises `ValueError` where the estimator is not known, or the model has no such rank."""
+        self._config = config
+        self._filter = ewma.DynamicEma(config.filter)
+        self._estimator = registry.create(config.estimator, config.node, config.constants)
+        # Asked once: looking for a protocol's methods takes longer than most of what is done with the answer.
+        self._by_class = self._estimator if isinstance(self._estimator, base.ByClass) else None
+        self._batch = np.zeros((len(config.node.dims), BATCH))
+        self._filled = 0
+        self._since_update_s = 0.0
+        self._model = local_model.make(config.model, rank=config.model_rank, dimensions=len(config.node.dims))
+        self._local: messages.Array | None = None
+        self._cluster: messages.Array | None = None
+        self._cluster_at_s = -math.inf
+        self._cluster_peak = 0.0
+        self._last: Sample | None = None
+        self._usage: messages.Array | None = None
+        self._direction = np.zeros(len(config.node.dims))
+        # Whether it points anywhere: an array takes longer to be asked than all that is done with the answer.
+        self._is_pointing = False
+        self._federated = False
+        self._estimated: base.CapacityEstimate | None = None
+        self.peak_pods_per_core = 0.0
+        self.samples = 0
+
+    @property
+    def config(self) -> PipelineConfig:
+        """The configuration it runs with."""
+        return self._config
+
+    @property
+    def local_gram(self) -> messages.Array | None:
+        """The node's own model (d, d); None before the first batch."""
+        return self._local
+
+    @property
+    def samples_to_update(self) -> int:
+        """The fewest samples after which an update may be due, as long as no Pod starts or ends."""
+        left = BATCH - self._filled
+        if self._by_class is None:
+            return left
+        if self.samples == 0:
+            return 1
+        return max(1, min(left, EAGER_SAMPLES - self._filled)) if self._by_class.eager else left
+
+    def sample(self, sample: Sample) -> bool:
+        """True where an update is due: this sample fills a batch, or the estimator is eager."""
+        self._usage = self._filter.update(sample.values)
+        self._estimator.tick(sample.values, self._filter.last_gain, sample.pods, sample.dt_s)
+        self._model.see(self._usage)
+        self._batch[:, self._filled] = self._usage
+        self._filled += 1
+        self._since_update_s += sample.dt_s
+        self._last = sample
+        self.samples += 1
+        return self._filled == BATCH or self._is_eager()
+
+    def follow(self, model: messages.GlobalModel, *, now_s: float) -> bool:
+        """True where the cluster's model covers this node's dimensions and is used from now on."""
+        dims = self._config.node.dims
+        if not set(dims) <= set(model.dims):
+            return False
+        places = [model.dims.index(dim) for dim in dims]
+        self._cluster = model.gram if dims == model.dims else model.gram[np.ix_(places, places)]
+        self._cluster_at_s = now_s
+        self._cluster_peak = model.peak_pods_per_core
+        if self._by_class is not None:
+            self._by_class.use(model)
+        return True
+
+    def pods_changed(self, running: Mapping[str, str]) -> None:
+        """Nothing; an estimator that tells classes apart hears which Pods run (UID to class)."""
+        if self._by_class is not None:
+            self._by_class.follow(running)
+
+    def update(self, *, pods: int, churning: bool) -> State | None:
+        """The state after learning from the batch so far; None before the first sample."""
+        if self._last is None or self._filled == 0:
+            return None
+        # A part of a batch has that part of the weight.
+        weight = 1.0 - (1.0 - self._config.batch_weight) ** (self._filled / BATCH)
+        self._local = self._model.take(self._batch[:, : self._filled], weight)
+        self._point(self._last.at_s)
+        observation = self._observe(pods, churning, dt_s=self._since_update_s)
+        self._estimated = self._estimator.update(observation)
+        self._decay_peak(self._estimated.filtered_pods)
+        self._filled = 0
+        self._since_update_s = 0.0
+        return self._state(observation, self._estimated)
+
+    def estimate(self, *, pods: int, churning: bool) -> State | None:
+        """The state for another Pod count, nothing learnt: for a publish at once. None before the first update."""
+        if self._last is None or self._estimated is None:
+            return None
+        observation = self._observe(pods, churning, dt_s=0.0)
+        return self._state(observation, self._estimator.estimate(observation))
+
+    def _is_eager(self) -> bool:
+        if self._by_class is None:
+            return False
+        # From its agent's first reading on a node takes Pods.
+        return self.samples == 1 or (self._filled >= EAGER_SAMPLES and self._by_class.eager)
+
+    def _point(self, now_s: float) -> None:
+        assert self._local is not None
+        config = self._config
+        self._federated = self._cluster is not None and now_s - self._cluster_at_s <= config.model_max_age_s
+        merged = self._local
+        if self._federated and self._cluster is not None:
+            merged = subspace.merge_gram(self._local, self._cluster, weight_a=config.local_weight)
+        self._direction = signal.direction(merged, config.node.signal_mode)
+        self._is_pointing = any(self._direction.tolist())
+
+    def _observe(self, pods: int, churning: bool, *, dt_s: float) -> base.Observation:
+        assert self._usage is not None
+        node = self._config.node
+        level, _ = signal.capacity_signal(self._usage, self._direction, ceiling=node.ceiling, cap=base.CAPACITY_CAP)
+        if self._model.rejecting:
+            # PRONTO's Reject-Job: no job here now.
+            level = 0.0
+        return base.Observation(
+            dt_s=dt_s,
+            y=self._usage,
+            gains=self._filter.last_gain,
+            pods=pods,
+            # A model without any usage points nowhere: the scalar estimators must not learn the cap as a baseline.
+            signal=level if self._is_pointing else math.nan,
+            direction=self._direction,
+            churning=churning,
+            # What the cluster carried long ago, as an agent cut off from the bus knows it, is no measure.
+            peak_pods_per_core=max(self._cluster_peak if self._federated else 0.0, self.peak_pods_per_core),
+        )
+
+    def _decay_peak(self, filtered_pods: float) -> None:
+        keep = 0.5 ** (self._since_update_s / self._config.node.peak_half_life_s)
+        self.peak_pods_per_core = max(filtered_pods / self._config.node.cores, self.peak_pods_per_core * keep)
+
+    def _state(self, seen: base.Observation, estimate: base.CapacityEstimate) -> State:
+        assert self._last is not None
+        return State(
+            estimate=estimate,
+            usage=seen.y,
+            parts=self._last.parts,
+            direction=self._direction,
+            signal=seen.signal if math.isfinite(seen.signal) else base.CAPACITY_CAP,
+            pods=seen.pods,
+            sampled_at_ns=self._last.at_ns,
+            federated=self._federated,
+            innovation=_innovation(self._config.node, seen, estimate),
+        )
+
+
+def _innovation(
+    node: base.EstimatorConfig, seen: base.Observation, estimate: base.CapacityEstimate
+) -> dict[str, float]:
+    if base.SIGNAL in estimate.cost:
+        if not math.isfinite(seen.signal):
+            return {}
+        # e = signal - (baseline - cost n)
+        cost, baseline = estimate.cost[base.SIGNAL][0], estimate.baseline[base.SIGNAL][0]
+        return {base.SIGNAL: seen.signal - (baseline - cost * seen.pods)}
+    # e = (Y - b - c x) / S
+    return {
+        dim: usage - (estimate.baseline[dim][0] + estimate.cost[dim][0] * estimate.filtered_pods) / full
+        for dim, usage, full in zip(node.dims, seen.y.tolist(), node.scale.tolist(), strict=True)
+    }

@@ -1,0 +1,284 @@
+"""Pod events from the Pods' cgroups: any runtime, no socket, no right at the API.
+
+A Pod is created when its folder appears, runs while its group holds a process (`populated` in cgroup.events), and has
+ended when it holds none any more. Where the runtime is containerd, the process of the sandbox stays on for seconds: the
+group of a Pod's first container is the sandbox's, and is left out. The kernel tells of each change by inotify; where
+only v1 trees are mounted, or inotify is used up, folders are looked at ten times a second.
+
+Limit: a cgroup does not say who owns its Pod, so DaemonSet-owned and static Pods count as workload here. Use the
+`kubernetes` adapter where they come and go; standing ones add a constant that the baseline absorbs.
+"""
+
+import asyncio
+import contextlib
+import functools
+import pathlib
+import re
+from collections.abc import Callable
+
+from carico_agent import settings
+from carico_agent.pod_events import adapter, inotify
+from carico_agent.telemetry import cgroup_tree, kernel_file, port
+from carico_core.runtime.observe import logs
+from carico_core.runtime.process import clock as clocks
+
+# Ten looks a second, as telemetry itself.
+POLL_S = 0.1
+# Beside inotify, whose overflows are told and mended at once, looks are for what nobody thought of; each costs
+# milliseconds. Where watches are refused, looks are all there is for those Pods.
+FULL_LOOK_S = 30.0
+UNWATCHED_LOOK_S = 1.0
+# A container's group: its id (cgroupfs driver), or a scope of it (systemd driver).
+_CONTAINERD = re.compile(r"[0-9a-f]{64}|cri-containerd-[0-9a-f]{64}\.scope")
+
+
+def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "CgroupPods":
+    """The adapter for these settings: Pods below the node's cgroup, or below the host's roots."""
+    discover = functools.partial(cgroup_tree.discover, pathlib.Path(chosen.proc) / "mounts", below=chosen.cgroup_root)
+    return CgroupPods(chosen.cgroup, clock=clock, discover=discover)
+
+
+class CgroupPods(adapter.Adapter):
+    """See `carico_agent.ports.PodEvents`."""
+
+    def __init__(
+        self,
+        cgroup: str,
+        *,
+        clock: clocks.Clock,
+        discover: Callable[[], cgroup_tree.Tree] = cgroup_tree.discover,
+    ) -> None:
+        super().__init__("cgroup", clock=clock)
+        self._cgroup = cgroup
+        self._discover = discover
+        self._limited = logs.RateLimited(self._log, clock=clock)
+        self._notify: inotify.Inotify | None = None
+        self._watches: inotify.Watches | None = None
+        # What the look under way has found worth watching.
+        self._wanted: set[pathlib.Path] = set()
+        self._root = pathlib.Path()
+        # Whether a watch was refused in the last look, or the root is gone.
+        self._unwatched = False
+        self._wake = asyncio.Event()
+
+    async def run(self) -> None:
+        """Never returns; keeps `current` up to date."""
+        self._root = await self._find_root()
+        self._notify = self._open_notify(self._root)
+        loop = asyncio.get_running_loop()
+        try:
+            if self._notify is not None:
+                self._watches = inotify.Watches(self._notify)
+                loop.add_reader(self._notify.fileno(), self._on_readable)
+            while True:
+                self._try_to_look()
+                self._wake.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause_s()):
+                        await self._wake.wait()
+        finally:
+            if self._notify is not None:
+                loop.remove_reader(self._notify.fileno())
+                self._notify.close()
+                self._notify = self._watches = None
+
+    def _pause_s(self) -> float:
+        if self._notify is None:
+            return POLL_S
+        return UNWATCHED_LOOK_S if self._unwatched else FULL_LOOK_S
+
+    async def _find_root(self) -> pathlib.Path:
+        """The folder that Pods' folders are below; waits for it, as the node may start after its agent."""
+        said = False
+        while True:
+            try:
+                group = self._discover().group(self._cgroup)
+                return group.unified or next(iter(group.v1.values()))
+            except port.Absent as error:
+                if not said:
+                    self._log.info("waiting for the node's cgroup", why=str(error))
+                    said = True
+                await asyncio.sleep(POLL_S)
+
+    def _open_notify(self, root: pathlib.Path) -> inotify.Inotify | None:
+        if not (root / "cgroup.events").exists() and not (root / "cgroup.controllers").exists():
+            self._log.info("no unified tree: Pods are looked for ten times a second")
+            return None
+        try:
+            return inotify.Inotify()
+        except OSError as error:
+            self._log.warning("Pods are looked for ten times a second", why=str(error))
+            return None
+
+    def _on_readable(self) -> None:
+        if self._notify is None or self._watches is None:
+            return
+        for watch, mask, name in self._notify.read():
+            path = self._watches.path(watch)
+            if mask & inotify.IN_Q_OVERFLOW:
+                self._log.warning("events were lost: looking at all Pods")
+                self._try_to_look()
+            elif mask & inotify.IN_IGNORED:
+                if self._watches.ended(watch) == self._root:
+                    # The node's group was removed; it may be made anew.
+                    self._wake.set()
+            elif path is not None:
+                try:
+                    self._on_event(path, mask, name)
+                except OSError:
+                    # The look says why, and is made again until it sees what this event was about.
+                    self._wake.set()
+
+    def _on_event(self, path: pathlib.Path, mask: int, name: str) -> None:
+        if mask & inotify.IN_DELETE and self._watches is not None:
+            self._watches.drop_below(path / name)
+        pod = _pod_of(path)
+        if path == self._root.parent:
+            # The node's group was removed, or made anew: the kernel tells it of the folder above alone.
+            if name == self._root.name:
+                self._wake.set()
+        elif pod is not None:
+            # Of the Pod itself: a container's group came or went, or a `populated` changed.
+            self._on_pod(*pod)
+        elif mask & inotify.IN_CREATE:
+            self._on_folder(path / name)
+        elif mask & inotify.IN_DELETE:
+            self._on_removed(name)
+
+    def _try_to_look(self) -> None:
+        """Looks, or leaves the Pods as they were: that nothing can be opened does not end any of them."""
+        try:
+            self._look(self._root)
+        except OSError as error:
+            self._unwatched = True
+            self._limited.warning("look", "Pods cannot be looked at: they are those of before", why=str(error))
+
+    def _look(self, root: pathlib.Path) -> None:
+        """Looks at every Pod below `root`, and watches what is not watched yet."""
+        self._unwatched = False
+        self._wanted = set()
+        self._watch(root.parent, inotify.IN_CREATE | inotify.IN_DELETE)
+        self._watch(root, inotify.IN_CREATE | inotify.IN_DELETE)
+        found: set[str] = set()
+        for folder in self._folders(root, cgroup_tree.POD_DEPTH):
+            uid = cgroup_tree.pod_uid(folder.name)
+            if uid is not None:
+                found.add(uid)
+                self._on_pod(uid, folder)
+        for uid in self._states.known() - found:
+            self._states.removed(uid, self._clock.monotonic_s())
+        if self._watches is not None:
+            self._watches.keep(self._wanted)
+
+    def _folders(self, root: pathlib.Path, depth: int) -> list[pathlib.Path]:
+        """The Pods' folders; those on the way to them are watched."""
+        found = []
+        for child in cgroup_tree.folders(root):
+            if cgroup_tree.pod_uid(child.name) is not None:
+                found.append(child)
+            elif depth > 1:
+                self._watch(child, inotify.IN_CREATE | inotify.IN_DELETE)
+                found += self._folders(child, depth - 1)
+        return found
+
+    def _on_folder(self, folder: pathlib.Path) -> None:
+        uid = cgroup_tree.pod_uid(folder.name)
+        if uid is not None:
+            self._on_pod(uid, folder)
+            return
+        if not folder.is_dir():
+            return
+        self._watch(folder, inotify.IN_CREATE | inotify.IN_DELETE)
+        for child in self._folders(folder, cgroup_tree.POD_DEPTH - 1):
+            self._on_folder(child)
+
+    def _on_pod(self, uid: str, folder: pathlib.Path) -> None:
+        if folder.is_dir():
+            self._states.created(uid, self._clock.monotonic_s())
+        # Watch first, then read: a change between the two is told, one before is read.
+        self._watch(folder, inotify.IN_CREATE | inotify.IN_DELETE)
+        self._watch(folder / "cgroup.events", inotify.IN_MODIFY)
+        containers = cgroup_tree.folders(folder)
+        sandbox = _sandbox(containers)
+        for container in containers if sandbox is not None else ():
+            self._watch(container / "cgroup.events", inotify.IN_MODIFY)
+        workload = [folder] if sandbox is None else [found for found in containers if found != sandbox]
+        self._on_populated(uid, [_populated(found) for found in workload])
+
+    def _on_populated(self, uid: str, populated: list[bool | None]) -> None:
+        if any(populated):
+            self._states.started(uid, self._clock.monotonic_s())
+        elif populated != [None]:
+            self._states.ended(uid, self._clock.monotonic_s())
+
+    def _on_removed(self, name: str) -> None:
+        uid = cgroup_tree.pod_uid(name)
+        if uid is not None:
+            self._states.removed(uid, self._clock.monotonic_s())
+
+    def _watch(self, path: pathlib.Path, mask: int) -> None:
+        if self._watches is None:
+            return
+        self._wanted.add(path)
+        try:
+            self._watches.add(path, mask)
+        except FileNotFoundError:
+            # Gone meanwhile; of no matter unless it is where Pods appear.
+            self._unwatched = self._unwatched or path == self._root
+        except OSError as error:
+            # Out of watches (fs.inotify.max_user_watches): the full looks still find everything.
+            self._unwatched = True
+            self._limited.warning("watch", "cgroups are not watched", path=str(path), why=str(error))
+
+
+def _pod_of(path: pathlib.Path) -> tuple[str, pathlib.Path] | None:
+    """UID and folder of the Pod that a watched path is of: its folder, or a cgroup.events in it or one below."""
+    for folder in (path, path.parent, path.parent.parent):
+        uid = cgroup_tree.pod_uid(folder.name)
+        if uid is not None:
+            return uid, folder
+    return None
+
+
+def _sandbox(containers: list[pathlib.Path]) -> pathlib.Path | None:
+    """The group of a Pod's sandbox among its containers'; None where the runtime has none.
+
+    containerd names groups by ids, and a Pod's sandbox is made before its containers.
+    """
+    oldest: tuple[int, pathlib.Path] | None = None
+    for container in containers:
+        if _CONTAINERD.fullmatch(container.name):
+            with contextlib.suppress(OSError):
+                found = (_age_order(container), container)
+                oldest = found if oldest is None else min(oldest, found)
+    return None if oldest is None else oldest[1]
+
+
+def _age_order(group: pathlib.Path) -> int:
+    """What is smaller for the older of two groups: kernfs counts inodes up (other file systems use theirs again)."""
+    return group.stat().st_ino
+
+
+def _populated(folder: pathlib.Path) -> bool | None:
+    """Whether the group or one below it holds a process; None where it is gone. Raises `OSError` as `folders`."""
+    try:
+        events = (folder / "cgroup.events").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return _holds_process(folder)
+    except OSError as error:
+        if kernel_file.is_spent(error):
+            raise
+        return None
+    return "populated 1" in events
+
+
+def _holds_process(folder: pathlib.Path) -> bool | None:
+    """The same by cgroup.procs, for v1 trees."""
+    try:
+        if (folder / "cgroup.procs").read_bytes().strip():
+            return True
+        return any(_holds_process(child) for child in cgroup_tree.folders(folder))
+    except OSError as error:
+        if kernel_file.is_spent(error):
+            raise
+        return None

@@ -1,0 +1,97 @@
+"""What each Pod on this node is, as the Kubernetes API shows it: other adapters see UIDs.
+
+A Pod is bound half a second before its container starts, so that its class is known by then; one that is not yet
+known counts as of the general class, and moves to its own as soon as it is told.
+"""
+
+from collections.abc import Callable, Set
+from typing import Any
+
+from carico_agent import settings
+from carico_agent.pod_events import node_pods
+from carico_core.domain import messages, pod_class
+from carico_core.runtime.kube import api_client
+from carico_core.runtime.observe import client_metrics, logs
+from carico_core.runtime.observe import metrics as metric
+from carico_core.runtime.process import clock as clocks
+from carico_core.wire.kubernetes import api_objects
+
+# Of a mirror Pod: the UID that the runtime knows the static Pod by.
+# https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-hash
+STATIC_UID_ANNOTATION = "kubernetes.io/config.hash"
+
+
+def open_classes(chosen: settings.AgentSettings, *, clock: clocks.Clock, metrics: metric.Metrics) -> "PodClasses":
+    """The classes of the Pods bound to the agent's Node."""
+    asked = client_metrics.KubeMetrics(metrics).asked
+    connect = node_pods.connector(chosen, clock=clock, observe=asked)
+    return PodClasses(chosen.node, connect=connect, baseline_namespaces=frozenset(chosen.baseline_namespaces))
+
+
+class PodClasses:
+    """See `carico_agent.ports.PodClasses`."""
+
+    def __init__(
+        self, node: str, *, connect: node_pods.Connect, baseline_namespaces: Set[str] = frozenset()
+    ) -> None:  # fmt: skip
+        self._node = node
+        self._baseline_namespaces = baseline_namespaces
+        self._connect = connect
+        # None for a Pod that is baseline, and no workload.
+        self._classes: dict[str, str | None] = {}
+        self._callbacks: list[Callable[[], None]] = []
+        self._log = logs.get("classes")
+
+    def of(self, uid: str) -> str:
+        """The class of a Pod; the general one where the API has not told."""
+        return self._classes.get(uid) or messages.ANY_CLASS
+
+    def is_baseline(self, uid: str) -> bool:
+        """True if the API shows that the Pod belongs to its node."""
+        return uid in self._classes and self._classes[uid] is None
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """`callback` is called in the loop's thread after each Pod whose class becomes known."""
+        self._callbacks.append(callback)
+
+    async def run(self) -> None:
+        """Never returns; keeps the classes up to date, as they were while the API is away. Raises `KubeconfigError`."""
+        await node_pods.follow(self._node, self._connect, self._take)
+
+    def _take(self, event: api_client.MirrorEvent) -> None:
+        match event:
+            case api_client.Listed(objects=objects):
+                known, self._classes = self._classes, {}
+                for pod in objects:
+                    self._note(pod)
+                if self._classes != known:
+                    self._tell()
+            case api_client.Changed(type="DELETED", object=pod):
+                self._classes.pop(_uid_on_node(pod), None)
+            case api_client.Changed(object=pod):
+                if self._note(pod):
+                    self._tell()
+
+    def _note(self, pod: dict[str, Any]) -> bool:
+        """True where the Pod's class is news."""
+        try:
+            found = api_objects.parse_pod(pod)
+        except ValueError as error:
+            self._log.warning("a Pod of the API cannot be read", why=str(error))
+            return False
+        is_own = api_objects.belongs_to_node(pod, self._baseline_namespaces)
+        uid, name = _uid_on_node(pod), None if is_own else pod_class.class_of(found)
+        is_news = uid not in self._classes or self._classes[uid] != name
+        self._classes[uid] = name
+        return is_news
+
+    def _tell(self) -> None:
+        for callback in self._callbacks:
+            callback()
+
+
+def _uid_on_node(pod: dict[str, Any]) -> str:
+    """The UID that the runtime of the node knows the Pod by."""
+    metadata = pod["metadata"]
+    annotations = metadata.get("annotations") or {}
+    return str(annotations.get(STATIC_UID_ANNOTATION) or metadata.get("uid", ""))

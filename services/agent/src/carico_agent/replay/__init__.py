@@ -1,1 +1,0 @@
-"""Replay: a recorded run, through any estimator, with how well it fitted. Pure but for `reading.read`."""

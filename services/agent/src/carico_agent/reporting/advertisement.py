@@ -1,0 +1,122 @@
+"""A pipeline's state as the two messages an agent publishes. Pure."""
+
+import math
+from typing import NamedTuple
+
+from carico_agent import ports
+from carico_agent.learning import pipeline
+from carico_core.domain import messages
+from carico_core.numerics import subspace
+from carico_core.numerics.estimators import base
+
+# Pods that ended lately and are covered, at most, beyond the Pod limit (messages.md).
+COVERS_MARGIN = 256
+# To ask the enumeration itself takes longer than all else of a field.
+_MODES: dict[str, messages.Mode] = {mode.value: mode for mode in messages.Mode}
+
+
+class Stamp(NamedTuple):
+    """Who says it, and when."""
+
+    node: str
+    boot: str
+    seq: int
+    ts_ns: int
+
+
+def capacity(
+    stamp: Stamp, state: pipeline.State, *, dims: tuple[str, ...], covers: frozenset[str]
+) -> messages.Advertisement:
+    """What the node tells the scheduler."""
+    estimate = state.estimate
+    return messages.Advertisement(
+        node=stamp.node,
+        boot=stamp.boot,
+        seq=stamp.seq,
+        ts_ns=stamp.ts_ns,
+        sampled_at_ns=state.sampled_at_ns,
+        capacity=estimate.capacity,
+        capacity_sd=estimate.capacity_sd,
+        bottleneck=estimate.bottleneck,
+        signal=state.signal,
+        baseline=_estimates(estimate.baseline),
+        cost=_estimates(estimate.cost),
+        pods=state.pods,
+        covers=covers,
+        mode=_MODES[estimate.mode],
+        usage={dim: min(max(used, 0.0), 1.0) for dim, used in zip(dims, state.usage.tolist(), strict=True)},
+        parts=state.parts,
+        direction=dict(zip(dims, state.direction.tolist(), strict=True)),
+        headroom=estimate.headroom,
+        classes=_classes(estimate, state.pods),
+        limit=estimate.limit,
+    )
+
+
+def covers(pods: ports.PodSet, *, pod_limit: int) -> frozenset[str]:
+    """Return the UIDs of the Pods that are accounted for: those that run, and the newest of those that ended.
+
+    Pods of the baseline are among them: what they use is measured, and if the scheduler takes one for a workload, its
+    reservation ends as that of any other.
+    """
+    most = pod_limit + COVERS_MARGIN
+    running = [*pods.running, *pods.baseline][:most]
+    room = most - len(running)
+    return frozenset(running) | frozenset(list(pods.ended)[-room:] if room else ())
+
+
+def local_subspace(
+    stamp: Stamp, state: pipeline.State, source: pipeline.Pipeline, *, node: base.EstimatorConfig
+) -> messages.LocalSubspace | None:
+    """The node's own model and evidence for the aggregator; None before the first batch."""
+    if source.local_gram is None:
+        return None
+    model = subspace.from_gram(source.local_gram)
+    return messages.LocalSubspace(
+        node=stamp.node,
+        boot=stamp.boot,
+        seq=stamp.seq,
+        ts_ns=stamp.ts_ns,
+        sampled_at_ns=state.sampled_at_ns,
+        dims=node.dims,
+        u=model.u,
+        sigma=model.sigma,
+        samples=source.samples,
+        weight=node.cores,
+        scale=node.scale,
+        evidence=_evidence(state),
+        peak_pods_per_core=source.peak_pods_per_core,
+    )
+
+
+def _estimates(spreads: dict[str, base.Spread]) -> dict[str, messages.Estimate]:
+    return {name: messages.Estimate(*spread) for name, spread in spreads.items()}
+
+
+def _classes(estimate: base.CapacityEstimate, pods: int) -> dict[str, messages.ClassCapacity] | None:
+    if estimate.cost_plus is None:
+        return None
+    return {
+        name: messages.ClassCapacity(cost_plus=plus, pods=_pods_of(name, estimate, pods))
+        for name, plus in estimate.cost_plus.items()
+    }
+
+
+def _evidence(state: pipeline.State) -> dict[str, messages.ClassEvidence]:
+    estimate = state.estimate
+    return {
+        name: messages.ClassEvidence(
+            pods=_pods_of(name, estimate, state.pods),
+            cost=_spreads(costs),
+        )
+        for name, costs in (estimate.evidence or {}).items()
+    }
+
+
+def _pods_of(name: str, estimate: base.CapacityEstimate, pods: int) -> int:
+    """Running Pods of a class; all of them where the estimator knows no classes."""
+    return pods if estimate.class_pods is None else estimate.class_pods.get(name, 0)
+
+
+def _spreads(evidence: dict[str, base.Evidence]) -> dict[str, messages.Estimate]:
+    return {dim: messages.Estimate(mean=mean, sd=math.sqrt(variance)) for dim, (mean, variance) in evidence.items()}
