@@ -53,10 +53,10 @@ LEFT_OUT = ("carico_twin", "matplotlib")
 
 
 class Commands(click.Group):
-    """Commands that are imported when they are asked for: `carico env` need not wait for what `evaluate` runs on."""
+    """Commands that are imported when they are asked for: `carico env` need not wait for the imports of `evaluate`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the help."""
+        """Return the names, in the order of the help."""
         return list(COMMANDS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -68,7 +68,7 @@ class Commands(click.Group):
                 formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, or None."""
+        """Return the command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
         module, attribute = COMMANDS[cmd_name].split(":")
@@ -87,7 +87,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
-        """As click does, but a misspelt name's nearest is looked for among all commands, imported or not."""
+        """Resolve as click does, but suggest the nearest of all commands, imported or not."""
         try:
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
@@ -106,14 +106,14 @@ def cli(context: click.Context) -> None:
 
 
 def _hint(error: click.ClickException) -> str:
-    """What to do about an option that stands before the command."""
+    """Return what to do about an option that stands before the command."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None or error.ctx.parent is not None:
         return ""
     return f" Options stand behind the command: `{PROGRAM} COMMAND {error.option_name} ...`"
 
 
 def run() -> int:
-    """The exit code: 0 done, 1 failed, 2 a user's mistake. Raises `KeyboardInterrupt` where Ctrl-C ended it."""
+    """Run the command; return 0 done, 1 failed, 2 a user's mistake. Raises `KeyboardInterrupt` for Ctrl-C."""
     log_setup.setup(service=PROGRAM, json=False, level="error")
     try:
         code = cli.main(standalone_mode=False, prog_name=PROGRAM)
@@ -130,7 +130,7 @@ def run() -> int:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return exits.USER_ERROR if isinstance(error, errors.UserError) else exits.FAILED
     except BrokenPipeError:
-        # `carico status | head`: nobody reads on.
+        # `carico status | head`: the reader has closed the pipe.
         sys.stderr.close()
         return exits.FAILED
     except OSError as error:

@@ -7,7 +7,7 @@ from carico_cli.shell import exits
 
 
 def main() -> None:
-    """Runs the command and exits: 0 done, 1 failed, 2 a user's mistake, 130 Ctrl-C."""
+    """Run the command and exits: 0 done, 1 failed, 2 a user's mistake, 130 Ctrl-C."""
     exits.end_at_once()
     try:
         # Imported here, so that Ctrl-C while Python still reads modules ends in one line and not in a traceback.

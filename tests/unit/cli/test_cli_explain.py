@@ -96,7 +96,7 @@ async def test_a_pod_on_a_node_that_is_not_ready_or_has_gone_is_told_so() -> Non
     desk = desk_with_pods()
     desk.state.put_node(objects.make_node("node-0", ready=False))
     text = await told(desk, "placed")
-    assert text.splitlines()[1].startswith("  its node is not ready, and tells nothing of it: `kubectl describe node")
+    assert text.splitlines()[1].startswith("  its node is not ready and reports nothing: `kubectl describe node")
     assert_fits_a_terminal(text)
     desk.state.remove_node("node-0")
     assert (await told(desk, "placed")).splitlines()[1].startswith("  its node has gone from the API")
@@ -199,9 +199,9 @@ async def test_with_no_scheduler_the_stream_and_the_api_answer() -> None:
     assert text.startswith("Pod default/placed is on node-0 (Running)")
     assert "no scheduler answers at here" in " ".join(text.split())
     assert_fits_a_terminal(text)
-    with pytest.raises(asking.NobodyAnswers):
+    with pytest.raises(asking.NoAnswer):
         await command.explain_pod(asker(bus), "default", "nothing", 20)
-    with pytest.raises(asking.NobodyAnswers):
+    with pytest.raises(asking.NoAnswer):
         await command.explain_node(asker(bus), "node-0")
 
 
@@ -229,7 +229,7 @@ async def test_an_api_that_does_not_answer_the_scheduler_is_said_in_a_last_line(
     for text in texts:
         last = "the Kubernetes API does not answer the scheduler, which last heard of it 2 min ago: Pods and Nodes are"
         assert f" {last}" in f" {' '.join(text.split())}"
-        assert text.splitlines()[-1].endswith("told as they were then")
+        assert text.splitlines()[-1].endswith("shown as they were then")
         assert_fits_a_terminal(text)
 
 

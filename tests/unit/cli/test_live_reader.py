@@ -63,7 +63,7 @@ async def test_a_cluster_that_was_taken_down_and_started_elsewhere_is_found() ->
         await waiting.until(lambda: "does not run" in cluster.reader.picture().trouble[0])
         other = fake_cluster.ADDRESS.bus.__class__(url="nats://127.0.0.1:4333")
         cluster.where = lambda: which.Address(name="test", bus=other, kube=fake_cluster.ADDRESS.kube)
-        await waiting.until(lambda: "started anew" in cluster.reader.picture().trouble[0])
+        await waiting.until(lambda: "was restarted" in cluster.reader.picture().trouble[0])
         cluster.hub.set_away(False)
         await waiting.until(lambda: cluster.connected == 2)
         await cluster.advertise(seq=2)

@@ -55,7 +55,7 @@ def test_what_nobody_knows_does_not_squeeze_what_is_known(
 ) -> None:
     """A node never seen without Pods has a baseline of anything up to itself: 8 tasks, of which a Pod costs one."""
     run = engine.run(reading.parse(author_logs.log(), name="x"), engine.Setup(estimator="footprint"))
-    (step,) = run.steps
+    step = run.steps[-1]
     estimate = step.estimate._replace(
         baseline={"cpu": (0.0, 8.0), "memory": (0.0, 8e9)}, cost={"cpu": (1.0, 0.1), "memory": (1e7, 1e6)}
     )

@@ -129,7 +129,7 @@ def test_every_dimension_has_its_cost_with_its_uncertainty() -> None:
 
 
 def test_a_node_that_nobody_has_heard_is_said_to_be_so() -> None:
-    assert "nothing heard of it: does its agent run?" in words(SILENT)
+    assert "no advertisement: does its agent run?" in words(SILENT)
     assert "its agent does not answer" in words(node())
 
 

@@ -39,7 +39,7 @@ def list_targets(context: settings.Context, name: str | None) -> None:
 
 
 def targets(found: state.ClusterState) -> Iterator[dict[str, Any]]:
-    """Each service with metrics of ours, as Prometheus reads it from a file (file_sd)."""
+    """Return each service with metrics of ours, as Prometheus reads it from a file (file_sd)."""
     for service in found.services:
         kind = service.name.partition("/")[0].partition("-")[0]
         if service.http_port is not None and kind in ("agent", "aggregator", "scheduler", "fleet"):

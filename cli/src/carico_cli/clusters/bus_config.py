@@ -20,13 +20,13 @@ CALLOUT, STATIC = "callout", "static"
 @click.option("--node", "nodes", multiple=True, help="static: a key for this node's agent alone (repeatable).")
 @click.option("--tls-cert", default="", help="Path of the server's certificate, on the server.")
 @click.option("--tls-key", default="", help="Path of its key, on the server.")
-@click.option("--rotate", default="", help="Make a new key of this name; the last one is still let in.")
-@click.option("--retire", default="", help="Let the previous key of this name in no more.")
+@click.option("--rotate", default="", help="Make a new key of this name; the previous one stays valid.")
+@click.option("--retire", default="", help="Revoke the previous key of this name.")
 def command(
     kind: str, out: pathlib.Path | None, template: bool, nodes: tuple[str, ...], tls_cert: str, tls_key: str,
     rotate: str, retire: str,
 ) -> None:  # fmt: skip
-    """Writes keys and what a NATS server must be told of them (docs/security.md).
+    """Write keys, and the configuration of a NATS server that accepts them (docs/security.md).
 
     callout: clients show tokens of Kubernetes, which carico-auth reviews. static: clients show nkeys, one a role.
     """

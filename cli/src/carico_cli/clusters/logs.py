@@ -36,7 +36,7 @@ _LOOKS_WITHOUT_CLUSTER = 25
 def command(
     context: settings.Context, service: str | None, name: str | None, follow: bool, tail: int, raw: bool
 ) -> None:
-    """Shows a service's log: nats, api, aggregator, scheduler, node/node-1, agent/node-1 or supervisor."""
+    """Show a service's log: nats, api, aggregator, scheduler, node/node-1, agent/node-1 or supervisor."""
     meant = which.meant(context, which.Flags(name=name), need=which.Need.LOGS)
     local = meant.local_name("`docker compose logs -f` or `kubectl logs -f` shows its logs")
     paths = state.find_logs(context.home, local)
@@ -66,7 +66,7 @@ def command(
 
 
 def _follow(file: TextIO, log: pathlib.Path, paths: state.Paths, show: Callable[[str], None]) -> str:
-    """Why nothing more will be written; until then each line is shown as it comes."""
+    """Show lines as they are written; return why there will be no more."""
     looks = 0
     while looks < _LOOKS_WITHOUT_CLUSTER:
         if line := file.readline():
@@ -77,11 +77,11 @@ def _follow(file: TextIO, log: pathlib.Path, paths: state.Paths, show: Callable[
             return "was ended, and its logs with it"
         looks = 0 if state.is_running(paths) else looks + 1
         time.sleep(_LOOK_EVERY_S)
-    return f"does not run any more, and this is the end of its log: `carico up --name {paths.name}` starts it anew"
+    return f"does not run any more, and this is the end of its log: `carico up --name {paths.name}` starts it again"
 
 
 def readable(line: str, *, coloured: bool) -> str:
-    """Time of day (here), level, logger, what happened, and its fields; a line that is no JSON object as it is.
+    """Return time of day (here), level, logger, what happened, and its fields; a line that is no JSON object as it is.
 
     >>> readable('{"logger":"s","placed":1,"event":"cycle","level":"info","timestamp":"?"}', coloured=False)
     '? info s: cycle  placed=1'

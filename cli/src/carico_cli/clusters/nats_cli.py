@@ -18,7 +18,7 @@ _DESCRIPTION = "CARICO cluster "
 
 
 def save(environ: Mapping[str, str], cluster: str, url: str) -> str:
-    """The name of the context, which is saved. Raises `SettingsError` where it cannot be."""
+    """Save the context and return its name. Raises `SettingsError` where it cannot be."""
     path = _path(environ, cluster)
     # The inbox is that of the CLI's role, which a bus with rights insists on.
     made = {"description": f"{_DESCRIPTION}{cluster}", "url": url, "inbox_prefix": roles.inbox(roles.Role.CLI)}
@@ -31,7 +31,7 @@ def save(environ: Mapping[str, str], cluster: str, url: str) -> str:
 
 
 def remove(environ: Mapping[str, str], cluster: str) -> None:
-    """Nothing; the context is gone where it was one of ours. A selected one the nats CLI then unselects by itself."""
+    """Remove the context if it is one of ours. The nats CLI unselects a selected one by itself."""
     path = _path(environ, cluster)
     with contextlib.suppress(OSError, orjson.JSONDecodeError):
         found = orjson.loads(path.read_bytes())
@@ -48,7 +48,7 @@ def _path(environ: Mapping[str, str], cluster: str) -> pathlib.Path:
 
 @click.command("decode")
 def decode() -> None:
-    """Prints a message of carico.v1.model as JSON: nats sub carico.v1.model --translate "carico decode"."""
+    """Print a message of carico.v1.model as JSON: nats sub carico.v1.model --translate "carico decode"."""
     payload = sys.stdin.buffer.read()
     try:
         click.echo(wire.model_as_json(wire.decode_model(payload)))

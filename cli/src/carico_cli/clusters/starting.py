@@ -19,7 +19,7 @@ BUSY_PERCENT = 25.0
 
 
 def obtain(wish: plans.Wish, context: settings.Context) -> dict[str, str]:
-    """The paths of the programs that a cluster needs, by name; says where each is from, and builds what is missing.
+    """Return the paths of the programs that a cluster needs, by name; report their origin and build what is missing.
 
     Raises `EnvironmentUnfit` where one cannot be had.
     """
@@ -44,7 +44,7 @@ def obtain(wish: plans.Wish, context: settings.Context) -> dict[str, str]:
 
 
 class _Teller:
-    """Draws a passing line in place on a terminal; elsewhere prints one now and then."""
+    """Reports progress: a line in place on a terminal, elsewhere one now and then."""
 
     def __init__(self, context: settings.Context, clock: clocks.Clock) -> None:
         self._context = context
@@ -63,7 +63,7 @@ class _Teller:
 
 
 async def show(launched: client.Launched, context: settings.Context) -> list[str]:
-    """The notes of the start (fallbacks and warnings), once the cluster is up. Raises what `until_up` raises."""
+    """Show the start; return its notes once the cluster is up. Raises what `until_up` raises."""
     ready = 0
     notes: list[str] = []
     async for event in launched.until_up():
@@ -84,14 +84,14 @@ async def show(launched: client.Launched, context: settings.Context) -> list[str
 
 
 def note(text: str, context: settings.Context) -> None:
-    """Says what a person should know; on a terminal in lines that end between words."""
+    """Print a note, on a terminal wrapped between words."""
     columns = shutil.get_terminal_size().columns
     said = f"note: {text}"
     click.echo(said if context.plain else click.wrap_text(said, columns, subsequent_indent="  "))
 
 
 def say_crash(event: events.Event) -> None:
-    """Names a service that ended by itself, with its last words, on stderr."""
+    """Name a service that ended by itself, with its last words, on stderr."""
     click.echo(f"{event.service} ended by itself ({event.text}); its last lines:", err=True)
     for line in event.crash.last_lines if event.crash else ():
         click.echo(f"  {line}", err=True)
@@ -110,7 +110,7 @@ def _end_line(context: settings.Context) -> None:
 
 
 def busy_machine() -> str | None:
-    """What a machine that is busy with other work does to a job; None where it is at rest, or its kernel has no PSI."""
+    """Warn that other work keeps the machine busy; None where it is idle, or its kernel has no PSI."""
     try:
         return _busy_words(PRESSURE.read_text(encoding="ascii"))
     except OSError:
@@ -118,7 +118,7 @@ def busy_machine() -> str | None:
 
 
 def _busy_words(pressure: str) -> str | None:
-    """The same, by the machine's PSI of the CPU.
+    """Return the same, by the machine's PSI of the CPU.
 
     >>> _busy_words("some avg10=3.10 avg60=20.00 avg300=9.00 total=1\\n")
     >>> _busy_words("some avg10=62.50 avg60=20.00 avg300=9.00 total=1\\n")[:72]
@@ -129,5 +129,5 @@ def _busy_words(pressure: str) -> str | None:
         return None
     return (
         f"other work keeps this machine busy (something waits for a CPU {float(found[1]):.0f} % of the time): Pods "
-        "wait for it too, so they look dear, fewer fit, and the job takes longer"
+        "wait for it too, so they look expensive, fewer fit, and the job takes longer"
     )

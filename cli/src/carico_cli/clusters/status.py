@@ -19,7 +19,7 @@ from carico_core.wire.kubernetes import api_objects
 from carico_local.cluster import full_disk, state
 from carico_local.cluster.services import topology
 
-# A machine that is busy takes a second; nobody waits for an API that is frozen.
+# A machine that is busy takes a second; a frozen API is not waited for.
 _ANSWER_S = 2.0
 # NATS, the scheduler, the services and the API are asked at once; a machine that is busy takes a second for it.
 _HEARD_S = 5.0
@@ -33,7 +33,7 @@ _NOT_RUNNING = "not running"
 @formats.flag(formats.Output.JSON, formats.Output.WIDE)
 @click.pass_obj
 def command(context: settings.Context, name: str | None, output: formats.Output) -> int:
-    """Shows services, nodes and jobs. Exit code 1 where something is not ready."""
+    """Show services, nodes and jobs. Exit code 1 where something is not ready."""
     meant = which.meant(context, which.Flags(name=name), need=which.Need.STATE)
     paths = state.find(context.home, meant.local_name("`carico top --once` shows nodes, jobs and services"))
     found = state.read(paths)
@@ -78,7 +78,7 @@ def _services(found: state.ClusterState, *, running: bool) -> dict[str, Any]:
 
 
 async def _ask(view: dict[str, Any], found: state.ClusterState) -> None:
-    """Whether each service answers now: one that is frozen was ready when the supervisor last heard of it."""
+    """Ask each service whether it answers now: one that is frozen was ready when the supervisor last heard of it."""
     # NATS has no such page, but is asked below: for what its clients say.
     ports = {each.name: each.http_port for each in found.services if each.http_port and each.name != topology.NATS}
     asked = [row for row in view["services"] if row["ready"] and row["name"] in ports]
@@ -89,7 +89,7 @@ async def _ask(view: dict[str, Any], found: state.ClusterState) -> None:
 
 
 def _silent(view: dict[str, Any]) -> list[str]:
-    """A line for each service that is not ready, with what to do."""
+    """Return a line for each service that is not ready, with what to do."""
     return [
         f"not ready: {row['name']} ({row.get('why_not') or 'it is starting, or has ended'}): "
         f"`carico logs {row['name']} --name {view['name']}`"
@@ -101,7 +101,7 @@ def _silent(view: dict[str, Any]) -> list[str]:
 async def _live(
     context: settings.Context, paths: state.Paths, found: state.ClusterState, services: list[dict[str, Any]]
 ) -> dict[str, Any]:  # fmt: skip
-    """What nodes and jobs say now; marks services that do not answer."""
+    """Return what nodes and jobs say now; marks services that do not answer."""
     address = connection.local_address(paths, found)
     async with connection.connect_to(address, context.environ) as live, connection.reading(
         address, context.environ, name="carico-status"
@@ -120,7 +120,7 @@ async def _live(
 
 
 async def _heard(read: reader.Reader) -> None:
-    """Return once everything was asked and has answered, or has had the time to."""
+    """Wait until everything was asked and has answered, or has had the time to."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(read.complete.wait(), _HEARD_S)
 
@@ -132,7 +132,7 @@ class _Api(Protocol):
 
 
 async def _unready(api: _Api, found: state.ClusterState) -> set[str]:
-    """Nodes whose kubelet the API has not heard of lately; none where it cannot be asked, which is told elsewhere."""
+    """Return the nodes whose kubelet has stopped reporting; none where the API does not answer (reported elsewhere)."""
     if not found.plan.service_nodes:
         return set()
     with contextlib.suppress(TimeoutError, errors.CaricoError, ValueError):
@@ -143,7 +143,7 @@ async def _unready(api: _Api, found: state.ClusterState) -> set[str]:
 
 
 def _mark(services: list[dict[str, Any]], unready: set[str]) -> None:
-    """A node has no page to be asked at: what a frozen one does not say is seen by its Node."""
+    """Mark frozen nodes by their Node object: a node process has no health page."""
     for row in services:
         if row["ready"] and row["name"].removeprefix("node/") in unready:
             row["ready"], row["why_not"] = False, "the API shows its Node as not ready: it does not report any more"

@@ -40,7 +40,7 @@ Look = Callable[[], Run | None]
 @click.option("--open", "opens", is_flag=True, help="Open it in this machine's browser.")
 @click.pass_obj
 def command(context: settings.Context, name: str | None, opens: bool) -> None:
-    """Serves the live page of a cluster on 127.0.0.1, until Ctrl-C: nodes, capacity, Pods as they are placed."""
+    """Serve the live page of a cluster on 127.0.0.1, until Ctrl-C: nodes, capacity, Pods as they are placed."""
     local = which.meant(context, which.Flags(name=name)).local_name("docs/web.md says how it serves its page")
     first = run_of(context.home, local)
     logs.setup(service=setting.PROGRAM, json=False, level="warning")
@@ -48,7 +48,7 @@ def command(context: settings.Context, name: str | None, opens: bool) -> None:
 
 
 def run_of(home: pathlib.Path, name: str) -> Run:
-    """The run of a cluster. Raises `SettingsError` where it does not run, with what to do."""
+    """Return the run of a cluster. Raises `SettingsError` where it does not run, with what to do."""
     _, found = state.running(home, name)
     if not found.page_url:
         raise errors.SettingsError(
@@ -61,7 +61,7 @@ def run_of(home: pathlib.Path, name: str) -> Run:
 
 
 def run_now(home: pathlib.Path, name: str) -> Run | None:
-    """The run of a cluster; None where it does not run."""
+    """Return the run of a cluster; None where it does not run."""
     try:
         return run_of(home, name)
     except errors.CaricoError:
@@ -75,7 +75,7 @@ async def _until_interrupted(first: Run, look: Look, *, opens: bool) -> None:
 
 
 async def serve(run: Run, look: Look, *, opens: bool) -> None:
-    """Never returns: the page of each run of the cluster; between two of them nothing is listened on.
+    """Serve the page of each run of the cluster, for ever; between two runs nothing listens.
 
     The port belongs to the cluster: held on to, it would drive the next run to others, and the open page would find
     neither. Raises `EnvironmentUnfit` where the port is taken.
@@ -99,7 +99,7 @@ def _open(url: str) -> None:
 
 
 async def _ended(look: Look, run: Run) -> None:
-    """Returns once the run is over."""
+    """Wait for the end of the run."""
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         if look() != run:
@@ -107,7 +107,7 @@ async def _ended(look: Look, run: Run) -> None:
 
 
 async def _next(look: Look, last: Run) -> Run:
-    """The run after the last one."""
+    """Return the run after the last one."""
     while True:
         found = look()
         if found is not None and found != last:

@@ -82,10 +82,10 @@ class Address:
 
 
 class Where(Protocol):
-    """Finds the address of the cluster now; one that was started again may have another."""
+    """Finds the cluster's address now; a cluster that was started again may have another."""
 
     def __call__(self) -> Address:
-        """The address. Raises `SettingsError` where there is none at present, with what to do."""
+        """Return the address. Raises `SettingsError` where there is none at present, with what to do."""
         ...
 
 
@@ -101,7 +101,7 @@ class Meant:
     by: str = ""
 
     def where(self) -> Where:
-        """How to find its address."""
+        """Return how to find its address."""
         at = self.elsewhere
         if at is not None:
             return lambda: at
@@ -142,20 +142,20 @@ def flags(function: F) -> F:
 
 
 def meant(context: contexts.Context, given: Flags, *, need: Need = Need.RUNNING) -> Meant:
-    """The cluster that a command means, by the rule above. Raises `SettingsError`."""
+    """Return the cluster that a command means, by the rule above. Raises `SettingsError`."""
     by_flags = _by_flags(context, given, need)
     return by_flags or _by_environment(context, given, need) or _by_presence(context, given, need)
 
 
 def cluster_names(home: pathlib.Path, need: Need) -> list[str]:
-    """The clusters of this machine that a command with that need could mean."""
+    """Return the clusters of this machine that a command with that need could mean."""
     if need in (Need.RUNNING, Need.API):
         return [name for name in state.cluster_names(home) if state.is_running(state.find(home, name))]
     return state.cluster_names(home) if need is Need.STATE else state.logged_names(home)
 
 
 def local(home: pathlib.Path, name: str) -> Where:
-    """A cluster of `carico up`."""
+    """Return a cluster of `carico up`."""
 
     def find() -> Address:
         paths, found = state.running(home, name)
@@ -166,7 +166,7 @@ def local(home: pathlib.Path, name: str) -> Where:
 
 
 def remote(nats_url: str, wanted: kube.KubeSettings, environ: Mapping[str, str], *, given_by: str) -> Address:
-    """A cluster elsewhere; credentials for its bus are in CARICO_BUS_..., as for every service.
+    """Return a cluster elsewhere; credentials for its bus are in CARICO_BUS_..., as for every service.
 
     given_by: the flag or variable that holds the address. Raises `SettingsError` for an address, or a value there, that
     cannot be used.
@@ -256,7 +256,7 @@ def _names(names: list[str]) -> str:
 
 
 def _running(home: pathlib.Path) -> list[tuple[str, state.ClusterState]]:
-    """The clusters of this machine that run, with their state, as far as it can be read."""
+    """Return the clusters of this machine that run, with their state, as far as it can be read."""
     found = []
     for name in cluster_names(home, Need.RUNNING):
         try:
@@ -269,7 +269,7 @@ def _running(home: pathlib.Path) -> list[tuple[str, state.ClusterState]]:
 
 
 def _is_address(text: str) -> bool:
-    """Whether a NATS client accepts it. Without a scheme it is host:port, as everywhere in NATS.
+    """Return whether a NATS client accepts it. Without a scheme it is host:port, as everywhere in NATS.
 
     >>> [_is_address(text) for text in ("tls://nats:4222", "nats:4222", "nats:port", "nats:99999", "http://nats", "")]
     [True, True, False, False, False, False]

@@ -17,7 +17,7 @@ from carico_core.wire import subjects
 CLOCK_MOST_S = 2.0
 # So many advertisements may come between what NATS has kept and what the scheduler says that it heard.
 KEPT_WITHIN = 5
-DAEMON_SET = "is the agent's DaemonSet there, and let in by the nodes' taints? Without one a node gets no learnt Pods"
+DAEMON_SET = "does the agent's DaemonSet exist, and tolerate the taints? A node without an agent gets no Pods"
 
 
 class Newest(NamedTuple):
@@ -32,7 +32,7 @@ _NOTHING = Newest(age_s=math.inf, seq=0)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Agents:
-    """How many advertise, by their own clocks, and the names of the nodes with which something is amiss."""
+    """How many advertise, by their own clocks, and the names of the nodes with a problem."""
 
     nodes: int
     fresh: int
@@ -47,7 +47,7 @@ class Agents:
 
 
 def newest_of(capacities: bytes) -> dict[str, Newest]:
-    """By node what the scheduler has heard last, of its answer; none where that is no such answer."""
+    """Return by node what the scheduler heard last, from its answer; empty where that is malformed."""
     try:
         rows = orjson.loads(capacities)["nodes"]
         said = [row for row in rows if row["age_s"] is not None]
@@ -60,7 +60,7 @@ def look(
     stored: Sequence[tuple[str, bytes]], nodes: Sequence[str], *, newest: Mapping[str, Newest], lease_s: float,
     now_s: float,
 ) -> Agents:  # fmt: skip
-    """How the nodes stand, by what NATS keeps as (subject, payload), and by what the scheduler has heard."""
+    """Return how the nodes stand, by what NATS keeps as (subject, payload), and by what the scheduler has heard."""
     kept = {subject: _read(subject, payload) for subject, payload in stored}
     heard = {one.node: one for one in kept.values() if one is not None}
     age_s = {name: now_s - one.ts_ns / 1e9 for name, one in heard.items()}
@@ -91,7 +91,7 @@ def look(
 
 
 def told(agents: Agents, *, lease_s: float, at: which.Address) -> list[findings.Finding]:
-    """The same in words."""
+    """Return the same in words."""
     if not agents.nodes:
         return [findings.skip("agents", f"{agents.fresh} advertise; which nodes there are is not known")]
     speak = agents.nodes - len(agents.silent)
@@ -106,7 +106,7 @@ def told(agents: Agents, *, lease_s: float, at: which.Address) -> list[findings.
 
 
 def _read(subject: str, payload: bytes) -> messages.Advertisement | None:
-    """The advertisement; None where it cannot be read."""
+    """Return the advertisement; None where it cannot be read."""
     try:
         return wire.decode_advertisement(payload, subject=subject)
     except errors.MessageError:

@@ -35,7 +35,7 @@ class Seen:
 
 
 async def check(api: rights.Api, namespace: str, *, now_s: float) -> Seen:
-    """Everything about the API. Raises `ApiUnavailable`; `ApiError` where it does not tell its version."""
+    """Check everything about the API. Raises `ApiUnavailable`; `ApiError` where it does not give its version."""
     version = await api.request("GET", "/version")
     found = [_version(version)]
     found += await rights.check(api, namespace)
@@ -68,7 +68,7 @@ def _version(said: Mapping[str, Any]) -> findings.Finding:
 
 
 async def _pressure(api: rights.Api, node: Mapping[str, Any]) -> tuple[str, bool | None]:
-    """The node's name, and whether its kubelet shows PSI; None where that cannot be seen from here."""
+    """Return the node's name, and whether its kubelet shows PSI; None where that cannot be seen from here."""
     name = str(node["metadata"]["name"])
     try:
         summary = await api.request("GET", f"/api/v1/nodes/{name}/proxy/stats/summary")
@@ -115,7 +115,7 @@ def _nodes(objects: list[dict[str, Any]], pressure: Mapping[str, bool | None]) -
 
 
 async def _pending(api: rights.Api, now_s: float) -> list[findings.Finding]:
-    """Pods that wait for a node, and those that their node does not start."""
+    """Return Pods that wait for a node, and those that their node does not start."""
     try:
         listed = await api.request("GET", "/api/v1/pods", params={"fieldSelector": "status.phase=Pending"})
     except errors.Forbidden as error:
@@ -159,13 +159,13 @@ def _why_not_started(pod: Mapping[str, Any], now_s: float) -> list[str]:
 
 
 def _has_begun(status: Mapping[str, Any]) -> bool:
-    """Whether an init container runs or has run: what comes after it waits for that."""
+    """Return whether an init container runs or has run: what comes after it waits for that."""
     states = [each.get("state") or {} for each in status.get("initContainerStatuses") or ()]
     return any("running" in state or "terminated" in state for state in states)
 
 
 def _placed_s(status: Mapping[str, Any]) -> float:
-    """When the Pod was given its node, in Unix seconds; +inf where it does not say."""
+    """Return when the Pod was given its node, in Unix seconds; +inf where it does not say."""
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
             with contextlib.suppress(ValueError, TypeError):
@@ -177,7 +177,7 @@ def _not_started(pods: list[str]) -> list[findings.Finding]:
     if not pods:
         return []
     do = (
-        "each may start at any moment, so its room is kept: mend the image, key or volume that it names, or delete it; "
+        "each may start at any moment, so its room is kept: fix the image, key or volume that it names, or delete it; "
         "`kubectl describe pod` has the node's Events"
     )
     return [findings.warn("Pods not started", f"their nodes cannot start them: {findings.names(pods)}", do)]

@@ -25,27 +25,27 @@ class Finding:
 
 
 def ok(what: str, detail: str) -> Finding:
-    """All is well."""
+    """Report a check that passed."""
     return Finding(level=Level.OK, what=what, detail=detail)
 
 
 def skip(what: str, detail: str) -> Finding:
-    """It could not be looked at, and need not be."""
+    """Report a check that was skipped."""
     return Finding(level=Level.SKIP, what=what, detail=detail)
 
 
 def warn(what: str, detail: str, do: str) -> Finding:
-    """CARICO works with less."""
+    """Report that CARICO works with less."""
     return Finding(level=Level.WARN, what=what, detail=detail, do=do)
 
 
 def fail(what: str, detail: str, do: str) -> Finding:
-    """CARICO does not work so."""
+    """Report that CARICO does not work."""
     return Finding(level=Level.FAIL, what=what, detail=detail, do=do)
 
 
 def text(found: Iterable[Finding]) -> str:
-    """One line a finding, and below it what to do."""
+    """Return one line a finding, and below it what to do."""
     lines = []
     for finding in found:
         lines.append(f"{finding.level.value:<5} {finding.what}: {finding.detail}")
@@ -55,6 +55,6 @@ def text(found: Iterable[Finding]) -> str:
 
 
 def names(found: list[str], *, most: int = 5) -> str:
-    """A few of these names, and how many more there are."""
+    """Return a few of these names, and how many more there are."""
     shown = ", ".join(found[:most])
     return shown if len(found) <= most else f"{shown} and {len(found) - most} more"

@@ -17,7 +17,7 @@ class Api(Protocol):
     async def request(
         self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None
     ) -> Any:
-        """The decoded answer."""
+        """Return the decoded answer."""
         ...
 
 
@@ -36,7 +36,7 @@ class Right:
         return f"{self.verb} {resource}{'.' + self.group if self.group else ''}"
 
     def attributes(self, namespace: str) -> dict[str, str]:
-        """As a review states it."""
+        """Return the right as an access review states it."""
         stated = {"verb": self.verb, "resource": self.resource, "group": self.group, "subresource": self.subresource}
         return stated | ({"namespace": namespace} if self.namespaced else {})
 
@@ -76,7 +76,7 @@ SERVICES = {
 
 
 async def check(api: Api, namespace: str) -> list[findings.Finding]:
-    """What the one who asks may not do of an install, and each installed service of its work."""
+    """Check the rights to install, and those of each installed service."""
     try:
         missing = await _refused(api, INSTALL, namespace, user=None)
     except errors.NotFound:
@@ -115,7 +115,7 @@ async def _service(api: Api, name: str, wanted: tuple[Right, ...], namespace: st
 
 
 async def _refused(api: Api, wanted: Iterable[Right], namespace: str, *, user: str | None) -> list[str]:
-    """Those rights that the API says are missing; of the one who asks, where `user` is None."""
+    """Return those rights that the API says are missing; of the one who asks, where `user` is None."""
     kind = "SelfSubjectAccessReview" if user is None else "SubjectAccessReview"
 
     async def allowed(right: Right) -> bool:

@@ -28,11 +28,11 @@ class Bus(Protocol):
         ...
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
-        """The answer of a service."""
+        """Return the answer of a service."""
         ...
 
     async def close(self) -> None:
-        """Leaves."""
+        """Disconnect."""
         ...
 
 
@@ -40,7 +40,7 @@ async def check(
     connect: Callable[[], Awaitable[Bus]], nodes: Sequence[cluster.Node], *, lease_s: float, now_s: float,
     at: which.Address, namespace: str,
 ) -> list[findings.Finding]:  # fmt: skip
-    """Everything about the bus."""
+    """Check everything about the bus."""
     what, url = "NATS", at.url
     try:
         async with asyncio.timeout(CONNECT_MOST_S):
@@ -48,7 +48,7 @@ async def check(
     except TimeoutError:
         forward = f" From outside the cluster: `kubectl -n {namespace} port-forward service/carico-nats 4222`"
         do = at.look if at.is_local else WHO + forward
-        return [findings.fail(what, f"nothing that lets us in at {url} within {CONNECT_MOST_S:.0f} s", do)]
+        return [findings.fail(what, f"cannot connect to {url} within {CONNECT_MOST_S:.0f} s", do)]
     except errors.CaricoError as error:
         return [findings.fail(what, str(error), "see docs/nats.md and docs/security.md")]
     try:
@@ -73,7 +73,7 @@ async def check(
 async def _service(
     bus: Bus, name: str, verb: str, *, at: which.Address, namespace: str
 ) -> tuple[findings.Finding, bytes]:
-    """Whether a service answers, and what."""
+    """Ask a service; return the finding and its answer."""
     try:
         answer = await bus.request(subjects.query(name, verb), b"", timeout_s=ANSWER_MOST_S)
     except errors.BusError as error:
@@ -84,7 +84,7 @@ async def _service(
 
 
 async def _notes(bus: Bus, nodes: list[str]) -> list[findings.Finding]:
-    """What the agents' telemetry does without, such as PSI, by what they say themselves."""
+    """Report what the agents' telemetry lacks, such as PSI, from their own answers."""
 
     async def ask(node: str) -> tuple[str, list[str]]:
         try:

@@ -1,4 +1,4 @@
-"""`carico evaluate`: every scheduler on every scenario of the twin, beside what was published, as one report."""
+"""`carico evaluate`: every scheduler on every scenario of the twin, compared with published figures, as one report."""
 
 import contextlib
 import pathlib
@@ -39,11 +39,11 @@ _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
     help="Only this scheduler or family (default: all); may be repeated.",
 )
 @click.option("--plan", type=click.Path(path_type=pathlib.Path), help="Run a scenario of your own (a TOML file).")
-@click.option("--ablation", is_flag=True, help="Besides: each step of the estimator with and without; bus faults.")
-@click.option("--calibration", is_flag=True, help="Only what stands beside published or recorded numbers.")
+@click.option("--ablation", is_flag=True, help="Also run each step of the estimator with and without, and bus faults.")
+@click.option("--calibration", is_flag=True, help="Run only what is compared with published or recorded numbers.")
 @click.option(
     "--beside", type=click.Path(path_type=pathlib.Path), metavar="COMPARE.JSON",
-    help="Besides: the job of `carico compare` on the twin of its cluster, and the errors.",
+    help="Also run the job of `carico compare` in the twin of its cluster; report the errors.",
 )  # fmt: skip
 @click.option(
     "--out", type=click.Path(path_type=pathlib.Path), default=_DEFAULT_OUT, show_default=True,
@@ -53,7 +53,7 @@ _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
 @click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="Processes at a time.")
 @click.pass_obj
 def command(context: settings.Context, /, **given: Any) -> int:
-    """Compares schedulers in a simulated cluster, and writes one page and one JSON file.
+    """Compare schedulers in a simulated cluster, and writes one page and one JSON file.
 
     Without flags it takes about an hour. docs/evaluation.md says what is compared, and shows a scenario's file.
     """
@@ -69,7 +69,7 @@ def command(context: settings.Context, /, **given: Any) -> int:
     try:
         click.echo(as_json.decode() if given["output"] is formats.Output.JSON else evaluate_text.text(found))
     finally:
-        # Also where nobody reads what is printed any more (`--json | head`): it is the work of an hour.
+        # Also where standard output was closed (`--json | head`): it is the work of an hour.
         report_folder.write(out, {"evaluation.json": as_json, "evaluation.html": page.page(found).encode()})
     click.echo(f"report: {out / 'evaluation.html'} and {out / 'evaluation.json'}", err=True)
     return 0

@@ -1,4 +1,4 @@
-"""The twin beside emulated nodes, in words and as a section of the report."""
+"""The twin compared with emulated nodes, in words and as a section of the report."""
 
 import html
 import math
@@ -14,7 +14,7 @@ _TITLES = {
 
 
 def sentence(found: Json) -> str:
-    """What was run on both."""
+    """Return what was run on both."""
     setting = found["setting"]
     return (
         f"{setting['pods']} Pods of {setting['pod_alone_s']:g} s on {setting['nodes']} nodes of "
@@ -24,7 +24,7 @@ def sentence(found: Json) -> str:
 
 
 def rows(found: Json) -> Iterator[tuple[str, ...]]:
-    """A row for each figure of each scheduler, under HEAD."""
+    """Return a row for each figure of each scheduler, under HEAD."""
     for each in found["figures"]:
         spread = (_number(each["emulated"][name]) for name in ("median", "least", "most"))
         twin = _number(each["twin"][0])
@@ -35,7 +35,7 @@ def rows(found: Json) -> Iterator[tuple[str, ...]]:
 
 
 def section(found: Json | None) -> str:
-    """The section of the page; nothing where no comparison was given."""
+    """Return the section of the page; nothing where no comparison was given."""
     if found is None:
         return ""
     head = "".join(f"<th{'' if place < 2 else ' class=n'}>{each}</th>" for place, each in enumerate(HEAD))
@@ -46,7 +46,7 @@ def section(found: Json | None) -> str:
         for row in rows(found)
     )
     return (
-        "<h2>Calibration: the twin beside emulated nodes</h2>"
+        "<h2>Calibration: the twin compared with emulated nodes</h2>"
         f"<p>{html.escape(sentence(found))}. Nothing of the twin is fitted to them; what else their machine did is not "
         f'in the twin.</p><div class="wide"><table><tr>{head}</tr>{body}</table></div>'
     )

@@ -31,7 +31,7 @@ Row = tuple[str, Sequence[str]]
 
 
 def page(found: Json) -> str:
-    """The whole page."""
+    """Return the whole page."""
     sections = (
         _summaries(found), _targets(found), _figures("Pictures", pictures.own(found)), _shapes(found),
         _calibration(found), emulated.section(found["beside"]),
@@ -142,7 +142,7 @@ def _shapes(found: Json) -> str:
 
 
 def _not_run(found: Json) -> str:
-    """Published tables that the twin has no numbers for, so that all of them stand here."""
+    """Show the published tables that the twin has no numbers for."""
     head = ("server latency, ms", "min", "p50", "p90", "p95", "p99", "max")
     latency = _table(
         head, [("", (name, *(f"{v:.2f}" for v in row))) for name, row in found["server_latency_ms"].items()]
@@ -234,7 +234,7 @@ def _cells(cells: Json, ours: str) -> str:
 
 
 def _unfinished(finished: float) -> str:
-    """Beside the name, not in a column of its own: there it stands beyond the edge of the page."""
+    """Mark a contender that did not finish, below its name: a column of its own would be off the page."""
     return "" if finished == 1.0 else f"<br><small>finished in {finished:.0%} of the runs</small>"
 
 

@@ -14,14 +14,14 @@ _BINS = 60
 
 
 def own(found: Json) -> Iterator[Picture]:
-    """Pictures of the scenarios, with what this evaluation ran."""
+    """Return pictures of the scenarios, with what this evaluation ran."""
     yield from _trade(found)
     yield from _isolation(found)
     yield from _bars(found)
 
 
 def chapter_5(found: Json) -> Iterator[Picture]:
-    """Figures 5.1 to 5.12 on the calibrated twin, as far as it ran them."""
+    """Return figures 5.1 to 5.12 on the calibrated twin, as far as it ran them."""
     yield from _job_times(found)
     for plan, figures in (
         ("pi-1000", ("5.3", "5.4", "5.7")), ("train-100", ("5.5", "5.6", "5.8, of 100 Pods")),
@@ -84,7 +84,7 @@ _GROUPS = (
 
 
 def _cloud(points: Mapping[str, tuple[float, float]], label: str, colour: str, *, line: bool) -> charts.Line:
-    """Points with their names; those that coincide share a dot."""
+    """Return points with their names; those that coincide share a dot."""
     merged: dict[tuple[float, float], list[str]] = {}
     for name, (pod, job) in points.items():
         place = next((each for each in merged if abs(each[0] - pod) < 0.03 and abs(each[1] - job) < 0.5), (pod, job))
@@ -130,7 +130,7 @@ def _isolation(found: Json) -> Iterator[Picture]:
 
 
 def _bars(found: Json) -> Iterator[Picture]:
-    """Per scenario our job time and slowdown over those of kube-scheduler's best in hindsight."""
+    """Return per scenario our job time and slowdown over those of kube-scheduler's best in hindsight."""
     ours = found["default"]
     rows: list[tuple[str, list[float]]] = []
     for plan, cells in found["scenarios"].items():

@@ -15,7 +15,7 @@ _TABLES_MOST = 3
 
 
 def text(found: Json) -> str:
-    """What is printed."""
+    """Print an evaluation."""
     parts = [
         *_scenarios(found),
         *_summaries(found),
@@ -28,7 +28,7 @@ def text(found: Json) -> str:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """The number, or a dash where there is none."""
+    """Return the number, or a dash where there is none."""
     return "-" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
 
 
@@ -86,7 +86,7 @@ def _calibration(found: Json) -> Iterator[str]:
     for name, each in found["calibration_errors"].items():
         what = name.replace("job_s", "job time").replace("pod_s.mean", "mean Pod time")
         yield (
-            f"beside the published numbers: {what}: off by {each['mean']:.0%} on average, "
+            f"against the published numbers: {what}: off by {each['mean']:.0%} on average, "
             f"{each['largest']:.0%} at most "
             f"({each['numbers']:.0f} numbers)"
         )

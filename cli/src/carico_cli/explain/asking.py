@@ -27,7 +27,7 @@ LIMIT_MOST = 1000
 T = TypeVar("T")
 
 
-class NobodyAnswers(errors.CaricoError):
+class NoAnswer(errors.CaricoError):
     """No scheduler answers on the bus."""
 
     def __init__(self, at: which.Address) -> None:
@@ -48,7 +48,7 @@ class Bus(Protocol):
 
 
 def run(asking: Callable[["Asker"], Awaitable[T]], at: which.Address, environ: Mapping[str, str]) -> T:
-    """What `asking` returns, given a way to ask."""
+    """Connect, and return what `asking` returns."""
 
     async def main() -> T:
         clock = clocks.SystemClock()
@@ -71,7 +71,7 @@ class Asker:
         self.clock = clock
 
     async def ask(self, verb: str, question: Mapping[str, object]) -> dict[str, Any]:
-        """The answer of the scheduler that leads. Raises `NobodyAnswers`, `Refused`."""
+        """Return the answer of the scheduler that leads. Raises `NoAnswer`, `Refused`."""
         subject = subjects.query("scheduler", verb)
         until_s = self.clock.monotonic_s() + LEADER_MOST_S
         while True:
@@ -79,7 +79,7 @@ class Asker:
                 payload = await self._bus.request(subject, orjson.dumps(question), timeout_s=ANSWER_MOST_S)
             except errors.BusUnavailable:
                 if self.clock.monotonic_s() >= until_s:
-                    raise NobodyAnswers(self._at) from None
+                    raise NoAnswer(self._at) from None
                 await asyncio.sleep(LEADER_EVERY_S)
                 continue
             except errors.BusError as error:
@@ -88,7 +88,7 @@ class Asker:
             return answer
 
     async def record(self, namespace: str, pod: str) -> decision.Decision | None:
-        """The newest decision about a Pod that the bus has kept."""
+        """Return the newest decision about a Pod that the bus has kept."""
         try:
             found = await self._bus.recent_decisions(namespace, pod, 1)
             return wire.decode_decision(found[-1][1], subject=found[-1][0]) if found else None
@@ -96,7 +96,7 @@ class Asker:
             return None
 
     async def pod(self, namespace: str, pod: str) -> Mapping[str, Any] | str | None:
-        """The Pod as the API has it; None where it has none; in words why it cannot be asked."""
+        """Return the Pod from the API; None where there is none; as text why the API does not answer."""
         try:
             async with asyncio.timeout(ANSWER_MOST_S), self._api() as api:
                 found: Mapping[str, Any] = await api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}")
@@ -109,7 +109,7 @@ class Asker:
             return f"the Kubernetes API cannot be asked: {error}"
 
     async def refusal(self, namespace: str, job: str) -> str | None:
-        """Why the API refused Pods of a Job of that name; None where it did not, there is none, or nobody says."""
+        """Return why the API refused Pods of this Job; None where it did not, or that is not known."""
         with contextlib.suppress(errors.CaricoError, TimeoutError):
             async with asyncio.timeout(ANSWER_MOST_S), self._api() as api:
                 return await refusals.of_job(api, namespace, job)

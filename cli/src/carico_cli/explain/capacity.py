@@ -33,7 +33,7 @@ def command(
     context: settings.Context, /, like: str | None, file: pathlib.Path | None, pod_class: str | None,
     output: formats.Output, **place: Any,
 ) -> None:  # fmt: skip
-    """Says how many more Pods of a kind fit, on each node and in all (default: typical Pods)."""
+    """Say how many more Pods of a kind fit, on each node and in all (default: typical Pods)."""
     question = _question(like, file, pod_class)
     at = which.meant(context, which.Flags(**place)).where()()
 
@@ -55,7 +55,7 @@ def command(
 
 
 async def _fit(asker: asking.Asker, question: Mapping[str, object]) -> dict[str, Any]:
-    """The answer. A Pod that has ended is described to the scheduler, which follows it no more."""
+    """Ask; a Pod that has ended is sent along, since the scheduler has forgotten it."""
     try:
         return await asker.ask("capacity.fit", question)
     except asking.Refused:
@@ -71,7 +71,7 @@ async def _fit(asker: asking.Asker, question: Mapping[str, object]) -> dict[str,
 
 
 def _question(like: str | None, file: pathlib.Path | None, pod_class: str | None) -> dict[str, object]:
-    """What to ask. Raises `SettingsError`."""
+    """Return what to ask. Raises `SettingsError`."""
     given = [name for name, value in (("--like", like), ("--file", file), ("--class", pod_class)) if value is not None]
     if len(given) > 1:
         raise errors.SettingsError(f"{' and '.join(given)}: got both, expected one of --like, --file, --class at most")
@@ -83,7 +83,7 @@ def _question(like: str | None, file: pathlib.Path | None, pod_class: str | None
 
 
 def _pod(file: pathlib.Path) -> dict[str, Any]:
-    """The first Pod that the manifest describes. Raises `SettingsError`."""
+    """Return the first Pod that the manifest describes. Raises `SettingsError`."""
     try:
         found = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
     except OSError as error:
@@ -101,7 +101,7 @@ def _pod(file: pathlib.Path) -> dict[str, Any]:
 
 
 def _why(error: yaml.YAMLError) -> str:
-    """What is wrong, and where, in one line."""
+    """Return what is wrong, and where, in one line."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None or problem is None:
         return " ".join(str(error).split())
@@ -109,7 +109,7 @@ def _why(error: yaml.YAMLError) -> str:
 
 
 def pod_of(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The Pod that an object is or makes; None where it makes none.
+    """Return the Pod that an object is or makes; None where it makes none.
 
     >>> pod_of({"kind": "Pod", "metadata": {"name": "a"}, "spec": {}})["metadata"]["name"]
     'a'

@@ -44,7 +44,7 @@ _OF_CONTROLLER = (
 def command(
     context: settings.Context, /, what: tuple[str, ...], namespace: str | None, output: formats.Output, **place: Any
 ) -> None:
-    """Says why a Pod is where it is or why it waits, or why a node's capacity is what it is."""
+    """Say why a Pod is where it is or why it waits, or why a node's capacity is what it is."""
     kind, name = _meant(what)
     if kind == POD:
         namespace, name = _key(namespace, name)
@@ -68,7 +68,7 @@ def command(
 
 
 async def explain_node(asker: asking.Asker, name: str) -> dict[str, Any]:
-    """What bears on a node's capacity. Raises `SettingsError` for a node that is not there."""
+    """Ask what determines a node's capacity. Raises `SettingsError` for a node that is not there."""
     answer = await asker.ask("node.explain", {"node": name})
     if not answer["known"]:
         near = answer.get("nearest") or []
@@ -78,12 +78,12 @@ async def explain_node(asker: asking.Asker, name: str) -> dict[str, Any]:
 
 
 async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int) -> dict[str, Any]:
-    """What bears on a Pod, by the scheduler, the records on the bus and the API. Raises `SettingsError`."""
+    """Ask scheduler, decision stream and API about a Pod. Raises `SettingsError`."""
     question = {"namespace": namespace, "pod": name, "limit": limit}
-    nobody: asking.NobodyAnswers | None = None
+    nobody: asking.NoAnswer | None = None
     try:
         answer = await asker.ask("pod.explain", question)
-    except asking.NobodyAnswers as error:
+    except asking.NoAnswer as error:
         nobody = error
         answer = {"namespace": namespace, "pod": name, "state": "unknown", "why": "", "decision": None}
     answer["note"] = None if nobody is None else str(nobody)
@@ -99,7 +99,7 @@ async def explain_pod(asker: asking.Asker, namespace: str, name: str, limit: int
 
 
 async def _add_record(asker: asking.Asker, answer: dict[str, Any]) -> None:
-    """The record that the bus has kept, where it is of this Pod: a scheduler remembers those of its own term."""
+    """Add the record that the bus has kept of this Pod: a scheduler remembers those of its own term."""
     found = await asker.record(answer["namespace"], answer["pod"])
     if found is None or answer.get("uid", found.uid) != found.uid:
         return
@@ -112,7 +112,7 @@ async def _add_record(asker: asking.Asker, answer: dict[str, Any]) -> None:
 
 
 async def _add_api(asker: asking.Asker, answer: dict[str, Any]) -> None:
-    """What the API has of a Pod that the scheduler no longer follows: one that has ended, or has just come."""
+    """Add what the API has of a Pod that the scheduler does not follow: one that has ended, or is new."""
     found = await asker.pod(answer["namespace"], answer["pod"])
     if isinstance(found, str):
         answer["note"] = "; ".join(filter(None, (answer["note"], found)))
@@ -128,7 +128,7 @@ async def _add_api(asker: asking.Asker, answer: dict[str, Any]) -> None:
         answer["why"] = made["message"] if made else nothing
         answer["containers"] = containers.of_status(status) if answer["phase"] in containers.TELLING else []
     elif isinstance(found, str) and made is not None and answer["state"] == "unknown":
-        # Nobody can say what has become of it since.
+        # What happened to it since is not known.
         waits = made["outcome"] == "unschedulable"
         answer |= {"state": "waiting" if waits else "bound", "node": made["node"], "phase": "as last decided"}
         answer["why"] = f"{made['message']} (its last record; current state unknown)"
@@ -137,7 +137,7 @@ async def _add_api(asker: asking.Asker, answer: dict[str, Any]) -> None:
 
 
 async def _add_containers(asker: asking.Asker, answer: dict[str, Any]) -> None:
-    """What a Pod that has its node waits for there; its place alone does not say it."""
+    """Add what a bound Pod waits for on its node."""
     found = await asker.pod(answer["namespace"], answer["pod"])
     if isinstance(found, Mapping) and found["metadata"]["uid"] == answer["uid"]:
         answer["containers"] = containers.of_status(found.get("status", {}))
@@ -153,7 +153,7 @@ def _unknown(answer: Mapping[str, Any], refusal: str | None) -> str:
 
 
 def _meant(what: tuple[str, ...]) -> tuple[str, str]:
-    """Kind and name. Raises `SettingsError`."""
+    """Return kind and name. Raises `SettingsError`."""
     match what:
         case (name,) if name.startswith(("node/", "nodes/")):
             return NODE, name.partition("/")[2]
@@ -170,7 +170,7 @@ def _meant(what: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _key(namespace: str | None, name: str) -> tuple[str | None, str]:
-    """Namespace, where one is given, and name, of "namespace/name" too. Raises `SettingsError`."""
+    """Return namespace, where one is given, and name, of "namespace/name" too. Raises `SettingsError`."""
     if "/" in name:
         named, _, name = name.partition("/")
         if namespace not in (None, named):

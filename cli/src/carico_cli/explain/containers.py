@@ -1,9 +1,9 @@
-"""What became of a Pod's containers, by its status: why it failed, or what it waits for on its node."""
+"""The state of a Pod's containers: why they failed, or what they wait for on their node."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-# Phases in which the containers have something to tell that the Pod's place does not.
+# Phases in which the containers' state adds something.
 TELLING = ("Pending", "Failed")
 
 
@@ -39,7 +39,7 @@ def _fact(name: str | None, state: str, told: Mapping[str, Any]) -> dict[str, An
 
 
 def sentences(answer: Mapping[str, Any]) -> list[str]:
-    """The same in words, and where there is more to read; nothing where there is nothing to tell."""
+    """Say the same in words, and where to read more; empty where there is nothing to add."""
     found: Sequence[Mapping[str, Any]] = answer.get("containers") or ()
     if not found:
         return []

@@ -15,14 +15,14 @@ _CLASSES = {"?": "(not measured yet)", "*": "(any: one cost for all)"}
 
 
 def text(answer: Row, *, wide: bool = False) -> str:
-    """The sum, what stops the next one, and each node, in lines of at most 80 columns."""
+    """Return the sum, what stops the next one, and each node, in lines of at most 80 columns."""
     total = f"{'at least ' if answer['at_least'] else ''}{answer['total']}"
     rows = sorted(answer["per_node"], key=lambda each: (-each["fits"], tables.natural(each["node"])))
     shown = rows if wide else rows[:SHOWN]
     room = sum(1 for each in rows if each["fits"])
     lines = words.paragraph(f"{total} more fit of {answer['of']}, on {_of(room, answer)}", "")
     if not answer["is_measured"]:
-        lines += words.paragraph("no node has measured its class yet: a cautious guess stands for its cost")
+        lines += words.paragraph("no node has measured its class yet: its cost is a cautious guess")
     stops = ", ".join(f"{what} on {count}" for what, count in answer["stopped_by"].items())
     if stops:
         lines += words.paragraph(f"the next one is stopped by: {stops}")
@@ -39,7 +39,7 @@ def text(answer: Row, *, wide: bool = False) -> str:
 
 
 def _kinds(kinds: Sequence[Row]) -> list[str]:
-    """How many fit by class, where no kind was asked for."""
+    """Return how many fit by class, where no kind was asked for."""
     rows = [
         (
             _CLASSES.get(each["class"]) or str(each["class"]),

@@ -14,7 +14,7 @@ _CAPS = {"limit": "most for now", "pod_limit": "kubelet's Pod limit", "pods_per_
 
 
 def text(answer: Row, *, wide: bool = False) -> str:
-    """Everything that is known, in lines of at most 80 columns."""
+    """Return everything that is known, in lines of at most 80 columns."""
     shown = None if wide else SHOWN
     lines = [_headline(answer), *_of_api(answer), *_of_advertisement(answer), *_of_trust(answer)]
     lines += [*_of_dimensions(answer), *_of_caps(answer), *_of_classes(answer, shown), *_of_pods(answer, shown)]
@@ -88,7 +88,7 @@ def _of_dimensions(answer: Row) -> list[str]:
 
 
 def _fits(pods: float | None) -> str:
-    """Pods that fit: none where a dimension is overdrawn.
+    """Return Pods that fit: none where a dimension is overdrawn.
 
     >>> _fits(-1.4), _fits(2.25)
     ('0.0', '2.2')

@@ -27,7 +27,7 @@ BY_REASON: Mapping[str, str] = {
     _Reason.STALE: _SILENT,
     _Reason.SUSPECT: "it does not account for a Pod that it was given: `carico explain node NODE`, its agent's log",
     _Reason.NOT_READY: "the node itself: `kubectl describe node NODE`",
-    _Reason.UNSCHEDULABLE: "`kubectl uncordon NODE`, where nobody drains it",
+    _Reason.UNSCHEDULABLE: "`kubectl uncordon NODE`, unless it is being drained",
     _Reason.TAINT: "a toleration in the Pod, or `kubectl taint node NODE KEY-`",
     _Reason.NODE_NAME: "the Pod names another node itself",
     _Reason.NODE_SELECTOR: "`kubectl label node NODE KEY=VALUE`, or another nodeSelector in the Pod",
@@ -51,7 +51,7 @@ _HEADINGS = ("NODE", "CAPACITY", "RESERVED", "FREE", "AGE", "STATE", "SCORE")
 
 
 def text(answer: Row, *, now_ns: int, wide: bool = False, is_local: bool = False) -> str:
-    """Everything that is known, in lines of at most 80 columns.
+    """Return everything that is known, in lines of at most 80 columns.
 
     wide: every node that the answer names. is_local: of `carico up`, so that advice names its flags.
     """
@@ -90,25 +90,25 @@ def _headline(answer: Row) -> str:
 
 
 def _is_impossible(answer: Row) -> bool:
-    """Whether each node is refused for a reason that lasts until someone changes the Pod or a node."""
+    """Return whether each node is refused for a reason that lasts until someone changes the Pod or a node."""
     refused = answer.get("refused") or {}
     return bool(refused) and not answer.get("feasible") and set(refused) <= _LASTING
 
 
 def _of_node(answer: Row) -> list[str]:
-    """What keeps its node from running it; an older scheduler does not say."""
+    """Return what keeps its node from running it; an older scheduler does not say."""
     ready = answer.get("node_ready", True)
     if answer["state"] != "bound" or ready:
         return []
-    why = "its node has gone from the API" if ready is None else "its node is not ready, and tells nothing of it"
+    why = "its node has gone from the API" if ready is None else "its node is not ready and reports nothing"
     return words.paragraph(f"{why}: `kubectl describe node {answer['node']}`")
 
 
 def _of_record(answer: Row, now_ns: int) -> list[str]:
-    """The decision, and what it acted on."""
+    """Return the decision, and what it acted on."""
     made, acted_on = answer.get("decision"), answer.get("acted_on")
     if made is None or made["outcome"] == "unschedulable":
-        # What the scheduler finds now stands above and below, and is newer.
+        # What the scheduler finds now is newer, and is shown above and below.
         return []
     ago_s = max(now_ns - made["ts"], 0) / 1e9
     said = f"decided {words.ago(ago_s)} ago, attempt {made['attempt']}, after waiting {made['waited_s']:.2f} s: "
@@ -121,7 +121,7 @@ def _of_record(answer: Row, now_ns: int) -> list[str]:
             f"capacity {acted_on['capacity']:.1f}, reserved {acted_on['reserved']:.0f}"
         )
     if answer.get("covered") is not None:
-        covers = "its node accounts for it: no reservation stands"
+        covers = "its node accounts for it: no reservation is left"
         lines += words.paragraph(covers if answer["covered"] else "its node does not account for it yet: reserved")
     if answer["state"] != "waiting" and made["candidates"]:
         lines += ["", f"As it was decided: {_counts(made['refused']) or 'no node was refused'}"]
@@ -139,7 +139,7 @@ def _of_wait(answer: Row) -> list[str]:
 
 
 def _of_nodes(answer: Row, *, shown: int | None, is_local: bool) -> list[str]:
-    """All nodes as they stand now."""
+    """Return all nodes as they stand now."""
     of = "it" if answer["state"] == "waiting" else "one more Pod like it"
     said = f"Now, for {of}: {answer['feasible']} of {amounts.plural(answer['nodes'], 'node')} would do"
     refused = _counts(answer["refused"])
@@ -152,7 +152,7 @@ def _of_nodes(answer: Row, *, shown: int | None, is_local: bool) -> list[str]:
 
 
 def _of_help(answer: Row, *, is_local: bool) -> list[str]:
-    """What could help a Pod that waits and that no node takes."""
+    """Return what could help a Pod that waits and that no node takes."""
     if answer["state"] != "waiting" or answer["feasible"] or not answer["refused"]:
         return []
     lines = ["", "What could help, by reason:"]
@@ -164,7 +164,7 @@ def _of_help(answer: Row, *, is_local: bool) -> list[str]:
 
 
 def _is_held(each: Row) -> bool:
-    """Whether the node would have room for a Pod, but for what is reserved there."""
+    """Return whether the node would have room for a Pod, but for what is reserved there."""
     stage = (each.get("rejected_by") or {}).get("stage")
     return stage == decision.Reason.CAPACITY and each["reserved"] >= 1.0 and each["capacity"] >= 1.0
 
@@ -175,7 +175,7 @@ def _counts(refused: Mapping[str, int]) -> str:
 
 
 def _table(candidates: Sequence[Row]) -> list[str]:
-    """A line a node, and below it why it is refused."""
+    """Return a line a node, and below it why it is refused."""
     if not candidates:
         return []
     rows = [_row(each) for each in candidates]
@@ -203,7 +203,7 @@ def _wishes(each: Row) -> list[str]:
     if not parts or not parts["wishes"]:
         return []
     met = ", ".join(f"{kind} met to {share:.0%}" for kind, share in parts["wishes"].items())
-    return words.paragraph(f"score: {parts['room']:.2f} for room, less for wishes ({met})", "    ")
+    return words.paragraph(f"score: {parts['room']:.2f} for room, less for preferences ({met})", "    ")
 
 
 def for_refused(refused: Mapping[str, int], *, is_local: bool = False) -> list[tuple[str, str]]:

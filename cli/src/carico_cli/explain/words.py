@@ -10,7 +10,7 @@ WIDTH = 80
 
 
 def amount(dimension: str, value: float | None) -> str:
-    """An amount of a dimension with its unit, or a dash.
+    """Return an amount of a dimension with its unit, or a dash.
 
     >>> amount("memory", 9.8e6), amount("cpu", 1.224), amount("cpu", None)
     ('9.8 MB', '1.22 tasks', '-')
@@ -19,7 +19,7 @@ def amount(dimension: str, value: float | None) -> str:
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """A number, or a dash.
+    """Return a number, or a dash.
 
     >>> number(2.04), number(-0.04), number(None)
     ('2.0', '0.0', '-')
@@ -28,7 +28,7 @@ def number(value: float | None, digits: int = 1) -> str:
 
 
 def ago(seconds: float) -> str:
-    """A length of time.
+    """Return a length of time.
 
     >>> ago(4.25), ago(125.0), ago(7300.0)
     ('4.2 s', '2 min', '2.0 h')
@@ -39,17 +39,17 @@ def ago(seconds: float) -> str:
 
 
 def paragraph(text: str, indent: str = "  ") -> list[str]:
-    """The text in lines of at most 80 columns."""
+    """Return the text in lines of at most 80 columns."""
     return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ") or [indent]
 
 
 def behind(answer: Mapping[str, Any]) -> list[str]:
-    """Nothing where the API answers the scheduler."""
+    """Say how old the scheduler's view of the API is; empty where the API answers it."""
     found = []
     for what, why in answer.get("away", {}).items():
         found += paragraph(f"behind the API as the scheduler sees it: {what}: {why}", "")
     silent_s = answer.get("api_silent_s")
     if silent_s is not None:
         said = f"the Kubernetes API does not answer the scheduler, which last heard of it {ago(silent_s)} ago"
-        found += paragraph(f"{said}: Pods and Nodes are told as they were then", "")
+        found += paragraph(f"{said}: Pods and Nodes are shown as they were then", "")
     return found

@@ -45,7 +45,7 @@ DEFAULT_TARGET_S = 120.0
     help="carico, kube-500m, kube-500m-bare (without agents) or constant-8; may be repeated "
     f"(default: {', '.join(contenders.DEFAULT)}).",
 )  # fmt: skip
-@click.option("--servers", "with_servers", is_flag=True, help="Beside each job a server on every node; its p99.")
+@click.option("--servers", "with_servers", is_flag=True, help="Run a server on every node during each job.")
 @click.option(
     "--servers-cpu", metavar="QUANTITY",
     help="What each of these servers requests, as 100m (default: nothing, so that only the job differs); with it, "
@@ -55,7 +55,7 @@ DEFAULT_TARGET_S = 120.0
 @formats.flag(formats.Output.JSON)
 @click.pass_obj
 def command(context: settings.Context, /, name: str, **given: Any) -> int:
-    """Runs a pi job under each scheduler in turn on one real control plane, and compares job and Pod times.
+    """Run a pi job under each scheduler in turn on one real control plane, and compares job and Pod times.
 
     The default takes two hours; --repeats 1 --pods 60 some minutes. Exit code 1 where a Pod failed or was bound
     twice; targets that are missed are said.
@@ -82,7 +82,7 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
     try:
         click.echo(as_json.decode() if prints_json else compare_page.text(found))
     finally:
-        # Also where nobody reads what is printed any more (`--json | head`): it is the work of hours.
+        # Also where standard output was closed (`--json | head`): it is the work of hours.
         report_folder.write(out, {"compare.json": as_json, "compare.html": compare_page.page(found).encode()})
     click.echo(f"report: {out / 'compare.json'} and {out / 'compare.html'}", err=prints_json)
     return int(any(row["failed"] or row["bound_twice"] for row in found["contenders"].values()))
@@ -92,7 +92,7 @@ async def _compare(
     context: settings.Context, wish: plans.Wish, wanted: Sequence[contenders.Contender], job: jobs.Job,
     given: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
-    """The comparison, on a cluster that is up meanwhile."""
+    """Start a cluster, compare on it, and end it."""
     binaries = starting.obtain(wish, context)
     interrupts.cancel_on_signals()
     # Before the cluster's own work counts.
@@ -130,7 +130,7 @@ async def _compare(
 async def _ground(
     paths: state.Paths, found: state.ClusterState, bound_s: float, servers_millicores: int | None
 ) -> AsyncIterator[grounds.Ground]:
-    """The cluster as the trials use it, its Pods followed meanwhile."""
+    """Follow the cluster's Pods while trials run on it."""
     agents = [each.process.pid for each in found.services if each.name.startswith("agent/") and each.process]
     async with connection.connect_to(connection.local_address(paths, found)) as live:
         following = asyncio.ensure_future(live.observer.follow_pods(live.api))
@@ -147,7 +147,7 @@ async def _ground(
 async def _trials(
     ground: grounds.Ground, wanted: Sequence[contenders.Contender], job: jobs.Job, *, repeats: int, beside: bool
 ) -> tuple[list[trial.Trial], list[float]]:
-    """Every contender once a round, each round beginning with another: what drifts meets all alike.
+    """Run every contender once a round, each round beginning with another, so that drift affects all alike.
 
     With servers `beside`: also their p99 in ms on nodes that they have to themselves, once a round.
     """

@@ -11,13 +11,13 @@ _HEAD = ("", "job s", "least", "most", "Pod s", "least", "most", "p95 s", "most 
 
 
 def text(found: Report) -> str:
-    """A table of medians, and the targets."""
+    """Return a table of medians, and the targets."""
     targets = [f"{one['verdict']:<7} {_target(one)}" for one in found["targets"]]
     return "\n".join([_sentence(found), *tables.aligned(_HEAD, _rows(found)), "", *targets])
 
 
 def page(found: Report) -> str:
-    """The whole page."""
+    """Return the whole page."""
     setting = found["setting"]
     head = "".join(f"<th{' class=n' if place else ''}>{cell}</th>" for place, cell in enumerate(_HEAD))
     body = "".join(
@@ -32,7 +32,7 @@ def page(found: Report) -> str:
     svg = charts.figure(lambda drawn: _draw(drawn, found), name="runs")
     picture = report.figure(svg, "Each run: mean Pod time against job time; lower left is better.")
     return report.document(
-        f"CARICO beside kube-scheduler: {setting['pods']} pi Pods on {setting['nodes']} nodes",
+        f"CARICO and kube-scheduler: {setting['pods']} pi Pods on {setting['nodes']} nodes",
         f"<p>{html.escape(report.day(found) + _sentence(found))}</p>{notes}<table><tr>{head}</tr>{body}</table>"
         f"<ul>{targets}</ul>{picture}",
     )
@@ -53,7 +53,7 @@ def _beside(found: Report) -> str:
         return ""
     millicores = found["setting"]["servers_millicores"]
     asks = "requests nothing" if millicores is None else f"requests {millicores}m of CPU"
-    return f" Beside each job a server on every node, which {asks}."
+    return f" During each job a server ran on every node, which {asks}."
 
 
 def _rows(found: Report) -> list[tuple[str, ...]]:

@@ -42,7 +42,7 @@ JOB_NAME = "demo"
 @click.option("--keep", is_flag=True, help="Leave the cluster up.")
 @click.pass_obj
 def command(context: settings.Context, /, name: str, **given: Any) -> int:
-    """Starts a cluster, runs a job on it, shows it live, reports, and ends everything."""
+    """Start a cluster, runs a job on it, shows it live, reports, and ends everything."""
     job = _job(given)
     demo = _Demo(context, name, job, given)
     if demo.wish.node_kind != plans.NodeKind.PROCESS:
@@ -76,7 +76,7 @@ class _Demo:
         self._crashed = asyncio.Event()
 
     async def run(self, binaries: Mapping[str, str]) -> int:
-        """The exit code: 1 where a Pod failed, was lost or bound twice, or a service crashed."""
+        """Return the exit code: 1 where a Pod failed, was lost or bound twice, or a service crashed."""
         interrupts.cancel_on_signals()
         report_folder.check(self._out)
         if self._snapshot is not None:
@@ -140,7 +140,7 @@ class _Demo:
         return jobs.Job(name=JOB_NAME, workload=self._job.workload, pods=pods, seconds=self._job.seconds)
 
     async def _watch(self, screen: view.Screen, job: jobs.Job) -> None:
-        """Return when every Pod has ended, or a service has crashed."""
+        """Draw until every Pod has ended or a service has crashed."""
         snapshot = self._snapshot
         with view.drawing(screen, plain=self._context.plain) as draw:
             while not screen.is_done and not self._crashed.is_set():

@@ -13,7 +13,7 @@ _NODES_DRAWN = 6
 
 
 def page(found: Report) -> str:
-    """The whole page."""
+    """Return the whole page."""
     setting = found["setting"]
     title = f"CARICO: {found['pods']} {setting['workload']} Pods on {found['nodes']} nodes"
     said = [*setting["notes"], *([why] if (why := figures.short_job(found)) is not None else [])]
@@ -24,7 +24,7 @@ def page(found: Report) -> str:
 
 
 def _outcome(found: Report) -> str:
-    """The job in a sentence or two."""
+    """Return the job in a sentence or two."""
     targets, mean_s = found["targets"], found["pod_s"]["mean"]
     said = f"The job took {found['job_s']:.1f} s"
     if targets["job_ratio"]["value"] is not None:
@@ -124,7 +124,7 @@ def _charts(found: Report) -> list[tuple[str, str]]:
 
 
 def _draw_running(drawn: Any, found: Report) -> None:
-    """Nodes stacked: their sum is the job's."""
+    """Stack the nodes: their sum is the job's."""
     axes = drawn.subplots()
     nodes = found["per_node"]
     times = sorted({0.0, *(at for each in nodes.values() for at, _ in each["running"])})
@@ -138,7 +138,7 @@ def _draw_running(drawn: Any, found: Report) -> None:
 
 
 def _held(series: Sequence[Sequence[float]], times: Sequence[float]) -> list[float]:
-    """The value that a series of (time, value) has at each of these times.
+    """Return the value that a series of (time, value) has at each of these times.
 
     >>> _held([(0.0, 0.0), (2.0, 5.0)], [0.0, 1.0, 3.0])
     [0.0, 0.0, 5.0]
@@ -175,7 +175,7 @@ def _capacities(found: Report) -> list[charts.Chart]:
 
 
 def _costs(found: Report) -> list[charts.Chart]:
-    """A chart a dimension."""
+    """Return a chart a dimension."""
     series = [each["cost"] for each in found["per_node"].values() if each["cost"]]
     names = dict.fromkeys(name for each in series for _, cost in each for name in cost)
     drawn = [_cost(series, name, index) for index, name in enumerate(names)]

@@ -18,12 +18,12 @@ class Api(Protocol):
     """What is needed of the Kubernetes API."""
 
     async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> Any:
-        """The decoded answer."""
+        """Return the decoded answer."""
         ...
 
 
 async def of_job(api: Api, namespace: str, name: str) -> str | None:
-    """Why a Pod of this Job was refused last, in the API's words; None where none was, or there is no such Job.
+    """Return why a Pod of this Job was last refused, in the API's words; None if none was or the Job does not exist.
 
     Raises what `request` raises but `NotFound`: an API that has no Jobs refuses none of their Pods.
     """
@@ -39,7 +39,7 @@ async def of_job(api: Api, namespace: str, name: str) -> str | None:
 
 
 def why(message: str) -> str:
-    """The words of an Event without those that every one of its kind has.
+    """Return the words of an Event without those that every one of its kind has.
 
     >>> why('Error creating: pods "j-0-x7k2p" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2')
     'exceeded quota: q, requested: pods=1, used: pods=2'

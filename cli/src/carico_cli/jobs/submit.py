@@ -17,7 +17,7 @@ from carico_local import job as jobs
 from carico_local.report import facts
 
 _PROGRESS_EVERY_S = 2.0
-# A cluster elsewhere, as in containers, cannot say that it was ended; an API server that starts anew is back sooner.
+# A cluster elsewhere, as in containers, cannot say that it was ended; an API server that restarts is back sooner.
 _AWAY_MOST_S = 60.0
 # Pods of these workloads start and end more often, where all is well.
 _STILL_S = 60.0
@@ -68,7 +68,7 @@ def _address(context: settings.Context, given: which.Flags) -> which.Address:
 
 
 def _why_gone(context: settings.Context, address: which.Address, job: jobs.Job, *, away_s: float) -> str | None:
-    """Why a cluster whose API has been away for so long is waited for no longer; None where it is."""
+    """Return why to stop waiting for a cluster whose API is away; None to go on waiting."""
     if address.is_local:
         try:
             which.local(context.home, address.name)()
@@ -97,7 +97,7 @@ async def _submit(
 
 
 def _created(job: jobs.Job, count: int, *, batch: bool) -> str:
-    """What is there now: the Pods, or so many Jobs, whose Pods come one after another."""
+    """Return what is there now: the Pods, or so many Jobs, whose Pods come one after another."""
     pods = amounts.plural(job.pods, "Pod")
     if not batch:
         return f"{pods} created"
@@ -105,7 +105,7 @@ def _created(job: jobs.Job, count: int, *, batch: bool) -> str:
 
 
 async def _wait(live: connection.Session, job: jobs.Job, *, why_gone: WhyGone, batch: bool = False) -> int:
-    """The exit code. batch: a controller makes the Pods; else the API has taken each of them before."""
+    """Wait for the job; return the exit code. batch: a controller makes the Pods, which may be missing at first."""
     tasks = [asyncio.ensure_future(live.observer.follow_pods(live.api))]
     if batch:
         tasks.append(asyncio.ensure_future(_tell_refusals(live, job)))
@@ -136,7 +136,7 @@ async def _wait(live: connection.Session, job: jobs.Job, *, why_gone: WhyGone, b
 
 
 async def _tell_refusals(live: connection.Session, job: jobs.Job) -> None:
-    """Never returns; says once what refuses Pods of the job, and again where something else does."""
+    """Print what refuses Pods of the job, once a reason, until cancelled."""
     said: set[str] = set()
     names = [made["metadata"]["name"] for made in jobs.batch_manifests(job)]
     while True:
@@ -160,7 +160,7 @@ async def _refusal(live: connection.Session, job: jobs.Job, name: str) -> str | 
 
 
 def _result(job: jobs.Job, pods: Sequence[facts.PodFacts]) -> int:
-    """The exit code, once what became of those that did not succeed is said."""
+    """Print which Pods did not succeed; return the exit code."""
     bad = [pod for pod in pods if pod.phase != "Succeeded"]
     for line in unsuccessful(job.name, bad):
         click.echo(line, err=True)
@@ -168,7 +168,7 @@ def _result(job: jobs.Job, pods: Sequence[facts.PodFacts]) -> int:
 
 
 class _Outage:
-    """How long a job's API has been away, which is said once when it goes and once when it is back."""
+    """Measures how long a job's API has been away; prints when it goes and when it is back."""
 
     def __init__(self, live: connection.Session, job: jobs.Job) -> None:
         self._live = live
@@ -186,7 +186,7 @@ class _Outage:
 
 
 class _Stillness:
-    """Says once, each time a job comes to a standstill, what its Pods wait for: who waits must not wonder for ever."""
+    """Prints what a job's Pods wait for, once each time the job stands still."""
 
     def __init__(self, live: connection.Session, job: jobs.Job) -> None:
         self._live = live
@@ -196,7 +196,7 @@ class _Stillness:
         self._said = False
 
     def look(self, pods: Sequence[facts.PodFacts]) -> None:
-        """Nothing; the line is on stderr where nothing has happened to these Pods for long."""
+        """Print a line on stderr where nothing has happened to these Pods for long."""
         seen, now_s = [(pod.name, pod.phase, pod.node) for pod in pods], self._live.clock.monotonic_s()
         if seen != self._seen:
             self._seen, self._since_s, self._said = seen, now_s, False
@@ -215,7 +215,7 @@ class _Stillness:
 
 
 def unsuccessful(job_name: str, bad: Sequence[facts.PodFacts]) -> list[str]:
-    """What became of Pods that did not succeed: a line each for the first ones, one for the rest."""
+    """Describe Pods that did not succeed: a line each for the first ones, one for the rest."""
     lines = [f"job {job_name}: Pod {pod.name} {_became(pod)}" for pod in bad[:_NAMED_MOST]]
     if len(bad) > _NAMED_MOST:
         lines.append(f"job {job_name}: and {len(bad) - _NAMED_MOST} more that did not succeed")

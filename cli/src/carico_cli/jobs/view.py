@@ -53,7 +53,7 @@ class Screen:
         return self._clock.wall_ns() / 1e9 - self._submitted_s
 
     def line(self) -> str:
-        """One plain line."""
+        """Return one plain line."""
         pods = self._counts()
         return (
             f"{self.elapsed_s:6.1f} s  done {pods['done']}/{self._job.pods}  running {pods['running']}  "
@@ -61,12 +61,12 @@ class Screen:
         )
 
     def __rich_console__(self, _: console.Console, options: console.ConsoleOptions) -> console.RenderResult:
-        """The whole view, in the width there is."""
+        """Return the whole view, in the width there is."""
         for line in self.lines(options.max_width - ECHO_COLUMNS):
             yield text.Text.assemble(*line, no_wrap=True, overflow="crop")
 
     def lines(self, width: int) -> list[spans.Line]:
-        """The whole view in lines of at most `width` cells."""
+        """Return the whole view in lines of at most `width` cells."""
         picture = self._read()
         shown = columns.shown(width, longest=max((len(node.name) for node in picture.nodes), default=0))
         nodes = [columns.row(node, shown) for node in picture.nodes] or [(("no node heard yet", "dim"),)]
@@ -105,7 +105,7 @@ class Screen:
 
 @contextlib.contextmanager
 def drawing(screen: Screen, *, plain: bool) -> Iterator[Callable[[], None]]:
-    """Gives a function that draws the screen as it is now. The terminal is left whole, whatever happens."""
+    """Give a function that draws the screen as it is now. The terminal is left whole, whatever happens."""
     if plain:
         said_s = -PLAIN_LINE_EVERY_S
 
@@ -122,7 +122,7 @@ def drawing(screen: Screen, *, plain: bool) -> Iterator[Callable[[], None]]:
 
 
 def to_svg(screen: Screen) -> str:
-    """The view as a picture."""
+    """Return the view as a picture."""
     recorder = console.Console(record=True, width=_SNAPSHOT_WIDTH, file=io.StringIO(), force_terminal=True)
     recorder.print(screen)
     picture = recorder.export_svg(title="carico demo")
@@ -131,7 +131,7 @@ def to_svg(screen: Screen) -> str:
 
 
 def summary(report: Mapping[str, Any]) -> str:
-    """The report in a few lines."""
+    """Return the report in a few lines."""
     times = report["pod_s"]
     targets = report["targets"]
     lines = [

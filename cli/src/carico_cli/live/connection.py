@@ -26,7 +26,7 @@ class Session:
 
 
 def local_address(paths: state.Paths, found: state.ClusterState) -> which.Address:
-    """The address of a cluster of this machine."""
+    """Return the address of a cluster of this machine."""
     bus, wanted = buses.BusSettings(url=found.nats_url), api_client.KubeSettings(kubeconfig=str(paths.kubeconfig))
     return which.Address(name=paths.name, bus=bus, kube=wanted, is_local=True)
 
@@ -78,7 +78,7 @@ async def bus_of(
 
 
 def connector(clock: clocks.Clock, environ: Mapping[str, str], *, name: str) -> reader.Connect:
-    """Connects to NATS, and to the Kubernetes API where a kubeconfig leads to one."""
+    """Connect to NATS, and to the Kubernetes API where a kubeconfig leads to one."""
 
     @contextlib.asynccontextmanager
     async def connect(address: which.Address) -> AsyncIterator[tuple[reader.Bus, reader.Api | str]]:

@@ -29,7 +29,7 @@ class Jobs:
         self._created: dict[str, str] = {}
 
     def on_event(self, event: list_watch.MirrorEvent) -> None:
-        """Takes in one event of the mirror of all Pods."""
+        """Take in one event of the mirror of all Pods."""
         self.asked_at_s = None
         if isinstance(event, list_watch.Away):
             self.trouble = f"away ({event.error}); jobs as last seen"
@@ -46,7 +46,7 @@ class Jobs:
             self._put(event.object)
 
     def why_not(self, now_s: float) -> str | None:
-        """What is wrong with the API; one that takes the question and says nothing is frozen, or out of CPU."""
+        """Return what is wrong with the API; one that takes the question and says nothing is frozen, or out of CPU."""
         silent_s = 0.0 if self.asked_at_s is None else now_s - self.asked_at_s
         if self.trouble is not None or silent_s < ANSWER_S:
             return self.trouble

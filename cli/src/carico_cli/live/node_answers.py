@@ -52,7 +52,7 @@ class Standing:
 
 
 def parse_detail(payload: bytes) -> Detail:
-    """An agent's answer to `state.get`. Raises `MessageError` for what it would not say."""
+    """Return an agent's answer to `state.get`. Raises `MessageError` for what it would not say."""
     message = codec.parse_json(payload, maximum_bytes=_DETAIL_MAX_BYTES)
     now = message.fields("now") if message.has("now") else None
     return Detail(
@@ -86,7 +86,7 @@ def _signed(message: fields.Fields, name: str) -> dict[str, float]:
 
 
 def parse_standing(payload: bytes) -> Standing | None:
-    """The scheduler's answer to `node.explain`; None where it knows no such node. Raises `MessageError`."""
+    """Return the scheduler's answer to `node.explain`; None where it knows no such node. Raises `MessageError`."""
     message = codec.parse_json(payload, maximum_bytes=_STANDING_MAX_BYTES)
     if not message.flag("known"):
         return None

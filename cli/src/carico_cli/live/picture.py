@@ -113,7 +113,7 @@ class Picture:
     dropped: Mapping[str, int]
 
     def node(self, name: str) -> Node | None:
-        """The node of that name, where there is one."""
+        """Return the node of that name, where there is one."""
         return next((node for node in self.nodes if node.name == name), None)
 
     @property

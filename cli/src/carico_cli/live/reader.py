@@ -18,13 +18,13 @@ from carico_core.wire import streams, subjects
 
 CONNECT_S = 5.0
 AGAIN_S = 1.0
-# What is reserved stands in no advertisement: the scheduler is asked, at most once a second, and in a large cluster
+# Reservations are in no advertisement: the scheduler is asked, at most once a second, and in a large cluster
 # less often: its answer costs it some microseconds a node (bench/top.py), which is to stay below 1 % of a core.
 RESERVED_EVERY_S = 1.0
 RESERVED_EVERY_S_PER_NODE = 0.004
 ANSWER_S = 2.0
 SERVICES_EVERY_S = 2.0
-# Nobody knows how many instances answer: they get this long.
+# How many instances answer is not known: they get this long.
 SERVICES_ANSWER_S = 0.3
 DECISIONS_AT_FIRST = 50
 CAPACITY_LIST = subjects.query("scheduler", "capacity.list")
@@ -68,7 +68,7 @@ class Api(Protocol):
 
 
 class Record(Protocol):
-    """What takes in the same signals besides, for a report."""
+    """Keeps the same signals for a report."""
 
     def on_capacity(self, subject: str, payload: bytes) -> None: ...
 
@@ -84,7 +84,7 @@ class Connect(Protocol):
 
 
 class _Left(errors.CaricoError):
-    """The cluster is to be connected to anew."""
+    """The reader has to reconnect."""
 
 
 class Reader:
@@ -112,7 +112,7 @@ class Reader:
         self._awaited = set(_FIRSTS)
 
     def picture(self) -> pictures.Picture:
-        """All that is known now."""
+        """Return all that is known now."""
         links = (
             pictures.Link(name="NATS", trouble=self._bus_words()),
             pictures.Link(
@@ -123,7 +123,7 @@ class Reader:
         return self._signals.picture(jobs=self._jobs.table(), links=links)
 
     async def detail(self, node: str) -> node_answers.Detail | None:
-        """A node by its agent; None where no agent answers, as for nodes that are only played."""
+        """Return a node by its agent; None where no agent answers, as for nodes that are only played."""
         if self._bus is None:
             return None
         try:
@@ -133,7 +133,7 @@ class Reader:
             return None
 
     async def standing(self, node: str) -> node_answers.Standing | None:
-        """A node by the scheduler; None where none answers, or knows it."""
+        """Return a node by the scheduler; None where none answers, or knows it."""
         if self._bus is None:
             return None
         try:
@@ -143,7 +143,7 @@ class Reader:
             return None
 
     async def run(self) -> None:
-        """Never returns. What is wrong with the cluster stands in the picture, and is over when it is back."""
+        """Read until cancelled. Troubles of the cluster are shown in the picture, and end when it is back."""
         while True:
             try:
                 address = self._where()
@@ -161,7 +161,7 @@ class Reader:
             await asyncio.sleep(AGAIN_S)
 
     def _has_come(self, what: str) -> None:
-        """One of the things that a first picture waits for, or the word that it will not come."""
+        """Note that something a first picture waits for has arrived, or will not."""
         self._awaited.discard(what)
         if not self._awaited:
             self.complete.set()
@@ -171,7 +171,7 @@ class Reader:
         return self._bus is not None and self._bus.connected
 
     def _bus_words(self) -> str | None:
-        """What is wrong with the bus, in a line."""
+        """Return what is wrong with the bus, in a line."""
         if self._is_connected:
             self._away_since_s = None
             return None
@@ -186,7 +186,7 @@ class Reader:
         return self._bus_trouble
 
     async def _follow(self, bus: Bus, api: Api | str, address: which.Address) -> None:
-        """Never returns. Raises `CaricoError` where the cluster is to be connected to anew."""
+        """Follow until cancelled. Raises `CaricoError` where the reader has to reconnect."""
         self._bus, self._bus_trouble = bus, None
         self._api_trouble = api if isinstance(api, str) else None
         works: list[Awaitable[None]] = [
@@ -207,7 +207,7 @@ class Reader:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _listen(self, bus: Bus) -> None:
-        """Subscribes, takes in what is kept, and does the latter again after each gap."""
+        """Subscribe, and read what the bus has kept, again after each gap."""
         came_back = asyncio.Event()
         bus.on_reconnect(came_back.set)
         await self._until_done(lambda: bus.subscribe(subjects.CAPACITY_ALL, self._on_capacity))
@@ -269,7 +269,7 @@ class Reader:
             await asyncio.sleep(SERVICES_EVERY_S)
 
     async def _follow_pods(self, api: Api) -> None:
-        """A watch: one message a change is less for the API than 10,000 Pods listed every few seconds."""
+        """Watch the Pods: a message a change costs the API less than listing 10,000 Pods every few seconds."""
         while True:
             self._jobs.asked_at_s = self._clock.monotonic_s()
             try:
@@ -284,19 +284,19 @@ class Reader:
             await asyncio.sleep(CONNECT_S)
 
     async def _stay(self, bus: Bus, address: which.Address) -> None:
-        """Raises `_Left` where the bus is closed for good, or the cluster is elsewhere now."""
+        """Raise `_Left` where the bus is closed for good, or the cluster is elsewhere now."""
         closed = asyncio.ensure_future(bus.wait_closed())
         try:
             while not closed.done():
                 await asyncio.wait([closed], timeout=AGAIN_S)
                 if not bus.connected:
                     self._look(address)
-            raise _Left(f"{self._url} let us in no more")
+            raise _Left(f"{self._url} has closed the connection")
         finally:
             closed.cancel()
 
     def _look(self, address: which.Address) -> None:
-        """Whether the cluster that is away is to be waited for at the same address."""
+        """Check whether the cluster that is away has moved. Raises `_Left` where it has."""
         try:
             moved = self._where() != address
             self._bus_trouble = None
@@ -304,7 +304,7 @@ class Reader:
             self._bus_trouble = str(error)
             return
         if moved:
-            raise _Left("the cluster was started anew")
+            raise _Left("the cluster was restarted")
 
     async def _until_done(self, ask: Callable[[], Awaitable[Any]]) -> None:
         while True:

@@ -13,7 +13,7 @@ _COUNT_MAX = fields.INT64_MAX
 
 
 def parse(answered_s: float, payload: bytes) -> pictures.Service:
-    """One instance's statistics. Raises `MessageError` for what is not as nats.micro writes it."""
+    """Return one instance's statistics. Raises `MessageError` for what is not as nats.micro writes it."""
     message = codec.parse_json(payload)
     endpoints = message.objects("endpoints", count=_ENDPOINTS_MAX)
     requests = sum(each.integer("num_requests", maximum=_COUNT_MAX) for each in endpoints)
@@ -32,13 +32,13 @@ def parse(answered_s: float, payload: bytes) -> pictures.Service:
 
 
 def parse_all(answers: list[tuple[float, bytes]]) -> list[pictures.Service]:
-    """The statistics of each instance that can be read, by name and instance."""
+    """Return the statistics of each instance that can be read, by name and instance."""
     found = []
     for answered_s, payload in answers:
         try:
             found.append(parse(answered_s, payload))
         except errors.MessageError:
-            continue  # somebody else's service of this name
+            continue  # another program's service of this name
     return sorted(found, key=lambda each: (each.name, each.instance))
 
 

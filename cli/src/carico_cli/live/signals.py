@@ -1,4 +1,4 @@
-"""Takes in what is heard on the bus, message by message, and gives the picture of it. Nothing heard raises."""
+"""Collects the messages of the bus into a picture. No message makes it raise."""
 
 import collections
 import dataclasses
@@ -67,7 +67,7 @@ class Signals:
         return list(self._nodes)
 
     def on_capacity(self, subject: str, payload: bytes) -> None:
-        """Takes in an advertisement as it is published."""
+        """Take in an advertisement as it is published."""
         self._heard += 1
         found = self._advertisement(subject, payload)
         if found is None:
@@ -80,19 +80,19 @@ class Signals:
         self._nodes[found.node] = _Heard(advertisement=found, age_s=age_s, at_s=now_s)
 
     def on_stored_capacity(self, subject: str, payload: bytes) -> None:
-        """Takes in an advertisement that was kept: its age is known by this machine's clock alone."""
+        """Take in an advertisement that was kept: its age is known by this machine's clock alone."""
         found = self._advertisement(subject, payload)
         if found is not None:
             age_s = max(0.0, (self._clock.wall_ns() - found.sampled_at_ns) / 1e9)
             self._nodes[found.node] = _Heard(advertisement=found, age_s=age_s, at_s=self._clock.monotonic_s())
 
     def on_decision(self, subject: str, payload: bytes) -> None:
-        """Takes in a decision record."""
+        """Take in a decision record."""
         self._heard += 1
         self._undecoded.append((subject, payload))
 
     def on_model(self, subject: str, payload: bytes) -> None:
-        """Takes in the model of the cluster."""
+        """Take in the model of the cluster."""
         self._heard += 1
         try:
             self._model = (wire.decode_model(payload, subject=subject), self._clock.monotonic_s())
@@ -100,22 +100,22 @@ class Signals:
             self._dropped[error.reason.value] += 1
 
     def on_capacity_list(self, payload: bytes) -> None:
-        """Takes in the scheduler's answer to `capacity.list`. Raises `MessageError` where it is none."""
+        """Take in the scheduler's answer to `capacity.list`. Raises `MessageError` where it is none."""
         message = codec.parse_json(payload, maximum_bytes=_LIST_MAX_BYTES)
         rows = message.objects("nodes", count=_LIST_MAX_NODES)
         self._listed = dict(map(_parse_row, rows))
 
     def on_services(self, found: list[pictures.Service], *, backlog: int | None) -> None:
-        """Takes in what services say of themselves."""
+        """Take in what services say of themselves."""
         self._services = tuple(found)
         self._backlog = backlog
 
     def scheduler_silent(self) -> None:
-        """Nobody says what is reserved."""
+        """Forget reservations: no scheduler answers."""
         self._listed = None
 
     def picture(self, *, jobs: tuple[pictures.Job, ...], links: tuple[pictures.Link, ...]) -> pictures.Picture:
-        """All that is known now."""
+        """Return all that is known now."""
         now_s = self._clock.monotonic_s()
         self._decode_decisions()
         self._forget(now_s)
@@ -142,7 +142,7 @@ class Signals:
             return None
         refused = self._guard.accept(found.node, found.boot, found.seq, self._clock.monotonic_s())
         if refused is not None:
-            # What is kept comes beside what is said: nothing is lost by it.
+            # Kept messages arrive as well as live ones: a duplicate is no loss.
             if refused is not errors.Drop.REPLAYED:
                 self._dropped[refused.value] += 1
             return None
@@ -170,7 +170,7 @@ class Signals:
         }
 
     def _count(self, now_s: float) -> None:
-        """A rate over at least a second, however often pictures are taken."""
+        """Measure the rate over at least a second, however often pictures are taken."""
         count, at_s = self._heard_before
         if now_s - at_s >= 1.0:
             self._heard_per_s = (self._heard - count) / (now_s - at_s)

@@ -54,12 +54,12 @@ class Chart:
 
 
 def colour(index: int) -> str:
-    """The colour of the n-th series."""
+    """Return the colour of the n-th series."""
     return COLOURS[index % len(COLOURS)]
 
 
 def figure(draw: Callable[[Any], None], *, name: str, height_in: float = 3.6) -> str:
-    """One <svg> element; `draw` is given matplotlib's figure. name: tells its ids from those of others on the page."""
+    """Return one <svg> element; `draw` is given matplotlib's figure. name: makes its ids unique on the page."""
     # Imported here: half a second that only a report costs.
     import matplotlib
 
@@ -115,7 +115,7 @@ def bars(groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], l
 
 
 def legend(axes: Any, *, columns: int = 4) -> None:
-    """A legend above the axes: within them it would hide what is drawn there."""
+    """Put a legend above the axes: within them it would hide what is drawn there."""
     if axes.get_legend_handles_labels()[1]:
         axes.legend(
             loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, fontsize=8, frameon=False, borderaxespad=0.2

@@ -47,7 +47,7 @@ def write(folder: pathlib.Path, files: Mapping[str, bytes], *, flag: str = "--ou
 
 
 def document(title: str, body: str, *, style: str = "") -> str:
-    """A whole page under its title; `body` is HTML, `style` CSS beside that of all reports."""
+    """Return a whole page under its title; `body` is HTML, `style` CSS beside that of all reports."""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}{style}</style></head><body>\n'
@@ -56,12 +56,12 @@ def document(title: str, body: str, *, style: str = "") -> str:
 
 
 def figure(svg: str, caption: str) -> str:
-    """A chart with its caption."""
+    """Return a chart with its caption."""
     return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
 def day(report: Mapping[str, Any]) -> str:
-    """When the work of a report ended, as the beginning of a sentence; empty for one that does not say it."""
+    """Return when the work of a report ended, as the beginning of a sentence; empty for one that does not say it."""
     ended_ns = report.get("ended_at_ns")
     return "" if ended_ns is None else time.strftime("%-d %B %Y, %H:%M %Z. ", time.localtime(ended_ns / 1e9))
 

@@ -7,7 +7,7 @@ _FIRST_LEAST = 12
 
 
 def cell(value: object) -> str:
-    """A value as a table has it.
+    """Return a value as a table has it.
 
     >>> cell(None), cell(True), cell(2)
     ('-', 'yes', '2')
@@ -20,7 +20,7 @@ def cell(value: object) -> str:
 def aligned(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int | None = 1, width: int | None = None
 ) -> list[str]:
-    """A line for the head and one a row: the first `left` columns (None: all) aligned left, the others right.
+    """Return a line for the head and one a row: the first `left` columns (None: all) aligned left, the others right.
 
     width: shorten the first column in the middle where lines would be longer.
 
@@ -39,7 +39,7 @@ def aligned(
 def lines(
     rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str, *, show: Callable[[object], str] = cell
 ) -> list[str]:
-    """Records as a table, aligned left; the head names the columns, but the first by `title`.
+    """Record as a table, aligned left; the head names the columns, but the first by `title`.
 
     >>> lines([{"name": "node-1", "pods": None}], ("name", "pods"), "NODE")
     ['NODE    PODS', 'node-1  -']
@@ -49,7 +49,7 @@ def lines(
 
 
 def shortened(text: str, width: int) -> str:
-    """The text, with its middle left out where it is longer than `width`; the ends tell names apart.
+    """Return the text, with its middle left out where it is longer than `width`; the ends tell names apart.
 
     >>> shortened("Job/default/a-very-long-name", 12)
     'Job/de~-name'
@@ -61,7 +61,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def natural(name: str) -> tuple[object, ...]:
-    """A sort key that puts node-2 before node-10.
+    """Return a sort key that puts node-2 before node-10.
 
     >>> sorted(["node-10", "node-2", "a"], key=natural)
     ['a', 'node-2', 'node-10']

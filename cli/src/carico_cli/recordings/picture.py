@@ -14,7 +14,7 @@ FORMATS = (".png", ".svg")
 
 
 def check(path: pathlib.Path) -> None:
-    """Nothing. Raises `SettingsError` where no picture can be written there, before the work is done."""
+    """Check before the work that a picture can be written there. Raises `SettingsError`."""
     if path.suffix.lower() not in FORMATS:
         raise errors.SettingsError(f"--plot: got {str(path)!r}, expected a name that ends in {' or '.join(FORMATS)}")
     if path.is_dir():
@@ -24,7 +24,7 @@ def check(path: pathlib.Path) -> None:
 
 
 def draw(run: engine.Run, path: pathlib.Path) -> None:
-    """Nothing; the picture is written."""
+    """Write the picture."""
     # Imported here: half a second that only a picture costs.
     import matplotlib
 
@@ -99,7 +99,7 @@ def _draw_logged(ax: Any, run: engine.Run) -> None:
 
 
 def _top(run: engine.Run, name: str) -> float:
-    """Where the scale ends: with room for a deviation of what is known, and not for that of what nobody knows yet.
+    """Return the end of the scale: with room for the deviation of what is known, not of what is not known yet.
 
     A node that was never seen without Pods has a baseline of anything between nothing and itself.
     """

@@ -29,7 +29,7 @@ _SECONDS_MOST = 30 * 86_400.0
 @which.name_flag
 @click.pass_obj
 def command(context: settings.Context, out: pathlib.Path, seconds: float, node: str | None, name: str | None) -> int:
-    """Records this machine, or an emulated node, ten times a second; Ctrl-C ends it early and keeps the file.
+    """Record this machine, or an emulated node, ten times a second; Ctrl-C ends it early and keeps the file.
 
     CARICO_AGENT_... in the environment (dims, cgroup, pod_events, ...) hold for this machine as they do for an agent.
     """

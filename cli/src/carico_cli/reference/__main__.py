@@ -8,7 +8,7 @@ from carico_core.domain import errors
 
 
 def main(argv: list[str]) -> int:
-    """The exit code: 2 where the folder is not the project's."""
+    """Write the pages; return the exit code, 2 where the folder is not the project's."""
     try:
         changed = pages.write(pathlib.Path(argv[0] if argv else "."))
     except errors.SettingsError as error:

@@ -21,7 +21,7 @@ TITLES = {
     "auth": "Auth callout",
     "web": "Page server",
 }
-# Of the process itself, by prometheus_client, where Linux tells.
+# Of the process itself, by prometheus_client, on Linux.
 PROCESS = (
     ("process_cpu_seconds_total", "CPU time used"),
     ("process_resident_memory_bytes", "memory in RAM"),
@@ -33,7 +33,7 @@ PROCESS = (
 
 
 def catalogue() -> Mapping[str, tuple[metric.Declared, ...]]:
-    """What is exported by service; under `every` and `kube` what several have."""
+    """Return what is exported by service; under `every` and `kube` what several have."""
     found = {name: metric.Metrics(name) for name in TITLES if name not in ("every", "kube")}
     clock = clocks.FakeClock()
     agent.Instruments(found["agent"]).ask(_Ages())
@@ -50,7 +50,7 @@ def catalogue() -> Mapping[str, tuple[metric.Declared, ...]]:
 
 
 def names() -> frozenset[str]:
-    """Every name that a query may use, a histogram's three endings included."""
+    """Return every name that a query may use, a histogram's three endings included."""
     found = {name for name, _ in PROCESS}
     for each in (declared for group in catalogue().values() for declared in group):
         if each.kind is metric.Kind.HISTOGRAM:
@@ -61,7 +61,7 @@ def names() -> frozenset[str]:
 
 
 def tables() -> str:
-    """The catalogue as Markdown, one table a service."""
+    """Return the catalogue as Markdown, one table a service."""
     parts = []
     for name, group in catalogue().items():
         rows = [_row(each) for each in group]
@@ -80,7 +80,7 @@ def _row(found: metric.Declared) -> str:
 
 
 class _Ages:
-    """Nobody's."""
+    """Ages of no agent."""
 
     def sample_age_s(self) -> float | None:
         """Not known."""

@@ -29,7 +29,7 @@ PAGES = (
 
 
 def written(page: Page, text: str) -> str:
-    """The text of the page with its parts anew. Raises `SettingsError` where the marks are not there."""
+    """Return the page's text with its parts written again. Raises `SettingsError` where the marks are not there."""
     found = {match["name"] for match in _PART.finditer(text)}
     if found != set(page.parts):
         raise errors.SettingsError(f"{page.path}: got the parts {sorted(found)}, expected {sorted(page.parts)}")
@@ -37,7 +37,7 @@ def written(page: Page, text: str) -> str:
 
 
 def write(root: pathlib.Path) -> list[str]:
-    """The pages that have changed, below the project's folder. Raises `SettingsError` where it is none."""
+    """Write the pages below the project's folder; return those that changed. Raises `SettingsError`."""
     changed = []
     for page in PAGES:
         path = root / page.path

@@ -64,12 +64,12 @@ GROUPS = {
     "BUS": "How a service reaches NATS (`CARICO_BUS_...`), the same for all",
     "KUBE": "How a service reaches the Kubernetes API (`CARICO_KUBE_...`)",
     "LEADER": "Which of several schedulers leads (`CARICO_LEADER_...`)",
-    "EXTENDER": "Beside kube-scheduler (`CARICO_EXTENDER_...`)",
+    "EXTENDER": "With kube-scheduler: the extender (`CARICO_EXTENDER_...`)",
 }
 
 
 def services() -> str:
-    """The settings as Markdown, one table a program and one a group that programs share."""
+    """Return the settings as Markdown, one table a program and one a group that programs share."""
     parts, shared = [], dict[str, dict[str, settings.Setting]]()
     for program in PROGRAMS:
         own = []
@@ -86,13 +86,13 @@ def services() -> str:
 
 
 def described(program: Program) -> tuple[settings.Setting, ...]:
-    """Every setting of a program."""
+    """Return every setting of a program."""
     cls: type[Any] = getattr(importlib.import_module(program.module), program.cls)
     return settings.describe(cls, prefix=program.prefix)
 
 
 def commands() -> str:
-    """Every command of `carico` with its arguments and flags, as Markdown."""
+    """Return every command of `carico` with its arguments and flags, as Markdown."""
     parts = []
     context = click.Context(application.cli, info_name=application.PROGRAM)
     for path, command in _walk(application.cli, context, (application.PROGRAM,)):

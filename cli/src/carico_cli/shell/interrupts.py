@@ -11,7 +11,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def cancel_on_signals() -> None:
-    """From now on a signal cancels the current task: once each time it comes."""
+    """Make each signal cancel the current task, each time it comes."""
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
@@ -20,7 +20,7 @@ def cancel_on_signals() -> None:
 
 
 async def finished(work: Coroutine[Any, Any, None], *, hurry: Callable[[], None]) -> None:
-    """Returns when `work` has, however often Ctrl-C comes meanwhile; `hurry` is called each time it does."""
+    """Wait for `work` to end, however often Ctrl-C comes; call `hurry` each time it does."""
     task = asyncio.ensure_future(work)
     while not task.done():
         try:

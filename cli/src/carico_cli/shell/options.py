@@ -60,7 +60,7 @@ def _without_image(_context: click.Context, _option: click.Parameter, given: str
 
 
 def cluster(function: F) -> F:
-    """What shapes a cluster."""
+    """Add the flags that describe a cluster."""
     options = (
         click.option(
             "--nodes",
@@ -84,7 +84,7 @@ def cluster(function: F) -> F:
         click.option(
             "--control-plane",
             type=click.Choice([each.value for each in plans.ControlPlane]),
-            help="Who answers at the Kubernetes API (default: embedded for process nodes, else real).",
+            help="Which API server to run (default: embedded for process nodes, else real).",
         ),
         click.option("--cores", type=int, default=plans.DEFAULT_CORES, show_default=True, help="Cores of a node."),
         click.option(
@@ -117,7 +117,7 @@ def cluster(function: F) -> F:
 
 
 def wish(name: str, given: dict[str, Any]) -> plans.Wish:
-    """The wish that the flags of `cluster` state."""
+    """Return the request for a cluster that its flags state."""
     return plans.Wish(
         name=name,
         nodes=given["nodes"][1],

@@ -24,7 +24,7 @@ OF_PROCESSES = (
     "CARICO_CLUSTER", "CARICO_CLUSTER_RUN", "CARICO_CLUSTER_RUNTIME", "CARICO_POD_IP", "CARICO_SCALE",
     "CARICO_SHARED_DATA", "CARICO_TERMINATION_MESSAGE_PATH",
 )  # fmt: skip
-# Kubernetes tells every Pod of each Service of its namespace: https://kubernetes.io/docs/concepts/services-networking/
+# Kubernetes sets these in every Pod for each Service of its namespace: https://kubernetes.io/docs/concepts/services-networking/
 _SERVICE_LINK = ("_SERVICE_HOST", "_SERVICE_PORT", "_PORT")
 
 
@@ -38,7 +38,7 @@ class Context:
 
 
 def read(*, is_terminal: bool) -> Context:
-    """The context of this process."""
+    """Return the context of this process."""
     environ = settings.environment()
     # https://no-color.org and a terminal that cannot move its cursor both ask for plain lines.
     plain = not is_terminal or environ.get("TERM", "dumb") == "dumb" or bool(environ.get("NO_COLOR"))
@@ -46,14 +46,14 @@ def read(*, is_terminal: bool) -> Context:
 
 
 def check(environ: Mapping[str, str]) -> None:
-    """Nothing. Raises `SettingsError` that names an unknown `CARICO_...` and what is nearest to it."""
+    """Check the names. Raises `SettingsError` that names an unknown `CARICO_...` and what is nearest to it."""
     for name in sorted(environ):
         if name.startswith(PREFIX) and not _is_known(name):
             known = [*OF_PROCESSES, *(f"{PREFIX}{group}_" for group in OF_SERVICES)]
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5) or _same_group(name)
             hint = f"nearest: {near[0]}" + ("..." if near[0].endswith("_") else "") if near else "nothing is near it"
             raise errors.SettingsError(
-                f"environment: got {name}, which nothing reads ({hint}): unset it, or mend its name"
+                f"environment: got {name}, which nothing reads ({hint}): unset it or fix the name"
             )
 
 
@@ -64,6 +64,6 @@ def _is_known(name: str) -> bool:
 
 
 def _same_group(name: str) -> list[str]:
-    """The service whose name the first word is nearest to."""
+    """Return the service whose name the first word is nearest to."""
     near = difflib.get_close_matches(name.removeprefix(PREFIX).partition("_")[0], OF_SERVICES, n=1, cutoff=0.6)
     return [f"{PREFIX}{group}_" for group in near]

@@ -91,12 +91,12 @@ def _bottleneck(node: pictures.Node) -> str | None:
 
 
 def _age(node: pictures.Node) -> float:
-    """The older, the larger."""
+    """Return the older, the larger."""
     return math.inf if node.age_s is None else node.age_s
 
 
 def _state(node: pictures.Node) -> float:
-    """The worse, the larger."""
+    """Return the worse, the larger."""
     return math.inf if node.ready is False else _age(node)
 
 
@@ -167,7 +167,7 @@ _RIGHT = frozenset({"Pods", "capacity", "reserved", "free", "age"})
 
 
 def shown(width: int, *, longest: int = NAME_WIDTH) -> tuple[Column, ...]:
-    """The columns that fit into a terminal of this width; the name's takes what the longest needs."""
+    """Return the columns that fit into a terminal of this width; the name's takes what the longest needs."""
     found = [column.narrow if width < WIDE else column for column in COLUMNS if column.from_width <= width]
     spare = width - sum(column.width + 1 for column in found) + 1
     cells = max(_NAME_LEAST, min(found[0].width + spare, max(longest, _NAME_LEAST)))
@@ -175,7 +175,7 @@ def shown(width: int, *, longest: int = NAME_WIDTH) -> tuple[Column, ...]:
 
 
 def header(columns: tuple[Column, ...], *, sorted_by: str, descending: bool) -> spans.Line:
-    """The titles; the one that is sorted by shows which way."""
+    """Return the titles; the one that is sorted by shows which way."""
     found: list[spans.Span] = []
     for column in columns:
         is_key = column.title == sorted_by
@@ -186,7 +186,7 @@ def header(columns: tuple[Column, ...], *, sorted_by: str, descending: bool) -> 
 
 
 def row(node: pictures.Node, columns: tuple[Column, ...]) -> spans.Line:
-    """One node, each column in its width."""
+    """Return one node, each column in its width."""
     found: list[spans.Span] = []
     for column in columns:
         cell = column.draw(node)

@@ -50,7 +50,7 @@ def command(
     context: settings.Context, /, is_once: bool, every_s: float, output: formats.Output, svg: str | None,
     node: str | None, **place: Any,
 ) -> int:  # fmt: skip
-    """Shows nodes, jobs, decisions and services live: sort, filter, pause, look into a node; ? shows the keys."""
+    """Show nodes, jobs, decisions and services live: sort, filter, pause, look into a node; ? shows the keys."""
     wish = Wish(every_s=every_s, output=output, svg=svg, node=node)
     _check(wish, is_once=is_once)
     where = which.meant(context, which.Flags(**place)).where()
@@ -72,7 +72,7 @@ def command(
 
 
 def _check(wish: Wish, *, is_once: bool) -> None:
-    """Nothing. Raises `UsageError` for flags that make no sense together."""
+    """Check flags that exclude each other. Raises `UsageError`."""
     for flag, is_given in ((f"-o {wish.output}", wish.output is not formats.Output.TEXT), ("--svg", wish.svg)):
         if is_given and not is_once:
             raise click.UsageError(f"{flag} goes with --once: `carico top --once {flag}`")
@@ -86,7 +86,7 @@ def _check(wish: Wish, *, is_once: bool) -> None:
 
 
 def undrawable(term: str) -> str | None:
-    """Why nothing can be drawn here: "" where there is no terminal at all; None where it can."""
+    """Return why a screen cannot be drawn: "" without a terminal, None where it can."""
     if not sys.stdout.isatty():
         return ""
     # Keys are read from standard input, and the screen is drawn by way of standard error.
@@ -103,7 +103,7 @@ def undrawable(term: str) -> str | None:
 
 
 async def _once(found: reader.Reader, name: str, wish: Wish, clock: clocks.Clock) -> str:
-    """What is to be printed, or kept."""
+    """Return what is to be printed, or kept."""
     task = asyncio.ensure_future(found.run())
     try:
         seen = await _listen(found, task)
@@ -129,7 +129,7 @@ def _keep(svg: str, path: pathlib.Path) -> None:
 
 
 async def _listen(found: reader.Reader, task: "asyncio.Task[None]") -> picture.Picture:
-    """The picture, once everybody had time to speak. Raises `BusUnavailable` where there is no bus."""
+    """Return the picture once all nodes had time to advertise. Raises `BusUnavailable` where there is no bus."""
     complete = asyncio.ensure_future(found.complete.wait())
     await asyncio.wait(
         [complete, task], timeout=reader.CONNECT_S + reader.AGAIN_S / 2.0, return_when=asyncio.FIRST_COMPLETED
@@ -154,7 +154,7 @@ async def _watch(found: reader.Reader, name: str, wish: Wish, clock: clocks.Cloc
     reading = asyncio.ensure_future(found.run())
     drawing = asyncio.ensure_future(shown.run_async())
     # The terminal is left as it was found. One that is gone (SIGHUP) ends the process at once, as is the default: there
-    # is nothing to put back, and whoever writes to it may wait for ever.
+    # is nothing to restore, and a write to it may block for ever.
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, shown.exit, exits.INTERRUPTED)
     try:
@@ -171,17 +171,17 @@ async def _watch(found: reader.Reader, name: str, wish: Wish, clock: clocks.Cloc
 
 
 class _LastLine(io.StringIO):
-    """Keeps the last line that was written: where the screen is, nothing else may write."""
+    """Keeps the last line that was written: nothing else may write where the screen is."""
 
     def __init__(self) -> None:
         super().__init__()
         self._line = ""
 
     def write(self, text: str, /) -> int:
-        """How much was taken."""
+        """Return how much was taken."""
         self._line = text.strip() or self._line
         return len(text)
 
     def line(self) -> str:
-        """What was said last; "" where nothing was."""
+        """Return what was said last; "" where nothing was."""
         return self._line

@@ -23,7 +23,7 @@ _MODES = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """All that is known of a node. None: nobody has answered (yet)."""
+    """All that is known of a node. None: no answer (yet)."""
 
     node: pictures.Node
     detail: node_answers.Detail | None = None
@@ -31,7 +31,7 @@ class Known:
 
 
 def lines(known: Known, *, width: int) -> list[spans.Line]:
-    """The whole view."""
+    """Return the whole view."""
     found = [_head(known.node, width), ()]
     if known.detail is not None:
         found += _history(known.detail.history, width)
@@ -51,7 +51,7 @@ def lines(known: Known, *, width: int) -> list[spans.Line]:
 
 
 def _count(value: float) -> str:
-    """So many Pods, of which parts count."""
+    """Format a number of Pods, of which parts count."""
     return amounts.number(value, 0 if value.is_integer() or value >= 100.0 else 1)
 
 
@@ -60,7 +60,7 @@ def _spread(found: messages.Estimate, dim: str) -> str:
 
 
 def _head(node: pictures.Node, width: int) -> spans.Line:
-    """The name, in what the rest of the line leaves."""
+    """Return the name, in what the rest of the line leaves."""
     rest = _state(node)
     cells = max(_NAME_CELLS, width - len(spans.plain(rest)) - 2)
     return ((f" {spans.fitted(node.name, min(cells, len(node.name)))} ", "reverse"), *rest)
@@ -70,7 +70,7 @@ def _state(node: pictures.Node) -> spans.Line:
     said = node.advertisement
     found: list[spans.Span] = [(f"  {node.state}", columns.STATE_STYLE[node.state])]
     if said is None:
-        return (*found, ("  nothing heard of it: does its agent run?", "red"))
+        return (*found, ("  no advertisement: does its agent run?", "red"))
     found.append((f", {node.age_s:.1f} s old" if node.age_s is not None else "", ""))
     found.append((f"  {amounts.plural(said.pods, 'Pod')}  capacity {columns.capacity_text(node)}", "bold"))
     reserved = columns.NOTHING if node.reserved is None else str(node.reserved)
@@ -97,7 +97,7 @@ def _history(history: Mapping[str, Sequence[float]], width: int) -> list[spans.L
 
 
 def _dimensions(said: messages.Advertisement, detail: node_answers.Detail | None) -> list[spans.Line]:
-    """A line a dimension: the ceiling, what is free below it, the cost of a Pod with its uncertainty."""
+    """Return a line a dimension: the ceiling, what is free below it, the cost of a Pod with its uncertainty."""
     titles = ("dimension", 10), ("usage", 6), ("ceiling", 8), ("headroom", 12), ("a Pod costs", 20), ("room", 9)
     found: list[spans.Line] = [tuple((spans.fitted(title, cells), "bold") for title, cells in titles)]
     for dim, share in said.usage.items():
@@ -118,7 +118,7 @@ def _dimensions(said: messages.Advertisement, detail: node_answers.Detail | None
 
 
 def _room(said: messages.Advertisement, dim: str) -> str:
-    """Pods that fit by this dimension alone: at the cautious cost, of the classes that run there if any does."""
+    """Return Pods that fit by this dimension alone: at the cautious cost, of the classes that run there if any does."""
     if dim == said.bottleneck:
         return f"{said.capacity:.1f} Pods"
     cautious = _cautious(said, dim)
@@ -136,7 +136,7 @@ def _cautious(said: messages.Advertisement, dim: str) -> float | None:
 
 
 def _why(said: messages.Advertisement) -> list[spans.Line]:
-    """The formula in words, with this node's numbers."""
+    """Return the formula in words, with this node's numbers."""
     found: list[spans.Line] = [(("why", "bold"),)]
     dim = said.bottleneck
     if dim is not None and said.headroom is not None and dim in said.headroom and said.capacity > 0.0:
@@ -171,7 +171,7 @@ def _class(name: str) -> str:
 
 
 def _standing(standing: node_answers.Standing) -> list[spans.Line]:
-    """What the scheduler makes of it."""
+    """Return what the scheduler makes of it."""
     found: list[spans.Line] = []
     if standing.refused is not None:
         found.append(((f"takes none now: {spans.clean(standing.refused)}", "yellow"),))

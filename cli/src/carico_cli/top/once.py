@@ -12,7 +12,7 @@ DECISIONS_SHOWN = 10
 
 
 def as_json(picture: pictures.Picture, *, name: str) -> dict[str, Any]:
-    """The documented schema: units in the names, null where something is not known."""
+    """Return the documented schema: units in the names, null where something is not known."""
     return {
         "v": SCHEMA_VERSION,
         "cluster": name,
@@ -61,7 +61,7 @@ def as_text(picture: pictures.Picture, *, name: str, wide: bool = False) -> str:
 
 
 def node_row(node: pictures.Node) -> dict[str, Any]:
-    """One node in the schema's words."""
+    """Return one node in the schema's words."""
     said = node.advertisement
     found: dict[str, Any] = {
         "name": node.name,

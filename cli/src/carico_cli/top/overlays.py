@@ -67,11 +67,11 @@ class Help(screen.ModalScreen[None]):
     DEFAULT_CSS = "Help Lines { height: 1fr; }"
 
     def compose(self) -> app.ComposeResult:
-        """The text."""
+        """Return the text."""
         yield own.Lines(id="help")
 
     def on_mount(self) -> None:
-        """Draws it."""
+        """Draw it."""
         self.query_one(own.Lines).show([((line, ""),) for line in HELP.splitlines()])
 
     def on_key(self, event: events.Key) -> None:
@@ -104,18 +104,18 @@ class NodeScreen(screen.Screen[None]):
         self._text = own.Lines(id="node")
 
     def compose(self) -> app.ComposeResult:
-        """The lines and the keys."""
+        """Return the lines and the keys."""
         yield self._text
         yield widgets.Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
-        """Asks now and from now on."""
+        """Ask now and from now on."""
         self._ask()
         self.set_interval(DETAIL_EVERY_S, self._ask)
         self.draw()
 
     def draw(self) -> None:
-        """Draws what is known now."""
+        """Draw what is known now."""
         node = self._top.shown.node(self._node)
         lines = self._text
         if node is None:
@@ -126,30 +126,30 @@ class NodeScreen(screen.Screen[None]):
         lines.show([*trouble, *node_words.lines(known, width=self.size.width)])
 
     def on_resize(self) -> None:
-        """Lines are cut to the width."""
+        """Cut lines to the new width."""
         self.draw()
 
     def action_back(self) -> None:
-        """To the cluster."""
+        """Go back to the cluster."""
         self.dismiss()
 
     def action_help(self) -> None:
-        """The keys and the words."""
+        """Show the keys and the words."""
         self.app.push_screen(Help())
 
     def action_step(self, by: int) -> None:
-        """To the node beside it in the table."""
+        """Go to the next or previous node of the table."""
         name = self._top.neighbour(self._node, by)
         self._node, self._detail, self._standing = name, None, None
         self._ask()
         self.draw()
 
     def action_scroll(self, by: int) -> None:
-        """Down or up by a line."""
+        """Scroll by a line."""
         self._text.scroll_by(by)
 
     def action_page(self, by: int) -> None:
-        """Down or up by a screen."""
+        """Scroll by a screen."""
         self._text.scroll_by(by * self._text.page)
 
     def _ask(self) -> None:

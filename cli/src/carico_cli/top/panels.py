@@ -1,4 +1,4 @@
-"""What stands around the nodes: the line on top, jobs, decisions, services. Each a list of lines."""
+"""The panels around the nodes: the line on top, jobs, decisions, services. Each a list of lines."""
 
 import statistics
 import time
@@ -19,7 +19,7 @@ INSTANCE_CELLS = 8
 
 
 def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, shown: int) -> spans.Line:
-    """The cluster in a line: 80 cells suffice up to thousands of nodes and Pods."""
+    """Return the cluster in a line: 80 cells suffice up to thousands of nodes and Pods."""
     fresh = sum(node.state == freshness.Freshness.FRESH.value for node in picture.nodes)
     # What an absent node said last is no longer true.
     said = [
@@ -44,14 +44,14 @@ def summary(picture: pictures.Picture, *, name: str, paused_s: float | None, sho
 
 
 def jobs(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
-    """A line a job: how far it is, and where its Pods are."""
+    """Return a line a job: how far it is, and where its Pods are."""
     longest = max((len(job.name) for job in picture.jobs), default=0)
     cells = max(JOB_CELLS, min(longest, width - _OF_JOB_CELLS))
     return [_job(job, cells) for job in picture.jobs] or [(("no Pods that CARICO places", "dim"),)]
 
 
 def decisions(picture: pictures.Picture, width: int = 80) -> list[spans.Line]:
-    """A line a decision, newest first."""
+    """Return a line a decision, newest first."""
     return [_decision(found, width) for found in picture.decisions] or [(("none yet", "dim"),)]
 
 
@@ -108,7 +108,7 @@ def _names(first: str, second: str, cells: int) -> tuple[str, str]:
 
 
 def _time(seconds: float) -> str:
-    """How long something took.
+    """Return how long something took.
 
     >>> _time(0.00004), _time(0.0042), _time(3.21), _time(318.0), _time(9000.0)
     ('40 µs', '4 ms', '3.2 s', '5 min', '2.5 h')

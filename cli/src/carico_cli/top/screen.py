@@ -87,7 +87,7 @@ class Top(app.App[int]):
         return self._paused_at_s is not None
 
     def compose(self) -> app.ComposeResult:
-        """A line on top, troubles, nodes, panels, keys."""
+        """Return a line on top, troubles, nodes, panels, keys."""
         yield self._summary
         yield self._trouble
         yield self._nodes_table
@@ -97,7 +97,7 @@ class Top(app.App[int]):
         yield widgets.Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
-        """Draws now, and from now on."""
+        """Draw now, and from now on."""
         self._nodes_table.focus()
         self._draw()
         self.set_interval(self._every_s, self._tick)
@@ -105,78 +105,78 @@ class Top(app.App[int]):
             self._open(self._node_at_first)
 
     def on_resize(self) -> None:
-        """What fits is another thing now."""
+        """Arrange for the new size."""
         self._draw()
 
     def neighbour(self, name: str, by: int) -> str:
-        """The node so many rows below another; the same where there is none."""
+        """Return the node so many rows below another; the same where there is none."""
         rows = [node.name for node in self._view.rows(self.shown.nodes)]
         place = rows.index(name) + by if name in rows else 0
         return rows[place] if 0 <= place < len(rows) else name
 
     def action_sort(self, step: int) -> None:
-        """By the next column."""
+        """Sort by the next column."""
         self._view = self._view.sorted_by_next(self._nodes_table.titles, step)
         self._draw()
 
     def action_reverse(self) -> None:
-        """The other way around."""
+        """Reverse the order."""
         self._view = self._view.reversed()
         self._draw()
 
     def action_pause(self) -> None:
-        """Holds still, or goes on."""
+        """Hold still, or goes on."""
         self._paused_at_s = None if self.is_paused else self._clock.monotonic_s()
         self._tick()
 
     def action_filter(self) -> None:
-        """Asks for words."""
+        """Ask for words."""
         self._filter.display = True
         self._filter.focus()
 
     def action_panel(self) -> None:
-        """The next panel."""
+        """Show the next panel."""
         self._panel = (self._panel + 1) % len(_PANELS)
         self._arrange()
 
     def action_panel_scroll(self, by: int) -> None:
-        """The panel that is shown, or the chosen one of all."""
+        """Scroll the chosen panel."""
         self._panels[self._panel].scroll_by(by)
 
     def action_move(self, by: int) -> None:
-        """The cursor."""
+        """Move the cursor."""
         self._nodes_table.move(by)
 
     def action_page(self, by: int) -> None:
-        """The cursor, by a screen."""
+        """Move the cursor by a screen."""
         nodes = self._nodes_table
         nodes.move(by * nodes.page)
 
     def action_open(self) -> None:
-        """The node under the cursor."""
+        """Open the node under the cursor."""
         chosen = self._nodes_table.chosen
         if chosen is not None:
             self._open(chosen)
 
     def action_help(self) -> None:
-        """The keys and the words."""
+        """Show the keys and the words."""
         self.push_screen(overlays.Help())
 
     def action_leave(self, code: int) -> None:
-        """Ends it."""
+        """End it."""
         self.exit(code)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys of the cluster's screen are nobody's while another is on top."""
+        """Disable the keys of the cluster's screen while another is on top."""
         return action == "leave" or action.startswith("app.") or len(self.screen_stack) <= 1
 
     def on_input_changed(self, event: widgets.Input.Changed) -> None:
-        """Filters while it is typed."""
+        """Filter while it is typed."""
         self._view = self._view.filtered(event.value)
         self._draw()
 
     def on_input_submitted(self) -> None:
-        """Keeps the filter."""
+        """Keep the filter."""
         self._close_filter()
 
     def on_key(self, event: events.Key) -> None:
@@ -200,7 +200,7 @@ class Top(app.App[int]):
             self.screen.draw()
 
     def _arrange(self) -> None:
-        """Which panels are shown, in how many lines. A change costs a layout, so there is none without need."""
+        """Choose the panels that fit, and their height. A change costs a layout, so it is made only where needed."""
         height = self.size.height
         # The nodes with their titles, but no more of the screen than half.
         nodes = min(len(self.shown.nodes) + 1, height // 2)

@@ -16,12 +16,12 @@ SHARE_CELLS = 5
 
 
 def plain(line: Iterable[Span]) -> str:
-    """The text of a line."""
+    """Return the text of a line."""
     return "".join(text for text, _ in line)
 
 
 def clean(text: str) -> str:
-    """The text with nothing in it that moves a terminal's cursor.
+    """Return the text with nothing in it that moves a terminal's cursor.
 
     >>> clean("a\\x1b[2Jb\\nc")
     'a [2Jb c'
@@ -30,7 +30,7 @@ def clean(text: str) -> str:
 
 
 def fitted(text: str, width: int, *, right: bool = False) -> str:
-    """The text in exactly `width` cells; a longer one loses its middle, since names differ at both ends.
+    """Return the text in exactly `width` cells; a longer one loses its middle, since names differ at both ends.
 
     >>> fitted("ip-10-0-0-17.ec2.internal", 12), fitted("7", 3, right=True), fitted("ab", 1)
     ('ip-10-…ernal', '  7', '…')
@@ -44,7 +44,7 @@ def fitted(text: str, width: int, *, right: bool = False) -> str:
 
 
 def cut(line: Iterable[Span], width: int) -> Line:
-    """The line in at most `width` cells; what is cut off is marked."""
+    """Return the line in at most `width` cells; what is cut off is marked."""
     found: list[Span] = []
     left = width
     spans = list(line)
@@ -58,7 +58,7 @@ def cut(line: Iterable[Span], width: int) -> Line:
 
 
 def bar(share: float | None, cells: int) -> Line:
-    """A share from 0 to 1 as a bar of `cells` and five more for the number.
+    """Return a share from 0 to 1 as a bar of `cells` and five more for the number.
 
     >>> plain(bar(0.5, 4)), plain(bar(None, 4))
     ('██░░  50%', '        -')
@@ -72,8 +72,9 @@ def bar(share: float | None, cells: int) -> Line:
 
 
 def spark(values: Sequence[float], width: int, *, most: float | None = None) -> str:
-    """The last values as small bars between 0 and `most` (their largest), at most `width`; each stands for the largest
-    of the values that share a cell.
+    """Draw the last values as small bars between 0 and `most` (default: their largest), at most `width` of them.
+
+    Each shows the largest of the values that share a cell.
 
     >>> spark([0.0, 1.0, 2.0, 4.0], 4), spark([], 4), spark([0.0, 0.0], 4)
     ('▁▃▅█', '', '▁▁')

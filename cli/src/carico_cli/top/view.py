@@ -16,21 +16,21 @@ class View:
     filter: str = ""
 
     def sorted_by_next(self, titles: list[str], step: int = 1) -> "View":
-        """By the next of the columns that are shown; numbers start with the largest."""
+        """Sort by the next column that is shown; numbers start with the largest."""
         here = titles.index(self.sorted_by) if self.sorted_by in titles else -1
         title = titles[(here + step) % len(titles)]
         return dataclasses.replace(self, sorted_by=title, descending=_column(title).numeric)
 
     def reversed(self) -> "View":
-        """The other way around."""
+        """Return the other way around."""
         return dataclasses.replace(self, descending=not self.descending)
 
     def filtered(self, text: str) -> "View":
-        """With another filter."""
+        """Return the view with another filter."""
         return dataclasses.replace(self, filter=text)
 
     def rows(self, nodes: Iterable[pictures.Node]) -> list[pictures.Node]:
-        """The nodes that match, in order; those without a value last."""
+        """Return the nodes that match, in order; those without a value last."""
         words = self.filter.lower().split()
         found = [node for node in nodes if all(word in _text(node) for word in words)] if words else list(nodes)
         if self.sorted_by == "node":
@@ -48,7 +48,7 @@ def _column(title: str) -> columns.Column:
 
 
 def _text(node: pictures.Node) -> str:
-    """What the words of a filter are looked for in."""
+    """Return what the words of a filter are looked for in."""
     said = node.advertisement
     more = "" if said is None else f"{said.mode.value} {said.bottleneck or ''}"
     return f"{node.name} {node.state} {node.freshness.value} {more}".lower()

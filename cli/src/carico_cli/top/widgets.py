@@ -16,14 +16,14 @@ _CURSOR = Style(bgcolor="rgb(38,79,120)")
 
 
 def strip(line: spans.Line, width: int, *, marked: bool = False) -> Strip:
-    """A line as textual draws it, in exactly `width` cells."""
+    """Return a line as textual draws it, in exactly `width` cells."""
     segments = [Segment(text, Style.parse(style) if style else Style.null()) for text, style in spans.cut(line, width)]
     found = Strip(segments).adjust_cell_length(width)
     return found.apply_style(_CURSOR) if marked else found
 
 
 class Lines(Widget):
-    """Lines under a title, scrolled by whoever asks; the title says where there are more."""
+    """Lines under a title, which says how many more are below."""
 
     DEFAULT_CSS = "Lines { height: 1; }"
 
@@ -34,13 +34,13 @@ class Lines(Widget):
         self._first = 0
 
     def show(self, lines: Sequence[spans.Line]) -> None:
-        """Draws these from now on."""
+        """Draw these from now on."""
         self._lines = lines
         self._keep_within(self._first)
         self.refresh()
 
     def scroll_by(self, by: int) -> None:
-        """Down by so many lines, up where negative."""
+        """Scroll down by so many lines, up where negative."""
         self._keep_within(self._first + by)
         self.refresh()
 
@@ -58,7 +58,7 @@ class Lines(Widget):
         self._first = max(0, min(first, len(self._lines) - self.page))
 
     def render_line(self, y: int) -> Strip:
-        """One line of the screen."""
+        """Return one line of the screen."""
         if self._title:
             if y == 0:
                 return strip(self._title_line(), self.size.width)
@@ -68,11 +68,11 @@ class Lines(Widget):
         return strip(line, self.size.width)
 
     def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
-        """A wheel moves it."""
+        """Scroll by the wheel."""
         self.scroll_by(1)
 
     def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
-        """A wheel moves it."""
+        """Scroll by the wheel."""
         self.scroll_by(-1)
 
     def _title_line(self) -> spans.Line:
@@ -95,7 +95,7 @@ class Nodes(Widget, can_focus=True):
         self._first = 0
 
     def show(self, picture: pictures.Picture, view: views.View) -> None:
-        """Draws these from now on."""
+        """Draw these from now on."""
         at = self.chosen
         self._view = view
         self.rows = view.rows(picture.nodes)
@@ -123,14 +123,14 @@ class Nodes(Widget, can_focus=True):
         return max(1, self.size.height - 1)
 
     def move(self, by: int) -> None:
-        """The cursor, down by so many nodes, up where negative."""
+        """Move the cursor down by so many nodes, up where negative."""
         self._cursor = max(0, min(self._cursor + by, len(self.rows) - 1))
         self._first = max(min(self._first, self._cursor), self._cursor - self.page + 1, 0)
         self._first = max(0, min(self._first, len(self.rows) - self.page))
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """One line of the screen."""
+        """Return one line of the screen."""
         width = self.size.width
         shown = self._columns()
         if y == 0:
@@ -143,11 +143,11 @@ class Nodes(Widget, can_focus=True):
         return strip(columns.row(self.rows[index], shown), width, marked=index == self._cursor)
 
     def on_resize(self, _: events.Resize) -> None:
-        """The cursor stays in sight."""
+        """Keep the cursor in sight."""
         self.move(0)
 
     def on_click(self, event: events.Click) -> None:
-        """Chooses the node; a second click opens it."""
+        """Choose the node; a second click opens it."""
         index = self._first + event.y - 1
         if event.y == 0 or index >= len(self.rows):
             return
@@ -156,9 +156,9 @@ class Nodes(Widget, can_focus=True):
         self.move(index - self._cursor)
 
     def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
-        """A wheel moves the cursor."""
+        """Move the cursor by the wheel."""
         self.move(1)
 
     def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
-        """A wheel moves the cursor."""
+        """Move the cursor by the wheel."""
         self.move(-1)

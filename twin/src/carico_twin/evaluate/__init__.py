@@ -1,1 +1,1 @@
-"""The evaluation: every scheduler on every scenario, beside what was published, as tables, pictures and verdicts."""
+"""The evaluation: every scheduler on every scenario, compared with published figures, as tables and verdicts."""

@@ -11,7 +11,7 @@ from carico_twin.evaluate import contenders, runs, tables
 STEPS = "ablation"
 FAULTS = "faults"
 BASE = "as installed"
-# Each fails in a way of its own: a cold model, several classes, memory, unequal nodes, work that nobody announced.
+# Each fails in a way of its own: a cold model, several classes, memory, unequal nodes, work that is not announced.
 PLANS = (
     "pi-100", "pi-500", "mixed-500+20", "memory-grows", "two-kinds", "unequal-nodes", "noisy-neighbour",
     "late-memory", "four-threads",
@@ -21,7 +21,7 @@ MOST_SEEDS = 3
 
 
 def tasks(seeds: Iterable[int], *, quick: bool) -> list[runs.Task]:
-    """Every variant on every plan, at most three seeds; and the faults."""
+    """Return every variant on every plan, at most three seeds; and the faults."""
     every = catalogue.all_scenarios()
     few = list(seeds)[: 1 if quick else MOST_SEEDS]
     steps = [
@@ -39,7 +39,7 @@ def _contender(name: str, choice: world.Choice) -> contenders.Contender:
 
 
 def variants() -> dict[str, world.Choice]:
-    """The default with one thing changed, by what was changed."""
+    """Return the default with one thing changed, by what was changed."""
     without = footprint.FootprintConstants
     steps: dict[str, object] = {
         "no classes": without(by_class=False),
@@ -71,7 +71,7 @@ def _around() -> dict[str, world.Choice]:
 
 
 def fault_variants() -> dict[str, world.Choice]:
-    """What bus and agents can do to us, with and without what is meant to help."""
+    """Faults of bus and agents, with and without the rules against them."""
     changed = _around()
     kept = ("merge: none", "published each second only", "released at start (paper)")
     alone = footprint.FootprintConstants(federated=False)
@@ -113,7 +113,7 @@ class Effect:
 
 
 def effects(found: tables.Table) -> list[Effect]:
-    """Every variant beside the default; plans that one of them did not finish count for neither."""
+    """Compare every variant with the default; plans that one of them did not finish count for neither."""
     names = dict.fromkeys(name for cells in found.values() for name in cells)
     return [_effect(found, name) for name in names] if BASE in names else []
 

@@ -47,7 +47,7 @@ class Compared:
 
 
 def plan(found: recorded.Comparison) -> scenario.Scenario:
-    """The cluster and job of a comparison, as the twin has them."""
+    """Return the cluster and job of a comparison, as the twin has them."""
     hardware = machine.Hardware(cores=float(found.cores), memory_bytes=MEMORY_BYTES)
     kind = work.Work(name=JOB, cpu_s=found.pod_alone_s)
     bound_s = found.pods * found.pod_alone_s / (found.nodes * found.cores) + found.pod_alone_s
@@ -58,14 +58,14 @@ def plan(found: recorded.Comparison) -> scenario.Scenario:
 
 
 def tasks(found: recorded.Comparison, seeds: Iterable[int]) -> list[runs.Task]:
-    """Every scheduler of the comparison on its cluster and job."""
+    """Return every scheduler of the comparison on its cluster and job."""
     made = plan(found)
     every = [_contender(row, found) for row in found.rows]
     return [runs.Task(group=GROUP, plan=made, contender=each, seed=seed) for each in every for seed in seeds]
 
 
 def compare(found: recorded.Comparison, table: tables.Table) -> list[Compared]:
-    """Every figure of the comparison that the twin has run, beside the twin's."""
+    """Compare every figure that the twin has run with the twin's."""
     cells = table.get(GROUP, {})
     return [
         Compared(
@@ -78,7 +78,7 @@ def compare(found: recorded.Comparison, table: tables.Table) -> list[Compared]:
 
 
 def errors(compared: Iterable[Compared]) -> dict[str, dict[str, float]]:
-    """Per scheduler the absolute errors of its job time and of its mean Pod time."""
+    """Return per scheduler the absolute errors of its job time and of its mean Pod time."""
     found: dict[str, dict[str, float]] = {}
     for each in compared:
         if each.figure in ("job_s", "pod_mean_s") and math.isfinite(each.error):

@@ -9,7 +9,7 @@ independent of the tables, so agreement in the job times of large jobs is weaker
   .568 from 500 to 1000 Pods at 500m).
 - Start latency: first create to workload running 1.29 s (median), 1.88 s (90th percentile), log-normal.
 - sklearn trains a neural network, whose linear algebra runs a thread on each of the four cores: 25 s on a node alone
-  are 25 x 4 x 0.70 core-seconds. The text tells neither threads nor core-seconds: the width was
+  are 25 x 4 x 0.70 core-seconds. The text gives neither threads nor core-seconds: the width was
   chosen because a job of 100 Pods of one thread needs less than half of the time in figure 5.2.
 - The Job controller creates some 20 Pods a second (its client's rate limit in kube-controller-manager, --kube-api-qps).
 """
@@ -29,7 +29,7 @@ HARDWARE = machine.Hardware(full_speed=round(PUBLISHED_PODS_PER_S / ALONE_PODS_P
 RUNTIME = kubelet.Runtime(start_median_s=1.29, start_sigma=math.log(1.88 / 1.29) / 1.2816)
 CREATE_PER_S = 20.0
 SKLEARN = dataclasses.replace(work.SKLEARN, threads=4.0, cpu_s=25.0 * 4.0 * HARDWARE.full_speed)
-# Which of ours stand beside the published CARICO.
+# Which of ours are compared with the published CARICO.
 OURS = (contenders.DEFAULT, "paper")
 # One seed of each is drawn: figures 5.3 to 5.8 and 5.10 to 5.12.
 PICTURED = {
@@ -41,7 +41,7 @@ PICTURED = {
 
 
 def as_published(plan: scenario.Scenario) -> scenario.Scenario:
-    """The plan on the published cluster."""
+    """Return the plan on the published cluster."""
     return dataclasses.replace(
         plan,
         hardware=(HARDWARE,) * catalogue.NODES,
@@ -56,7 +56,7 @@ def as_published(plan: scenario.Scenario) -> scenario.Scenario:
 
 
 def plans() -> dict[str, scenario.Scenario]:
-    """The published jobs on the published cluster."""
+    """Return the published jobs on the published cluster."""
     found = [
         *(catalogue.pi(pods) for pods in published.PI_PODS),
         *(catalogue.train(pods) for pods in published.SKLEARN_PODS),
@@ -66,7 +66,7 @@ def plans() -> dict[str, scenario.Scenario]:
 
 
 def tasks(seeds: Iterable[int], *, only: Sequence[str] | None = None) -> list[runs.Task]:
-    """Every run that a published number is compared with; `only`: of these plans."""
+    """Return every run that a published number is compared with; `only`: of these plans."""
     every = contenders.all_contenders()
     wanted: dict[str, set[str]] = {}
     for value in published.values():
@@ -98,7 +98,7 @@ class Compared:
 
 
 def compare(found: tables.Table) -> list[Compared]:
-    """Every published number that the twin ran, beside the twin's."""
+    """Compare every published number that the twin ran with the twin's."""
     compared = []
     for value in published.values():
         for name in OURS if value.contender == published.CARICO else (value.contender,):
@@ -109,7 +109,7 @@ def compare(found: tables.Table) -> list[Compared]:
 
 
 def figure(cell: tables.Cell, value: published.Value) -> tables.Interval:
-    """The twin's number for a published one."""
+    """Return the twin's number for a published one."""
     if value.figure == "job_s":
         # Of a deployment of several jobs: from the first creation to the last end.
         return cell.figures["job_s"] if value.job == "all" else cell.job_s[value.job]
@@ -117,7 +117,7 @@ def figure(cell: tables.Cell, value: published.Value) -> tables.Interval:
 
 
 def errors(compared: Iterable[Compared]) -> dict[str, dict[str, float]]:
-    """Per contender mean and largest absolute error of its job times, and of its Pod times' means."""
+    """Return per contender mean and largest absolute error of its job times, and of its Pod times' means."""
     grouped: dict[tuple[str, str], list[float]] = {}
     for each in compared:
         if each.published.figure in ("job_s", "pod_s.mean") and math.isfinite(each.error):

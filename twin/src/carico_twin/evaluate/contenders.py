@@ -13,8 +13,8 @@ from carico_scheduler.rules import policy
 from carico_twin import agents, world
 from carico_twin.schedulers import load_aware, slots
 
-# 0.5 is one runnable task a core. Below it Pods alone crowd nobody; the runtime's work at each start still does, and at
-# 0.35 (two Pods of one thread on four cores) there is room for that, too: the ceiling for isolation.
+# 0.5 is one runnable task a core. Below it Pods alone do not compete; the runtime's work at each start still does,
+# and at 0.35 (two Pods of one thread on four cores) there is room for that, too: the ceiling for isolation.
 ISOLATION_CEILING = 0.35
 CEILINGS = (ISOLATION_CEILING, 0.4, 0.45, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 CONSTANTS = (0.75, 1.0, 1.25, 1.5, 2.0)
@@ -26,7 +26,7 @@ TWIN_IDLE_SIGNAL = 0.9375
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A scheduler as somebody would set it up. family: settings of one scheduler; a best is chosen among them."""
+    """A scheduler as an operator would set it up. family: settings of one scheduler; a best is chosen among them."""
 
     name: str
     family: str
@@ -44,7 +44,7 @@ def footprint(ceiling_cpu: float, **agent: object) -> Contender:
 
 
 def footprint_name(ceiling_cpu: float) -> str:
-    """The name of CARICO at this ceiling."""
+    """Return the name of CARICO at this ceiling."""
     return f"footprint-{ceiling_cpu:.2f}"
 
 
@@ -71,7 +71,7 @@ def constant(pods_per_core: float) -> Contender:
 
 
 def all_contenders() -> dict[str, Contender]:
-    """Every contender by name, in the order of the tables."""
+    """Return every contender by name, in the order of the tables."""
     found = [
         *(kube(cores) for cores in REQUESTS),
         Contender(
@@ -127,7 +127,7 @@ def _other_modes() -> list[Contender]:
 
 
 def named(wanted: Iterable[str]) -> list[Contender]:
-    """The contenders of these names or families, in the order of the tables; all where none is named.
+    """Return the contenders of these names or families, in the order of the tables; all where none is named.
 
     Raises `errors.SettingsError` for a name that is none, with the known ones.
     """
@@ -141,12 +141,12 @@ def named(wanted: Iterable[str]) -> list[Contender]:
 
 
 def unknown(kind: str, got: str, known: Sequence[str]) -> errors.SettingsError:
-    """The error for a name that nobody knows."""
+    """Return the error for an unknown name."""
     near = difflib.get_close_matches(got, known, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return errors.SettingsError(f"{kind}: got {got!r}{hint}, expected one of {', '.join(known)}")
 
 
 def in_families(found: Mapping[str, Contender], family: str) -> list[str]:
-    """Names of a family's contenders."""
+    """Name of a family's contenders."""
     return [name for name, each in found.items() if each.family == family]

@@ -20,7 +20,7 @@ class FileMistake(errors.UserError):
 
 
 def shown(value: object) -> str:
-    """The beginning of a value, as one line.
+    """Return the beginning of a value, as one line.
 
     >>> shown([1] * 100)
     '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1...'
@@ -38,7 +38,7 @@ def shown(value: object) -> str:
 
 
 def as_number(value: object) -> float | None:
-    """The finite number that a value is; None for any other, and for an integer that no float holds."""
+    """Return the finite number that a value is; None for any other, and for an integer that no float holds."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:

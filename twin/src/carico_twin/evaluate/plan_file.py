@@ -41,9 +41,9 @@ class PlanError(file_mistake.FileMistake):
 
 
 class _Table:
-    """A TOML table that knows where it stands, and which keys it may have.
+    """A TOML table that knows its path, and which keys it may have.
 
-    A key that it may not have is told first: it may be a misspelt one that would be missing.
+    An unknown key is reported first: it may be a misspelt one that would be missing.
     """
 
     def __init__(self, file: str, path: str, values: object, keys: tuple[str, ...]) -> None:
@@ -127,7 +127,7 @@ class _Table:
 
 
 def read(file: str, content: bytes) -> scenario.Scenario:
-    """The scenario that a file describes. Raises `PlanError`."""
+    """Return the scenario that a file describes. Raises `PlanError`."""
     top = _Table(file, "", _parsed(file, content), _PLAN_KEYS)
     name = top.text("name", "plan")
     limit_s = top.number("limit_s", 900.0, least=1.0, most=86_400.0)
@@ -162,7 +162,7 @@ def _parsed(file: str, content: bytes) -> dict[str, Any]:
 
 
 def _nodes(found: _Table, limit_s: float) -> tuple[tuple[machine.Hardware, float], ...]:
-    """Nodes, each with when it joins."""
+    """Return nodes, each with when it joins."""
     count = found.whole("count", 1, least=1, most=_MOST_NODES)
     cores = found.number("cores", 4.0, least=0.1, most=4096.0)
     memory_gib = found.number("memory_gib", 2.0 * cores, least=0.1, most=_MOST_GIB)
@@ -247,7 +247,7 @@ def _check_fits(found: _Table, work: works.Work, hardware: tuple[machine.Hardwar
 
 
 def _check_ends(found: _Table, job: scenario.Job, limit_s: float) -> None:
-    """Nothing; raises `PlanError` for a job that no cluster brings to its end in time. Servers need not end."""
+    """Check that each job can end in time. Raises `PlanError`. Servers need not end."""
     if job.work.cpu_s is None:
         return
     if job.create_per_s is not None and (last_s := job.at_s + (job.pods - 1) / job.create_per_s) >= limit_s:

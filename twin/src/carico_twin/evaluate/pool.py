@@ -55,7 +55,7 @@ class _Worker:
 
 
 def run_all(tasks: Sequence[runs.Task], *, jobs: int) -> Generator[runs.Outcome, None, None]:
-    """Each task's outcome as it is ready, the longest runs first; with one job in this process."""
+    """Return each task's outcome as it is ready, the longest runs first; with one job in this process."""
     ordered = sorted(tasks, key=lambda task: -task.effort)
     if jobs <= 1 or len(ordered) <= 1:
         yield from map(runs.run, ordered)
@@ -73,7 +73,7 @@ def run_all(tasks: Sequence[runs.Task], *, jobs: int) -> Generator[runs.Outcome,
 
 
 def _start(count: int, workers: list[_Worker]) -> None:
-    """Adds `count` workers to the list."""
+    """Add `count` workers to the list."""
     # The tracker that spawning starts first unblocks SIGINT: started before, it does not.
     resource_tracker.ensure_running()
     context = multiprocessing.get_context("spawn")
@@ -83,7 +83,7 @@ def _start(count: int, workers: list[_Worker]) -> None:
 
 @contextlib.contextmanager
 def _interrupted_later() -> Iterator[None]:
-    """Within, Ctrl-C waits: a process begun by half would neither run nor end.
+    """Delay Ctrl-C: a half-started process would neither run nor end.
 
     Ctrl-C goes to every process of a terminal. Workers are born with it blocked, as their parent ends them. Blocking
     alone does not hold it back here: another thread (numpy's) may take the signal, so its handler waits too.
@@ -122,7 +122,7 @@ def _share(tasks: list[runs.Task], workers: list[_Worker]) -> Generator[runs.Out
 
 
 def _serve(pipe: "connection.Connection") -> None:
-    """Runs what comes through the pipe until its other end is gone."""
+    """Run what comes through the pipe until its other end is gone."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
@@ -130,13 +130,13 @@ def _serve(pipe: "connection.Connection") -> None:
             try:
                 found: runs.Outcome | BaseException = runs.run(task)
             except Exception as error:
-                # Raised again in the parent, which is who can tell somebody.
+                # Raised again in the parent, which can report it.
                 found = error
             pipe.send(found)
 
 
 def _end_with_parent() -> None:
-    """Ends this process in the middle of a run where its parent is gone."""
+    """End this process in the middle of a run where its parent is gone."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,7 +1,7 @@
-"""What the dissertation published (chapter 5), number by number, with where it stands.
+"""What the dissertation published (chapter 5), number by number, with its place in the text.
 
 Cluster: 19 workers of 4 vCPUs and 8 GB. `pi` is the dissertation's `bpi(2000)`, `sklearn` its memory-heavy job. Names
-of contenders are those of `contenders`; "carico" stands for CARICO, whatever its mode.
+of contenders are those of `contenders`; "carico" means CARICO in any mode.
 """
 
 import dataclasses
@@ -70,7 +70,7 @@ AGENT_OVERHEAD = dict(
 
 
 def values() -> Iterator[Value]:
-    """Every published number that the twin can be set beside."""
+    """Return every published number that the twin can be compared with."""
     for contender, row in PI_JOB_S.items():
         for pods, value in zip(PI_PODS, row, strict=True):
             yield _job(f"pi-{pods}", contender, "pi", value, "figure 5.1")

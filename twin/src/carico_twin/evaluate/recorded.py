@@ -23,7 +23,7 @@ _PODS_MOST = 100_000
 
 
 class RecordedError(file_mistake.FileMistake):
-    """A comparison that cannot be set beside the twin: which file, where in it, what was got and expected."""
+    """A comparison that the twin cannot run: which file, where in it, what was got and expected."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Spread:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One scheduler's figures. request_millicores: what each Pod stated; None: CARICO, told nothing."""
+    """One scheduler's figures. request_millicores: what each Pod stated; None: CARICO without requests."""
 
     name: str
     request_millicores: int | None
@@ -63,7 +63,7 @@ class Comparison:
 
 
 def read(file: str, content: bytes) -> Comparison:
-    """The comparison in a file that `carico compare` wrote. Raises `RecordedError`."""
+    """Return the comparison in a file that `carico compare` wrote. Raises `RecordedError`."""
     try:
         parsed = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -118,7 +118,7 @@ def _spread(found: "_Object") -> Spread:
 
 
 class _Object:
-    """A JSON object that knows where it stands."""
+    """A JSON object that knows its path."""
 
     def __init__(self, file: str, path: str, values: object) -> None:
         self._file = file

@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 
 def document(wish: study.Wish, outcomes: Sequence[runs.Outcome]) -> Json:
-    """Everything that came of an evaluation. Numbers that are none are None; intervals are [mean, half, seeds]."""
+    """Return an evaluation as JSON types. Numbers that are not finite are None; intervals are [mean, half, seeds]."""
     main = tables.table(_of(outcomes, study.MAIN))
     published_runs = tables.table(_of(outcomes, calibration.GROUP))
     compared = calibration.compare(published_runs)
@@ -60,7 +60,7 @@ def document(wish: study.Wish, outcomes: Sequence[runs.Outcome]) -> Json:
 
 
 def finite(value: Any) -> Any:
-    """The same without numbers that are none: JSON has no word for them."""
+    """Replace numbers that are not finite by None: JSON has no NaN."""
     if isinstance(value, float):
         return round(value, 6) if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -119,7 +119,7 @@ def _compared(found: calibration.Compared) -> Json:
 
 
 def _beside(wish: study.Wish, outcomes: Sequence[runs.Outcome]) -> Json | None:
-    """The same job on emulated nodes and in the twin; None where no comparison was given."""
+    """Return the same job on emulated nodes and in the twin; None where no comparison was given."""
     if wish.emulated is None:
         return None
     compared = beside.compare(wish.emulated, tables.table(_of(outcomes, beside.GROUP)))
@@ -154,6 +154,6 @@ def _pictured(found: runs.Outcome) -> Json:
 
 
 def describe(plan: scenario.Scenario) -> str:
-    """A scenario in one line."""
+    """Return a scenario in one line."""
     jobs = ", ".join(f"{job.pods} x {job.work.name}" for job in plan.jobs)
     return f"{plan.name}: {jobs} on {len(plan.hardware)} nodes"

@@ -11,13 +11,13 @@ from carico_twin import measures, records, scenario, world
 from carico_twin.evaluate import contenders
 
 Floats = npt.NDArray[np.float64]
-# Points of a series: more than a picture's pixels tell apart is waste.
+# Points of a series: more than a picture has pixels is waste.
 POINTS = 160
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One run to make. pictured: series and all Pod times are wanted besides."""
+    """One run to make. pictured: with series and all Pod times."""
 
     group: str
     plan: scenario.Scenario
@@ -27,7 +27,7 @@ class Task:
 
     @property
     def effort(self) -> float:
-        """How long it takes beside others: an agent on every node costs much more than a table of requests."""
+        """How long it takes compared with others: an agent on every node costs much more than a table of requests."""
         pods = sum(job.pods for job in self.plan.jobs)
         return pods * (20.0 if isinstance(self.contender.choice, world.CaricoOptions) else 1.0)
 
@@ -57,7 +57,7 @@ class Outcome:
 
 
 def run(task: Task) -> Outcome:
-    """One run, measured."""
+    """Return one run, measured."""
     done = world.run(task.plan, task.contender.choice, seed=task.seed)
     times = {job.name: _times(done, job.name) for job in task.plan.jobs}
     return Outcome(
@@ -85,7 +85,7 @@ def distribution(values: Sequence[float]) -> dict[str, float]:
 
 
 def series(done: world.Run) -> Series:
-    """Pods and use of the nodes over the run, from the instants of its Pods."""
+    """Return Pods and use of the nodes over the run, from the instants of its Pods."""
     times = np.linspace(0.0, done.end_s, POINTS)
     shape = (len(done.nodes), POINTS)
     pods, tasks, held = np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -126,7 +126,7 @@ def _times(done: world.Run, job: str) -> list[float]:
 
 
 def _job_s(done: world.Run, job: str) -> float:
-    """From the job's creation to its last Pod terminal; NaN where one has not ended."""
+    """Return from the job's creation to its last Pod terminal; NaN where one has not ended."""
     pods = [pod for pod in done.pods if pod.job == job]
     if not pods or any(math.isnan(pod.terminal_s) for pod in pods):
         return math.nan

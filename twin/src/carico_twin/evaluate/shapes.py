@@ -1,4 +1,4 @@
-"""What the published tables show beside their numbers, and whether the calibrated twin shows it too."""
+"""Statements of the published tables, and whether the calibrated twin shows the same."""
 
 import dataclasses
 import math
@@ -105,7 +105,7 @@ _STATEMENTS: tuple[tuple[str, _Test], ...] = (
 
 
 def judge(found: tables.Table) -> list[Shape]:
-    """Every statement, with each of our modes in CARICO's place; those without CARICO once."""
+    """Return every statement, with each of our modes in CARICO's place; those without CARICO once."""
     judged = []
     for says, test in _STATEMENTS:
         for mode in calibration.OURS if "CARICO" in says else (published.CARICO,):

@@ -34,8 +34,8 @@ SEEDS = 10
 class Wish:
     """What a user asked for; nothing named: everything. seeds None: 10, or 2 where it is to be quick.
 
-    calibration: only what is set beside other clusters' numbers. emulated: a comparison on emulated nodes to be set
-    beside the twin.
+    calibration: only what is compared with other clusters' numbers. emulated: a comparison on emulated nodes to compare
+    the twin with.
     """
 
     quick: bool = False
@@ -55,7 +55,7 @@ class Wish:
 
 
 def all_plans() -> dict[str, scenario.Scenario]:
-    """Every scenario by name: the catalogue's, and two loads on unequal nodes that leave room."""
+    """Return every scenario by name: the catalogue's, and two loads on unequal nodes that leave room."""
     plans = [*catalogue.all_scenarios().values(), _arriving(EXTRA_PLANS[0], 0.5), _arriving(EXTRA_PLANS[1], 1.0)]
     return {plan.name: dataclasses.replace(plan, limit_s=min(plan.limit_s, LIMIT_S)) for plan in plans}
 
@@ -79,7 +79,7 @@ def named(wanted: Sequence[str]) -> list[scenario.Scenario]:
 
 
 def tasks(wish: Wish) -> list[runs.Task]:
-    """Every run of an evaluation. Raises `errors.SettingsError` for names that are none."""
+    """Return every run of an evaluation. Raises `errors.SettingsError` for names that are none."""
     if wish.plan is not None:
         if wish.plan.name in all_plans():
             # Targets are judged by the scenario's name.
@@ -108,7 +108,7 @@ def _cross(plans: Sequence[scenario.Scenario], wish: Wish) -> list[runs.Task]:
 
 
 def _runs(plan: str, contender: contenders.Contender, wish: Wish) -> bool:
-    """Whether this pair is worth its time; a user who named one gets all of it."""
+    """Return whether this pair is worth its time; a user who named one gets all of it."""
     if wish.plan is not None:
         return bool(wish.schedulers) or contender.family != "footprint" or contender.name == contenders.DEFAULT
     if wish.scenarios:

@@ -42,7 +42,7 @@ class Cell:
     pod_s: Mapping[str, Mapping[str, Interval]]
 
     def mean(self, name: str) -> float:
-        """Mean of a figure; of times NaN where not every run finished."""
+        """Return mean of a figure; of times NaN where not every run finished."""
         return self.figures[name].mean
 
 
@@ -51,7 +51,7 @@ Table = Mapping[str, Mapping[str, Cell]]
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Mean and 95 % interval by Student's t; values that are none are left out.
+    """Return mean and 95 % interval by Student's t; values that are not finite are left out.
 
     >>> interval([1.0, 2.0, 3.0]).half  # 4.303 x 1 / sqrt(3)
     2.484...
@@ -68,7 +68,7 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def cell(outcomes: Sequence[runs.Outcome]) -> Cell:
-    """One contender's runs of one scenario, over their seeds. Times of runs that did not finish are none."""
+    """Return one contender's runs of one scenario, over their seeds. Runs that did not finish have no times."""
     finished = [each.measures.finished for each in outcomes]
     figures = {name: interval([_figure(each.measures, name) for each in outcomes]) for name in FIELDS}
     jobs = sorted({job for each in outcomes for job in each.job_s})
@@ -93,7 +93,7 @@ def _pod_s(found: Sequence[Mapping[str, float]]) -> dict[str, Interval]:
 
 
 def table(outcomes: Iterable[runs.Outcome]) -> dict[str, dict[str, Cell]]:
-    """Cells by scenario and contender."""
+    """Return cells by scenario and contender."""
     grouped: dict[str, dict[str, list[runs.Outcome]]] = collections.defaultdict(lambda: collections.defaultdict(list))
     for each in outcomes:
         grouped[each.plan][each.contender].append(each)
@@ -104,7 +104,7 @@ def table(outcomes: Iterable[runs.Outcome]) -> dict[str, dict[str, Cell]]:
 
 
 def best(cells: Mapping[str, Cell], names: Iterable[str]) -> str | None:
-    """The best of these contenders in hindsight: least job time x slowdown among the runs with least overrun.
+    """Return the best of these contenders in hindsight: least job time x slowdown among the runs with least overrun.
 
     None where none of them finished.
     """
@@ -129,7 +129,7 @@ class Summary:
 
 
 def summary(found: Table, chosen: Mapping[str, str | None]) -> Summary:
-    """Geometric means over scenarios of one chosen contender each (None: none of its family finished)."""
+    """Return geometric means over scenarios of one chosen contender each (None: none of its family finished)."""
     cells = {plan: found[plan][name] for plan, name in chosen.items() if name is not None and name in found[plan]}
     whole = {plan: each for plan, each in cells.items() if each.finished == 1.0}
     return Summary(

@@ -1,6 +1,6 @@
-"""What was promised of the twin, each met or missed with its number.
+"""The twin's targets, each met or missed with its number.
 
-"Best" of kube-scheduler is chosen in hindsight and for each scenario anew (`tables.best`); ours is one setting for all.
+"Best" of kube-scheduler is chosen in hindsight for each scenario (`tables.best`); ours is one setting for all.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ ISOLATION = contenders.footprint_name(contenders.ISOLATION_CEILING)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A promise: `value` must be at most `bound`. value NaN: what it needs was not run, or did not finish."""
+    """A target: `value` must be at most `bound`. value NaN: what it needs was not run, or did not finish."""
 
     name: str
     value: float
@@ -67,19 +67,19 @@ class _Facts:
 
 
 def judge(found: tables.Table, ours: str = contenders.DEFAULT) -> list[Target]:
-    """Every target for one setting of ours."""
+    """Return every target for one setting of ours."""
     facts = _Facts(found, ours)
     parts = (_over_all, _pi_1000, _dominated, _pi_others, _ramp_up, _train, _mixed, _isolation, _unequal)
     return [target for part in parts for target in part(facts)]
 
 
 def plans_of_all(found: tables.Table) -> list[str]:
-    """The scenarios that means are taken over."""
+    """Return the scenarios that means are taken over."""
     return [plan for plan in catalogue.all_scenarios() if plan in found]
 
 
 def family_summaries(found: tables.Table) -> dict[str, tables.Summary]:
-    """Per family its best in hindsight over all scenarios that it ran; ours besides as one setting."""
+    """Return per family its best in hindsight over all scenarios that it ran; ours also as one setting."""
     every = contenders.all_contenders()
     plans = plans_of_all(found)
     single = [contenders.DEFAULT, study.OTHER_CEILING]
@@ -90,7 +90,7 @@ def family_summaries(found: tables.Table) -> dict[str, tables.Summary]:
         best = {plan: tables.best(found[plan], names) for plan in ran}
         label = names[0] if len(names) == 1 else f"{family}, best in hindsight"
         summaries[label] = tables.summary(found, best)
-    # A mode that ran on some scenarios only stands in the tables of those, not beside means over others.
+    # A mode that ran on some scenarios only is in the tables of those, not among means over others.
     count = max(len(plans), 1)
     return {name: each for name, each in summaries.items() if each.scenarios + len(each.unfinished) == count}
 
@@ -134,7 +134,7 @@ def _job_target(facts: _Facts, plan: str, factor: float) -> Target:
     return Target(
         name=f"{plan}: job time, at most {factor - 1.0:.0%} over kube-scheduler's best", unit="s",
         value=facts.mean(plan, facts.ours, "job_s"), bound=bound,
-        detail=f"best {best or 'unknown'}; least job time of any of its settings {_shown(least, '.1f')} s",
+        detail=f"best {best or 'unknown'}; least job time of any of its settings {_seconds(least)}",
     )  # fmt: skip
 
 
@@ -187,7 +187,7 @@ def _ramp_up(facts: _Facts) -> Iterator[Target]:
 
 
 def _noise(facts: _Facts, plan: str) -> float:
-    """Half widths of both intervals together: a smaller difference cannot be told from none. NaN where unknown."""
+    """Half widths of both intervals together: a smaller difference is not significant. NaN where unknown."""
     cells = facts.found.get(plan, {})
     if facts.ours not in cells or "oracle" not in cells:
         return math.nan
@@ -237,3 +237,7 @@ def _unequal(facts: _Facts) -> Iterator[Target]:
 
 def _shown(value: float, form: str) -> str:
     return format(value, form) if math.isfinite(value) else "unknown"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.1f} s" if math.isfinite(value) else "unknown"
