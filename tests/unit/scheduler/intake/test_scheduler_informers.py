@@ -1,9 +1,18 @@
 """Collections that an API does not serve hold nothing; those that it forbids are said, and wait who needs them."""
 
 import asyncio
+import random
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from carico_core.domain import errors
+from carico_core.runtime.kube import list_watch
+from carico_core.runtime.observe import metrics
+from carico_core.runtime.process import clock as clocks
+from carico_scheduler import state
+from carico_scheduler.intake import informers
+from carico_scheduler.report import instruments
+from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects, world
 
 CLAIMS = "/api/v1/persistentvolumeclaims"
@@ -55,5 +64,44 @@ def test_what_the_api_forbids_is_said_and_keeps_only_those_who_need_it_waiting()
         bound = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in made.pods()}
         assert bound == {"user": None, "plain": "node-0"}
         await made.stop()
+
+    objects.run_fast(main())
+
+
+def test_nothing_is_decided_on_a_mirror_whose_server_has_sent_nothing_for_45_s() -> None:
+    clock = clocks.FakeClock()
+    fresh: dict[str, list_watch.Freshness] = {}
+
+    class Stopped:
+        """Every list is answered, and then nothing comes any more."""
+
+        async def mirror(
+            self, path: str, *, freshness: list_watch.Freshness | None = None, **_: Any
+        ) -> AsyncGenerator[list_watch.MirrorEvent, None]:
+            assert freshness is not None
+            fresh[path] = freshness
+            freshness.note()
+            yield list_watch.Listed(objects=[], resource_version="1")
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        found = informers.Informers(
+            Stopped(), into=state.State(policy.Policy(), random.Random(1)), clock=clock,
+            metrics=instruments.Instruments(metrics.Metrics("scheduler")), wake=lambda: None,
+        )  # fmt: skip
+        assert found.away, "nothing is listed yet"
+        works = [asyncio.ensure_future(work) for work in found.works().values()]
+        await asyncio.sleep(0.01)
+        assert found.away == {}
+        clock.advance(44.0)
+        assert found.away == {}
+        clock.advance(2.0)
+        assert "pods: the API has sent nothing for 46 s" in found.away.values()
+        for each in fresh.values():
+            each.note()
+        assert found.away == {}
+        for work in works:
+            work.cancel()
+        await asyncio.gather(*works, return_exceptions=True)
 
     objects.run_fast(main())

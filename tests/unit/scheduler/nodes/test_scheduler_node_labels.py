@@ -94,8 +94,8 @@ def test_each_question_has_an_answer_of_its_own_that_is_kept() -> None:
     in_x = term(needs(ZONE, "In", "x"))
     named = term(fields=(needs(selectors.NAME_FIELD, "In", "b"),))
     wishes = (
-        constraints.NodeWish(weight=3, term=in_x),
-        constraints.NodeWish(weight=4, term=term(needs(ZONE, "Exists"))),
+        constraints.NodePreference(weight=3, term=in_x),
+        constraints.NodePreference(weight=4, term=term(needs(ZONE, "Exists"))),
     )
     for _ in range(2):
         assert known.matching((in_x,)).tolist() == [True, False, False]

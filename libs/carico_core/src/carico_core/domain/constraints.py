@@ -1,4 +1,4 @@
-"""What a Pod demands of its place beside resources and taints, and what it wishes for: parsed once, and hashable.
+"""What a Pod requires and prefers of its node besides resources and taints: parsed once, and hashable.
 
 Terms stand as Kubernetes' scheduler uses them: a term's namespaces are written out (the Pod's own where it names none),
 and the keys of matchLabelKeys and mismatchLabelKeys are requirements of the selector.
@@ -79,7 +79,7 @@ class Disk:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class NodeWish:
+class NodePreference:
     """A preferred term of node affinity. `weight` from 1 to 100."""
 
     weight: int
@@ -87,7 +87,7 @@ class NodeWish:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PodWish:
+class PodPreference:
     """A preferred term of inter-Pod affinity; below zero for anti-affinity. `weight` from -100 to 100."""
 
     weight: int
@@ -120,8 +120,8 @@ class Constraints:
     host_ports: tuple[HostPort, ...] = ()
     disks: tuple[Disk, ...] = ()
     volume_claims: tuple[VolumeClaimUse, ...] = ()
-    node_wishes: tuple[NodeWish, ...] = ()
-    pod_wishes: tuple[PodWish, ...] = ()
+    node_preferences: tuple[NodePreference, ...] = ()
+    pod_preferences: tuple[PodPreference, ...] = ()
 
     @property
     def hard_spreads(self) -> tuple[Spread, ...]:
@@ -130,7 +130,7 @@ class Constraints:
 
     @property
     def soft_spreads(self) -> tuple[Spread, ...]:
-        """The spread constraints that are wishes."""
+        """The spread constraints that are preferences (ScheduleAnyway)."""
         return tuple(each for each in self.spreads if each.is_soft)
 
 

@@ -16,7 +16,7 @@
     +-- RecordingError         a recording or log that cannot be replayed          (exit code 2)
     +-- EnvironmentUnfit       this machine lacks what was asked for               (exit code 2)
 
-Errors with "exit code 2" are a user's to mend: a main prints the one line and stops.
+Errors with "exit code 2" are for the user to fix: a main prints the one line and stops.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ class CaricoError(Exception):
 
 
 class UserError(CaricoError):
-    """An error that a person mends; services print its one line and exit with code 2."""
+    """An error that the user can fix; services print its one line and exit with code 2."""
 
 
 class SettingsError(UserError):

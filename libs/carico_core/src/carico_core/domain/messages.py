@@ -17,7 +17,7 @@ import numpy.typing as npt
 SCHEMA_VERSION = 1
 # One class for all Pods, where classes are not told apart.
 ANY_CLASS = "*"
-# Pods of a class that no advertisement names: nobody has measured it yet.
+# Pods of a class that no advertisement names: not measured yet.
 NEW_CLASS = "?"
 
 Array = npt.NDArray[np.float64]
@@ -108,7 +108,7 @@ class LocalSubspace:
     # What 1.0 is in each dimension, in physical units (cores, bytes).
     scale: Array
     evidence: Mapping[str, ClassEvidence]
-    # The largest filtered Pod count per core this node has carried lately; the cluster's largest bounds the others.
+    # The largest filtered Pod count per core this node has carried recently; the cluster's largest bounds the others.
     peak_pods_per_core: float = 0.0
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from carico_core.domain import errors
 
 INT64_MAX = 2**63 - 1
-# Beyond any physical quantity told on the bus (an exabyte is 1e18), and far from overflow when squared.
+# Beyond any physical quantity on the bus (an exabyte is 1e18), and far from overflow when squared.
 QUANTITY_MAX = 1e18
 # More Pods than the largest cluster that Kubernetes supports (150,000): a bound of plausibility, not a policy.
 PODS_MAX = 1e6

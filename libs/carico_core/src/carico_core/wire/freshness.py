@@ -9,7 +9,7 @@ from carico_core.domain import errors
 # messages.md, "Every message": an advertisement is fresh to 2.5 s, ageing to 5 s, stale to the lease, then absent.
 FRESH_S = 2.5
 AGEING_S = 5.0
-# A model of the cluster is repeated every 5 s; one of as many leases ago is merged, or gone on from, by nobody.
+# A model of the cluster is repeated every 5 s; an older one is neither merged nor resumed from.
 MODEL_LEASES = 3.0
 _WINDOW_BUCKETS = 10
 _BUCKET_NS = 30 * 1_000_000_000
@@ -101,7 +101,7 @@ class AgeTracker:
     The smallest difference stands for the offset of the clocks plus the shortest way; what exceeds it is delay.
 
     Messages come in the order they were sent (`SequenceGuard`), so a `ts` before the last one can only be a clock that
-    was set back: the node's window starts anew, as it does with a new boot. Without that, all it says for 5 minutes
+    was set back: the node's window starts again, as it does with a new boot. Without that, all it says for 5 minutes
     would be taken for as late as the clock was set back.
     """
 

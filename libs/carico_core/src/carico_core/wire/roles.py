@@ -1,6 +1,6 @@
 """Who may do what on the bus: the one place that says it, for the auth callout, static configurations and tests.
 
-A role may publish and subscribe what stands here and nothing else; NATS denies the rest. Whoever answers questions may
+A role may publish and subscribe what stands here and nothing else; NATS denies the rest. A responder may
 besides publish one answer to each question (`answers`), wherever its asker wants it.
 
 Each role has inboxes of its own (agents one a node): with a shared `_INBOX.>`, everyone could read every answer. Rights
@@ -20,7 +20,7 @@ INBOX = "_INBOX"
 ANSWER_WITHIN_S = 10.0
 ANSWERS_EACH = 1
 
-# What connects by a plain or TLS socket; web pages come by WebSocket. Leaf nodes and MQTT are nobody's.
+# What connects by a plain or TLS socket; web pages come by WebSocket. Leaf nodes and MQTT are allowed to no role.
 STANDARD = "STANDARD"
 WEBSOCKET = "WEBSOCKET"
 

@@ -94,7 +94,7 @@ class NodeLabels:
         """Per node how many PreferNoSchedule taints are not tolerated."""
         return self._answer(("disliked", tolerations), 0.0, lambda node: float(taints.disliked(node, tolerations)))
 
-    def wished(self, wishes: tuple[constraints.NodeWish, ...]) -> npt.NDArray[np.float64]:
+    def wished(self, wishes: tuple[constraints.NodePreference, ...]) -> npt.NDArray[np.float64]:
         """Per node the weights of the preferred terms that it meets."""
         return self._answer(
             ("wished", wishes),

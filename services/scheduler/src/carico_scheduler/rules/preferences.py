@@ -70,10 +70,10 @@ def preferences_of(view: snapshot.Snapshot, demand: demands.Demand) -> Preferenc
     if view.disliking.any():
         wishes.append(_ByFacts("taints", _TAINTS, -view.labels.disliked(demand.tolerations)))
     limits = demand.constraints
-    if limits is not None and limits.node_wishes:
-        wishes.append(_ByFacts("nodes", _NODES, view.labels.wished(limits.node_wishes)))
-    if limits is not None and limits.pod_wishes:
-        wishes.append(_NearOrApart(view, limits.pod_wishes))
+    if limits is not None and limits.node_preferences:
+        wishes.append(_ByFacts("nodes", _NODES, view.labels.wished(limits.node_preferences)))
+    if limits is not None and limits.pod_preferences:
+        wishes.append(_NearOrApart(view, limits.pod_preferences))
     if limits is not None and limits.soft_spreads:
         wishes.append(_Spread(view, demand, limits.soft_spreads))
     return Preferences(wishes) if wishes else None
@@ -105,7 +105,7 @@ class _NearOrApart:
     kind = "pods"
     weight = _PODS
 
-    def __init__(self, view: snapshot.Snapshot, wishes: tuple[constraints.PodWish, ...]) -> None:
+    def __init__(self, view: snapshot.Snapshot, wishes: tuple[constraints.PodPreference, ...]) -> None:
         self._pod_counts = view.pod_counts
         self._wishes = wishes
         self._questions = [pod_counts.Matching(terms=(wish.term,)) for wish in wishes]

@@ -1,6 +1,6 @@
 """Every stream, consumer and bucket of CARICO: defined here, once, and created where missing.
 
-File storage everywhere: memory streams vanish with the server, and an ordered reader then skips what came anew
+File storage everywhere: memory streams vanish with the server, and an ordered reader then skips what came later
 (measured). Nothing in them is irreplaceable: nodes say it again within one lease.
 """
 

@@ -157,7 +157,7 @@ class MemoryBus:
         self._require(subject)
         endpoint = self.hub.endpoints.get(subject)
         if endpoint is None:
-            raise errors.BusUnavailable(f"{subject}: nobody answers")
+            raise errors.BusUnavailable(f"{subject}: no service answers")
         try:
             return await endpoint(payload)
         except errors.CaricoError as error:
@@ -245,10 +245,10 @@ class _QueueItem:
         self.payload = payload
 
     async def ack(self) -> None:
-        """Nothing: a pulled message is gone from the queue already."""
+        """Do nothing: a pulled message has left the queue already."""
 
     async def term(self) -> None:
-        """Nothing, likewise."""
+        """Do nothing, for the same reason."""
 
 
 def _stats(identity: str, spec: buses.ServiceSpec) -> bytes:

@@ -1,7 +1,7 @@
 """The bus on NATS with JetStream, by nats-py, which only this package imports.
 
 Rules that were measured (docs of nats-py do not say them): callbacks must never raise, or the read loop dies while
-`is_connected` stays true; nothing is buffered while disconnected; pulls are asked for anew at a reconnect
+`is_connected` stays true; nothing is buffered while disconnected; pull requests are repeated at a reconnect
 (`pull_consumer`).
 """
 
@@ -78,7 +78,7 @@ class NatsBus:
         )
 
     async def publish(self, subject: str, payload: bytes) -> None:
-        """Sends to whoever listens now."""
+        """Send to current subscribers."""
         if not self._client.is_connected:
             raise errors.BusUnavailable(f"not connected to NATS: {subject} was not sent")
         with nats_server.translated(subject):
@@ -224,7 +224,7 @@ class NatsBus:
             await jetstream.ensure(self._js, lease_s=self._lease_s, copies=self._copies)
 
     def renew_by(self, renewal: "bus_renewal.Renewal") -> None:
-        """Makes the connection anew before its token expires, from now on."""
+        """Replace the connection before its token expires, from now on."""
         self._upkeep.renew_by(renewal)
 
     def _restart_pulls(self) -> None:

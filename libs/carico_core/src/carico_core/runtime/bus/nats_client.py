@@ -1,7 +1,7 @@
-"""nats-py's client, with what it leaves open about TLS closed, and nkeys by our own `bus.security.nkeys`.
+"""nats-py's client with TLS enforced, and nkeys by our own `bus.security.nkeys`.
 
-It goes on in plain text where a server, or whoever stands between, does not ask for TLS, and sends its token then; and
-it reads certificates once, though they are replaced more often than a service is started.
+nats-py continues in plain text where a server, or a man in the middle, does not ask for TLS, and sends its token then;
+and it reads certificates once, though they are replaced more often than a service is started.
 """
 
 import base64
@@ -40,7 +40,7 @@ Sink = Callable[[str, str, bytes, bytes], None]
 
 
 class Client(NatsClient):
-    """A client. `make_tls`: makes the TLS context from its files, for each handshake anew; None: no TLS asked for.
+    """A client. `make_tls`: makes the TLS context from its files for each handshake; None: TLS is not required.
 
     `shows_certificate`: whether that context holds a certificate of ours.
     """
@@ -67,7 +67,7 @@ class Client(NatsClient):
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         sink = self._sinks.get(sid)
         if sink is None:
-            # Whoever asks chooses where the answer goes, and who answers may publish it there: to an inbox and nowhere
+            # A requester chooses where the answer goes, and the responder may publish there: to an inbox and nowhere
             # else, or a reader could have our answer stored in place of a node's report.
             wanted = reply if reply and reply.startswith(INBOXES) else b""
             try:

@@ -22,7 +22,7 @@ MINIMUM_VERSION = (2, 12)
 async def join(
     client: nats_client.Client, options: dict[str, Any], watch: connection_options.Watch, rng: random.Random
 ) -> None:
-    """Nothing, once the client is connected; waits for the server for as long as it takes."""
+    """Connect the client, waiting for the server for as long as it takes."""
     try:
         while True:
             try:
@@ -40,7 +40,7 @@ async def join(
 
 
 def check(client: nats_client.Client) -> None:
-    """Nothing. Raises `BusTooOld`, and `EnvironmentUnfit` where the server has no JetStream."""
+    """Raise `BusTooOld`, or `EnvironmentUnfit` where the server has no JetStream."""
     version = client.connected_server_version
     if (version.major, version.minor) < MINIMUM_VERSION:
         got = f"{version.major}.{version.minor}.{version.patch}"
@@ -62,7 +62,7 @@ async def until_ready(
     rng: random.Random,
     while_: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Nothing, once `prepare` has worked; asks again as long as the server is not there for it and `while_` holds.
+    """Retry `prepare` until it works, as long as the server is not ready for it and `while_` holds.
 
     A server that has just come up answers before its JetStream does.
     """
@@ -111,7 +111,7 @@ def cancellable() -> Iterator[None]:
     try:
         yield
     except Exception:
-        # Whoever asks again after an error would otherwise ask for ever.
+        # A caller that retries after an error would otherwise retry for ever.
         _raise_if_cancelled(task, before)
         raise
     _raise_if_cancelled(task, before)

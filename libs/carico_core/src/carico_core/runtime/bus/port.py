@@ -23,14 +23,14 @@ class BusSettings:
         why="ten missed messages; a shorter lease forgets nodes at each hiccup",
     )  # fmt: skip
     copies: int = settings.setting(
-        1, help="servers that keep each stream, for whoever makes the streams", minimum=1, maximum=5,
+        1, help="servers that keep each stream, set where streams are created", minimum=1, maximum=5,
         why="one server is enough for what can be rebuilt; three go on without a pause when one is lost",
     )  # fmt: skip
     credentials: str = settings.setting("", help="path of a NATS credentials file")
     nkey: str = settings.setting("", help="path of an nkey seed file")
-    token_file: str = settings.setting("", help="path of a token, read anew at each connection", why="tokens rotate")
+    token_file: str = settings.setting("", help="path of a token, read at each connection", why="tokens rotate")
     tls_ca: str = settings.setting(
-        "", help="path of the certificate authority of the server, read anew at each connection; empty: no TLS, "
+        "", help="path of the certificate authority of the server, read at each connection; empty: no TLS, "
         "or by the system's authorities where the address is tls://...",
         why="where TLS is asked for, a server that does not offer it is refused",
     )  # fmt: skip
@@ -66,7 +66,7 @@ class Stored:
 class Backlog:
     """What the bus holds, and how far the work queue is behind.
 
-    pending: messages that nobody has been given yet. unacknowledged: given to a replica that has not said it is done.
+    pending: messages not delivered yet. unacknowledged: delivered to a replica that has not acknowledged them.
     redelivered: of those, given more than once.
     """
 
@@ -145,7 +145,7 @@ class Bus(Protocol):
         ...
 
     async def publish(self, subject: str, payload: bytes) -> None:
-        """Sends to whoever listens now. Raises `BusUnavailable`: nothing is buffered, old signals are worthless."""
+        """Send to current subscribers. Raises `BusUnavailable`: nothing is buffered, old signals are worthless."""
         ...
 
     async def subscribe(self, subject: str, handler: Handler) -> Subscription:
@@ -157,7 +157,7 @@ class Bus(Protocol):
         ...
 
     def pull(self) -> AsyncGenerator[list[QueueItem], None]:
-        """Batches of the work queue, for ever; replicas share them. Closed, it gives back what nobody was handed."""
+        """Batches of the work queue, for ever; replicas share them. Closing it returns what was not handed on."""
         ...
 
     async def acknowledge(self, items: Sequence[QueueItem]) -> None:
@@ -188,13 +188,13 @@ class Bus(Protocol):
         ...
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
-        """The answer. Raises `BusUnavailable` where nobody answers in time, `BusError` where the answer is an error."""
+        """The answer. Raises `BusUnavailable` where none comes in time, `BusError` where the answer is an error."""
         ...
 
     async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
         """(seconds until it came, JSON) of each instance of a service, by NATS's services framework.
 
-        Takes `within_s`, since nobody knows how many there are. Raises `BusUnavailable`.
+        Takes `within_s`, since the number of answers is unknown. Raises `BusUnavailable`.
         """
         ...
 

@@ -22,7 +22,7 @@ with memory_use.hidden_from_nats():
     from nats.aio.subscription import Subscription
     from nats.errors import Error as NatsError
 
-# Messages asked for at once, which also bounds what waits here; asked for anew when half of it has come.
+# Messages asked for at once, which also bounds what waits here; the next request goes out when half of it has come.
 REQUEST_MESSAGES = 512
 # A request that found nothing for this long ends by itself, and is made again.
 EXPIRES_S = 30.0
@@ -54,7 +54,7 @@ class QueueItem:
         await self._answer(b"+TERM")
 
     async def _answer(self, answer: bytes) -> None:
-        # What could not be answered comes again, and is then dropped as not newer: nothing to mend here.
+        # What could not be answered comes again, and is then dropped as not newer.
         with contextlib.suppress(NatsError):
             await self._client.publish(self.reply, answer)
 
@@ -127,7 +127,7 @@ class Puller:
     def _on_message(self, subject: str, reply: str, headers: bytes, payload: bytes) -> None:
         status = status_of(headers) if headers and not payload else None
         if status is None:
-            # What somebody else sends to this inbox is no message of the queue, and its reply must not be answered:
+            # What another client sends to this inbox is no message of the queue, and its reply must not be answered:
             # an empty one would have the server hang up.
             if reply.startswith(_ACKNOWLEDGED_ON):
                 self._owed -= 1

@@ -15,8 +15,8 @@ from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import subjects
 
-# What a server says where nobody listens: https://docs.nats.io/nats-concepts/core-nats/reqreply
-_NOBODY = "503"
+# The status of a request without subscribers: https://docs.nats.io/nats-concepts/core-nats/reqreply
+_NO_RESPONDERS = "503"
 
 
 async def serve(client: Client, spec: buses.ServiceSpec) -> "Handle":
@@ -38,7 +38,7 @@ async def serve(client: Client, spec: buses.ServiceSpec) -> "Handle":
             config = EndpointConfig(name=verb.replace(".", "-"), subject=subject, handler=_handler(answer))
             await service.add_endpoint(config)
     except BaseException:
-        # Whoever asks for it again would be two services, one of them half made.
+        # A retry would leave two services, one of them incomplete.
         with contextlib.suppress(NatsError):
             await service.stop()
         raise
@@ -69,14 +69,14 @@ def _handler(answer: buses.Endpoint):  # type: ignore[no-untyped-def]  # nats.mi
 
 
 async def ask_all(client: Client, subject: str, *, within_s: float) -> list[tuple[float, bytes]]:
-    """(seconds until it came, payload) of each answer that comes in time; none where nobody listens."""
+    """(seconds until it came, payload) of each answer that comes in time; none where there is no subscriber."""
     loop = asyncio.get_running_loop()
     found: list[tuple[float, bytes]] = []
-    nobody = asyncio.Event()
+    no_responders = asyncio.Event()
 
     async def on_answer(message: Msg) -> None:
-        if not message.data and (message.headers or {}).get("Status") == _NOBODY:
-            nobody.set()
+        if not message.data and (message.headers or {}).get("Status") == _NO_RESPONDERS:
+            no_responders.set()
         else:
             found.append((loop.time() - asked_s, bytes(message.data)))
 
@@ -87,7 +87,7 @@ async def ask_all(client: Client, subject: str, *, within_s: float) -> list[tupl
         await client.publish(subject, b"", reply=inbox)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                await nobody.wait()
+                await no_responders.wait()
     finally:
         await listening.unsubscribe()
     return found

@@ -1,4 +1,4 @@
-"""What keeps a connection to NATS: what is done anew at each reconnect, the renewal of its token, and its end."""
+"""Keeps a connection to NATS: what is repeated at each reconnect, the renewal of its token, and its end."""
 
 import asyncio
 import random
@@ -35,7 +35,7 @@ class Upkeep:
         self._callbacks.append(callback)
 
     def renew_by(self, renewal: bus_renewal.Renewal) -> None:
-        """Makes the connection anew before its token expires, from now on."""
+        """Replace the connection before its token expires, from now on."""
         self._renewing = asyncio.ensure_future(renewal.run())
         self._renewing.add_done_callback(self._renewal_ended)
 
@@ -44,7 +44,7 @@ class Upkeep:
         await self._closed.wait()
 
     async def end(self) -> None:
-        """Nothing is kept up any more; the connection is about to be closed."""
+        """Stop the upkeep, before the connection is closed."""
         self._watch.is_closing = True
         tasks = [task for task in (self._restoring, self._renewing) if task is not None]
         for task in tasks:
@@ -64,7 +64,7 @@ class Upkeep:
                 self._log.exception("reconnect callback failed")
 
     async def _restore(self) -> None:
-        """Makes streams anew where the server came back without them; pulls and publishes then go on by themselves."""
+        """Create streams that the server came back without; pulls and publishes then continue."""
         try:
             await nats_server.until_ready(
                 self._prepare, log=self._log, rng=self._rng, while_=lambda: self._client.is_connected
@@ -73,7 +73,7 @@ class Upkeep:
             self._log.error("streams could not be checked after the reconnect", error=str(error))
 
     def _renewal_ended(self, renewing: asyncio.Future[None]) -> None:
-        # Nobody would notice before the token has expired, hours later: whoever waits for the end starts anew now.
+        # Otherwise it would go unnoticed until the token expires, hours later: end now, so that the service restarts.
         if not renewing.cancelled():
             self._log.error("the connection is not renewed any more", error=repr(renewing.exception()))
             self._closed.set()

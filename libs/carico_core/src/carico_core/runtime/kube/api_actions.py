@@ -64,7 +64,7 @@ async def bind(
     timeout_s: float = 10.0,
     permit: Callable[[], None] | None = None,
 ) -> None:
-    """Nothing; the Pod is bound to the node.
+    """Bind the Pod to the node.
 
     Raises `Conflict` (bound already, or another Pod of that name), `NotFound`, `ApiUnavailable` (then it may be bound
     all the same: the watch tells), and what `permit` raises: then it is not bound by this.
@@ -75,7 +75,7 @@ async def bind(
 
 
 async def patch_pod_status(api: Api, *, namespace: str, name: str, uid: str, status: Mapping[str, Any]) -> None:
-    """Nothing; `status` is merged into the Pod's (conditions by type). A Pod of another UID raises `Conflict`."""
+    """Merge `status` into the Pod's (conditions by type). A Pod of another UID raises `Conflict`."""
     body = {"metadata": {"uid": uid}, "status": status}
     try:
         await api.request("PATCH", f"{pod_path(namespace, name)}/status", body=body, content_type=STRATEGIC_PATCH)
@@ -133,7 +133,7 @@ class EventRecorder:
         self._written = 0
 
     async def record(self, pod: cluster.Pod, *, reason: str, action: str, note: str, warning: bool = False) -> None:
-        """Nothing; the Event is written. Raises `ApiError` or `ApiUnavailable`: the caller says that it may be lost."""
+        """Write the Event. Raises `ApiError` or `ApiUnavailable`: the caller decides whether it may be lost."""
         key = (pod.uid, reason, action, note)
         now_ns = self._clock.wall_ns()
         series = self._series.get(key)

@@ -14,7 +14,7 @@ import aiohttp
 import orjson
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_errors, cluster_access, http_client, keepalive, list_watch, paged_lists
+from carico_core.runtime.kube import api_errors, cluster_access, http_client, list_watch, paged_lists
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings, tasks
 
@@ -25,8 +25,8 @@ WATCH_START_TIMEOUT_S = 10.0
 # Answers above this are refused: the largest page of Pods is far smaller (etcd objects are at most 1.5 MiB).
 BODY_LIMIT_BYTES = 256 * 2**20
 
-# Told of each request that was sent: its verb (the HTTP method, or WATCH), the answer's status (`NO_ANSWER`: none
-# came) and the seconds until then, waits for a turn apart. `metrics_kube.KubeMetrics.asked` is one.
+# Called for each request that was sent: its verb (the HTTP method, or WATCH), the answer's status (`NO_ANSWER`: none
+# came) and the seconds until then, without the wait for a slot. `client_metrics.KubeMetrics.asked` is one.
 Observe = Callable[[str, str, float], None]
 NO_ANSWER = "none"
 
@@ -93,10 +93,10 @@ class KubeClient:
         self._server = http_client.Server(
             access.server, tls=access.tls, server_hostname=access.server_hostname,
             headers={"User-Agent": user_agent, "Accept": "application/json"},
-            connect_timeout_s=CONNECT_TIMEOUT_S, limit_bytes=BODY_LIMIT_BYTES, configure=keepalive.keep_alive,
+            connect_timeout_s=CONNECT_TIMEOUT_S, limit_bytes=BODY_LIMIT_BYTES, configure=http_client.keep_alive,
         ) if access.proxy is None else None  # fmt: skip
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=access.tls or True, socket_factory=keepalive.create),
+            connector=aiohttp.TCPConnector(limit=0, ssl=access.tls or True, socket_factory=http_client.create_socket),
             headers={"User-Agent": user_agent, "Accept": "application/json"},
             # The API's redirects and cookies are not ours to follow; the kubeconfig names the only proxy.
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -118,7 +118,7 @@ class KubeClient:
 
         `permit` is called at the last moment, after every wait for a turn: what it raises is raised, nothing was sent.
         """
-        call = _Call(
+        call = http_client.Call(
             method=method, path=path, params=params, data=None if body is None else orjson.dumps(body),
             content_type=content_type, permit=permit,
         )  # fmt: skip
@@ -146,7 +146,7 @@ class KubeClient:
         Raises `ApiUnavailable` where it breaks off, or says nothing for `idle_timeout_s`.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)
-        call = _Call(method=method, path=path, params=params)
+        call = http_client.Call(method=method, path=path, params=params)
         start_s = WATCH_START_TIMEOUT_S if call.verb == "WATCH" else None
         async with self._open(call, timeout, start_s=start_s) as response:
             async for chunk in response.content.iter_any():
@@ -168,12 +168,12 @@ class KubeClient:
         )  # fmt: skip
 
     async def close(self) -> None:
-        """Nothing; all connections are closed."""
+        """Close all connections."""
         if self._server is not None:
             self._server.close()
         await self._session.close()
 
-    async def _directly(self, server: http_client.Server, call: "_Call", timeout_s: float) -> bytes:
+    async def _directly(self, server: http_client.Server, call: http_client.Call, timeout_s: float) -> bytes:
         """The body of a 2xx answer, by the short way; every other outcome is one of our errors."""
         with api_errors.translated(call.name, self._access.server), self._observed(call) as statuses:
             async with asyncio.timeout(timeout_s):
@@ -191,7 +191,7 @@ class KubeClient:
             raise api_errors.to_error(answer.status, answer.body, call.name)
         return answer.body
 
-    async def _by_proxy(self, call: "_Call", timeout_s: float) -> bytes:
+    async def _by_proxy(self, call: http_client.Call, timeout_s: float) -> bytes:
         """The same by aiohttp."""
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
         async with self._open(call, timeout) as response:
@@ -199,7 +199,7 @@ class KubeClient:
 
     @contextlib.asynccontextmanager
     async def _open(
-        self, call: "_Call", timeout: aiohttp.ClientTimeout, *, start_s: float | None = None
+        self, call: http_client.Call, timeout: aiohttp.ClientTimeout, *, start_s: float | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """A response of status 2xx; every other outcome is one of our errors."""
         with api_errors.translated(call.name, self._access.server):
@@ -215,7 +215,7 @@ class KubeClient:
                 finally:
                     _abandon(response)
 
-    async def _send(self, call: "_Call", timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _send(self, call: http_client.Call, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         for attempt in (1, 2):
             headers = await self._headers(call)
             if call.permit is not None:
@@ -237,7 +237,7 @@ class KubeClient:
             self._access.credentials.expire()
         return response
 
-    async def _headers(self, call: "_Call") -> dict[str, str]:
+    async def _headers(self, call: http_client.Call) -> dict[str, str]:
         headers = {} if call.data is None else {"Content-Type": call.content_type}
         authorization = await self._access.credentials.authorization()
         if authorization is not None:
@@ -245,8 +245,8 @@ class KubeClient:
         return headers
 
     @contextlib.contextmanager
-    def _observed(self, call: "_Call") -> Iterator[list[int]]:
-        """The statuses that came, of which the last counts; nothing is told where `permit` kept it from being sent."""
+    def _observed(self, call: http_client.Call) -> Iterator[list[int]]:
+        """The statuses that came, of which the last counts; not observed where `permit` kept it from being sent."""
         statuses: list[int] = []
         began_s = self._clock.monotonic_s()
         code = ""
@@ -261,30 +261,8 @@ class KubeClient:
                 self._observe(call.verb, code, self._clock.monotonic_s() - began_s)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Call:
-    """One request, apart from what is true of all."""
-
-    method: str
-    path: str
-    params: Mapping[str, str] | None
-    data: bytes | None = None
-    content_type: str = "application/json"
-    permit: Callable[[], None] | None = None
-
-    @property
-    def name(self) -> str:
-        """The request in words."""
-        return f"{self.method} {self.path}"
-
-    @property
-    def verb(self) -> str:
-        """The HTTP method, or WATCH."""
-        return "WATCH" if self.params is not None and "watch" in self.params else self.method
-
-
 def _abandon(response: aiohttp.ClientResponse) -> None:
-    """Nothing; the connection of an answer that was not read to its end ends now.
+    """Abort the connection of an answer that was not read to its end.
 
     Closed in order, one with TLS would stay for up to 30 s, until a server that is busy or gone has said goodbye, and
     outlive its client.

@@ -209,7 +209,7 @@ def _file_tls(path: pathlib.Path, *, cluster: Mapping[str, Any], user: Mapping[s
 
 
 def _pem(path: pathlib.Path, section: Mapping[str, Any], key: str) -> str | None:
-    """The PEM text of `<key>-data` (base64), or of the file that `<key>` names beside the kubeconfig."""
+    """The PEM text of `<key>-data` (base64), or of the file that `<key>` names, relative to the kubeconfig."""
     try:
         if section.get(f"{key}-data"):
             return base64.b64decode(str(section[f"{key}-data"]), validate=True).decode()
@@ -260,7 +260,7 @@ def _from_plugin(
     except ModuleNotFoundError as error:
         raise errors.KubeconfigError(
             f"kubeconfig {path}: context {name!r} has a plugin, which needs the `kubernetes` package and the plugin's "
-            "own program: `pip install kubernetes` beside CARICO, or use a context with a token or a certificate"
+            "own program: `pip install kubernetes` next to CARICO, or use a context with a token or a certificate"
         ) from error
 
     # The package has no type information.

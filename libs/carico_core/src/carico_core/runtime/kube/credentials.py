@@ -35,7 +35,7 @@ class FixedCredentials:
         return self.value
 
     def expire(self) -> None:
-        """Nothing: there is no other value."""
+        """Do nothing: there is no other value."""
 
 
 class FileCredentials:

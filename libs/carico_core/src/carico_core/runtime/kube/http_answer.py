@@ -74,7 +74,7 @@ class Reader:
     # What follows is called by the parser.
 
     def on_message_begin(self) -> None:
-        """Nothing; after an answer, more came than was announced: nobody knows what it belongs to."""
+        """Give up a connection on which more came than an answer announced: it belongs to no request."""
         if self._answer is not None:
             self.keeps = False
 
@@ -87,10 +87,10 @@ class Reader:
             case b"transfer-encoding":
                 self._lasts_to_the_end = False
                 if value.strip().lower() != b"chunked":
-                    raise BadAnswer(f"got transfer encoding {value[:40]!r}, which nobody asked for")
+                    raise BadAnswer(f"got transfer encoding {value[:40]!r}, which was not asked for")
 
     def on_headers_complete(self) -> None:
-        """Nothing; the body follows."""
+        """Note that the body follows."""
         self._is_in_head = False
 
     def on_body(self, part: bytes) -> None:

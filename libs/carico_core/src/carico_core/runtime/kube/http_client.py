@@ -6,22 +6,49 @@ here (ADR 41). Answers are httptools' to read; streams and proxies are aiohttp's
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import re
 import socket
 import ssl
 import urllib.parse
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import Any, cast
 
 from carico_core.runtime.kube import http_answer as answers
 
 # Go's server closes an idle connection after minutes, proxies and other servers sooner; aiohttp's client keeps 15 s.
 KEPT_S = 15.0
+# A dead peer is noticed after KEEPALIVE_IDLE_S and 3 probes, also on a watch that says nothing for minutes.
+KEEPALIVE_IDLE_S = 15
+KEEPALIVE_INTERVAL_S = 5
+KEEPALIVE_PROBES = 3
 # May be sent again where a kept connection ends before any of an answer came (RFC 9110, 9.2.2).
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 _PLAIN = re.compile(r"[A-Za-z0-9/._~-]+")
 _PATH_SAFE = "/%:@!$&'()*+,;=~"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request, apart from what is true of all."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] | None
+    data: bytes | None = None
+    content_type: str = "application/json"
+    permit: Callable[[], None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The request in words."""
+        return f"{self.method} {self.path}"
+
+    @property
+    def verb(self) -> str:
+        """The HTTP method, or WATCH."""
+        return "WATCH" if self.params is not None and "watch" in self.params else self.method
 
 
 class Ended(OSError):
@@ -65,7 +92,7 @@ class _Connection(asyncio.Protocol):
         return answer
 
     def close(self) -> None:
-        """Nothing; the connection ends now."""
+        """Abort the connection."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -77,7 +104,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Hands on the answer once it is whole."""
         if self._waiting is None or self._waiting.done():
-            # Nobody asked: a server says so that it is about to close.
+            # Not an answer: a server announces in this way that it is about to close.
             self.close()
             return
         try:
@@ -157,7 +184,7 @@ class Server:
             return answer
 
     def close(self) -> None:
-        """Nothing; the kept connections end."""
+        """End the kept connections."""
         if self._sweep_due is not None:
             self._sweep_due.cancel()
         for connection in self._idle:
@@ -222,3 +249,19 @@ def _header_lines(headers: Mapping[str, str]) -> str:
 def _is_plain(path: str) -> bool:
     """True where nothing of a path needs quoting, as in all that names allow."""
     return _PLAIN.fullmatch(path) is not None
+
+
+def create_socket(address: Any) -> socket.socket:
+    """A socket for an address as `getaddrinfo` gives it; what aiohttp calls a socket factory."""
+    family, kind, protocol, _, _ = address
+    connection = socket.socket(family=family, type=kind, proto=protocol)
+    keep_alive(connection)
+    return connection
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Have the kernel probe a silent peer from now on."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)

@@ -89,7 +89,7 @@ class Backoff:
         self._next_s = first_s
 
     def reset(self) -> None:
-        """Nothing; the next wait is the first again."""
+        """Start again from the first wait."""
         self._next_s = self._first_s
 
     def next_s(self) -> float:

@@ -39,26 +39,26 @@ class MemoryKube:
     # Faults.
 
     def go_away(self) -> None:
-        """Nothing; requests and running watches end in `ApiUnavailable` until `come_back`."""
+        """End requests and running watches in `ApiUnavailable` until `come_back`."""
         self._away = True
         self.break_watches()
 
     def come_back(self) -> None:
-        """Nothing; the API answers again and knows what it knew."""
+        """Answer again, with everything that was known before."""
         self._away = False
 
     def break_watches(self) -> None:
-        """Nothing; every running watch breaks off."""
+        """Break every running watch."""
         self._breaks += 1
         self.objects.wake()
 
     def compact(self) -> None:
-        """Nothing; a watch that goes on from before now is answered 410, running ones break off."""
+        """Answer 410 to watches that resume from before now, and break running ones."""
         self.objects.compacted = self.objects.version
         self.break_watches()
 
     def fail_next(self, error: errors.CaricoError, *, method: str = "", path: str = "") -> None:
-        """Nothing; the next request of that method with `path` in its path raises `error` and does nothing."""
+        """Have the next request of that method with `path` in its path raise `error` and change nothing."""
         self._faults.append((method, path, error))
 
     # The surface of KubeClient.
@@ -154,7 +154,7 @@ class MemoryKube:
         )
 
     async def close(self) -> None:
-        """Nothing; running watches end."""
+        """End running watches."""
         self.break_watches()
 
     # Behind it.

@@ -126,7 +126,7 @@ class Objects:
         self.wake()
 
     def wake(self) -> None:
-        """Nothing; every watch looks at the history again."""
+        """Have every watch look at the history again."""
         self.changed.set()
         self.changed = asyncio.Event()
 

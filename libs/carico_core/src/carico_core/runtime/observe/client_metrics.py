@@ -31,7 +31,7 @@ class BusMetrics:
         for name, meaning, labels, read in (
             ("bus_messages", "messages over the connection to NATS", ("direction",), self._messages),
             ("bus_bytes", "bytes of those messages", ("direction",), self._bytes),
-            ("bus_reconnects", "times that the connection to NATS was made anew", (), self._reconnects),
+            ("bus_reconnects", "reconnects to NATS", (), self._reconnects),
         ):
             metrics.reading(name, meaning, read, labels=labels, kind=metric.Kind.COUNTER, shared=True)
 
@@ -73,7 +73,7 @@ class KubeMetrics:
         self._histograms: dict[str, prometheus_client.Histogram] = {}
 
     def asked(self, verb: str, code: str, took_s: float) -> None:
-        """Nothing; one request is counted."""
+        """Count one request."""
         counter = self._counters.get((verb, code))
         if counter is None:
             counter = self._counters[verb, code] = self._requests.labels(verb, code)

@@ -26,7 +26,7 @@ _REASONS = {
 class Health:
     """Named checks: None is well, a text says why not. `checks` make it ready, `alive` keep it from a restart.
 
-    `notes` are facts for people, said beside the verdict of readiness.
+    `notes` are facts for people, shown with the verdict of readiness.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Health:
         return {name: say() for name, say in self._notes.items()}
 
     def not_alive(self) -> dict[str, str]:
-        """What a restart should mend: check -> why."""
+        """What a restart should fix: check -> why."""
         return _failing(self._alive)
 
     def readings(self) -> metric.Readings:
@@ -81,10 +81,10 @@ class Connections:
                 writer.close()
 
     async def end(self) -> None:
-        """Nothing; all have ended: browsers and probes open some by which they ask nothing.
+        """End all connections: browsers and probes open some without sending a request.
 
         `Server.wait_closed` would wait for them from Python 3.12 on: for as long as a request may take, and for ever
-        where somebody that stands still does not take its answer. Cancelled, each would be a traceback in 3.11.
+        where a stopped client does not take its answer. Cancelled, each would be a traceback in 3.11.
         """
         tasks = list(self._open)
         for writer in self._open.values():
@@ -105,7 +105,7 @@ class Server:
         self.port = port
 
     async def close(self) -> None:
-        """Nothing; the port is free again, and whoever was connected no more."""
+        """Free the port and end all connections."""
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
@@ -139,7 +139,7 @@ async def serve(health: Health, metrics: metric.Metrics, *, host: str, port: int
 
 
 def watched(health: Health, metrics: metric.Metrics) -> metric.LoopWatch:
-    """What feeds the lag of the event loop, declared in `metrics` beside the checks of `health`."""
+    """What feeds the lag of the event loop, declared in `metrics` with the checks of `health`."""
     metrics.reading(
         "check_failing", "1 for each check of /readyz and /healthz that fails", health.readings, labels=("check",),
         shared=True,

@@ -20,7 +20,7 @@ RATE_LIMIT_KEYS = 4096
 
 
 def setup(*, service: str, json: bool | None = None, level: str = "info", stream: IO[str] | None = None) -> None:
-    """Nothing; loggers of this process, and those of libraries, write to stderr from now on.
+    """Have loggers of this process, and those of libraries, write to stderr from now on.
 
     `json` None: JSON unless stderr is a terminal. Raises `ValueError` where the level is not known.
     """
@@ -62,7 +62,7 @@ class RateLimited:
         self._said: dict[Any, tuple[float, int]] = {}
 
     def warning(self, key: Any, event: str, **fields: Any) -> None:
-        """Nothing; logs `event` unless the same key was logged within `every_s`."""
+        """Log `event` unless the same key was logged within `every_s`."""
         now_s = self._clock.monotonic_s()
         last_s, left_out = self._said.get(key, (-self._every_s, 0))
         if now_s - last_s < self._every_s:

@@ -86,7 +86,7 @@ class Metrics:
     ) -> None:  # fmt: skip
         """Declares what is asked for at each scrape, and costs nothing between two. `shared` as for histograms.
 
-        A reading of the same name is replaced: what is read may come anew, as a server does.
+        A reading of the same name is replaced: its source may be replaced, as a server is.
         """
         full = ("carico_" if shared else self._prefix) + name
         self._declare(full + ("_total" if kind is Kind.COUNTER else ""), kind, meaning, labels)
@@ -151,7 +151,7 @@ class LoopWatch:
         )  # fmt: skip
 
     async def run(self) -> None:
-        """Never; looks once a second."""
+        """Measure the lag once a second until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             due_s = loop.time() + LOOK_EVERY_S

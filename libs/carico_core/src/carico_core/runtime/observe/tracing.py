@@ -1,8 +1,8 @@
 """OpenTelemetry traces of Pods, one trace a Pod; off unless a collector is named. The only importer of `opentelemetry`.
 
 The trace's ID is the Pod's UID, as both are 128 random bits, and the ID of the trace's root span follows from it. So
-whoever knows a UID adds its spans to the same trace, and no context has to travel with the Pod: the API, the kubelet
-and the container runtime, which are between the scheduler and the agent, pass none on (ADR 38).
+every process that knows a UID adds its spans to the same trace, and no context has to travel with the Pod: the API,
+the kubelet and the container runtime, which are between the scheduler and the agent, pass none on (ADR 38).
 """
 
 import dataclasses
@@ -66,12 +66,12 @@ class Tracer:
         return root_id(uid) < self._share * 2.0**64
 
     def add(self, step: Step) -> None:
-        """Nothing; the step is on its way, unless its Pod is not followed or what waits is too much already."""
+        """Queue the step for export, unless its Pod is not sampled or the queue is full."""
         if self.follows(step.uid):
             self._processor.on_end(self._span(step))
 
     def close(self) -> None:
-        """Nothing; what waited has been sent, or given up. Blocks."""
+        """Send what waits, or give it up. Blocks."""
         self._processor.force_flush(int(CLOSE_WITHIN_S * 1e3))
         self._processor.shutdown()
 
@@ -110,7 +110,7 @@ def _ns(seconds: float) -> int:
 
 
 def check(url: str) -> None:
-    """Nothing. Raises `ValueError` for a collector's address that is none; empty is one: no traces."""
+    """Raise `ValueError` for an invalid collector address; empty is valid: no traces."""
     if url and not url.startswith(("http://", "https://")):
         raise ValueError(f"--traces: got {url!r}, expected the address of a collector, such as http://127.0.0.1:4318")
 
@@ -164,7 +164,7 @@ class _Exporter:
         return result
 
     def shutdown(self) -> None:
-        """Nothing; it sends no more."""
+        """Send no more."""
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:

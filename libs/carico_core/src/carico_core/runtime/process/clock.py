@@ -45,7 +45,7 @@ class BootClock(SystemClock):
 
 
 class FakeClock:
-    """A clock that stands still until it is told to advance; both times move together.
+    """A clock that stands still until `advance`; both times move together.
 
     >>> clock = FakeClock()
     >>> clock.advance(1.5)
@@ -68,13 +68,13 @@ class FakeClock:
         return self._monotonic_ns + self._wall_offset_ns
 
     def advance(self, seconds: float) -> None:
-        """Nothing; both clocks stand `seconds` later. Raises `ValueError` where that would be back in time."""
+        """Move both clocks forward. Raises `ValueError` where `seconds` is negative."""
         if seconds < 0:
             raise ValueError(f"got {seconds} s, expected 0 or more: monotonic time does not go backwards")
         self._monotonic_ns += round(seconds * 1e9)
 
     def step_wall(self, seconds: float) -> None:
-        """Nothing; the wall clock alone jumps, as when a machine's time is set."""
+        """Move the wall clock alone, as when a machine's time is set."""
         self._wall_offset_ns += round(seconds * 1e9)
 
 

@@ -16,7 +16,7 @@ _THRESHOLDS = (50_000, 50, 100)
 
 @contextlib.contextmanager
 def hidden(*modules: str) -> Iterator[None]:
-    """Nothing; within the block `modules` look as if they were not installed.
+    """Make `modules` look as if they were not installed, within the block.
 
     structlog loads rich (5.5 MB) and greenlet (.2 MB), nats-py loads aiohttp (9 MB), when they can be found, without a
     way to say no. A module that is loaded already stays visible.
@@ -33,7 +33,7 @@ def hidden(*modules: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hidden_from_nats() -> Iterator[None]:
-    """Nothing; within the block nats-py loads neither aiohttp (9 MB) nor importlib.metadata.
+    """Keep nats-py from loading aiohttp (9 MB) and importlib.metadata, within the block.
 
     It asks the latter for its own version alone: .8 MB, 1.9 where nothing else brings email and zipfile. What it says
     to servers then is the version that `installed_version` finds.
@@ -44,9 +44,9 @@ def hidden_from_nats() -> Iterator[None]:
 
 @contextlib.contextmanager
 def left_out(*modules: str) -> Iterator[None]:
-    """Nothing; within the block `modules` can be imported and hold classes to derive from, which refuse to be made.
+    """Replace `modules`, within the block, by empty ones whose classes can be derived from but not instantiated.
 
-    For a package that loads a whole server, or a client, beside the part that we use, and cannot do without an import.
+    For a package that loads a whole server, or a client, besides the part that we use, and imports it at its start.
     A module that is loaded already is the real one.
     """
     absent = [module for module in modules if module not in sys.modules]

@@ -137,7 +137,7 @@ def _show(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # `... --help | head`: nobody reads on, and Python would complain at its end.
+        # `... --help | head`: the reader is gone, and Python would complain at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

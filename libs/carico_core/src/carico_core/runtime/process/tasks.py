@@ -26,13 +26,13 @@ class TaskEnded(errors.CaricoError):
 
 
 class Stop:
-    """The wish to end, as something to wait for."""
+    """The request to end, as something to wait for."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
     def set(self) -> None:
-        """Nothing; the service is asked to end."""
+        """Ask the service to end."""
         self._event.set()
 
     @property
@@ -41,11 +41,11 @@ class Stop:
         return self._event.is_set()
 
     async def wait(self) -> None:
-        """Nothing, once the service was asked to end."""
+        """Wait until the service is asked to end."""
         await self._event.wait()
 
     async def sleep(self, seconds: float) -> bool:
-        """True where the wish to end cut the sleep short."""
+        """Sleep; True where the request to end cut it short."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -56,7 +56,7 @@ Main = Callable[[Stop], Awaitable[None]]
 
 
 def run(main: Main, *, program: str = "carico") -> int:
-    """The exit code of `main`: 0 ended, 1 failed, 2 a person has to mend something (one line on stderr says what).
+    """The exit code of `main`: 0 ended, 1 failed, 2 a user error (one line on stderr says what to fix).
 
     SIGTERM and SIGINT set the Stop; a second one cancels `main`.
     """
@@ -75,9 +75,9 @@ def run(main: Main, *, program: str = "carico") -> int:
 def report(error: BaseException, *, program: str) -> int:
     """The exit code for an error, after saying on stderr what happened: one line if raised on purpose."""
     leaves = list(_leaves(error))
-    mendable = next((leaf for leaf in leaves if isinstance(leaf, errors.UserError)), None)
-    if mendable is not None:
-        print(f"{program}: {mendable}", file=sys.stderr)
+    user_error = next((leaf for leaf in leaves if isinstance(leaf, errors.UserError)), None)
+    if user_error is not None:
+        print(f"{program}: {user_error}", file=sys.stderr)
         return EXIT_USER_ERROR
     if all(isinstance(leaf, errors.CaricoError) for leaf in leaves):
         for leaf in leaves:
@@ -88,7 +88,7 @@ def report(error: BaseException, *, program: str) -> int:
 
 
 async def forever(name: str, work: Awaitable[object]) -> None:
-    """Never. Raises `TaskEnded` where `work` returns, and what `work` raises, with the task's name as a note."""
+    """Run `work` for ever. Raises `TaskEnded` where it returns, and what it raises with the task's name as a note."""
     try:
         await work
     except Exception as error:
@@ -98,7 +98,7 @@ async def forever(name: str, work: Awaitable[object]) -> None:
 
 
 async def until(stop: Stop, **works: Awaitable[object]) -> None:
-    """Nothing, once `stop` is set and every task (named by its keyword) was cancelled and has ended.
+    """Run every task (named by its keyword) until `stop` is set; then cancel them and wait for their end.
 
     A task that returns or raises ends them all: its error leaves in an ExceptionGroup.
     """
@@ -142,13 +142,13 @@ class Pace:
     """Spaces requests to a rate: each takes the next slot, and waits for it."""
 
     def __init__(self, rate_per_s: float, *, clock: clocks.Clock) -> None:
-        """At 0 nobody waits."""
+        """At 0 no request waits."""
         self._period_s = 1.0 / rate_per_s if rate_per_s > 0 else 0.0
         self._clock = clock
         self._next_s = float("-inf")
 
     async def wait(self) -> None:
-        """Nothing, once it is this request's turn."""
+        """Wait for the next slot."""
         if not self._period_s:
             return
         now_s = self._clock.monotonic_s()

@@ -91,7 +91,7 @@ def parse_node(obj: Object) -> cluster.Node:
 def unsupported(spec: Object) -> tuple[str, ...]:
     """The names of hard constraints that a Pod states and the scheduler does not evaluate.
 
-    Beside devices: features that a node must declare (status.declaredFeatures) for a Pod that needs them.
+    Besides devices: features that a node must declare (status.declaredFeatures) for a Pod that needs them.
     """
     found = ["resourceClaims"] if spec.get("resourceClaims") else []
     if spec.get("hostNetwork") is True and spec.get("hostUsers") is False:

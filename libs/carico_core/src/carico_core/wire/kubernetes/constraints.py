@@ -21,7 +21,7 @@ _VOLUMES = frozenset(
 def parse_constraints(
     spec: fields.Object, *, namespace: str, name: str, uid: str, labels: Labels
 ) -> constraints.Constraints | None:
-    """What a Pod's spec demands and wishes; None where that is nothing. Raises `ValueError`."""
+    """What a Pod's spec requires and prefers; None where it has no constraints. Raises `ValueError`."""
     if not _may_demand(spec):
         return None
     affinity = fields.mapping(spec, "affinity", "spec.")
@@ -40,8 +40,8 @@ def parse_constraints(
         host_ports=_host_ports(spec),
         disks=_disks(spec),
         volume_claims=_volume_claims(spec, namespace=namespace, name=name, uid=uid),
-        node_wishes=_node_wishes(nodes, node_path),
-        pod_wishes=_pod_wishes(affinity, namespace, labels),
+        node_preferences=_node_preferences(nodes, node_path),
+        pod_preferences=_pod_preferences(affinity, namespace, labels),
     )
     return None if found == constraints.NONE else _shared(found)
 
@@ -62,10 +62,10 @@ def _shared(found: constraints.Constraints) -> constraints.Constraints:
     return found
 
 
-def _node_wishes(nodes: fields.Object, path: str) -> tuple[constraints.NodeWish, ...]:
+def _node_preferences(nodes: fields.Object, path: str) -> tuple[constraints.NodePreference, ...]:
     path = f"{path}{PREFERRED}."
     return tuple(
-        constraints.NodeWish(
+        constraints.NodePreference(
             weight=fields.integer(item, "weight", path),
             term=parse.node_term(fields.mapping(item, "preference", path), f"{path}preference."),
         )
@@ -81,16 +81,16 @@ def _pod_terms(affinity: fields.Object, kind: str, namespace: str, labels: Label
     )
 
 
-def _pod_wishes(affinity: fields.Object, namespace: str, labels: Labels) -> tuple[constraints.PodWish, ...]:
-    wishes = []
+def _pod_preferences(affinity: fields.Object, namespace: str, labels: Labels) -> tuple[constraints.PodPreference, ...]:
+    preferences = []
     for kind, sign in (("podAffinity", 1), ("podAntiAffinity", -1)):
         path = f"spec.affinity.{kind}."
         for item in fields.objects(fields.mapping(affinity, kind, "spec.affinity."), PREFERRED, path):
             term = fields.mapping(item, "podAffinityTerm", f"{path}{PREFERRED}.")
             weight = sign * fields.integer(item, "weight", f"{path}{PREFERRED}.")
             parsed = _pod_term(term, f"{path}{PREFERRED}.podAffinityTerm.", namespace, labels)
-            wishes.append(constraints.PodWish(weight=weight, term=parsed))
-    return tuple(wishes)
+            preferences.append(constraints.PodPreference(weight=weight, term=parsed))
+    return tuple(preferences)
 
 
 def _pod_term(item: fields.Object, path: str, namespace: str, labels: Labels) -> constraints.PodTerm:

@@ -69,13 +69,13 @@ class _Resized:
     """What a Pod's status says of resources in force, while they are changed in place."""
 
     def __init__(self, status: Object) -> None:
-        told = [
+        reported = [
             each
             for key in ("initContainerStatuses", "containerStatuses")
             for each in fields.objects(status, key, "status.")
         ]
         self._status = status
-        self._containers = {str(each.get("name")): each for each in told if each.get("resources") is not None}
+        self._containers = {str(each.get("name")): each for each in reported if each.get("resources") is not None}
         conditions = fields.objects(status, "conditions", "status.")
         self._is_infeasible = any(
             each.get("type") == "PodResizePending" and each.get("reason") == "Infeasible" for each in conditions
@@ -83,8 +83,8 @@ class _Resized:
 
     def of(self, container: Object, asked: Amounts) -> Amounts:
         """What the container counts as, where its spec asks for `asked`."""
-        told = self._containers.get(str(container.get("name")))
-        return asked if told is None else self._most(asked, told, "status.containerStatuses.")
+        reported = self._containers.get(str(container.get("name")))
+        return asked if reported is None else self._most(asked, reported, "status.containerStatuses.")
 
     def whole(self, asked: Amounts) -> Amounts:
         """What the Pod counts as by its own resources."""
@@ -93,10 +93,10 @@ class _Resized:
         most = self._most(asked, self._status, "status.")
         return {name: most.get(name, 0.0) for name in asked}
 
-    def _most(self, asked: Amounts, told: Object, path: str) -> Amounts:
+    def _most(self, asked: Amounts, reported: Object, path: str) -> Amounts:
         most = {} if self._is_infeasible else dict(asked)
-        _raise_to(most, amounts(fields.mapping(told, "resources", path), "requests", path))
-        _raise_to(most, amounts(told, "allocatedResources", path))
+        _raise_to(most, amounts(fields.mapping(reported, "resources", path), "requests", path))
+        _raise_to(most, amounts(reported, "allocatedResources", path))
         return most
 
 

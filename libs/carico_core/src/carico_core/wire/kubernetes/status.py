@@ -44,13 +44,13 @@ def _state(status: Mapping[str, Any]) -> State:
     if phase in cluster.TERMINAL_PHASES:
         return State.ENDED
     # Init containers are the Pod's load as well; sidecars are among them.
-    told = [
+    reported = [
         container
         for field in ("initContainerStatuses", "containerStatuses")
         for container in fields.objects(status, field, "status.")
     ]
-    if any(fields.mapping(container, "state").get("running") for container in told):
+    if any(fields.mapping(container, "state").get("running") for container in reported):
         return State.RUNNING
-    if not told and phase == "Running":
+    if not reported and phase == "Running":
         return State.RUNNING
     return State.WAITING

@@ -1,7 +1,7 @@
-"""Making the connection anew before the token it was made with expires, without a gap.
+"""Replaces the connection before its token expires, without a gap.
 
-A new connection is tried beside the old one first, and the old one is given up only once the server has let the new
-one in: while those who judge tokens are away, whoever is connected stays so, as long as its token lasts.
+A new connection is tried first, and the old one is given up only once the server has accepted the new one: while the
+auth callout is away, clients stay connected as long as their tokens last.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Renewal:
         self._rng = rng
 
     async def run(self) -> None:
-        """Never returns."""
+        """Renew the connection before each expiry until cancelled."""
         while True:
             token = await asyncio.to_thread(token_expiry.read, self._token)
             delay_s = token_expiry.renew_in_s(token, now_s=self._clock.wall_ns() / 1e9, rng=self._rng)
@@ -65,7 +65,7 @@ class Renewal:
             if not is_said:
                 self._log.warning("NATS does not take the new token yet: staying with the old one", error=why_not)
                 is_said = True
-            # Closer together as the end comes near: whoever is not let in by then is closed for good.
+            # Closer together towards the expiry: a client that is not accepted by then is closed for good.
             left_s = expires_s - self._clock.wall_ns() / 1e9
             await asyncio.sleep(self._rng.uniform(AGAIN_FIRST_S, max(AGAIN_FIRST_S, min(AGAIN_MOST_S, left_s / 4))))
 
@@ -88,8 +88,8 @@ class Renewal:
                     await trial.connect(**options)
         except (NatsError, OSError, TimeoutError, ValueError) as error:
             # ValueError: a file that is being replaced, or what answers is no NATS.
-            told = said[-1] if said else error
-            return str(told) or type(told).__name__
+            cause = said[-1] if said else error
+            return str(cause) or type(cause).__name__
         finally:
             with contextlib.suppress(NatsError, OSError):
                 await trial.close()

@@ -1,4 +1,4 @@
-"""When a connection has to be made anew because the token it was made with runs out.
+"""When a connection has to be replaced because its token expires.
 
 A token that expires closes nats-py for good (nats.py issue 1019), so the connection is renewed before, at a time that
 differs from agent to agent. The kubelet replaces projected tokens at 80 % of their life or after 24 hours:
@@ -46,7 +46,7 @@ def expires_at_s(token: str) -> float | None:
 
 
 def renew_in_s(token: str, *, now_s: float, rng: random.Random) -> float | None:
-    """Seconds until the connection should be made anew; None where the token does not expire."""
+    """Seconds until the connection should be replaced; None where the token does not expire."""
     expires_s = expires_at_s(token)
     if expires_s is None:
         return None
