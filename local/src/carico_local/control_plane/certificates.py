@@ -113,7 +113,7 @@ class Authority:
         command = shutil.which("openssl", path=self.environ.get("PATH", os.defpath))
         if command is None:
             raise errors.EnvironmentUnfit(
-                "a real control plane needs certificates and there is no openssl on PATH: install it, or use "
+                "a real control plane needs certificates, and openssl is not on PATH: install it, or use "
                 "--control-plane embedded"
             )
         done = subprocess.run([command, *arguments], capture_output=True, text=True, check=False)

@@ -123,7 +123,7 @@ def _until_unshared(process: "subprocess.Popen[bytes]") -> None:
         if os.readlink(f"/proc/{process.pid}/ns/net") != own:
             return
         time.sleep(_LOOK_EVERY_S)
-    raise errors.EnvironmentUnfit("no namespaces are to be had here: see its log, or use --nodes process")
+    raise errors.EnvironmentUnfit("cannot make namespaces here: see the node's log, or use --nodes process")
 
 
 def _step_aside(group: groups.Group, pid: int) -> None:

@@ -29,7 +29,7 @@ class NodeSettings:
     memory_bytes: int = settings.setting(
         2**30, help="memory limit really enforced: the node's memory x scale", unit="bytes", minimum=2**24
     )
-    pods: int = settings.setting(110, help="most Pods", minimum=1, why="Kubernetes' default")
+    pods: int = settings.setting(110, help="maximum number of Pods", minimum=1, why="Kubernetes' default")
     quota_period_ms: float = settings.setting(
         QUOTA_PERIOD_MS,
         help="period of the CPU quota",
