@@ -80,7 +80,7 @@ def test_a_bind_by_the_older_path_works(kube_api: KubeApi, namespace: str, node:
     assert kube_api.request("GET", shapes.pods(namespace, "p")).body["spec"]["nodeName"] == node
 
 
-def test_binds_that_make_no_sense_are_refused(kube_api: KubeApi, namespace: str, node: str) -> None:
+def test_invalid_bindings_are_refused(kube_api: KubeApi, namespace: str, node: str) -> None:
     assert kube_api.request("POST", shapes.pods(namespace, "none", "binding"), shapes.binding("none", node)).code == 404
     kube_api.request("POST", shapes.pods(namespace), shapes.pod())
     # kube-apiserver wraps this validation error in a 500.
@@ -172,7 +172,7 @@ def test_deletes_of_other_kinds_answer_with_a_status(kube_api: KubeApi) -> None:
     assert (answer.code, answer.body["kind"], answer.body["details"]["name"]) == (200, "Status", "leaving")
 
 
-def test_a_grace_period_beyond_all_time_does_no_harm(kube_api: KubeApi, namespace: str, node: str) -> None:
+def test_a_huge_grace_period_is_accepted(kube_api: KubeApi, namespace: str, node: str) -> None:
     bound(kube_api, namespace, node)
     for grace_s, codes in ((2**62, {200}), (2**63, {400})):
         assert kube_api.request("DELETE", shapes.pods(namespace, "p"), {"gracePeriodSeconds": grace_s}).code in codes

@@ -49,7 +49,7 @@ def test_config_maps_keep_texts_and_binaries(kube_api: KubeApi, namespace: str) 
     assert not {"data", "binaryData"} & emptied.keys()
 
 
-def test_what_is_no_base64_is_refused(kube_api: KubeApi, namespace: str) -> None:
+def test_invalid_base64_is_refused(kube_api: KubeApi, namespace: str) -> None:
     for value in ("not base64!", "YQ", 5):
         refused = make(kube_api, namespace, "secrets", data={"a": value})
         assert (refused.code, refused.body["reason"]) == (400, "BadRequest"), refused.body
@@ -59,17 +59,17 @@ def test_what_is_no_base64_is_refused(kube_api: KubeApi, namespace: str) -> None
 
 
 @pytest.mark.parametrize("key", ["a b", "a/b", "..", "..x", "", "k" * 254])
-def test_keys_have_rules(kube_api: KubeApi, namespace: str, key: str) -> None:
+def test_keys_of_config_maps_and_secrets_are_checked(kube_api: KubeApi, namespace: str, key: str) -> None:
     assert f"data[{key}]" in fields(make(kube_api, namespace, "configmaps", data={key: "1"}))
     assert f"data[{key}]" in fields(make(kube_api, namespace, "secrets", stringData={key: "1"}))
 
 
-def test_a_key_is_in_one_of_both(kube_api: KubeApi, namespace: str) -> None:
+def test_a_key_is_either_in_data_or_in_binary_data(kube_api: KubeApi, namespace: str) -> None:
     refused = make(kube_api, namespace, "configmaps", data={"k": "1"}, binaryData={"k": "/w=="})
     assert fields(refused) == {"data[k]"}
 
 
-def test_there_is_a_most(kube_api: KubeApi, namespace: str) -> None:
+def test_config_maps_and_secrets_have_a_size_limit(kube_api: KubeApi, namespace: str) -> None:
     text = "x" * (1024 * 1024)
     assert fields(make(kube_api, namespace, "configmaps", data={"k": text + "x"})) == {"[]"}
     assert fields(make(kube_api, namespace, "secrets", stringData={"k": text + "x"})) == {"data"}
@@ -88,13 +88,13 @@ _TYPES = [
 
 
 @pytest.mark.parametrize(("kind", "values", "missing"), _TYPES)
-def test_types_ask_for_their_keys(
+def test_secret_types_need_their_keys(
     kube_api: KubeApi, namespace: str, kind: str, values: dict[str, str], missing: set[str]
 ) -> None:
     assert fields(make(kube_api, namespace, "secrets", type=kind, stringData=values)) == missing
 
 
-def test_a_type_that_nobody_knows_asks_for_nothing_and_stays(kube_api: KubeApi, namespace: str) -> None:
+def test_an_unknown_secret_type_needs_no_keys_and_is_kept(kube_api: KubeApi, namespace: str) -> None:
     body = make(kube_api, namespace, "secrets", type="example.com/mine", stringData={"a": "1"}).body
     assert body["type"] == "example.com/mine"
     refused = kube_api.request("PUT", path(namespace, "secrets", "o"), body | {"type": "Opaque"})
@@ -102,7 +102,7 @@ def test_a_type_that_nobody_knows_asks_for_nothing_and_stays(kube_api: KubeApi, 
 
 
 @pytest.mark.parametrize("kind", ["configmaps", "secrets"])
-def test_what_is_immutable_stays(kube_api: KubeApi, namespace: str, kind: str) -> None:
+def test_immutable_objects_cannot_be_changed(kube_api: KubeApi, namespace: str, kind: str) -> None:
     value = "1" if kind == "configmaps" else spelled("1")
     body = make(kube_api, namespace, kind, data={"a": value}).body
     body = kube_api.request("PUT", path(namespace, kind, "o"), body | {"immutable": True}).body
@@ -139,7 +139,7 @@ def test_tables_count_keys_and_show_none(
     assert spelled("hidden") not in json.dumps(table)
 
 
-def test_a_watch_tells_of_changes(kube_api: KubeApi, namespace: str) -> None:
+def test_a_watch_reports_changes(kube_api: KubeApi, namespace: str) -> None:
     version = kube_api.request("GET", path(namespace, "configmaps")).body["metadata"]["resourceVersion"]
     with kube_api.watch(
         path(namespace, "configmaps"), resourceVersion=version, fieldSelector="metadata.name=o"

@@ -1,4 +1,4 @@
-"""What clients ask besides objects: discovery, OpenAPI, Tables, health, the logs of a kubelet."""
+"""What clients read apart from objects: discovery, OpenAPI, Tables, health, the logs of a kubelet."""
 
 import pytest
 

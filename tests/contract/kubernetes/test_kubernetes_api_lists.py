@@ -51,7 +51,7 @@ def test_queries_that_cannot_be_read_are_refused(kube_api: KubeApi, namespace: s
     assert kube_api.request("GET", shapes.pods(namespace), **query).code == 400
 
 
-def test_pages_show_one_moment(kube_api: KubeApi, namespace: str) -> None:
+def test_pages_of_a_list_are_of_one_revision(kube_api: KubeApi, namespace: str) -> None:
     for number in range(5):
         kube_api.request("POST", shapes.pods(namespace), shapes.pod(f"p{number}"))
     first = kube_api.request("GET", shapes.pods(namespace), limit=2).body

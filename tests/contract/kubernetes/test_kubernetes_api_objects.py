@@ -166,7 +166,7 @@ def test_events_are_one_kind_under_two_names(kube_api: KubeApi, namespace: str) 
     }
 
 
-def test_a_namespace_takes_its_content_along(kube_api: KubeApi) -> None:
+def test_deleting_a_namespace_deletes_its_content(kube_api: KubeApi) -> None:
     kube_api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "passing"}})
     ended = kube_api.request("DELETE", "/api/v1/namespaces/passing")
     assert ended.code == 200

@@ -75,7 +75,7 @@ def test_strategic_patch_treats_finalizers_as_a_set(kube_api: KubeApi, namespace
     patch(kube_api, namespace, {"metadata": {"finalizers": None}}, shapes.MERGE)
 
 
-def test_strategic_patch_replaces_where_told(kube_api: KubeApi, namespace: str) -> None:
+def test_strategic_patch_replaces_on_a_directive(kube_api: KubeApi, namespace: str) -> None:
     kube_api.request("POST", shapes.pods(namespace), shapes.pod(labels={"a": "1", "b": "2"}))
     body = {"metadata": {"labels": {"$patch": "replace", "c": "3"}}}
     assert patch(kube_api, namespace, body, shapes.STRATEGIC).body["metadata"]["labels"] == {"c": "3"}

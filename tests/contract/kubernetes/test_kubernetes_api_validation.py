@@ -92,7 +92,9 @@ _BROKEN = [
 
 
 @pytest.mark.parametrize(("spec", "field"), _BROKEN, ids=[field.rpartition(".")[2] for _, field in _BROKEN])
-def test_wishes_without_sense_are_refused(kube_api: KubeApi, namespace: str, spec: dict[str, Any], field: str) -> None:
+def test_invalid_placement_preferences_are_refused(
+    kube_api: KubeApi, namespace: str, spec: dict[str, Any], field: str
+) -> None:
     refused = kube_api.request("POST", shapes.pods(namespace), shapes.pod(**spec))
     assert (refused.code, refused.body["reason"]) == (422, "Invalid")
     assert field in {cause["field"] for cause in refused.body["details"]["causes"]}
@@ -114,7 +116,7 @@ def test_taints_are_unique(kube_api: KubeApi, node: str) -> None:
     assert kube_api.request("PATCH", path, {"spec": {"taints": changed}}, content_type=shapes.MERGE).code == 200
 
 
-def test_gates_may_go_and_not_come(kube_api: KubeApi, namespace: str, node: str) -> None:
+def test_scheduling_gates_can_only_be_removed(kube_api: KubeApi, namespace: str, node: str) -> None:
     made = kube_api.request(
         "POST", shapes.pods(namespace), shapes.pod(schedulingGates=[{"name": "example.com/wait"}])
     ).body
@@ -141,7 +143,7 @@ def test_gates_may_go_and_not_come(kube_api: KubeApi, namespace: str, node: str)
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_new_events_say_all_that_they_must(
+def test_new_events_need_all_required_fields(
     kube_api: KubeApi, namespace: str, change: dict[str, Any], field: str
 ) -> None:
     event = {

@@ -25,7 +25,7 @@ def label(api: KubeApi, namespace: str, name: str, labels: dict[str, str | None]
     assert answer.code == 200
 
 
-def test_a_watch_tells_each_change_once_and_in_order(kube_api: KubeApi, namespace: str) -> None:
+def test_a_watch_reports_each_change_once_and_in_order(kube_api: KubeApi, namespace: str) -> None:
     with kube_api.watch(shapes.pods(namespace), resourceVersion=now(kube_api, namespace)) as events:
         kube_api.request("POST", shapes.pods(namespace), shapes.pod())
         label(kube_api, namespace, "p", {"a": "1"})
@@ -110,7 +110,7 @@ def test_a_version_too_old_is_gone(kube_api: KubeApi, namespace: str) -> None:
         kube_api.kill_and_restart()
     with kube_api.watch(shapes.pods(namespace), resourceVersion="1") as events:
         told = next(events)
-    # Told inside the stream or by the status of the answer: clients must take both.
+    # Reported inside the stream or by the status of the answer: clients must take both.
     failure = told["object"] if told.get("type") == "ERROR" else told
     assert (failure["code"], failure["reason"]) == (410, "Expired")
 

@@ -113,7 +113,7 @@ async def test_what_a_page_of_another_site_sends_is_refused(client: Client, orig
     assert await pods(client) == []
 
 
-async def test_a_browser_gets_no_leave_to_send_more(client: Client) -> None:
+async def test_a_preflight_request_of_a_browser_is_refused(client: Client) -> None:
     asked = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
     async with client.options(PODS, headers=asked) as answer:
         assert answer.status == 403

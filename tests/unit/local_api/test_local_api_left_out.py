@@ -74,7 +74,7 @@ def test_a_pod_without_a_scheduler_here_gets_a_warning_and_an_event(api: control
 
 
 @pytest.mark.parametrize("spec", [{"schedulerName": "contract"}, {"schedulerName": "other", "nodeName": "n"}])
-def test_other_pods_get_none(api: control_planes.KubeApi, spec: dict[str, Any]) -> None:
+def test_pods_with_a_scheduler_or_a_node_get_no_warning(api: control_planes.KubeApi, spec: dict[str, Any]) -> None:
     made = api.request("POST", shapes.pods("default"), shapes.pod(f"has-{len(spec)}", **spec))
     assert made.code == 201
     assert "Warning" not in made.headers
@@ -120,7 +120,7 @@ def kubectl(api: control_planes.KubeApi) -> Run:
     ],
     ids=" ".join,
 )
-def test_kubectl_says_where_what_is_left_out_is_to_be_had(
+def test_kubectl_prints_who_has_what_is_left_out(
     api: control_planes.KubeApi, kubectl: Run, words: tuple[str, ...]
 ) -> None:
     api.request("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})

@@ -1,4 +1,4 @@
-"""The process around the API: its schema, and the mistakes that a person mends."""
+"""The process around the API: its schema, and wrong settings."""
 
 import pathlib
 import runpy

@@ -62,7 +62,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: pathlib.Path) -> None:
         store.Store(tmp_path)
 
 
-def test_a_batch_is_told_of_after_its_commit(kept: store.Store) -> None:
+def test_a_batch_is_announced_after_its_commit(kept: store.Store) -> None:
     told: list[str] = []
     kept.listen(lambda change: told.append(change.key[1]))
     with kept.batch():
@@ -107,7 +107,7 @@ async def test_each_change_is_encoded_once_for_all_watches(kept: store.Store) ->
     assert len(rendered) == 1
 
 
-def test_an_expired_page_offers_to_go_on(kept: store.Store) -> None:
+def test_an_expired_page_comes_with_a_continue_token(kept: store.Store) -> None:
     state = cluster.assemble(kept, clocks.FakeClock())
     for name in "abc":
         put(kept, name)
@@ -169,7 +169,7 @@ async def test_a_cordoned_node_is_tainted(kept: store.Store) -> None:
     assert taints(kept) == {("unschedulable", "NoSchedule")}
 
 
-async def test_a_node_that_is_not_ready_says_so_and_keeps_the_taints_of_others(kept: store.Store) -> None:
+async def test_an_unready_node_is_tainted_and_keeps_other_taints(kept: store.Store) -> None:
     lifecycle = nodes.NodeLifecycle(kept, clocks.FakeClock(), grace_s=40.0)
     own = {"key": "team/gpu", "effect": "NoSchedule", "value": "yes"}
     put(kept, "n", status={"conditions": [{"type": "Ready", "status": "False"}]}, spec={"taints": [own]})
@@ -181,7 +181,7 @@ async def test_a_node_that_is_not_ready_says_so_and_keeps_the_taints_of_others(k
     assert taints(kept) == {("gpu", "NoSchedule")}
 
 
-async def test_a_node_that_never_said_anything_stays_as_it_was_admitted_until_it_is_silent(kept: store.Store) -> None:
+async def test_a_node_without_a_status_stays_as_admitted_until_its_grace_is_over(kept: store.Store) -> None:
     clock = clocks.FakeClock()
     lifecycle = nodes.NodeLifecycle(kept, clock, grace_s=40.0)
     admitted: objects.Object = {"metadata": {"name": "n", "uid": "n"}}

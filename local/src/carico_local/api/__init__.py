@@ -11,7 +11,7 @@ access      who may use it: token, Host, Origin, Content-Type; also writes kubec
 main        the process: settings, one port; `python -m carico_local.api`
 cluster     the parts of one cluster, put together
 http/       requests in, answers out: routes, verbs, watches, a Pod's logs
-kubectl/    what kubectl asks for besides objects: discovery, OpenAPI, tables
+kubectl/    what kubectl reads apart from objects: discovery, OpenAPI, tables
 lifecycle/  writes and what follows from them: create, update, delete, bind, expire
 rules/      what an object must be: defaults and validation, by kind
 model/      what an object is: resources, schema, patches, Statuses; knows nothing of the rest

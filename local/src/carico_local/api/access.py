@@ -32,7 +32,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def guard(token: str, hosts: Collection[str] = ()) -> Any:
-    """Return the middleware that lets in requests with the token. `hosts`: names beside those of loopback."""
+    """Return the middleware that lets in requests with the token. `hosts`: names in addition to loopback's."""
     pair = base64.b64encode(f"{_USER}:{token}".encode()).decode()
     expected = (f"Bearer {token}".encode(), f"Basic {pair}".encode())
     allowed = OWN_HOSTS | {host.lower() for host in hosts}
@@ -101,7 +101,7 @@ def _write_private(path: pathlib.Path, text: str) -> None:
 
 
 def _check_host(request: web.Request, allowed: Collection[str]) -> None:
-    """Raise `RequestFailed` (403) for a Host that is not ours. Any port: a published or forwarded one is another."""
+    """Raise `RequestFailed` (403) for a foreign Host. Any port: published and forwarded ones differ."""
     host = request.headers.get("Host", "")
     name, colon, port = host.rpartition(":")
     if not colon or "]" in port:
@@ -114,7 +114,7 @@ def _check_host(request: web.Request, allowed: Collection[str]) -> None:
 
 
 def _check_origin(request: web.Request) -> None:
-    """Raise `RequestFailed` (403) where a web page of another site sent the request; no client but a browser says."""
+    """Raise `RequestFailed` (403) for requests of another site's page: only browsers send an Origin."""
     origin = request.headers.get("Origin")
     if origin is not None and urllib.parse.urlsplit(origin).netloc.lower() != request.headers.get("Host", "").lower():
         raise statuses.RequestFailed(

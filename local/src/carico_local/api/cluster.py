@@ -50,7 +50,7 @@ def assemble(kept: store.Store, clock: clocks.Clock, *, scheduler_names: tuple[s
 
 
 def give_service_account(kept: store.Store, clock: clocks.Clock, namespace: str) -> None:
-    """Nothing; the namespace has the account `default`, as the controller manager sees to."""
+    """Create a namespace's account `default`, as the controller manager does."""
     if kept.get("serviceaccounts", (namespace, "default")) is None:
         metadata = {
             "name": "default",
@@ -62,7 +62,7 @@ def give_service_account(kept: store.Store, clock: clocks.Clock, namespace: str)
 
 
 async def checkpoint_forever(kept: store.Store) -> None:
-    """Never; moves the log into the database while requests go on."""
+    """Move the log into the database, again and again, until cancelled."""
     moved = -1
     while True:
         await asyncio.sleep(_CHECKPOINT_S)

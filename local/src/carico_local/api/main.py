@@ -1,4 +1,4 @@
-"""The process: settings, one cluster, one port, until it is told to stop."""
+"""The process: settings, one cluster, one port, until asked to end."""
 
 import dataclasses
 import json
@@ -37,7 +37,7 @@ class Settings:
     public_url: str = settings.setting("", help="address in that kubeconfig; empty: where the API listens")
     host_names: tuple[str, ...] = settings.setting(
         (),
-        help="names beside 127.0.0.1, localhost and [::1] by which clients address this API",
+        help="names by which clients address this API, in addition to 127.0.0.1, localhost and [::1]",
         why="a web page could make its own name resolve to this address",
     )
     scheduler_names: tuple[str, ...] = settings.setting(
@@ -53,7 +53,7 @@ class Settings:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the process."""
+    """Run the API and return the exit code."""
     try:
         chosen = settings.load(Settings, prefix="API", argv=argv, program=_PROGRAM)
     except errors.UserError as error:
@@ -63,12 +63,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def serve(chosen: Settings, clock: clocks.Clock, stop: tasks.Stop) -> None:
-    """Nothing, once the process was asked to end and every request has."""
+    """Serve until the process is asked to end and every request has ended."""
     kept = store.Store(chosen.data)
     try:
         state = cluster.assemble(kept, clock, scheduler_names=chosen.scheduler_names)
         token = access.obtain_token(chosen.token_file or chosen.data / "token")
-        # A watch whose client has gone must not stay until something happens that it would be told.
+        # A watch whose client has gone must not stay open until the next change that it selects.
         runner = web.AppRunner(
             server.build(state, token=token, hosts=chosen.host_names),
             access_log=None, handler_cancellation=True, shutdown_timeout=2.0,
@@ -108,7 +108,7 @@ def _announce(chosen: Settings, listener: socket.socket, token: str) -> None:
             chosen.kubeconfig, name="carico", url=chosen.public_url or f"http://{chosen.host}:{port}", token=token
         )
     if chosen.port_file is not None:
-        # Renamed into place, so that whoever waits for the file never reads half a number.
+        # Renamed into place, so that a waiting reader never sees half a number.
         partial = chosen.port_file.with_suffix(f".{os.getpid()}")
         partial.write_text(f"{port}\n")
         partial.replace(chosen.port_file)

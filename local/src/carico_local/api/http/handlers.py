@@ -26,12 +26,12 @@ class Handlers:
         self._state = state
 
     async def get(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
-        """One object."""
+        """Answer with one object."""
         stored = self._find(target)
         return _answer(self._presenter(request, target).one(stored))
 
     async def list(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
-        """A page of objects, or a watch of them."""
+        """Answer with a page of objects, or with a watch."""
         asked = dict(request.query)
         if target.name:
             asked["fieldSelector"] = f"metadata.name={target.name}"
@@ -46,7 +46,7 @@ class Handlers:
         return _answer(presenter.page(self._state.lister.page(target.resource, target.namespace, query)))
 
     async def create(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
-        """The new object."""
+        """Answer with the new object."""
         body = _incoming(target.resource, await requests.read_body(request))
         kind, mode = _stored_as(target.resource), _mode(request)
         written = self._state.writer.create(kind, target.namespace, body, mode)
@@ -63,12 +63,12 @@ class Handlers:
         return response
 
     async def replace(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
-        """The object after a PUT."""
+        """Answer with the object after a PUT."""
         body = _incoming(target.resource, await requests.read_body(request))
         return self._updated(request, target, lambda _present: body)
 
     async def patch(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
-        """The object after a PATCH."""
+        """Answer with the object after a PATCH."""
         kind, patch = request.content_type, await requests.read_body(request, patching.PATCH_TYPES)
         resource = target.resource
 
@@ -84,7 +84,7 @@ class Handlers:
             raise statuses.unreadable_patch(error.message) from error
 
     async def delete(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
-        """The object that is going or gone, or a Status that says so."""
+        """Answer with the object that was deleted, or a Status."""
         options = await _delete_options(request)
         stored = self._find(target)
         deleted = self._state.remover.delete(_stored_as(target.resource), stored, options)
@@ -97,7 +97,7 @@ class Handlers:
         return _answer(orjson.dumps(statuses.success(details)))
 
     async def delete_collection(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
-        """The list of what was deleted."""
+        """Answer with the list of deleted objects."""
         options = await _delete_options(request)
         query = requests.parse_list(target.resource, request.query)
         page = self._state.lister.page(target.resource, target.namespace, query)
@@ -107,7 +107,7 @@ class Handlers:
         return _answer(self._presenter(request, target).page(page))
 
     async def bind(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
-        """A Status that tells that the Pod has its node now."""
+        """Bind a Pod to its node, and answer with a Status."""
         binding = pods.parse_binding(await requests.read_body(request))
         named = (binding.get("metadata") or {}).get("name", "")
         name = target.name or named
@@ -119,7 +119,7 @@ class Handlers:
         return _answer(orjson.dumps(statuses.success(code=201)), code=201)
 
     async def evict(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
-        """A Status that tells that the Pod is being deleted. There are no disruption budgets to heed."""
+        """Delete a Pod gracefully, and answer with a Status. There are no disruption budgets."""
         eviction, _ = schema.decode(pods.EVICTION, await requests.read_body(request))
         options = deletion.parse_options(eviction.get("deleteOptions") or {}, request.query.get)
         self._state.remover.delete(resources.PODS, self._find(target), options)
@@ -171,12 +171,12 @@ def _answer(body: bytes, *, code: int = 200) -> web.Response:
 
 
 def _stored_as(resource: resources.Resource) -> resources.Resource:
-    """The resource in whose form the objects are kept."""
+    """Return the resource in whose form the objects are kept."""
     return resources.EVENTS if resource is resources.GROUPED_EVENTS else resource
 
 
 def _incoming(resource: resources.Resource, body: object) -> object:
-    """A body in the form in which it is kept."""
+    """Return a body in the form in which it is kept."""
     if resource is resources.GROUPED_EVENTS and isinstance(body, dict):
         # Checked in the form it came in, so that errors name the fields that the client wrote.
         schema.decode(resource.definition, body)
@@ -185,7 +185,7 @@ def _incoming(resource: resources.Resource, body: object) -> object:
 
 
 def _check_uid(resource: resources.Resource, present: objects.Object, patched: objects.Object) -> None:
-    """Raises RequestFailed (422): where a PUT takes the UID for a precondition, a patch may not change the field."""
+    """Raise `RequestFailed` (422) for a patch that changes the UID; a PUT's is a precondition."""
     uid, now = patched["metadata"].get("uid"), present["metadata"]["uid"]
     if uid and uid != now:
         cause = statuses.Cause(
@@ -200,5 +200,5 @@ def _mode(request: web.Request, *, status: bool = False) -> writing.Mode:
 
 
 def _header_quote(path: str) -> str:
-    """A field path that is safe inside a quoted header value: it comes from the client's own body."""
+    """Escape a field path for a quoted header value: it comes from the client's own body."""
     return '\\"' + urllib.parse.quote(path, safe=".[]-_/ $") + '\\"'

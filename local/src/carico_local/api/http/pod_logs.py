@@ -33,7 +33,7 @@ class Proxy:
         self._session: aiohttp.ClientSession | None = None
 
     async def logs(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
-        """The log stream of one container, after its end."""
+        """Answer with the logs of one container, streamed to their end."""
         pod = self._store.get("pods", (target.namespace, target.name))
         if pod is None:
             raise statuses.not_found("pods", target.name)
@@ -52,7 +52,7 @@ class Proxy:
             raise statuses.internal(f'Get "{url}": {error or type(error).__name__}') from error
 
     async def close(self) -> None:
-        """Nothing; connections to kubelets are closed."""
+        """Close the connections to kubelets."""
         if self._session is not None:
             await self._session.close()
 
@@ -70,7 +70,9 @@ class Proxy:
         port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
         hosts = [item.get("address") for item in status.get("addresses") or () if item.get("type") == "InternalIP"]
         if not port or not hosts or not hosts[0]:
-            raise statuses.internal(f"node {node_name} tells no InternalIP or kubelet port, so its logs cannot be had")
+            raise statuses.internal(
+                f"node {node_name} reports no InternalIP or kubelet port, so its logs cannot be read"
+            )
         return f"http://{hosts[0]}:{port}"
 
 

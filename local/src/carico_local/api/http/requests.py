@@ -24,7 +24,7 @@ async def read_body(request: web.Request, accepted: tuple[str, ...] = (_JSON,)) 
 
 
 def parse_list(resource: resources.Resource, query: Mapping[str, str]) -> listing.ListQuery:
-    """What the query asks for; raises RequestFailed (400)."""
+    """Parse the query of a list or watch; raise `RequestFailed` (400)."""
     match = query.get("resourceVersionMatch", "")
     if match not in _MATCHES:
         raise statuses.bad_request(f"resourceVersionMatch: got {match!r}, expected Exact or NotOlderThan")
@@ -48,7 +48,7 @@ def parse_list(resource: resources.Resource, query: Mapping[str, str]) -> listin
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
-    """Whether a boolean parameter is set; raises RequestFailed (400) for what is no boolean."""
+    """Return whether a boolean parameter is set; raise `RequestFailed` (400) for any other value."""
     text = query.get(name, "").lower()
     if text not in ("", "true", "1", "t", "false", "0", "f"):
         raise statuses.bad_request(f"{name}: got {text!r}, expected true or false")
@@ -56,7 +56,7 @@ def flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def dry_run(query: Mapping[str, str]) -> bool:
-    """Whether nothing is to be kept; raises RequestFailed (400)."""
+    """Return whether the request is a dry run; raise `RequestFailed` (400)."""
     text = query.get("dryRun", "")
     if text not in ("", "All"):
         raise statuses.bad_request(f"dryRun: got {text!r}, expected All")

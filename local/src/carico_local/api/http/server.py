@@ -19,7 +19,7 @@ _LOG = logs.get("api")
 
 
 def build(state: cluster.Cluster, *, token: str, hosts: Collection[str] = ()) -> web.Application:
-    """Return the application that serves a cluster to holders of the token. `hosts`: names beside loopback's."""
+    """Return the application that serves a cluster to holders of the token. `hosts`: names besides loopback's."""
     middlewares = [_answer_failures, access.guard(token, hosts)]
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
     kubelets = pod_logs.Proxy(state.store)
@@ -38,7 +38,7 @@ def build(state: cluster.Cluster, *, token: str, hosts: Collection[str] = ()) ->
 
 
 def json_response(body: Any, *, code: int = 200, content_type: str = "application/json") -> web.Response:
-    """A response of a document."""
+    """Return a JSON response."""
     return web.Response(body=orjson.dumps(body), status=code, headers={"Content-Type": content_type})
 
 
@@ -75,7 +75,7 @@ class _Routes:
         self._kubelets = kubelets
 
     async def dispatch(self, request: web.Request) -> web.StreamResponse:
-        """The answer to any request."""
+        """Answer any request."""
         target = resources.parse_path(request.path)
         if target is None:
             return _document(request)
@@ -119,7 +119,7 @@ class _Routes:
 
 
 def _document(request: web.Request) -> web.StreamResponse:
-    """Health, discovery and OpenAPI."""
+    """Answer health checks, discovery and OpenAPI."""
     if absent := resources.absent(request.path):
         raise statuses.no_such_path(absent)
     if request.method not in ("GET", "HEAD"):

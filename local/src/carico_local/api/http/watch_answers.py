@@ -26,7 +26,7 @@ async def answer(
     query: listing.ListQuery,
     presenter: representations.Presenter,
 ) -> web.StreamResponse:
-    """The stream of a watch, after its end."""
+    """Stream a watch to its end."""
     response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
     response.enable_chunked_encoding()
     stream = _Stream(state, target, query, presenter)
@@ -34,7 +34,7 @@ async def answer(
         # Nothing may come between reading the initial state and listening for changes: no await in open().
         first = stream.open()
     except statuses.RequestFailed as failure:
-        # As kube-apiserver's cache does: the watch is accepted, and then tells that it cannot go on.
+        # As kube-apiserver's cache does: the watch is accepted, and then reports that it cannot continue.
         first = watch.error_line(failure)
     try:
         await response.prepare(request)
@@ -68,7 +68,7 @@ class _Stream:
         self._watcher: watch.Watcher | None = None
 
     def open(self) -> bytes:
-        """The first lines; the watch is registered from here on. Raises RequestFailed (410)."""
+        """Register the watch and return its first lines; raise `RequestFailed` (410)."""
         query, storage = self._query, self._target.resource.storage
         revision = self._state.store.revision
         view = watch.View(
@@ -91,7 +91,7 @@ class _Stream:
         return b"".join(lines)
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Lines as they come, until the timeout, the end of the server, or a reader too far behind."""
+        """Yield lines until the timeout, the end of the server, or a reader too far behind."""
         watcher = self._watcher
         if watcher is None:
             return
@@ -114,7 +114,7 @@ class _Stream:
             yield rest
 
     def close(self) -> None:
-        """Nothing; the watch hears of no more changes."""
+        """Unregister the watch."""
         if self._watcher is not None:
             self._state.hub.forget(self._target.resource.storage, self._watcher)
 

@@ -1,4 +1,4 @@
-"""What kubectl asks for besides objects.
+"""What kubectl reads apart from objects.
 
 discovery        which kinds there are, and which are left out
 openapi          their fields, for `apply` and `explain`

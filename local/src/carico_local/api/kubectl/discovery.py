@@ -35,7 +35,7 @@ _AGGREGATED = {
 
 
 def document(path: str, accept: str) -> tuple[dict[str, Any], str] | None:
-    """The document at a path and its content type; None where there is none."""
+    """Return the document at a path and its content type; None where there is none."""
     parts = path.strip("/").split("/")
     plain = "application/json"
     if parts in (["api"], ["apis"]):
@@ -66,7 +66,7 @@ def _resource_list(parts: list[str], plain: str) -> tuple[dict[str, Any], str] |
 
 
 def served(group: str, version: str) -> list[resources.Resource]:
-    """The resources of one group and version."""
+    """Return the resources of one group and version."""
     return [resource for resource in resources.ALL if (resource.group, resource.version) == (group, version)]
 
 

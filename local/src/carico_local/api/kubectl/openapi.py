@@ -14,7 +14,7 @@ _WRITES = {"post": "post", "put": "put", "patch": "patch"}
 
 
 def document(path: str) -> dict[str, Any] | None:
-    """The OpenAPI v3 index or the document of one group and version; None for another path."""
+    """Return the OpenAPI v3 index or the document of one group and version; None for another path."""
     if path.rstrip("/") == "/openapi/v3":
         return {"paths": {_root(*named): {"serverRelativeURL": f"/openapi/v3/{_root(*named)}"} for named in _named()}}
     for group, version in _named():
@@ -24,7 +24,7 @@ def document(path: str) -> dict[str, Any] | None:
 
 
 def _named() -> tuple[tuple[str, str], ...]:
-    """Every group and version, also of what is not served: `kubectl apply` looks there before it asks."""
+    """Return every group and version, also of kinds not served: `kubectl apply` reads these documents first."""
     return tuple(dict.fromkeys((each.group, each.version) for each in resources.NAMED))
 
 
@@ -43,7 +43,7 @@ def _document(group: str, version: str) -> dict[str, Any]:
 
 
 def _needed(group: str, version: str) -> dict[str, dict[str, Any]]:
-    """The definitions that the kinds of a group refer to."""
+    """Return the definitions that the kinds of a group refer to."""
     found: dict[str, dict[str, Any]] = {}
     waiting = [resource.definition for resource in discovery.served(group, version)]
     waiting += [name for name in schema.definitions() if name.endswith((".DeleteOptions", ".Status"))]
@@ -67,7 +67,7 @@ def _references(of: Any) -> list[str]:
 
 
 def _public(of: Any) -> Any:
-    """A schema without the marks that only this API's decoder reads."""
+    """Return a schema without the marks that only this API's decoder reads."""
     if isinstance(of, list):
         return [_public(item) for item in of]
     if not isinstance(of, dict):

@@ -36,7 +36,7 @@ _FORMS = {
 
 
 def negotiate(accept: str) -> Form:
-    """The first form of an Accept header that the API can give; raises RequestFailed (406) if it can give none."""
+    """Return the first form of an Accept header that the API has; raise `RequestFailed` (406) if it has none."""
     offers = [offer.strip() for offer in (accept or "*/*").split(",")]
     for offer in offers:
         media, *rest = (part.strip() for part in offer.split(";"))
@@ -65,13 +65,13 @@ class Presenter:
         return f"{self.resource.api_version}/{self.form}/{self.include_object}"
 
     def one(self, stored: objects.Stored) -> bytes:
-        """A single object."""
+        """Encode a single object."""
         if self.form is Form.TABLE:
             return self._table([stored], {"resourceVersion": str(stored.version)})
         return self._encode()(self.resource, stored)
 
     def page(self, page: listing.Page) -> bytes:
-        """A page of a list."""
+        """Encode a page of a list."""
         metadata: objects.Object = {"resourceVersion": str(page.version)}
         if page.token:
             metadata |= {"continue": page.token, "remainingItemCount": page.remaining}
@@ -86,7 +86,7 @@ class Presenter:
         return b'%b,"items":[%b]}' % (head[:-1], b",".join(items))
 
     def bookmark(self, version: int, *, initial_end: bool = False) -> bytes:
-        """The object of a bookmark: nothing but a kind and a resourceVersion."""
+        """Encode the object of a bookmark: a kind and a resourceVersion only."""
         metadata: objects.Object = {"resourceVersion": str(version)}
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}

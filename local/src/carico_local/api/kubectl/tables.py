@@ -13,17 +13,17 @@ _ROLE_LABEL = "node-role.kubernetes.io/"
 
 
 def columns(storage: str) -> list[dict[str, Any]]:
-    """The column definitions of a kind."""
+    """Return the column definitions of a kind."""
     return _COLUMNS[storage]
 
 
 def cells(storage: str, data: objects.Object, now_ns: int) -> Row:
-    """The cells of one object, in the order of the columns."""
+    """Return the cells of one object, in the order of the columns."""
     return _CELLS[storage](data, now_ns)
 
 
 def duration(seconds: float) -> str:
-    """A length of time in at most two units, as kubectl prints ages.
+    """Format a length of time in at most two units, as kubectl prints ages.
 
     >>> [duration(s) for s in (5, 150, 3 * 3600 + 60, 400 * 86400)]
     ['5s', '2m30s', '3h1m', '400d']
@@ -66,7 +66,7 @@ def _created(data: objects.Object, now_ns: int) -> str:
 
 
 def pod_status(pod: objects.Object) -> str:
-    """The word that kubectl shows for a Pod: its phase, or what keeps it from running."""
+    """Return the status that kubectl shows for a Pod: its phase, or why it does not run."""
     status = pod.get("status") or {}
     reason = status.get("reason") or status.get("phase", "Unknown")
     if any(item.get("reason") == "SchedulingGated" for item in status.get("conditions") or ()):

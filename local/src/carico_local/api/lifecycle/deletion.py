@@ -13,7 +13,7 @@ from carico_local.api.model import objects, resources, statuses
 from carico_local.api.rules import fields
 from carico_local.api.storage import store
 
-# Ends before the year 9999, the last that a timestamp can name; nobody waits for longer.
+# Ends before the year 9999, the last that a timestamp can name.
 _MAX_GRACE_S = 2**31
 _TERMINAL = ("Succeeded", "Failed")
 # Nothing here owns anything else, so that all three come to the same.
@@ -32,7 +32,7 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Deleted:
-    """The object after a delete; `gone` tells whether it left, or only is on its way."""
+    """The object after a delete; `gone`: removed, or only being deleted."""
 
     stored: objects.Stored
     gone: bool
@@ -46,7 +46,7 @@ class Remover:
         self._clock = clock
 
     def delete(self, resource: resources.Resource, stored: objects.Stored, options: Options) -> Deleted:
-        """What becomes of the object; raises RequestFailed (403, 409)."""
+        """Delete an object, at once or gracefully; raise `RequestFailed` (403, 409)."""
         _check_preconditions(resource, stored, options)
         data = objects.copy(stored)
         metadata = data["metadata"]
@@ -68,7 +68,7 @@ class Remover:
         return self._put(resource, data, options)
 
     def _mark(self, metadata: objects.Object, grace_s: int) -> None:
-        """Sets when the object shall be gone; a shortened delete counts from when it was asked for first."""
+        """Set the deletion deadline; a second, shorter delete counts from the first request."""
         if metadata.get("deletionTimestamp"):
             earlier_s = metadata.get("deletionGracePeriodSeconds", 0) - grace_s
             end = objects.parse_timestamp(metadata["deletionTimestamp"]) - datetime.timedelta(seconds=earlier_s)
@@ -80,7 +80,7 @@ class Remover:
         metadata["deletionGracePeriodSeconds"] = grace_s
 
     def _end_namespace(self, stored: objects.Stored, data: objects.Object, options: Options) -> Deleted:
-        """A namespace takes its content along: Pods gracefully, the rest at once, itself when the last Pod is gone."""
+        """Delete a namespace's content: Pods gracefully, the rest at once, itself after the last Pod."""
         name = data["metadata"]["name"]
         if name in ("default", "kube-system", "kube-public"):
             raise statuses.forbidden("namespaces", name, "this namespace may not be deleted")
@@ -100,7 +100,7 @@ class Remover:
         return Deleted(stored=marked, gone=self._store.get("namespaces", ("", name)) is None)
 
     def settle_namespace(self, name: str) -> None:
-        """Nothing; removes a namespace that is being deleted and holds no Pod any more."""
+        """Remove a namespace that is being deleted and has no Pods left."""
         home = self._store.get("namespaces", ("", name))
         if home is None or not home.data["metadata"].get("deletionTimestamp"):
             return
@@ -128,7 +128,7 @@ class Remover:
 
 
 def parse_options(body: objects.Object, text_of: Callable[[str], str | None]) -> Options:
-    """The options of a delete, from its body and its query (the body's win); raises RequestFailed (400, 422)."""
+    """Parse the options of a delete: those of the body win over the query; raise `RequestFailed` (400, 422)."""
     grace = body.get("gracePeriodSeconds")
     if grace is None and (text := text_of("gracePeriodSeconds")):
         try:
@@ -160,7 +160,7 @@ def _check_preconditions(resource: resources.Resource, stored: objects.Stored, o
 
 
 def _grace_s(pod: objects.Object, options: Options) -> int:
-    """How long a Pod may take to end: nothing where no kubelet has it, or where it has ended already."""
+    """Return a Pod's grace period: 0 where no kubelet has it, or it has ended already."""
     if not pod["spec"].get("nodeName") or (pod.get("status") or {}).get("phase") in _TERMINAL:
         return 0
     grace_s = options.grace_s if options.grace_s is not None else pod["spec"].get("terminationGracePeriodSeconds", 30)

@@ -18,22 +18,22 @@ _EVERY_S = 60.0
 
 
 class EventExpiry:
-    """Removes Events that nobody has written for an hour."""
+    """Removes Events that have not been written for an hour."""
 
     def __init__(self, kept: store.Store, clock: clocks.Clock) -> None:
         self._store = kept
         self._clock = clock
-        # resourceVersion -> when it was first seen here: an update starts the hour anew.
+        # resourceVersion -> when it was first seen here: an update restarts the hour.
         self._seen_s: dict[int, float] = {}
 
     async def run(self) -> None:
-        """Never."""
+        """Sweep once a minute until cancelled."""
         while True:
             self.sweep()
             await asyncio.sleep(_EVERY_S)
 
     def sweep(self) -> None:
-        """Nothing; Events past their hour are gone."""
+        """Remove Events that have not been written for an hour."""
         now_s = self._clock.monotonic_s()
         kept: list[objects.Stored] = self._store.select("events")
         self._seen_s = {event.version: self._seen_s.get(event.version, now_s) for event in kept}

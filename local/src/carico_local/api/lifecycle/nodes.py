@@ -1,8 +1,8 @@
-"""Whether Nodes are alive, as the controller manager's node-lifecycle controller tells it: by conditions and taints.
+"""Whether Nodes are alive, as the controller manager's node-lifecycle controller shows it: by conditions and taints.
 
 A Node whose Lease has not been renewed for the grace period becomes Ready=Unknown and unreachable; once its kubelet
 posts Ready again, the taints go. Renewals are timed by when they are seen here, since a node's clock may be off.
-Pods keep their phase: nobody knows what became of them. Source: k8s.io/kubernetes/pkg/controller/nodelifecycle.
+Pods keep their phase: their state is unknown. Source: k8s.io/kubernetes/pkg/controller/nodelifecycle.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 _OWNED_TAINTS = (_NOT_READY, _UNREACHABLE, _UNSCHEDULABLE)
-# Conditions that a kubelet keeps up, which nobody knows once it is silent.
+# Conditions that a kubelet maintains: unknown once it is silent.
 _KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _LEASE_NAMESPACE = "kube-node-lease"
 _LOG = logs.get("api.nodes")
@@ -44,7 +44,7 @@ class NodeLifecycle:
         kept.listen(self._notice)
 
     async def run(self) -> None:
-        """Never; reviews all Nodes when one changes, and often enough to see one fall silent."""
+        """Review all Nodes when one changes, and often enough to notice a silent one, until cancelled."""
         while True:
             self.review()
             self._changed.clear()
@@ -55,7 +55,7 @@ class NodeLifecycle:
                 continue
 
     def review(self) -> None:
-        """Nothing; every Node tells the truth about itself."""
+        """Update conditions and taints of every Node."""
         nodes = self._store.select("nodes")
         names = {node.data["metadata"]["name"] for node in nodes}
         self._signs = {name: sign for name, sign in self._signs.items() if name in names}
@@ -74,7 +74,7 @@ class NodeLifecycle:
             self._changed.set()
 
     def _is_silent(self, node: objects.Object) -> bool:
-        """Whether neither the Lease nor the heartbeat of the status has moved for the grace period."""
+        """Return whether neither the Lease nor the status heartbeat has changed for the grace period."""
         name = node["metadata"]["name"]
         lease = self._store.get("leases", (_LEASE_NAMESPACE, name))
         renewed = (lease and lease.data.get("spec", {}).get("renewTime"), _heartbeat(node))
@@ -106,7 +106,7 @@ def _unknown(kind: str, now: str, *, never: bool) -> dict[str, Any]:
 
 
 def _heartbeat(node: objects.Object) -> str:
-    """What moves in the conditions when a kubelet posts its status; changes made here do not touch it."""
+    """Return the heartbeat times of the conditions, which only a kubelet's status writes change."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     ready: objects.Object = next((item for item in conditions if item.get("type") == "Ready"), {})
     # A kubelet that takes its place again posts Ready with another status, perhaps within the same second.
@@ -124,7 +124,7 @@ def _settle_taints(node: objects.Object, now: str) -> None:
         key = _NOT_READY if ready == "False" else _UNREACHABLE
         wanted |= {(key, "NoSchedule"), (key, "NoExecute")}
     elif ready is None:
-        # A Node that has not told anything keeps the taint that it was admitted with, until someone removes it.
+        # A Node that has not reported anything keeps the taint that it was admitted with, until someone removes it.
         wanted |= {_mark(taint) for taint in spec.get("taints") or () if taint.get("key") == _NOT_READY}
     present = spec.get("taints") or []
     kept = [taint for taint in present if taint.get("key") not in _OWNED_TAINTS or _mark(taint) in wanted]
@@ -141,7 +141,7 @@ def _mark(taint: objects.Object) -> tuple[str, str]:
 
 
 def admit(node: objects.Object) -> None:
-    """Nothing; a new Node is tainted not-ready until it says that it is, as admission does it."""
+    """Taint a new Node not-ready until it reports Ready, as admission does."""
     taints = node.setdefault("spec", {}).setdefault("taints", [])
     if (_NOT_READY, "NoSchedule") not in {_mark(taint) for taint in taints}:
         taints.append({"key": _NOT_READY, "effect": "NoSchedule"})

@@ -14,7 +14,7 @@ EVICTION = "io.k8s.api.policy.v1.Eviction"
 
 
 def parse_binding(body: object) -> objects.Object:
-    """The Binding of a request; raises RequestFailed (400, 422)."""
+    """Parse the Binding of a request; raise `RequestFailed` (400, 422)."""
     binding, _ = schema.decode(BINDING, body)
     target = binding.get("target") or {}
     causes = []
@@ -31,7 +31,7 @@ def parse_binding(body: object) -> objects.Object:
 def bind(
     kept: store.Store, clock: clocks.Clock, pod: objects.Stored, binding: objects.Object, *, dry_run: bool = False
 ) -> None:
-    """Nothing; the Pod has a node. Raises RequestFailed (409) if it has one, is going, or is not the one meant."""
+    """Bind a Pod to a node. Raise `RequestFailed` (409) if it has one, is being deleted, or is another Pod."""
     name = pod.data["metadata"]["name"]
     assumed = binding.get("metadata") or {}
     _check_preconditions(pod, assumed)
@@ -51,7 +51,7 @@ def bind(
 
 
 def set_condition(status: objects.Object, condition: dict[str, Any]) -> None:
-    """Nothing; the condition stands in the status, once."""
+    """Set a condition, replacing one of the same type."""
     others = [item for item in status.get("conditions") or () if item.get("type") != condition["type"]]
     status["conditions"] = [*others, condition]
 

@@ -59,18 +59,18 @@ class Writer:
         self._clock = clock
 
     def now(self) -> str:
-        """The present, as objects carry it."""
+        """Return the current time as objects carry it."""
         return objects.timestamp(self._clock.wall_ns())
 
     def find(self, resource: resources.Resource, key: objects.Key) -> objects.Stored:
-        """The object; raises RequestFailed (404)."""
+        """Return an object; raise `RequestFailed` (404)."""
         stored = self._store.get(resource.storage, key)
         if stored is None:
             raise statuses.not_found(resource.plural, key[1], group=resource.group)
         return stored
 
     def create(self, resource: resources.Resource, namespace: str, body: object, mode: Mode = PLAIN) -> Written:
-        """The new object; raises RequestFailed (400, 403, 404, 409, 422)."""
+        """Create an object; raise `RequestFailed` (400, 403, 404, 409, 422)."""
         data, unknown = decode(resource, body, strict=mode.strict)
         metadata = data["metadata"]
         self._place(resource, metadata, namespace)
@@ -89,7 +89,7 @@ class Writer:
         return Written(stored=stored, unknown=tuple(unknown))
 
     def update(self, resource: resources.Resource, key: objects.Key, edit: Edit, mode: Mode = PLAIN) -> Written:
-        """The object as the edit leaves it; raises RequestFailed (400, 404, 409, 422)."""
+        """Update an object by an edit; raise `RequestFailed` (400, 404, 409, 422)."""
         old = self.find(resource, key)
         draft = {"kind": resource.kind, "apiVersion": resource.api_version, **objects.copy(old)}
         data, unknown = decode(resource, edit(draft), strict=mode.strict)
@@ -107,7 +107,7 @@ class Writer:
         return self._keep(resource, data, tuple(unknown))
 
     def _keep(self, resource: resources.Resource, data: objects.Object, unknown: tuple[str, ...]) -> Written:
-        """An object that only waited for its finalizers goes when the last of them is taken off."""
+        """Store an object, or remove it once its last finalizer is gone and it is being deleted."""
         metadata = data["metadata"]
         waiting = (
             metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds") or resource is resources.NAMESPACES
@@ -117,7 +117,7 @@ class Writer:
         return Written(stored=self._store.put(resource.storage, data), unknown=unknown)
 
     def _place(self, resource: resources.Resource, metadata: objects.Object, namespace: str) -> None:
-        """Gives a new object its name and namespace."""
+        """Set the name and namespace of a new object."""
         if not metadata.get("name") and metadata.get("generateName"):
             suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
             metadata["name"] = metadata["generateName"][:_MAX_GENERATED_PREFIX] + suffix
@@ -139,7 +139,7 @@ class Writer:
     def _carry_over(
         self, resource: resources.Resource, old: objects.Stored, data: objects.Object, *, status: bool
     ) -> None:
-        """Checks what the client assumed of the object, and restores what it may not change."""
+        """Check the client's preconditions, and restore the fields that it may not change."""
         before, metadata = old.data["metadata"], data["metadata"]
         for field in ("name", "namespace"):
             if metadata.setdefault(field, before.get(field, "")) != before.get(field, ""):
@@ -172,7 +172,7 @@ class Writer:
 
 
 def decode(resource: resources.Resource, body: object, *, strict: bool = False) -> tuple[objects.Object, list[str]]:
-    """The object that a body holds, without its kind, and the paths of unknown fields; raises RequestFailed (400)."""
+    """Return the object in a body, without its kind, and the unknown fields; raise `RequestFailed` (400)."""
     data, unknown = schema.decode(resource.definition, body)
     if strict and unknown:
         listed = ", ".join(f'unknown field "{path}"' for path in unknown[:_MAX_NAMED])

@@ -26,26 +26,26 @@ class Stored:
 
 
 def freeze(data: Object, version: int) -> Stored:
-    """The object as it is stored at a resourceVersion."""
+    """Return the object as it is stored at a resourceVersion."""
     ordered: Object = {"metadata": {**data["metadata"], "resourceVersion": str(version)}}
     ordered.update((field, value) for field, value in data.items() if field not in ("metadata", "kind", "apiVersion"))
     return Stored(data=ordered, body=orjson.dumps(ordered), version=version)
 
 
 def thaw(body: bytes) -> Stored:
-    """The stored object that these bytes hold."""
+    """Decode a stored object."""
     data = orjson.loads(body)
     return Stored(data=data, body=body, version=int(data["metadata"]["resourceVersion"]))
 
 
 def copy(stored: Stored) -> Object:
-    """A copy that may be changed; decoding the bytes is several times faster than copy.deepcopy."""
+    """Return a copy to change; decoding the bytes is several times faster than copy.deepcopy."""
     data: Object = orjson.loads(stored.body)
     return data
 
 
 def encode(resource: resources.Resource, stored: Stored) -> bytes:
-    """The bytes of a single object, with its kind."""
+    """Encode a single object, with its kind."""
     return b'{"kind":"%b","apiVersion":"%b",%b' % (
         resource.kind.encode(),
         resource.api_version.encode(),
@@ -54,13 +54,13 @@ def encode(resource: resources.Resource, stored: Stored) -> bytes:
 
 
 def key_of(data: Object) -> Key:
-    """The namespace and name of an object."""
+    """Return the namespace and name of an object."""
     metadata = data["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
 
 
 def timestamp(wall_ns: int) -> str:
-    """The wall time as metav1.Time: seconds, in UTC.
+    """Return the wall time as metav1.Time: seconds, in UTC.
 
     >>> timestamp(0)
     '1970-01-01T00:00:00Z'
@@ -69,7 +69,7 @@ def timestamp(wall_ns: int) -> str:
 
 
 def parse_timestamp(text: str) -> datetime.datetime:
-    """The moment that an RFC 3339 timestamp names; raises ValueError for anything else."""
+    """Parse an RFC 3339 timestamp; raise `ValueError` for anything else."""
     moment = datetime.datetime.fromisoformat(text)
     if moment.tzinfo is None or len(text) < 20:
         raise ValueError(f"{text!r} is not an RFC 3339 time with a zone")

@@ -20,7 +20,7 @@ _RETAIN = "$retainKeys"
 
 
 def apply(kind: str, *, data: objects.Object, patch: object, definition: str) -> objects.Object:
-    """The patched object; raises RequestFailed (400 or 422). `data` may be changed."""
+    """Return the patched object; raise `RequestFailed` (400, 422). `data` may be changed."""
     if not isinstance(patch, dict):
         raise statuses.bad_request("a merge patch must be a JSON object")
     if kind == MERGE_PATCH:
@@ -29,7 +29,7 @@ def apply(kind: str, *, data: objects.Object, patch: object, definition: str) ->
 
 
 def merge(data: Any, patch: Any) -> Any:
-    """The RFC 7386 merge of a patch into a value."""
+    """Return the RFC 7386 merge of a patch into a value."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(data) if isinstance(data, dict) else {}
@@ -49,7 +49,7 @@ def _expect_object(value: Any) -> objects.Object:
 
 
 def _merge_object(data: Any, patch: objects.Object, of: dict[str, Any]) -> Any:
-    """The strategic merge of two objects of one type; `of` is the type's schema, {} where it is not known."""
+    """Return the strategic merge of two objects of one type; `of` is the type's schema, {} where it is not known."""
     directive = patch.get(_DIRECTIVE)
     if directive not in (None, "replace", "delete", "merge"):
         raise statuses.bad_request(f"Unknown patch type: {directive!r}")
@@ -115,7 +115,7 @@ def _delete_from_lists(merged: objects.Object, patch: objects.Object) -> None:
 
 
 def _reorder(merged: objects.Object, patch: objects.Object, known: dict[str, Any]) -> None:
-    """Lists take the order that the patch names; what it does not name stays behind it, in its own order."""
+    """Order lists as the patch names their entries; the others follow in their own order."""
     for directive, order in patch.items():
         name = directive.removeprefix(_ORDER)
         if not directive.startswith(_ORDER) or not isinstance(order, list) or not isinstance(merged.get(name), list):
@@ -128,7 +128,7 @@ def _reorder(merged: objects.Object, patch: objects.Object, known: dict[str, Any
 
 
 def _fields(of: dict[str, Any]) -> dict[str, Any]:
-    """Name -> schema of the fields of a type; empty where it is not known."""
+    """Return the schemas of a type's fields by name; empty for an unknown type."""
     reference = of.get("$ref", "")
     known = schema.definitions().get(reference.removeprefix(schema.REF_PREFIX), {})
     found: dict[str, Any] = known.get("properties", {})

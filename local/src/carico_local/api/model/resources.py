@@ -96,7 +96,7 @@ class Target:
 
 
 def parse_path(path: str) -> Target | None:
-    """The target of `/api/v1/...` or `/apis/GROUP/VERSION/...`; None where the API serves nothing.
+    """Return the target of `/api/v1/...` or `/apis/GROUP/VERSION/...`; None where the API serves nothing.
 
     >>> parse_path("/api/v1/namespaces/a/pods/b/binding").subresource
     'binding'

@@ -40,14 +40,14 @@ class _WrongType(_Undecodable):
 
 @functools.cache
 def definitions() -> dict[str, dict[str, Any]]:
-    """Every type of the API by its full name, as OpenAPI v3 schemas."""
+    """Return every type of the API by its full name, as OpenAPI v3 schemas."""
     source = importlib.resources.files("carico_local.api.model").joinpath("kubernetes_schema.json")
     loaded: dict[str, dict[str, Any]] = orjson.loads(source.read_bytes())
     return loaded
 
 
 def decode(definition: str, data: object) -> tuple[objects.Object, list[str]]:
-    """The object as the API keeps it, and the paths of the fields it does not know; raises RequestFailed (400)."""
+    """Return the object as the API keeps it, and the unknown fields; raise `RequestFailed` (400)."""
     unknown: list[str] = []
     kind = definition.rsplit(".", 1)[-1]
     try:
@@ -167,7 +167,7 @@ def _micro_time(value: Any, path: str, _unknown: list[str]) -> str:
 
 
 def _bytes(value: Any, path: str, _unknown: list[str]) -> str:
-    """Base64 in one spelling. Line ends in it are skipped, as Go's encoding/base64 does."""
+    """Normalise base64. Line ends in it are skipped, as Go's encoding/base64 does."""
     if not isinstance(value, str):
         raise _WrongType(path, value, "[]uint8")
     text = value.replace("\r", "").replace("\n", "")

@@ -20,7 +20,7 @@ class Cause:
     field: str
 
     def as_json(self) -> dict[str, str]:
-        """The cause as it stands in a Status."""
+        """Return the cause as it stands in a Status."""
         return {"reason": self.reason, "message": self.message, "field": self.field}
 
 
@@ -37,7 +37,7 @@ class RequestFailed(errors.CaricoError):
         super().__init__(message)
 
     def as_json(self) -> dict[str, Any]:
-        """The metav1.Status of the failure."""
+        """Return the metav1.Status of the failure."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -53,7 +53,7 @@ class RequestFailed(errors.CaricoError):
 
 
 def success(details: Mapping[str, Any] | None = None, *, code: int = 200) -> dict[str, Any]:
-    """The Status of a request that succeeded and has no object to answer with."""
+    """Return the Status of a request that succeeded and has no object to answer with."""
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
     if details is not None:
         status["details"] = dict(details)
@@ -61,7 +61,7 @@ def success(details: Mapping[str, Any] | None = None, *, code: int = 200) -> dic
 
 
 def not_found(resource: str, name: str, *, group: str = "") -> RequestFailed:
-    """404: no object of that name."""
+    """Return a 404: no object of that name."""
     details = _details(resource, name, group)
     return RequestFailed(404, "NotFound", f"{_qualified(resource, group)} {_quote(name)} not found", details)
 
@@ -71,18 +71,18 @@ _ELSEWHERE = "the embedded API serves a part of Kubernetes, `carico up --control
 
 
 def no_such_path(what: str = "such resource") -> RequestFailed:
-    """404: the API has no such resource at all."""
+    """Return a 404: the API has no such resource at all."""
     return RequestFailed(404, "NotFound", f"this cluster has no {what}: {_ELSEWHERE}")
 
 
 def already_exists(resource: str, name: str, *, group: str = "") -> RequestFailed:
-    """409: a create meets an object of the same name."""
+    """Return a 409: a create meets an object of the same name."""
     message = f"{_qualified(resource, group)} {_quote(name)} already exists"
     return RequestFailed(409, "AlreadyExists", message, _details(resource, name, group))
 
 
 def conflict(resource: str, name: str, detail: str, *, group: str = "") -> RequestFailed:
-    """409: the object is not what the request assumed."""
+    """Return a 409: the object is not what the request assumed."""
     message = f"Operation cannot be fulfilled on {_qualified(resource, group)} {_quote(name)}: {detail}"
     return RequestFailed(409, "Conflict", message, _details(resource, name, group))
 
@@ -91,17 +91,17 @@ STALE = "the object has been modified; please apply your changes to the latest v
 
 
 def uid_mismatch(expected: str, actual: str) -> str:
-    """The detail of a 409 for a UID precondition that does not hold."""
+    """Return the detail of a 409 for a UID precondition that does not hold."""
     return f"Precondition failed: UID in precondition: {expected}, UID in object meta: {actual}"
 
 
 def version_mismatch(expected: str, actual: str) -> str:
-    """The detail of a 409 for a resourceVersion precondition that does not hold."""
+    """Return the detail of a 409 for a resourceVersion precondition that does not hold."""
     return f"Precondition failed: ResourceVersion in precondition: {expected}, ResourceVersion in object meta: {actual}"
 
 
 def bad_request(message: str) -> RequestFailed:
-    """400: the request cannot be understood."""
+    """Return a 400: the request cannot be understood."""
     return RequestFailed(400, "BadRequest", message)
 
 
@@ -113,33 +113,33 @@ class Unreadable(RequestFailed):
 
 
 def unreadable_patch(message: str) -> RequestFailed:
-    """422: a patch that leaves no readable object (k8s.io/apiserver/pkg/endpoints/handlers/patch.go)."""
+    """Return a 422: a patch that leaves no readable object (k8s.io/apiserver/pkg/endpoints/handlers/patch.go)."""
     return RequestFailed(422, "Invalid", f' "" is invalid: patch: Invalid value: {message}')
 
 
 def forbidden(resource: str, name: str, detail: str, *, group: str = "") -> RequestFailed:
-    """403: understood, and not allowed."""
+    """Return a 403: understood, and not allowed."""
     message = f"{_qualified(resource, group)} {_quote(name)} is forbidden: {detail}"
     return RequestFailed(403, "Forbidden", message, _details(resource, name, group))
 
 
 def unauthorized(message: str) -> RequestFailed:
-    """401: no token, or a wrong one."""
+    """Return a 401: no token, or a wrong one."""
     return RequestFailed(401, "Unauthorized", message)
 
 
 def expired(message: str) -> RequestFailed:
-    """410: the resourceVersion or the continue token is too old."""
+    """Return a 410: the resourceVersion or the continue token is too old."""
     return RequestFailed(410, "Expired", message)
 
 
 def too_old(asked: int, oldest: int) -> RequestFailed:
-    """410: the history asked for is no longer kept."""
+    """Return a 410: the history asked for is no longer kept."""
     return expired(f"too old resource version: {asked} ({oldest})")
 
 
 def invalid(kind: str, name: str, causes: Iterable[Cause], *, group: str = "") -> RequestFailed:
-    """422: the object breaks a rule; one cause for each rule broken."""
+    """Return a 422: the object breaks a rule; one cause for each rule broken."""
     listed = list(causes)
     lines = [f"{cause.field}: {cause.message}" for cause in listed]
     text = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
@@ -149,12 +149,12 @@ def invalid(kind: str, name: str, causes: Iterable[Cause], *, group: str = "") -
 
 
 def method_not_allowed() -> RequestFailed:
-    """405: the resource exists, and not with this verb."""
+    """Return a 405: the resource exists, and not with this verb."""
     return RequestFailed(405, "MethodNotAllowed", f"this method is not allowed on the requested resource: {_ELSEWHERE}")
 
 
 def unsupported_media_type(got: str, allowed: Iterable[str]) -> RequestFailed:
-    """415: the body is in a format that the API does not read."""
+    """Return a 415: the body is in a format that the API does not read."""
     hint = (
         "; `kubectl create ... --dry-run=client -o yaml | kubectl apply -f -` sends JSON" if "protobuf" in got else ""
     )
@@ -163,25 +163,25 @@ def unsupported_media_type(got: str, allowed: Iterable[str]) -> RequestFailed:
 
 
 def no_media_type() -> RequestFailed:
-    """415: a body that does not state its format."""
+    """Return a 415: a body that does not state its format."""
     return RequestFailed(
         415, "UnsupportedMediaType", "got a body without a Content-Type, expected for example application/json"
     )
 
 
 def not_acceptable(allowed: Iterable[str]) -> RequestFailed:
-    """406: the answer cannot be given in the format asked for."""
+    """Return a 406: the answer cannot be given in the format asked for."""
     message = f"only the following media types are accepted: {', '.join(allowed)}"
     return RequestFailed(406, "NotAcceptable", message)
 
 
 def too_large(limit_bytes: int) -> RequestFailed:
-    """413: the body is larger than the API reads."""
+    """Return a 413: the body is larger than the API reads."""
     return RequestFailed(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit_bytes}")
 
 
 def internal(message: str) -> RequestFailed:
-    """500: a fault of the API itself."""
+    """Return a 500: a fault of the API itself."""
     return RequestFailed(500, "InternalError", f"Internal error occurred: {message}")
 
 

@@ -35,7 +35,7 @@ _ONE_OF = ("username", "password")
 
 
 def settle(data: objects.Object) -> None:
-    """Nothing; `stringData` has become `data`, and what is empty is not there, as Go leaves it out."""
+    """Merge `stringData` into `data`, and drop empty fields, as Go does."""
     texts = data.pop("stringData", None) or {}
     if texts:
         spelled = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
@@ -46,7 +46,7 @@ def settle(data: objects.Object) -> None:
 
 
 def config_map(data: objects.Object) -> fields.Causes:
-    """What is wrong with a ConfigMap."""
+    """Yield what is wrong with a ConfigMap."""
     texts, binaries = data.get("data") or {}, data.get("binaryData") or {}
     yield from _keys(texts, "data")
     for key in texts.keys() & binaries.keys():
@@ -59,7 +59,7 @@ def config_map(data: objects.Object) -> fields.Causes:
 
 
 def secret(data: objects.Object) -> fields.Causes:
-    """What is wrong with a Secret: its keys, its size, and what its type asks for."""
+    """Yield what is wrong with a Secret: its keys, its size, and what its type asks for."""
     values, kind = data.get("data") or {}, data.get("type", "")
     yield from _keys(values, "data")
     if sum(map(_length, values.values())) > _MOST_BYTES:
@@ -80,7 +80,7 @@ def secret(data: objects.Object) -> fields.Causes:
 
 
 def references(container: objects.Object, path: str) -> fields.Causes:
-    """What is wrong with the objects that a container's variables refer to."""
+    """Yield what is wrong with the objects that a container's variables refer to."""
     for index, entry in enumerate(container.get("env") or ()):
         source, here = entry.get("valueFrom") or {}, f"{path}.env[{index}].valueFrom"
         for kind in _KEY_REFERENCES:
@@ -97,7 +97,7 @@ def references(container: objects.Object, path: str) -> fields.Causes:
 
 
 def changed(old: objects.Object, new: objects.Object) -> fields.Causes:
-    """What of a ConfigMap or a Secret was changed that cannot be."""
+    """Yield changes of an immutable ConfigMap or Secret."""
     if old.get("type") != new.get("type"):
         yield fields.wrong("type", new.get("type", ""), "field is immutable")
     if not old.get("immutable"):
@@ -129,7 +129,7 @@ def _too_long(field: str) -> statuses.Cause:
 
 
 def _length(spelled: str) -> int:
-    """Bytes that base64 stands for."""
+    """Return how many bytes base64 stands for."""
     return len(spelled) // 4 * 3 - spelled.count("=")
 
 

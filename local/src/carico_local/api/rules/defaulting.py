@@ -19,7 +19,7 @@ SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-crit
 
 
 def set_defaults(resource: resources.Resource, data: objects.Object) -> None:
-    """Nothing; fills in the fields of an object that is being created or replaced."""
+    """Fill in the defaults of an object that is being created or replaced."""
     if resource is resources.PODS:
         _default_pod(data)
     elif resource is resources.NAMESPACES:
@@ -29,7 +29,7 @@ def set_defaults(resource: resources.Resource, data: objects.Object) -> None:
     elif resource is resources.SECRETS:
         data["type"] = data.get("type") or "Opaque"
     elif resource.storage == "events":
-        # Times that nobody set are null and not absent, as Go writes them: `kubectl get --sort-by` finds the field.
+        # Unset times are null and not absent, as Go writes them: `kubectl get --sort-by` finds the field.
         for field in ("firstTimestamp", "lastTimestamp", "eventTime"):
             data.setdefault(field, None)
         data.setdefault("source", {})
@@ -39,7 +39,7 @@ def set_defaults(resource: resources.Resource, data: objects.Object) -> None:
 
 
 def admit_pod(data: objects.Object) -> None:
-    """Nothing; does what admission does to a new Pod: priority, service account, tolerations."""
+    """Apply admission to a new Pod: priority, service account, tolerations."""
     spec = data["spec"]
     if spec.get("priority") is None:
         spec["priority"] = SYSTEM_PRIORITIES.get(spec.get("priorityClassName", ""), 0)
@@ -106,7 +106,7 @@ def _default_probe(probe: dict[str, Any]) -> None:
 
 
 def _pull_policy(image: str) -> str:
-    """Always for the tag `latest`, said or implied; IfNotPresent otherwise."""
+    """Return Always for the tag `latest`, stated or implied; IfNotPresent otherwise."""
     last = image.rsplit("/", 1)[-1]
     tag = last.partition("@")[0].partition(":")[2]
     return "IfNotPresent" if "@" in last or tag not in ("", "latest") else "Always"

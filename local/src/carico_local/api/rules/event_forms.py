@@ -26,7 +26,7 @@ _CORE_NAMES = {core: grouped for grouped, core in _NAMES.items()}
 
 
 def every(data: objects.Object) -> fields.Causes:
-    """What is wrong with an Event in its core form."""
+    """Yield what is wrong with an Event in its core form."""
     about = data.get("involvedObject") or {}
     namespace = data["metadata"].get("namespace")
     # An event about a cluster-wide object lives in the namespace default.
@@ -37,7 +37,7 @@ def every(data: objects.Object) -> fields.Causes:
 
 
 def grouped(data: objects.Object) -> fields.Causes:
-    """What is wrong besides with one in its core form that came by events.k8s.io."""
+    """Yield what else is wrong with an Event of events.k8s.io, in its core form."""
     if not data.get("eventTime"):
         yield fields.required("eventTime")
     for field, name in (
@@ -55,7 +55,7 @@ def grouped(data: objects.Object) -> fields.Causes:
 
 
 def to_core(data: objects.Object) -> objects.Object:
-    """The core Event of a grouped one; raises RequestFailed (422) for a new one that does not say all it must."""
+    """Convert a grouped Event to core; raise `RequestFailed` (422) for a new one with required fields missing."""
     core: dict[str, Any] = {_NAMES.get(name, name): value for name, value in data.items()}
     if "apiVersion" in core:
         core["apiVersion"] = "v1"
@@ -68,10 +68,10 @@ def to_core(data: objects.Object) -> objects.Object:
 
 
 def from_core(data: objects.Object) -> objects.Object:
-    """The grouped Event of a core one."""
+    """Convert a core Event to events.k8s.io."""
     return {_CORE_NAMES.get(name, name): value for name, value in data.items()}
 
 
 def encode(resource: resources.Resource, stored: objects.Stored) -> bytes:
-    """The bytes of a single grouped Event, with its kind."""
+    """Encode a single grouped Event, with its kind."""
     return orjson.dumps({"kind": resource.kind, "apiVersion": resource.api_version, **from_core(stored.data)})

@@ -24,7 +24,7 @@ LABEL_RULE = (
 
 
 def is_qualified(key: str) -> bool:
-    """True for a label key, an annotation's or a taint's: a name, with or without a domain before it."""
+    """Return whether a key is a valid label, annotation or taint key: a name, optionally after a domain."""
     prefix, slash, name = key.rpartition("/")
     return (
         0 < len(name) <= 63
@@ -34,29 +34,29 @@ def is_qualified(key: str) -> bool:
 
 
 def required(field: str, detail: str = "") -> statuses.Cause:
-    """A field that is missing."""
+    """Return the cause for a missing field."""
     message = f"Required value: {detail}" if detail else "Required value"
     return statuses.Cause(reason="FieldValueRequired", message=message, field=field)
 
 
 def wrong(field: str, got: object, detail: str) -> statuses.Cause:
-    """A value that breaks a rule."""
+    """Return the cause for a value that breaks a rule."""
     shown = f'"{got}"' if isinstance(got, str) else str(got)
     return statuses.Cause(reason="FieldValueInvalid", message=f"Invalid value: {shown}: {detail}", field=field)
 
 
 def not_supported(field: str, got: object, allowed: tuple[str, ...]) -> statuses.Cause:
-    """A value that is none of those there are."""
+    """Return the cause for a value that is not among the allowed ones."""
     listed = ", ".join(f'"{value}"' for value in allowed)
     message = f'Unsupported value: "{got}": supported values: {listed}'
     return statuses.Cause(reason="FieldValueNotSupported", message=message, field=field)
 
 
 def forbidden(field: str, detail: str) -> statuses.Cause:
-    """A change or a field that is not allowed here."""
+    """Return the cause for a field or change that is not allowed."""
     return statuses.Cause(reason="FieldValueForbidden", message=f"Forbidden: {detail}", field=field)
 
 
 def duplicate(field: str, got: object) -> statuses.Cause:
-    """A value that is there already."""
+    """Return the cause for a repeated value."""
     return statuses.Cause(reason="FieldValueDuplicate", message=f'Duplicate value: "{got}"', field=field)

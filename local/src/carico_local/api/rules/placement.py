@@ -17,7 +17,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def pod(spec: objects.Object) -> fields.Causes:
-    """What is wrong with a Pod's wishes."""
+    """Yield what is wrong with a Pod's placement preferences."""
     for index, each in enumerate(spec.get("tolerations") or ()):
         yield from _toleration(each, f"spec.tolerations[{index}]")
     affinity = spec.get("affinity") or {}
@@ -33,7 +33,7 @@ def pod(spec: objects.Object) -> fields.Causes:
 
 
 def taints(found: Iterable[objects.Object], path: str) -> fields.Causes:
-    """What is wrong with a Node's taints."""
+    """Yield what is wrong with a Node's taints."""
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(found):
         here = f"{path}[{index}]"

@@ -19,12 +19,12 @@ Causes = fields.Causes
 
 
 def check(resource: resources.Resource, data: objects.Object) -> None:
-    """Nothing; raises RequestFailed (422) with every rule that a new or changed object breaks."""
+    """Raise `RequestFailed` (422) with every rule that a new or changed object breaks."""
     _refuse(resource, data, [*_metadata(resource, data["metadata"]), *_content(resource, data)])
 
 
 def check_update(resource: resources.Resource, old: objects.Object, new: objects.Object) -> None:
-    """Nothing; raises RequestFailed (422) for a change of what cannot be changed."""
+    """Raise `RequestFailed` (422) for a change of an immutable field."""
     broken = list(_immutable_metadata(old["metadata"], new["metadata"]))
     if resource is resources.PODS:
         broken += _immutable_pod(old["spec"], new["spec"])

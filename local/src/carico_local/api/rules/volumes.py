@@ -16,7 +16,7 @@ _NAMES = {"configMap": "name", "secret": "secretName"}
 
 
 def pod(spec: objects.Object) -> fields.Causes:
-    """What is wrong with the files of a Pod's volumes."""
+    """Yield what is wrong with the files of a Pod's volumes."""
     for index, volume in enumerate(spec.get("volumes") or ()):
         path = f"spec.volumes[{index}]"
         for kind in ("configMap", "secret", "downwardAPI"):

@@ -61,7 +61,7 @@ class Lister:
         self._numbers = itertools.count(1)
 
     def page(self, resource: resources.Resource, namespace: str, query: ListQuery) -> Page:
-        """The page that the query asks for; raises RequestFailed (400, 410, 504)."""
+        """Return the page that the query asks for; raise `RequestFailed` (400, 410, 504)."""
         if query.token:
             return self._next_page(resource, namespace, query)
         self._check_version(query)
@@ -76,7 +76,7 @@ class Lister:
         return _cut(snapshot, number, 0, query.limit)
 
     def select(self, resource: resources.Resource, namespace: str, query: ListQuery) -> list[objects.Stored]:
-        """The objects that match now."""
+        """Return the objects that match now."""
         kept = self._store.select(resource.storage, namespace)
         if query.selector.everything:
             return kept

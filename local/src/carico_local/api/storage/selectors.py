@@ -27,7 +27,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def accepts(self, labels: Mapping[str, str]) -> bool:
-        """Whether a set of labels satisfies the term."""
+        """Return whether a set of labels satisfies the term."""
         value = labels.get(self.key)
         if self.operator == "exists":
             return value is not None
@@ -55,7 +55,7 @@ class Selector:
         return not self.labels and not self.fields
 
     def matches(self, data: objects.Object) -> bool:
-        """Whether an object satisfies every term."""
+        """Return whether an object satisfies every term."""
         if self.labels:
             labels = data["metadata"].get("labels") or {}
             if not all(term.accepts(labels) for term in self.labels):
@@ -64,12 +64,12 @@ class Selector:
 
 
 def parse(resource: resources.Resource, *, labels: str, fields: str) -> Selector:
-    """The selector that a request's query asks for; raises RequestFailed (400) for one that cannot be read."""
+    """Parse the selectors of a query; raise `RequestFailed` (400) for an unreadable one."""
     return Selector(labels=parse_labels(labels), fields=parse_fields(resource, fields))
 
 
 def parse_labels(text: str) -> tuple[Requirement, ...]:
-    """The terms of a label selector.
+    """Parse a label selector.
 
     >>> [term.operator for term in parse_labels("a=b,c notin (d,e),!f")]
     ['in', 'notin', 'absent']
@@ -78,7 +78,7 @@ def parse_labels(text: str) -> tuple[Requirement, ...]:
 
 
 def parse_fields(resource: resources.Resource, text: str) -> tuple[Requirement, ...]:
-    """The terms of a field selector; only fields that kube-apiserver selects by are accepted."""
+    """Parse a field selector; only fields that kube-apiserver selects by are accepted."""
     terms = []
     for part in filter(None, text.split(",")):
         match = _FIELD.fullmatch(part.strip())
@@ -92,7 +92,7 @@ def parse_fields(resource: resources.Resource, text: str) -> tuple[Requirement, 
 
 
 def _split(text: str) -> list[str]:
-    """The terms between commas outside parentheses."""
+    """Split at commas outside parentheses."""
     return [term for term in re.split(r",(?![^(]*\))", text) if term.strip()]
 
 
@@ -130,7 +130,7 @@ def _path(*names: str) -> Callable[[objects.Object], str]:
 
 
 def _event_path(*names: str) -> Callable[[objects.Object], str]:
-    """Events are kept in their core form; the grouped API names the involved object `regarding`."""
+    """Map a grouped Event's field to the core form, in which Events are kept."""
     return _path("involvedObject", *names)
 
 

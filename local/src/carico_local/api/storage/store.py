@@ -1,7 +1,7 @@
 """The objects of a cluster, in memory for reading and in SQLite for keeps.
 
-Every write is committed before it is acknowledged or shown to a watch, so that a killed process forgets nothing that
-anybody was told. WAL with synchronous=NORMAL survives the death of the process (https://sqlite.org/pragma.html);
+Every write is committed before it is acknowledged or shown to a watch, so that a killed process loses nothing that a
+client has seen. WAL with synchronous=NORMAL survives the death of the process (https://sqlite.org/pragma.html);
 the write-ahead log is moved into the database by a thread, because its fsync would stall every request.
 """
 
@@ -61,25 +61,25 @@ class Store:
             self._objects.setdefault(storage, {})[namespace, name] = objects.thaw(body)
 
     def listen(self, listener: Callable[[Change], None]) -> None:
-        """Nothing; the listener is called with each change from now on, after its commit and in order."""
+        """Register a listener, called with each change after its commit, in order."""
         self._listeners.append(listener)
 
     def get(self, storage: str, key: objects.Key) -> objects.Stored | None:
-        """The object as it is now, None if there is none."""
+        """Return the current object, or None."""
         return self._objects[storage].get(key)
 
     def count(self, storage: str) -> int:
-        """How many objects of the kind there are."""
+        """Return the number of objects of a kind."""
         return len(self._objects[storage])
 
     def select(self, storage: str, namespace: str = "") -> list[objects.Stored]:
-        """The objects of a namespace, or all, in the order of namespace and name."""
+        """Return the objects of a namespace, or all, in the order of namespace and name."""
         kept = self._objects[storage]
         keys = sorted(kept if not namespace else (key for key in kept if key[0] == namespace))
         return [kept[key] for key in keys]
 
     def put(self, storage: str, data: objects.Object) -> objects.Stored:
-        """The object as stored, at a new resourceVersion."""
+        """Store an object at a new resourceVersion."""
         key = objects.key_of(data)
         stored = objects.freeze(data, self.revision + 1)
         self._write(
@@ -90,7 +90,7 @@ class Store:
         return stored
 
     def remove(self, storage: str, data: objects.Object) -> objects.Stored:
-        """The object as it was last, at the resourceVersion of its removal."""
+        """Remove an object; return its last version, at the resourceVersion of its removal."""
         key = objects.key_of(data)
         stored = objects.freeze(data, self.revision + 1)
         previous = self._objects[storage][key]
@@ -103,7 +103,7 @@ class Store:
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
-        """Nothing; writes inside share one commit, which comes before any of them is announced."""
+        """Write several changes in one commit, before any of them is announced."""
         if self._batch is not None:
             yield
             return
@@ -115,12 +115,12 @@ class Store:
             self._commit(changes)
 
     def checkpoint(self) -> None:
-        """Nothing; moves the log into the database. Blocks on the disk: call it in a thread."""
+        """Move the log into the database. Blocks on the disk: call it in a thread."""
         with contextlib.closing(sqlite3.connect(self.path, timeout=5.0)) as database:
             database.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def close(self) -> None:
-        """Nothing; the store cannot be used afterwards."""
+        """Close the store for good."""
         self._database.close()
         self._lock.close()
 
@@ -157,7 +157,7 @@ class Store:
                 listener(change)
 
     def _undo(self, changes: list[Change]) -> None:
-        """A full disk must not leave objects in memory that a restart would not find."""
+        """Undo changes in memory after a failed commit, such as on a full disk."""
         if self._database.in_transaction:
             self._database.execute("ROLLBACK")
         for change in reversed(changes):
@@ -170,7 +170,7 @@ class Store:
 
 
 def _lock(directory: pathlib.Path) -> IO[bytes]:
-    """The open lock file. Two processes on one directory would hand out the same resourceVersions."""
+    """Open and lock the lock file: two processes on one directory would assign the same resourceVersions."""
     file = (directory / "lock").open("wb")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -32,7 +32,7 @@ class Event:
 
 
 def frame(kind: str, body: bytes) -> bytes:
-    """One line of a watch stream."""
+    """Encode one line of a watch stream."""
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
 
 
@@ -46,13 +46,13 @@ class View:
     render: Render
 
     def includes(self, stored: objects.Stored | None) -> bool:
-        """Whether the watch shows this version of an object."""
+        """Return whether the watch shows this version of an object."""
         if stored is None or (self.namespace and stored.data["metadata"].get("namespace") != self.namespace):
             return False
         return self.selector.everything or self.selector.matches(stored.data)
 
     def line(self, event: Event) -> bytes | None:
-        """The line that tells the watch of a change; None where it does not concern it."""
+        """Return the line for a change, or None where the watch does not select it."""
         change = event.change
         was = self.includes(change.previous)
         now = not change.deleted and self.includes(change.current)
@@ -66,7 +66,7 @@ class View:
         return event.encoded[slot]
 
     def _shown(self, change: store.Change, kind: str) -> objects.Stored:
-        """A DELETED event shows the last version that matched, at the resourceVersion of the change."""
+        """Return the object of an event: for DELETED the last version that matched."""
         if kind != "DELETED" or change.deleted or change.previous is None:
             return change.current
         return objects.freeze(change.previous.data, change.current.version)
@@ -82,7 +82,7 @@ class Watcher:
         self._wake = asyncio.Event()
 
     def offer(self, event: Event) -> None:
-        """Nothing; keeps the event's line for the reader, or ends the watch of a reader too far behind."""
+        """Queue the event's line, or end the watch of a reader that is too far behind."""
         line = self.view.line(event)
         if line is None or self.closed:
             return
@@ -93,22 +93,22 @@ class Watcher:
         self._wake.set()
 
     def close(self) -> None:
-        """Nothing; the reader ends after what is pending."""
+        """End the watch after its pending lines."""
         self.closed = True
         self._wake.set()
 
     def nudge(self) -> None:
-        """Nothing; the reader wakes, to find out that time has passed."""
+        """Wake the reader, whose time-out may have passed."""
         self._wake.set()
 
     async def wait(self) -> bytes:
-        """The pending lines, joined; empty after a nudge or the end."""
+        """Wait for lines and return them joined; empty after a nudge or the end."""
         await self._wake.wait()
         self._wake.clear()
         return self.take()
 
     def take(self) -> bytes:
-        """The pending lines, joined, without waiting for any."""
+        """Return the pending lines, joined, without waiting."""
         lines, self._pending = self._pending, []
         return b"".join(lines)
 
@@ -128,7 +128,7 @@ class Hub:
         kept.listen(self._take)
 
     def watch(self, storage: str, view: View, since: int) -> Watcher:
-        """A watcher that already holds what happened after `since`; raises RequestFailed (410) if that is forgotten."""
+        """Register a watcher with the changes since `since`; raise `RequestFailed` (410) if those are gone."""
         floor = self._floors[storage]
         if since < floor:
             raise statuses.too_old(since, floor)
@@ -140,11 +140,11 @@ class Hub:
         return watcher
 
     def forget(self, storage: str, watcher: Watcher) -> None:
-        """Nothing; the watcher gets no more events."""
+        """Unregister a watcher."""
         self._watchers[storage].discard(watcher)
 
     def close(self) -> None:
-        """Nothing; every watch ends."""
+        """End every watch."""
         for watchers in self._watchers.values():
             for watcher in watchers:
                 watcher.close()
@@ -160,5 +160,5 @@ class Hub:
 
 
 def error_line(failure: statuses.RequestFailed) -> bytes:
-    """The line by which a watch that is under way tells of a failure."""
+    """Encode a failure as a line of a running watch."""
     return frame("ERROR", orjson.dumps(failure.as_json()))

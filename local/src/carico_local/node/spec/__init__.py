@@ -3,5 +3,4 @@
 pod         the Pod: containers, grace, deadline, and what an emulated node does not support
 container   one container: command, environment, limits, probes, hooks, mounts
 sources     where variables come from, if not from literals, and where mounts lead
-qos         quality of service: class, CPU weight, and which process is ended first without memory
 """
