@@ -83,7 +83,7 @@ class _Shell:
 
     def __init__(self, folder: pathlib.Path) -> None:
         path = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        changed = {"PATH": path, "XDG_STATE_HOME": str(folder / "state"), "COLUMNS": "80", "NO_COLOR": "1"}
+        changed = {"PATH": path, "XDG_STATE_HOME": str(folder / "state"), "COLUMNS": "80"}
         self.environ = {**os.environ, **changed}
         for name in ("NATS_URL", "KUBECONFIG", "CARICO_CLUSTER"):
             self.environ.pop(name, None)
