@@ -7,7 +7,6 @@ docs/scheduling.md.
 import collections
 import itertools
 import json
-import os
 import random
 from collections.abc import Iterator, Mapping
 
@@ -32,8 +31,8 @@ pytestmark = [pytest.mark.real_programs]
 PODS = 100
 # A difference that goes was none: kube-scheduler had not heard of everything yet.
 AGAIN = 3
-# Clusters drawn; CARICO_TEST_FEASIBILITY_CLUSTERS asks for more.
-CLUSTERS = int(os.environ.get("CARICO_TEST_FEASIBILITY_CLUSTERS", "21"))
+# Random clusters in `make test`, and in `make test-upstream`.
+CLUSTERS, MANY_CLUSTERS = 21, 200
 
 
 @pytest.fixture(scope="module")
@@ -76,12 +75,28 @@ _reasons: collections.Counter[str] = collections.Counter()
 _answers: collections.Counter[str] = collections.Counter()
 
 
-@hypothesis.settings(
-    max_examples=CLUSTERS, deadline=None, derandomize=True, database=None, phases=[hypothesis.Phase.generate],
-    suppress_health_check=list(hypothesis.HealthCheck),
-)  # fmt: skip
+def _examples(count: int) -> hypothesis.settings:
+    return hypothesis.settings(
+        max_examples=count, deadline=None, derandomize=True, database=None, phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )  # fmt: skip
+
+
+@_examples(CLUSTERS)
 @hypothesis.given(seed=st.integers(0, 2**32))
 def test_kube_scheduler_agrees_on_every_node(oracle: oracles.Oracle, seed: int) -> None:
+    _compare(oracle, seed)
+
+
+@pytest.mark.upstream
+@pytest.mark.timeout(3600)
+@_examples(MANY_CLUSTERS)
+@hypothesis.given(seed=st.integers(2**32, 2**33))
+def test_kube_scheduler_agrees_on_many_more_clusters(oracle: oracles.Oracle, seed: int) -> None:
+    _compare(oracle, seed)
+
+
+def _compare(oracle: oracles.Oracle, seed: int) -> None:
     # Hypothesis draws a seed again to be sure of a failure, and what the first left behind must not be in the way.
     case = cases.draw(seed, name=f"c{next(_numbers)}", pods=PODS)
     oracle.make(case)
