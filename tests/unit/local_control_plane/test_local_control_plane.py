@@ -88,7 +88,7 @@ def test_tokens_stay_the_same_and_are_the_owners_alone(tmp_path: pathlib.Path) -
 def test_without_openssl_there_is_one_line_that_says_what_to_do(tmp_path: pathlib.Path) -> None:
     authority = certificates.Authority(directory=tmp_path, environ={"PATH": str(tmp_path)})
     with pytest.raises(
-        errors.EnvironmentUnfit, match="no openssl on PATH: install it, or use --control-plane embedded"
+        errors.EnvironmentUnfit, match="openssl is not on PATH: install it, or use --control-plane embedded"
     ):
         authority.ensure("x")
 
