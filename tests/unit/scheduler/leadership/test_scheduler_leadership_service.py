@@ -192,7 +192,7 @@ def test_a_question_is_answered_by_who_leads_before_and_after_a_change() -> None
             assert (first["state"], first["node"], first["decision"]["node"]) == ("bound", "node-0", "node-0")
             assert (second["state"], second["refused"]) == ("waiting", {"capacity": 1})
             for handler in standby.answers.endpoints().values():
-                with pytest.raises(errors.CaricoError, match="stands by"):
+                with pytest.raises(errors.CaricoError, match="is a standby"):
                     await handler(b"{}")
             await made.stop("a")
             await asyncio.sleep(1.5)

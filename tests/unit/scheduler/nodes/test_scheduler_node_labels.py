@@ -106,7 +106,7 @@ def test_each_question_has_an_answer_of_its_own_that_is_kept() -> None:
         assert known.tolerated(tolerates).tolist() == [True, True, False]
         assert known.disliked(()).tolist() == [0.0, 1.0, 0.0]
         assert known.disliked(tolerates).tolist() == [0.0, 0.0, 0.0]
-        assert known.wished(wishes).tolist() == [7.0, 4.0, 0.0]
+        assert known.preferred(wishes).tolist() == [7.0, 4.0, 0.0]
     assert known.matching((in_x,)) is known.matching((in_x,))
     assert known.matching((in_x,)).dtype == bool
 

@@ -42,7 +42,7 @@ class Spread:
     # Whether nodes that the Pod's node affinity, or its tolerations, rule out are left out of the count.
     honours_affinity: bool = True
     honours_taints: bool = False
-    # ScheduleAnyway: a wish.
+    # ScheduleAnyway: a preference.
     is_soft: bool = False
     # True where the selector matches the Pod itself.
     is_self: bool = True

@@ -47,7 +47,7 @@ class _Found:
 
 
 async def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Clock) -> dict[str, Any]:
-    """Per node and in all how many more Pods of a kind fit, as JSON. Raises `BadQuestion`."""
+    """Return per node and in all how many more Pods of a kind fit, as JSON. Raises `BadQuestion`."""
     limit, kind = questions.limit_of(asked), kinds.kind_of(known, asked)
     board = known.cycle.explain(known.view(clock.monotonic_s()), kind.demand)
     is_capped = False
@@ -65,9 +65,9 @@ async def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Cl
 
 
 def overview(known: knowns.Known, now_s: float) -> list[dict[str, Any]]:
-    """How many fit of each class that runs most, and of one that nobody has measured; what stops it where it is full.
+    """Return how many fit of each class that runs most and of an unmeasured one, and what stops the next one.
 
-    By whole columns, since it is a look at every node for each of them; what stops it is asked of some nodes.
+    It works on whole columns, as it reads every node for each class; what stops the next Pod is asked of some nodes.
     """
     running: collections.Counter[str] = collections.Counter()
     for each in known.state.heard.values():
@@ -87,7 +87,7 @@ def overview(known: knowns.Known, now_s: float) -> list[dict[str, Any]]:
 
 
 def _stops_of_some(known: knowns.Known, board: cycles.Scores) -> str | None:
-    """What stops the next Pod on most of some nodes; None where there are no nodes."""
+    """Return what stops the next Pod on most of some nodes; None if there are no nodes."""
     slots = board.view.present.nonzero()[0]
     rows = [board.view.row(slot) for slot in slots[:: max(len(slots) // _ASKED_MOST, 1)].tolist()]
     asked = [_count_of_class(known, board, row).stopped_by for row in rows]
@@ -110,14 +110,14 @@ def _summary(kind: kinds.Kind, found: list[_Found], limit: int, lease_s: float) 
 
 
 def _is_by_peers(board: cycles.Scores) -> bool:
-    """True where one more Pod may change what other nodes allow."""
+    """Return True if one more Pod may change what other nodes allow."""
     if not board.demand.looks_at_peers:
         return False
     return any(each.peers(board.view, board.demand) is not None for each in board.stages.by_peers)
 
 
 async def _counted(known: knowns.Known, kind: kinds.Kind, board: cycles.Scores, clock: clocks.Clock) -> list[_Found]:
-    """Every node by itself. Decisions are made between groups of them, so each is as it stands when looked at."""
+    """Return every node by itself. Decisions are made between groups of nodes: each is as of when it is counted."""
     found: list[_Found] = []
     names = known.state.fleet.names()
     for begin in range(0, len(names), _NODES_AT_ONCE):
@@ -130,7 +130,7 @@ async def _counted(known: knowns.Known, kind: kinds.Kind, board: cycles.Scores, 
 
 
 def _count(known: knowns.Known, kind: kinds.Kind, board: cycles.Scores, row: snapshot.NodeRow) -> _Found:
-    """One node: the tightest of its bounds, or why it is refused."""
+    """Return one node: the tightest of its bounds, or why it is refused."""
     if not kind.is_typical:
         return _count_of_class(known, board, row)
     threshold = board.view.policy.threshold
@@ -151,7 +151,7 @@ def _count_of_class(known: knowns.Known, board: cycles.Scores, row: snapshot.Nod
 
 
 def _rejection(board: cycles.Scores, row: snapshot.NodeRow) -> decision.Rejection | None:
-    """Why the node is refused; its score says whether it is, and quicker."""
+    """Return why the node is refused; its score says whether it is, and quicker."""
     return None if board.values[row.slot] > scoring.REFUSED else board.rejection(row)
 
 
@@ -162,7 +162,7 @@ def _tightest(bounds: list[room.Bound], threshold: float) -> room.Bound:
 def _found(
     board: cycles.Scores, row: snapshot.NodeRow, fits: int, rejection: decision.Rejection | None, tightest: room.Bound
 ) -> _Found:  # fmt: skip
-    """Names the dimension or cap in place of the stages that say less: capacity, requests."""
+    """Name the dimension or cap in place of the stages that say less: capacity, requests."""
     by_stage = rejection is not None and rejection.reason not in _BOUNDED
     return _Found(
         node=row.node.name,
@@ -183,7 +183,7 @@ class _Endless:
         self._is_done = False
 
     def take(self, now_s: float) -> queues.Waiting | None:
-        """One more, or None after the last."""
+        """Return one more, or None after the last."""
         if self._is_done:
             return None
         self._made += 1
@@ -191,12 +191,12 @@ class _Endless:
         return queues.Waiting(pod=pod, demand=self._kind.demand, since_s=now_s)
 
     def park(self, waiting: queues.Waiting) -> None:
-        """It fits nowhere: so does the next."""
+        """Stop: it fits nowhere, and so does the next."""
         self._is_done = True
 
 
 def _placed(known: knowns.Known, kind: kinds.Kind, board: cycles.Scores) -> tuple[list[_Found], bool]:
-    """Every node after the cycle has placed Pods of the kind for as long as it could; True where it could go on."""
+    """Return every node after the cycle has placed Pods of the kind for as long as it could; True if it could go on."""
     view = board.view
     most = min(max(_WORK_MOST // max(view.count, 1), _PLACED_LEAST), _PLACED_MOST)
     outcome = known.cycle.run(view, _Endless(kind), most=most)
@@ -215,7 +215,7 @@ def _placed(known: knowns.Known, kind: kinds.Kind, board: cycles.Scores) -> tupl
 
 
 def _after(row: snapshot.NodeRow, demand: demands.Demand, pods: int) -> snapshot.NodeRow:
-    """The node with so many more Pods of this demand."""
+    """Return the node with so many more Pods of this demand."""
     for _ in range(pods):
         row = row.with_pod(demand)
     return row

@@ -28,7 +28,7 @@ class Kind:
 
 
 def kind_of(known: knowns.Known, asked: Mapping[str, Any]) -> Kind:
-    """The kind of Pod of {"pod": object}, {"like": "namespace/name"} or {"class": name}; the typical one of {}."""
+    """Return the kind of {"pod": object}, {"like": "namespace/name"} or {"class": name}; the typical one of {}."""
     given = [name for name in ("pod", "like", "class") if asked.get(name) is not None]
     if len(given) > 1:
         raise questions.BadQuestion(f"got {' and '.join(given)}, expected one of them at most")
@@ -44,19 +44,19 @@ def kind_of(known: knowns.Known, asked: Mapping[str, Any]) -> Kind:
 
 
 def kind(known: knowns.Known, pod: cluster.Pod, of: str, named: str) -> Kind:
-    """The kind of this Pod, `of` in words, whose cost is that of the class `named`."""
+    """Return the kind of this Pod, `of` in words, whose cost is that of the class `named`."""
     measured = known.measured(named)
     demand = dataclasses.replace(known.state.demand_of(pod), pod_class=measured)
     return Kind(pod=pod, demand=demand, of=of, pod_class=named, is_measured=measured == named)
 
 
 def typical(named: str) -> cluster.Pod:
-    """A Pod that asks for nothing."""
+    """Return a Pod that asks for nothing."""
     return _parsed({"metadata": {"name": "typical"}, "spec": {"containers": [{"name": "main", "image": named}]}})
 
 
 def _parsed(described: object) -> cluster.Pod:
-    """The Pod of an object of the API, or of its spec alone. Raises `BadQuestion`."""
+    """Return the Pod of an object of the API, or of its spec alone. Raises `BadQuestion`."""
     if not isinstance(described, dict):
         raise questions.BadQuestion(f'"pod": got {type(described).__name__}, expected a Pod as Kubernetes has it')
     whole = described if "spec" in described else {"spec": described}
@@ -72,7 +72,7 @@ def _parsed(described: object) -> cluster.Pod:
 
 
 def _like(known: knowns.Known, named: str) -> cluster.Pod:
-    """The Pod of a name, with a namespace before it or not. Raises `BadQuestion`."""
+    """Return the Pod of a name, with a namespace before it or not. Raises `BadQuestion`."""
     key = named if "/" in named else f"default/{named}"
     pods = known.state.pods()
     found = next((each for each in pods if each.key == key), None)
@@ -83,7 +83,7 @@ def _like(known: knowns.Known, named: str) -> cluster.Pod:
 
 
 def _class(known: knowns.Known, named: str) -> str:
-    """The class of a name, or of its last part where only one has that. Raises `BadQuestion`."""
+    """Return the class of a name, or of its last part where only one has that. Raises `BadQuestion`."""
     classes = known.classes()
     found = [each for each in classes if each == named] or [each for each in classes if each.endswith(f"/{named}")]
     if len(found) == 1:

@@ -20,17 +20,17 @@ class Known:
     lease_s: float
 
     def advertisement(self, node: str) -> messages.Advertisement | None:
-        """What a node advertised last; None where nothing was heard of it."""
+        """Return what a node advertised last; None if nothing was heard of it."""
         heard = self.state.heard.get(node)
         return None if heard is None else heard.advertisement
 
     def is_binding(self, uid: str) -> bool:
-        """True where a node is chosen for the Pod and the API has not confirmed it yet."""
+        """Return True if a node is chosen for the Pod and the API has not confirmed it yet."""
         record = self.state.records.find(uid)
         return record is not None and record.is_placed and not record.is_bound
 
     def measured(self, pod_class: str) -> str:
-        """The class, where some node names it; else the one that stands for all that no node names.
+        """Return the class, where some node names it; else the one that stands for all that no node names.
 
         What is free for a class is kept between cycles, and followed at each change: questions about made-up classes
         must not add to that.
@@ -38,15 +38,15 @@ class Known:
         return pod_class if self.is_named(pod_class) else messages.ANY_CLASS
 
     def is_named(self, pod_class: str) -> bool:
-        """True where some node names the class."""
+        """Return True if some node names the class."""
         return any(pod_class in each for each in self._named())
 
     def classes(self) -> set[str]:
-        """Every class that some node names."""
+        """Return every class that some node names."""
         return {name for each in self._named() for name in each} - {messages.ANY_CLASS, messages.NEW_CLASS}
 
     def view(self, now_s: float) -> snapshot.Snapshot:
-        """The fleet as it is; valid until its next change."""
+        """Return the fleet as it is; valid until its next change."""
         return self.state.fleet.snapshot(now_s)
 
     def _named(self) -> Iterator[Mapping[str, messages.ClassCapacity]]:

@@ -17,7 +17,7 @@ _TYPICAL = demands.Demand(pod_class=messages.ANY_CLASS)
 
 
 def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[str, Any]:
-    """Everything that bears on the capacity of the node of {"node"}, as JSON. Raises `BadQuestion`."""
+    """Return everything that bears on the capacity of the node of {"node"}, as JSON. Raises `BadQuestion`."""
     name, limit = questions.text_of(asked, "node"), questions.limit_of(asked)
     slot = known.state.fleet.slot_of(name)
     if slot is None:
@@ -43,7 +43,7 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
 
 
 def standing_of(row: snapshot.NodeRow) -> dict[str, bool]:
-    """Whether the API lets the node have Pods at all, as JSON."""
+    """Return whether the API lets the node have Pods at all, as JSON."""
     return {"ready": row.node.ready, "schedulable": not row.node.unschedulable and not row.node.deleting}
 
 
@@ -78,11 +78,11 @@ def _of_advertisement(said: messages.Advertisement | None) -> dict[str, Any]:
 
 
 def _of_room(board: cycles.Scores, row: snapshot.NodeRow, bounds: list[room.Bound]) -> dict[str, Any]:
-    """What is free for the typical Pod, what bounds it, and why the node takes none, where it does not."""
+    """Return what is free for the typical Pod, what bounds it, and why the node takes none, if it does not."""
     tightest, threshold = bounds[0], board.view.policy.threshold
     rejection = board.rejection(row)
     if rejection is not None and rejection.reason is decision.Reason.CAPACITY:
-        # By the cost of a class that nobody has measured; what is asked here is the typical Pod.
+        # That is by the cost of an unmeasured class; the question is about the typical Pod.
         rejection = None
     if rejection is None and room.typical_count(row, bounds, threshold) == 0:
         detail = f"{tightest.what}: {tightest.detail}"
@@ -98,7 +98,7 @@ def _of_room(board: cycles.Scores, row: snapshot.NodeRow, bounds: list[room.Boun
 
 
 def _of_trust(row: snapshot.NodeRow, view: snapshot.Snapshot) -> dict[str, Any]:
-    """The longest that a Pod given to the node has stayed out of its advertisements, and what is allowed."""
+    """Return the longest that a Pod given to the node has stayed out of its advertisements, and what is allowed."""
     uncovered_s = view.now_s - row.uncovered_since_s
     return {
         "trust": {
@@ -111,7 +111,7 @@ def _of_trust(row: snapshot.NodeRow, view: snapshot.Snapshot) -> dict[str, Any]:
 
 
 def _of_pods(known: knowns.Known, name: str, now_s: float, limit: int) -> dict[str, Any]:
-    """Who holds room that the node does not account for yet, and all Pods by class."""
+    """Return who holds room that the node does not account for yet, and all Pods by class."""
     by_class: collections.Counter[str] = collections.Counter()
     baseline = 0
     for pod in known.state.fleet.pod_counts.on(name):
@@ -135,7 +135,7 @@ def _of_pods(known: knowns.Known, name: str, now_s: float, limit: int) -> dict[s
 
 
 def _dimensions(row: snapshot.NodeRow, said: messages.Advertisement | None) -> list[dict[str, Any]]:
-    """Per dimension: usage, baseline, cost of a Pod as learnt, headroom, and what reserved Pods take of it."""
+    """Return per dimension: usage, baseline, cost of a Pod as learnt, headroom, and what reserved Pods take of it."""
     offer = row.room.offer
     if said is None or offer is None:
         return []
@@ -161,7 +161,7 @@ def _estimate(found: messages.Estimate | None) -> dict[str, float] | None:
 
 
 def _classes(row: snapshot.NodeRow, said: messages.Advertisement | None, limit: int) -> list[dict[str, Any]]:
-    """Per class that the node names: what one more Pod costs there cautiously, how many fit, and what bounds them."""
+    """Return for each class that the node names the cautious cost of a Pod, how many fit, and what bounds them."""
     if said is None or said.classes is None:
         return []
     found = []
@@ -169,7 +169,7 @@ def _classes(row: snapshot.NodeRow, said: messages.Advertisement | None, limit: 
         bounds = room.bounds(row, demands.Demand(pod_class=name))
         found.append(
             {
-                # "?": any class that nobody has measured; "*": all classes, where the agent keeps one cost for all.
+                # "?": any class that is not measured; "*": all classes, where the agent keeps one cost for all.
                 "class": name,
                 "pods": each.pods,
                 "cost_plus": dict(each.cost_plus),

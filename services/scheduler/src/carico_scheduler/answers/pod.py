@@ -31,7 +31,7 @@ class Standing(enum.StrEnum):
 
 
 def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[str, Any]:
-    """Everything that bears on the Pod of {"namespace", "pod"}, as JSON. Raises `BadQuestion`."""
+    """Return everything that bears on the Pod of {"namespace", "pod"}, as JSON. Raises `BadQuestion`."""
     namespace, name = questions.pod_of(asked)
     limit = questions.limit_of(asked)
     record = known.log.latest(namespace, name)
@@ -54,7 +54,7 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
 
 
 def _absent(known: knowns.Known, namespace: str, name: str, record: decision.Decision | None) -> dict[str, Any]:
-    """What is said of a Pod that the API does not show, or shows as ended."""
+    """Return what is said of a Pod that the API does not show, or shows as ended."""
     if record is not None:
         why = "it has ended or was removed; the record is of its last decision"
         return {"state": Standing.ENDED.value, "node": record.node, "why": why, **_of_record(record)}
@@ -97,7 +97,7 @@ def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str,
         "class": pod_class.class_of(pod),
         "scheduler": pod.scheduler_name,
         "priority": pod.priority,
-        # False: its node does not account for it yet, and a reservation stands for it.
+        # False: its node does not account for it yet, and it is reserved.
         "covered": None if claim is None or claim.is_baseline else not known.state.ledger.is_reserved(claim),
     }
 
@@ -106,7 +106,7 @@ def _why(
     known: knowns.Known, pod: cluster.Pod, found: Standing, record: decision.Decision | None, board: cycles.Scores,
     waiting: queues.Waiting | None,
 ) -> str:  # fmt: skip
-    """One line."""
+    """Return one line that says why."""
     match found:
         case Standing.BOUND:
             return record.message if record is not None else _UNRECORDED
@@ -129,7 +129,7 @@ def _why(
 
 
 def _of_record(record: decision.Decision | None) -> dict[str, Any]:
-    """The record, and of it what the chosen node had advertised."""
+    """Return the record, and what the chosen node had advertised."""
     if record is None:
         return {"decision": None, "acted_on": None}
     chosen = next((each for each in record.candidates if each.node == record.node), None)
@@ -155,7 +155,7 @@ def _of_wait(known: knowns.Known, waiting: queues.Waiting | None, now_s: float) 
 
 
 def _of_nodes(board: cycles.Scores, limit: int, lease_s: float) -> dict[str, Any]:
-    """How all nodes stand now towards this Pod; towards one more like it, where it has its node."""
+    """Return every node's score or refusal for this Pod; for one more like it if it has its node."""
     view: snapshot.Snapshot = board.view
     return {
         "threshold": view.policy.threshold,

@@ -22,7 +22,7 @@ class NotLeading(errors.CaricoError):
     """A question that came just as another scheduler took over."""
 
     def __init__(self, leader: str) -> None:
-        super().__init__(f"this scheduler stands by, and does not answer: {leader} leads; ask again")
+        super().__init__(f"this scheduler is a standby and does not answer: {leader} leads; ask again")
 
 
 async def _not_at_all() -> None:
@@ -43,7 +43,7 @@ class Answers:
     silent_s: Callable[[], Awaitable[float | None]] = _not_at_all
 
     def endpoints(self) -> dict[str, Handler]:
-        """Verb -> handler."""
+        """Return the handlers by verb."""
         verbs = {
             "decision.get": self.decision_get,
             "reservations.list": self.reservations_list,
@@ -55,19 +55,19 @@ class Answers:
         return {verb: self._leading(handler) for verb, handler in verbs.items()}
 
     async def pod_explain(self, payload: bytes) -> bytes:
-        """Why the Pod of {"namespace", "pod"} is where it is, or waits, with every node ("limit" of them)."""
+        """Return why the Pod of {"namespace", "pod"} is where it is, or waits, with every node ("limit" of them)."""
         return await self._dump(pod.answer(self.known, questions.parse(payload), self.clock.monotonic_s()))
 
     async def node_explain(self, payload: bytes) -> bytes:
-        """Why the capacity of the node of {"node"} is what it is."""
+        """Return why the capacity of the node of {"node"} is what it is."""
         return await self._dump(node.answer(self.known, questions.parse(payload), self.clock.monotonic_s()))
 
     async def capacity_fit(self, payload: bytes) -> bytes:
-        """How many more Pods of {"pod": object}, {"like": "namespace/name"} or {"class": name} fit, by node."""
+        """Return how many more Pods of {"pod": object}, {"like": "namespace/name"} or {"class": name} fit, by node."""
         return await self._dump(await fit.answer(self.known, questions.parse(payload), self.clock))
 
     async def decision_get(self, payload: bytes) -> bytes:
-        """The newest decision about the Pod of {"namespace", "pod"}; {"found": false} where none is remembered."""
+        """Return the newest decision about the Pod of {"namespace", "pod"}; {"found": false} if none is remembered."""
         namespace, name = questions.pod_of(questions.parse(payload))
         found = self.known.log.latest(namespace, name)
         if found is None:
@@ -75,7 +75,7 @@ class Answers:
         return b'{"found":true,"decision":' + wire.encode_decision(found) + b"}"
 
     async def reservations_list(self, payload: bytes) -> bytes:
-        """Every Pod that is placed and that its node does not account for yet, by node."""
+        """Return every Pod that is placed and that its node does not account for yet, by node."""
         now_s = self.clock.monotonic_s()
         rows = [
             {
@@ -90,7 +90,7 @@ class Answers:
         return orjson.dumps({"reservations": rows})
 
     async def capacity_list(self, payload: bytes) -> bytes:
-        """Every node with what it advertises, what is reserved, and what is free by the cycle's rules."""
+        """Return every node with what it advertises, what is reserved, and what is free by the cycle's rules."""
         view = self.known.state.fleet.snapshot(self.clock.monotonic_s())
         rows: list[dict[str, Any]] = []
         for name in sorted(self.known.state.fleet.names()):
@@ -116,7 +116,7 @@ class Answers:
         return orjson.dumps({"nodes": rows})
 
     def _leading(self, handler: Handler) -> Handler:
-        """The handler, for as long as this one leads."""
+        """Return the handler, for as long as this one leads."""
 
         async def answer(payload: bytes) -> bytes:
             leader = self.led_by()

@@ -24,7 +24,7 @@ class BadQuestion(errors.CaricoError):
 
 
 def parse(payload: bytes) -> dict[str, Any]:
-    """The question. Raises `BadQuestion`."""
+    """Return the question. Raises `BadQuestion`."""
     try:
         asked = orjson.loads(payload or b"{}")
     except orjson.JSONDecodeError as error:
@@ -35,7 +35,7 @@ def parse(payload: bytes) -> dict[str, Any]:
 
 
 def pod_of(asked: Mapping[str, Any]) -> tuple[str, str]:
-    """Namespace and name of the Pod that is asked about. Raises `BadQuestion`."""
+    """Return namespace and name of the Pod that is asked about. Raises `BadQuestion`."""
     namespace, pod = asked.get("namespace", "default"), asked.get("pod")
     if not isinstance(namespace, str) or not isinstance(pod, str):
         raise BadQuestion('expected {"namespace": "default", "pod": "NAME"}')
@@ -43,7 +43,7 @@ def pod_of(asked: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def text_of(asked: Mapping[str, Any], name: str) -> str:
-    """A field that must be there. Raises `BadQuestion`."""
+    """Return a field that must be there. Raises `BadQuestion`."""
     found = asked.get(name)
     if not isinstance(found, str) or not found:
         raise BadQuestion(f'expected {{"{name}": "NAME"}}')
@@ -51,7 +51,7 @@ def text_of(asked: Mapping[str, Any], name: str) -> str:
 
 
 def limit_of(asked: Mapping[str, Any]) -> int:
-    """How many rows are wanted. Raises `BadQuestion`."""
+    """Return how many rows are wanted. Raises `BadQuestion`."""
     found = asked.get("limit", LIMIT)
     if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= LIMIT_MOST:
         raise BadQuestion(f'"limit": got {found!r}, expected 0 to {LIMIT_MOST}')
@@ -59,7 +59,7 @@ def limit_of(asked: Mapping[str, Any]) -> int:
 
 
 def nearest(name: str, names: Iterable[str]) -> list[str]:
-    """The names most like one that is not among them, best first.
+    """Return the names most like one that is not among them, best first.
 
     >>> nearest("helo-1", ["hello-1", "web"])
     ['hello-1']
@@ -69,10 +69,10 @@ def nearest(name: str, names: Iterable[str]) -> list[str]:
 
 
 def _shared(one: str, other: str) -> int:
-    """How many letters both begin with."""
+    """Return how many letters both begin with."""
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def finite(value: float) -> float | None:
-    """The number as JSON has it: None where it is not finite."""
+    """Return the number as JSON has it: None if it is not finite."""
     return round(value, 4) if math.isfinite(value) else None

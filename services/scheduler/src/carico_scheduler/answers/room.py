@@ -38,7 +38,7 @@ class Bound:
         return self.say()
 
     def count(self, threshold: float) -> int:
-        """Whole Pods that this bound allows.
+        """Return whole Pods that this bound allows.
 
         >>> Bound(what="cpu", pods=2.5, say=str).count(1.0), Bound(what="cpu", pods=0.9, say=str).count(1.0)
         (2, 0)
@@ -47,7 +47,7 @@ class Bound:
         return max(math.floor(self.pods - least + SLACK) + 1, 0)
 
     def row(self) -> dict[str, object]:
-        """As JSON."""
+        """Return the bound as JSON."""
         return {"what": self.what, "pods": round(self.pods, 4), "detail": self.detail}
 
 
@@ -57,7 +57,7 @@ def bounds(row: snapshot.NodeRow, demand: demands.Demand) -> list[Bound]:
 
 
 def typical_bounds(row: snapshot.NodeRow, said: messages.Advertisement | None) -> list[Bound]:
-    """The same for the Pod that the advertised capacity is in: the agent's mixture of what runs in the cluster."""
+    """Return the bounds on typical Pods, in which capacity is advertised: a mixture of what runs in the cluster."""
     found = _caps(row)
     if said is not None and row.is_advertised:
         reserved = f", {row.reserved} reserved" if row.reserved else ""
@@ -71,7 +71,7 @@ def typical_bounds(row: snapshot.NodeRow, said: messages.Advertisement | None) -
 
 
 def typical_count(row: snapshot.NodeRow, bounds: list[Bound], threshold: float) -> int:
-    """Whole typical Pods that fit; an empty node takes one as far as its own capacity says so (`headroom.NodeRoom`)."""
+    """Return whole typical Pods that fit; an empty node takes one if its own capacity allows (`headroom.NodeRoom`)."""
     is_empty = row.pods == 0 and row.reserved == 0
     least = int(is_empty and row.typical_free() >= threshold)
     return max(min(each.count(threshold) for each in bounds), least)
@@ -96,7 +96,7 @@ def _dimensions(row: snapshot.NodeRow, pod_class: str) -> list[Bound]:
 
 
 def _say_dimension(name: str, free: float, reserved: float, cost: float) -> str:
-    """What is free, and what a Pod costs of it.
+    """Return what is free, and what a Pod costs of it.
 
     >>> _say_dimension("cpu", 2.75, 1.31, 1.31), _say_dimension("memory", 9.5e9, 0.0, 4.33e8)
     ('2.75 tasks free, 1.31 of it reserved, 1.31 a Pod', '9.5 GB free, 433 MB a Pod')
@@ -106,7 +106,7 @@ def _say_dimension(name: str, free: float, reserved: float, cost: float) -> str:
 
 
 def _in_one_unit(first: str, *more: str) -> list[str]:
-    """The amounts; the unit of the first is not said again."""
+    """Return the amounts; the unit of the first is not said again."""
     unit = first.partition(" ")[2]
     return [first, *(each.removesuffix(f" {unit}") for each in more)]
 
@@ -151,7 +151,7 @@ def _requests(row: snapshot.NodeRow, demand: demands.Demand) -> list[Bound]:
 
 
 def _say_request(name: str, left: float, amount: float) -> str:
-    """What is not requested yet, and what a Pod requests of it.
+    """Return what is not requested yet, and what a Pod requests of it.
 
     >>> _say_request("cpu", 1.5, 0.25), _say_request("ephemeral-storage", 3.2e10, 1e9)
     ('1.5 cores not requested yet, 0.25 a Pod', '32.0 GB not requested yet, 1.0 a Pod')

@@ -1,4 +1,4 @@
-"""How the nodes stand towards one demand at this moment: best first, those refused last, each with its reason."""
+"""The nodes for one demand at this moment: best first, those refused last, each with its reason."""
 
 import math
 
@@ -15,7 +15,7 @@ from carico_scheduler.rules import preferences
 
 
 def best_first(board: cycles.Scores) -> list[int]:
-    """The slots of all nodes: by score, and where they are refused by what is free."""
+    """Return the slots of all nodes: by score, and where they are refused by what is free."""
     view = board.view
     slots = view.present.nonzero()[0]
     # -inf where nothing is advertised: a refused node that says nothing comes last.
@@ -26,15 +26,15 @@ def best_first(board: cycles.Scores) -> list[int]:
 
 
 def feasible(board: cycles.Scores) -> int:
-    """How many nodes have room."""
+    """Return how many nodes have room."""
     return int(np.count_nonzero(board.values > scoring.REFUSED))
 
 
 def candidates(board: cycles.Scores, limit: int, lease_s: float) -> list[dict[str, object]]:
-    """The best `limit` nodes as JSON."""
+    """Return the best `limit` nodes as JSON."""
     scores = board.values
-    wished = preferences.preferences_of(board.view, board.demand)
-    met = {} if wished is None else wished.parts(scores > scoring.REFUSED)
+    preferred = preferences.preferences_of(board.view, board.demand)
+    met = {} if preferred is None else preferred.parts(scores > scoring.REFUSED)
     found = []
     for slot in best_first(board)[:limit]:
         row, score = board.view.row(slot), float(scores[slot])
@@ -46,7 +46,7 @@ def candidates(board: cycles.Scores, limit: int, lease_s: float) -> list[dict[st
 
 
 def candidate(board: cycles.Scores, row: snapshot.NodeRow, score: float, lease_s: float) -> dict[str, object]:
-    """One node as JSON: what it is believed to take of this kind of Pod, and why it is refused."""
+    """Return one node as JSON: how many Pods of this kind it takes, and why it is refused."""
     said = explain.candidate_of(board, row, score)
     free = row.free(board.demand.pod_class)
     return {
@@ -62,7 +62,7 @@ def candidate(board: cycles.Scores, row: snapshot.NodeRow, score: float, lease_s
 
 
 def heard(row: snapshot.NodeRow, now_s: float, lease_s: float) -> dict[str, object]:
-    """How old the node's advertisement is."""
+    """Return how old the node's advertisement is."""
     age_s = now_s - row.sampled_s
     return {
         "freshness": freshness.classify(age_s, lease_s=lease_s).value,
@@ -72,14 +72,14 @@ def heard(row: snapshot.NodeRow, now_s: float, lease_s: float) -> dict[str, obje
 
 
 def refused(found: decision.Rejection | None) -> dict[str, str] | None:
-    """A refusal as JSON: the stage, what that means, and the detail; None where there is none."""
+    """Return a refusal as JSON: the stage, what that means, and the detail; None if there is none."""
     if found is None:
         return None
     return {"stage": found.reason.value, "means": explain.phrase(found.reason), "detail": found.detail}
 
 
 def _parts(board: cycles.Scores, row: snapshot.NodeRow, met: dict[str, snapshot.Floats]) -> dict[str, object]:
-    """What the score is made of: that of room, and from 0 to 1 how far each kind of wish is met."""
+    """Return what the score is made of: that of room, and from 0 to 1 how far each kind of preference is met."""
     room = float(board.stages.scorer.score(row, board.demand))
     return {
         "room": questions.finite(room),

@@ -41,11 +41,11 @@ class Columns:
 
     def __init__(self) -> None:
         self.count = 0
-        # Asked dozens of times at each event of a node: a plain table, without a call of our own before it.
+        # Read dozens of times at each event of a node: a plain dict is quicker than a method.
         self.by_field: dict[str, npt.NDArray[Any]] = {name: _empty(name, _FIRST_SLOTS) for name in _FIELDS}
 
     def add_slot(self) -> int:
-        """A new slot, empty."""
+        """Return a new slot, empty."""
         if self.count == len(self.by_field["present"]):
             for name, old in self.by_field.items():
                 self.by_field[name] = np.concatenate([old, _empty(name, len(old))])
@@ -53,12 +53,12 @@ class Columns:
         return self.count - 1
 
     def clear(self, slot: int) -> None:
-        """Empties a slot."""
+        """Empty a slot."""
         for name in _FIELDS:
             self.by_field[name][slot] = _FIELDS[name][1]
 
     def views(self) -> dict[str, npt.NDArray[Any]]:
-        """Read-only views of the slots in use, by field name."""
+        """Return read-only views of the slots in use, by field name."""
         views = {}
         for name, array in self.by_field.items():
             view = array[: self.count]

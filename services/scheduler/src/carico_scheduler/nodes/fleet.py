@@ -1,7 +1,7 @@
 """All nodes in columns: what the API says of them, what they advertise, and what is reserved on them.
 
-The only writer of the columns. Everything that a decision needs of a node is settled here when it changes (what is free
-above all), so that a decision at 10,000 nodes is a few operations on whole columns.
+The only writer of the columns. What a decision needs of a node is kept here as it changes, so that a decision at 10,000
+nodes is a few operations on whole columns.
 """
 
 import dataclasses
@@ -30,36 +30,36 @@ class Fleet:
         self._offers: list[headroom.Offer | None] = []
         # Reserved Pods by class.
         self._classes: list[Mapping[str, int]] = []
-        # None: not computed since something about the node has changed.
+        # None: to be computed when next asked for.
         self._rooms: list[headroom.NodeRoom | None] = []
-        # What is requested of resources beside cores and memory, and per such resource: what is left by slot.
+        # What is requested of resources other than cores and memory, and what is left of each by slot.
         self._used_others: list[Mapping[str, float]] = []
         self._left: lru.BySlot[str] = lru.BySlot()
         self.labels = node_labels.NodeLabels(self._nodes)
         self.pod_counts = pod_counts.PodCounts(self.slot_of)
         self.storage = storage.Storage()
-        # Per class that Pods were looked at for: free Pods by slot.
+        # Free Pods by slot, for each class that was asked for.
         self._free: lru.BySlot[str] = lru.BySlot()
         self._slots: dict[str, int] = {}
         self._vacant: list[int] = []
         self._nodes_version = 0
         self._views: dict[str, npt.NDArray[Any]] | None = None
-        # Kept to read single rows by, which it shows as they are: all it holds are views.
+        # For reading single rows: all it holds are views.
         self._live: snapshots.Snapshot | None = None
 
     def __len__(self) -> int:
         return len(self._slots)
 
     def names(self) -> list[str]:
-        """Names of the nodes present."""
+        """Return the names of the nodes present."""
         return list(self._slots)
 
     def slot_of(self, name: str) -> int | None:
-        """The slot of a node, or None where the API has shown no such node."""
+        """Return the slot of a node, or None if the API has shown no such node."""
         return self._slots.get(name)
 
     def snapshot(self, now_s: float) -> snapshots.Snapshot:
-        """The fleet as it is; valid until its next change."""
+        """Return the fleet as it is; valid until its next change."""
         if self._views is None:
             self._views = self._columns.views()
         return snapshots.Snapshot(
@@ -77,7 +77,7 @@ class Fleet:
         )
 
     def put_node(self, node: cluster.Node, load: reservations.Load) -> bool:
-        """True where the node is new or a fact that placement depends on has changed."""
+        """Return True if the node is new or a fact that placement depends on has changed."""
         slot = self._slots.get(node.name)
         old = None if slot is None else self._nodes[slot]
         if slot is None:
@@ -93,7 +93,7 @@ class Fleet:
         return True
 
     def remove_node(self, name: str) -> bool:
-        """True where there was such a node; its slot becomes vacant."""
+        """Return True if there was such a node; its slot becomes vacant."""
         slot = self._slots.pop(name, None)
         if slot is None:
             return False
@@ -109,14 +109,14 @@ class Fleet:
         return True
 
     def put_load(self, name: str, load: reservations.Load) -> None:
-        """Takes in what the Pods placed on a node add up to."""
+        """Take in what the Pods placed on a node add up to."""
         slot = self._slots.get(name)
         if slot is not None:
             self._write_load(slot, load)
             self._settle(slot)
 
     def put_advertisement(self, advertisement: messages.Advertisement, sampled_s: float) -> None:
-        """Takes in what a node says it can take; `sampled_s` is when, on our monotonic clock."""
+        """Take in an advertisement; `sampled_s` is when its newest sample was taken, on our monotonic clock."""
         slot = self._slots.get(advertisement.node)
         if slot is None:
             return
@@ -130,7 +130,7 @@ class Fleet:
         self._settle(slot)
 
     def free(self, pod_class: str) -> npt.NDArray[np.float64]:
-        """Pods of a class that each slot is believed to take, reservations subtracted; -inf where nothing is known.
+        """Return how many more Pods of a class each slot takes, reservations subtracted; -inf if nothing is advertised.
 
         Kept between calls: only slots that have changed since are worked out.
         """
@@ -162,7 +162,7 @@ class Fleet:
         )
 
     def left(self, resource: str) -> npt.NDArray[np.float64]:
-        """What each slot has left of a resource other than cores and memory; kept as `free` is."""
+        """Return what each slot has left of a resource other than cores and memory; cached as `free` is."""
         fill = functools.partial(self._fill_left, resource)
         return self._left.answer(resource, self._columns.count, nothing=0.0, fill=fill)
 
@@ -179,7 +179,7 @@ class Fleet:
         return self._live.row(slot, now_s)
 
     def _occupy(self, name: str) -> int:
-        """A slot for a node that had none."""
+        """Return a slot for a node that had none."""
         if self._vacant:
             slot = self._vacant.pop()
         else:
@@ -229,5 +229,5 @@ class Fleet:
 
 
 def _facts(node: cluster.Node) -> cluster.Node:
-    """The node without what changes at every heartbeat."""
+    """Return the node without what changes at every heartbeat."""
     return dataclasses.replace(node, resource_version="")

@@ -1,8 +1,8 @@
-"""How many more Pods a node takes: one rule for every mode of the agent.
+"""How many more Pods a node takes: one rule for all estimators of the agent.
 
-An advertisement of our own modes states headroom H_i and, per class of Pods, the cautious cost c+_i of one more Pod
-per dimension; an advertisement of the paper's modes states a capacity in Pods only, which is the same rule in a single
-dimension with H = capacity and c+ = 1. So both are decided by
+An advertisement of our own estimators states headroom H_i and, per class of Pods, the cautious cost c+_i of one more
+Pod per dimension; one of the paper's states a capacity in Pods only, which is the same rule in a single dimension with
+H = capacity and c+ = 1. Both are decided by
 
     free = min_i (H_i - sum of reserved c+_i) / c+_i
 """
@@ -50,7 +50,7 @@ class Offer(NamedTuple):
 class NodeRoom(NamedTuple):
     """What a node has for more Pods by its newest advertisement. `free` is the one rule of admission by capacity.
 
-    Beside the dimensions, three caps hold whatever a node advertises (spec 9), in Pods: what the kubelet's Pod limit
+    Besides the dimensions, three caps hold whatever a node advertises (spec 9), in Pods: what the kubelet's Pod limit
     and max_pods_per_core leave, and the most Pods that the node allows for now (spec 7, step 11).
 
     A named tuple, as one is made for each advertisement: a frozen dataclass takes several times as long.
@@ -99,7 +99,7 @@ class NodeRoom(NamedTuple):
         return left if left < limit else limit
 
     def with_pod(self, pod_class: str) -> "NodeRoom":
-        """Return the room beside one more reserved Pod of a class."""
+        """Return the room that is left with one more reserved Pod of a class."""
         taken = self.taken if self.offer is None else tuple(map(operator.add, self.taken, self.offer.cost(pod_class)))
         return NodeRoom(
             self.offer, taken, -math.inf, self.pod_limit - 1.0, self.pods_per_core - 1.0, self.limit - 1.0
@@ -107,35 +107,35 @@ class NodeRoom(NamedTuple):
 
 
 def offer_of(advertisement: messages.Advertisement) -> Offer:
-    """What an advertisement offers; `capacity` at a cost of 1 a Pod where it states no headroom or no costs."""
+    """Return what an advertisement offers; `capacity` at a cost of 1 a Pod where it states no headroom or no costs."""
     room, classes = advertisement.headroom, advertisement.classes or {}
-    dearest = _dearest(classes)
-    if room is None or not dearest:
+    largest = _largest(classes)
+    if room is None or not largest:
         return Offer(dimensions=(PODS,), headroom=(advertisement.capacity,), costs={}, other=(1.0,))
-    names = _dimensions(room, dearest)
+    names = _dimensions(room, largest)
     costs = {key: tuple([each.cost_plus.get(name, 0.0) for name in names]) for key, each in classes.items()}
     other = costs.get(messages.ANY_CLASS, costs.get(messages.NEW_CLASS))
     if other is None:
-        # Neither general: the dearest of all classes, dimension by dimension.
+        # Neither general: the largest of all classes, dimension by dimension.
         other = tuple(map(max, *costs.values())) if len(costs) > 1 else next(iter(costs.values()))
     return Offer(
         dimensions=tuple(names), headroom=tuple([room[name] for name in names]), costs=costs, other=other
     )  # fmt: skip
 
 
-def _dearest(classes: Mapping[str, messages.ClassCapacity]) -> dict[str, float]:
-    """The largest cost of any class, per dimension that costs some class something."""
-    dearest: dict[str, float] = {}
+def _largest(classes: Mapping[str, messages.ClassCapacity]) -> dict[str, float]:
+    """Return the largest cost of any class, per dimension that costs some class something."""
+    largest: dict[str, float] = {}
     for each in classes.values():
         for name, cost in each.cost_plus.items():
-            if cost > dearest.get(name, 0.0):
-                dearest[name] = cost
-    return dearest
+            if cost > largest.get(name, 0.0):
+                largest[name] = cost
+    return largest
 
 
-def _dimensions(headroom: Mapping[str, float], dearest: Mapping[str, float]) -> list[str]:
-    """The dimensions with a headroom and some cost; of too many, those where the dearest class has least room."""
-    names = [name for name in headroom if name in dearest]
+def _dimensions(headroom: Mapping[str, float], largest: Mapping[str, float]) -> list[str]:
+    """Return the dimensions with a headroom and some cost; of too many, those with least room for the largest cost."""
+    names = [name for name in headroom if name in largest]
     if len(names) <= DIMENSIONS_MAX:
         return names
-    return sorted(names, key=lambda name: headroom[name] / dearest[name])[:DIMENSIONS_MAX]
+    return sorted(names, key=lambda name: headroom[name] / largest[name])[:DIMENSIONS_MAX]

@@ -1,4 +1,4 @@
-"""What was worked out lately, by key: bounded, and the answer that was used longest ago gives way."""
+"""LRU caches of derived answers, and answers of one value per slot that are updated slot by slot."""
 
 import collections
 from collections.abc import Callable, Collection, Iterator, ValuesView
@@ -10,15 +10,15 @@ import numpy.typing as npt
 K = TypeVar("K")
 V = TypeVar("V")
 
-# Answers kept however large each is, however small, and the slots of nodes that all of them may hold together: 32 MB
-# of floats. A class or demand is one template of Pods, or one Job where somebody creates those one by one.
+# The least and the most answers that are cached, and the slots that all of them may hold together: 32 MB of floats. A
+# class or demand is one template of Pods, or one Job if Jobs are created one by one.
 KEPT_LEAST = 256
 KEPT_MOST = 1024
 SLOTS_MOST = 4_000_000
 
 
 def room_for(slots: int) -> int:
-    """How many answers of one value per slot are kept.
+    """Return how many answers of one value per slot are kept.
 
     >>> room_for(20), room_for(10_000), room_for(100_000)
     (1024, 400, 256)
@@ -27,7 +27,7 @@ def room_for(slots: int) -> int:
 
 
 class Lru(Generic[K, V]):
-    """Answers by key. Past the bound one gives way, not all: those in use would have to be worked out again."""
+    """Answers by key. Past the bound the one used longest ago is dropped, not all: those in use stay."""
 
     def __init__(self) -> None:
         self._kept: collections.OrderedDict[K, V] = collections.OrderedDict()
@@ -42,22 +42,22 @@ class Lru(Generic[K, V]):
         return iter(self._kept)
 
     def values(self) -> ValuesView[V]:
-        """All answers kept; looking at them so is no use of them."""
+        """Return all cached answers; this does not count as use."""
         return self._kept.values()
 
     def peek(self, key: K) -> V:
-        """The answer kept of a key that is there; this is no use of it."""
+        """Return the answer of a key that is cached; this does not count as use."""
         return self._kept[key]
 
     def get(self, key: K) -> V | None:
-        """The answer kept, which counts as used; None where there is none."""
+        """Return the cached answer, which counts as used; None if there is none."""
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
         return found
 
     def put(self, key: K, answer: V, *, most: int) -> V:
-        """`answer`, kept; of more than `most`, those used longest ago give way."""
+        """Cache `answer` and return it; of more than `most`, those used longest ago are dropped."""
         self._kept[key] = answer
         self._kept.move_to_end(key)
         while len(self._kept) > most:
@@ -65,7 +65,7 @@ class Lru(Generic[K, V]):
         return answer
 
     def drop(self, key: K) -> None:
-        """There is no answer of this key any more."""
+        """Drop the answer of a key."""
         self._kept.pop(key, None)
 
 
@@ -76,14 +76,14 @@ class BySlot(Lru[K, tuple[npt.NDArray[Any], set[int]]]):
     """Answers of one value per slot of nodes, each with the slots whose value is out of date."""
 
     def touch(self, slot: int) -> None:
-        """Notes that something about the node of a slot has changed: every answer about it is out of date."""
+        """Note that something about the node of a slot has changed: every answer about it is out of date."""
         for _, stale in self.values():
             stale.add(slot)
 
     def answer(self, key: K, slots: int, *, nothing: float, fill: Fill) -> npt.NDArray[Any]:
-        """The values of all slots, not to be written to: `fill` has set those that are new or were out of date.
+        """Return the values of all slots, not to be written to: `fill` has set those that are new or were out of date.
 
-        `nothing`: what it finds there of a new slot.
+        `nothing` is the value of a new slot until then.
         """
         values, stale = self.get(key) or (np.full(0, nothing), set())
         if len(values) < slots:

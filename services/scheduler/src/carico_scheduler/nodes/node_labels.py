@@ -1,4 +1,4 @@
-"""Answers over all nodes that rest on their names, labels and taints alone: kept, and mended slot by slot."""
+"""Which nodes match terms over names, labels and taints; cached, and updated slot by slot."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
@@ -13,8 +13,7 @@ from carico_scheduler.nodes import lru
 NO_DOMAIN = -1
 # In place of the number of a value that no node has.
 _NOWHERE = -2
-# Values of a label for each slot, above which they are numbered anew: most are of nodes that have gone, as where nodes
-# that are named by it come and go.
+# Values of a label for each slot, above which they are numbered again: most are then of nodes that have gone.
 _VALUES_A_SLOT = 2
 _VALUES_LEAST = 64
 
@@ -37,14 +36,14 @@ class Domains:
         return self.of >= 0
 
     def having(self, values: Iterable[str]) -> npt.NDArray[np.bool_]:
-        """True for the slots whose node has the label with one of these values."""
+        """Return a mask, True for the slots whose node has the label with one of these values."""
         mask: npt.NDArray[np.bool_] = np.zeros(len(self.of), dtype=np.bool_)
         for value in values:
             mask |= self.of == self.numbers.get(value, _NOWHERE)
         return mask
 
     def sums(self, per_slot: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """Per domain the sum over its nodes; one entry more, for nodes without one, is 0."""
+        """Return per domain the sum over its nodes; one entry more, for nodes without one, is 0."""
         known = self.known
         return np.bincount(self.of[known], weights=per_slot[known], minlength=self.count + 1).astype(np.float64)
 
@@ -58,11 +57,11 @@ class NodeLabels:
         self._numbers: dict[str, dict[str, int]] = {}
 
     def touch(self, slot: int) -> None:
-        """Notes that the node of a slot has changed, come or gone."""
+        """Note that the node of a slot has changed, come or gone."""
         self._kept.touch(slot)
 
     def matching(self, terms: selectors.NodeTerms) -> npt.NDArray[np.bool_]:
-        """True for the nodes that meet one of the terms."""
+        """Return a mask, True for the nodes that meet one of the terms."""
         return self._answer(
             ("matching", terms),
             False,
@@ -70,7 +69,7 @@ class NodeLabels:
         )
 
     def where(self, terms: selectors.NodeTerms) -> npt.NDArray[np.bool_]:
-        """As `matching`, for terms that few ask for: not kept, and quick where a term names values of a label."""
+        """Return the same as `matching` for rare terms: not cached, and quick if a term names values of a label."""
         mask = np.zeros(len(self._nodes), dtype=np.bool_)
         for term in terms:
             for slot in self._worth_a_look(term):
@@ -79,7 +78,7 @@ class NodeLabels:
         return mask
 
     def _worth_a_look(self, term: selectors.NodeTerm) -> Sequence[int]:
-        """The slots that may match the term."""
+        """Return the slots that may match the term."""
         named = next((each for each in term.labels if each.operator == selectors.IN), None)
         if named is None:
             return range(len(self._nodes))
@@ -87,25 +86,25 @@ class NodeLabels:
         return found
 
     def tolerated(self, tolerations: tuple[cluster.Toleration, ...]) -> npt.NDArray[np.bool_]:
-        """True for the nodes whose taints keep no Pod of these tolerations away."""
+        """Return a mask, True for the nodes whose taints keep no Pod of these tolerations away."""
         return self._answer(("tolerated", tolerations), False, lambda node: taints.refusing(node, tolerations) is None)
 
     def disliked(self, tolerations: tuple[cluster.Toleration, ...]) -> npt.NDArray[np.float64]:
-        """Per node how many PreferNoSchedule taints are not tolerated."""
+        """Return per node how many PreferNoSchedule taints are not tolerated."""
         return self._answer(("disliked", tolerations), 0.0, lambda node: float(taints.disliked(node, tolerations)))
 
-    def wished(self, wishes: tuple[constraints.NodePreference, ...]) -> npt.NDArray[np.float64]:
-        """Per node the weights of the preferred terms that it meets."""
+    def preferred(self, preferences: tuple[constraints.NodePreference, ...]) -> npt.NDArray[np.float64]:
+        """Return per node the weights of the preferred terms that it meets."""
         return self._answer(
-            ("wished", wishes),
+            ("preferred", preferences),
             0.0,
-            lambda node: float(sum(wish.weight for wish in wishes if wish.term.matches(node.name, node.labels))),
+            lambda node: float(sum(each.weight for each in preferences if each.term.matches(node.name, node.labels))),
         )
 
     def domains(self, key: str) -> Domains:
-        """The values of a label over all nodes."""
+        """Return the values of a label over all nodes."""
         if ("domains", key) not in self._kept:
-            # Numbers are of use for as long as the answer in which they stand.
+            # Numbers are kept as long as the answer that uses them.
             self._numbers = {each: of for each, of in self._numbers.items() if ("domains", each) in self._kept}
         elif len(self._numbers[key]) > max(_VALUES_A_SLOT * len(self._nodes), _VALUES_LEAST):
             self._kept.drop(("domains", key))
@@ -119,7 +118,7 @@ class NodeLabels:
         return Domains(of=self._answer(("domains", key), NO_DOMAIN, number), numbers=numbers)
 
     def _answer(self, key: Hashable, nothing: float, of: Callable[[cluster.Node], Any]) -> npt.NDArray[Any]:
-        """The values of all slots; `nothing` for a vacant one."""
+        """Return the values of all slots; `nothing` for a vacant one."""
 
         def fill(values: npt.NDArray[Any], slots: Collection[int]) -> None:
             for slot in slots:

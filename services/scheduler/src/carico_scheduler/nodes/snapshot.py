@@ -2,7 +2,7 @@
 
 A snapshot copies nothing: its arrays are read-only views of the fleet's columns, valid until the fleet's next change.
 A cycle runs to its end without giving way to other tasks, so the columns cannot change under it; what the cycle itself
-adds is kept beside them, as changed rows (`board.Draft`). At 10,000 nodes a copy of the columns would cost more than a
+adds is kept apart, as changed rows (`scores.Draft`). At 10,000 nodes a copy of the columns would cost more than a
 decision.
 """
 
@@ -48,24 +48,24 @@ class Snapshot:
     allocatable_cores: Floats
     allocatable_bytes: Floats
     pod_limit: Ints
-    # All Pods on the node that have not ended, bound or about to be; and those of them that are no baseline.
+    # All Pods on the node that have not ended, bound or about to be; and those of them that are not baseline.
     placed: Ints
     workloads: Ints
     used_cores: Floats
     used_bytes: Floats
-    # As advertised; NaN where nothing was.
+    # As advertised; NaN if nothing was.
     capacity: Floats
     pods: Ints
     limit: Floats
     seq: Ints
-    # When the newest sample of the advertisement was taken, on the receiver's clock; -inf where there is none.
+    # When the newest sample of the advertisement was taken, on the receiver's clock; -inf if there is none.
     sampled_s: Floats
     reserved: Ints
-    # Since when the longest uncovered Pod is uncovered; +inf where all are covered.
+    # Since when the longest uncovered Pod is uncovered; +inf if all are covered.
     uncovered_since_s: Floats
     # What each slot has for more Pods.
     room: Callable[[int], headroom.NodeRoom]
-    # Of a class of Pods, how many each slot is believed to take now; -inf where nothing is advertised.
+    # How many more Pods of a class each slot takes; -inf if nothing is advertised.
     free: Callable[[str], Floats]
     # What is left of another resource, by its name.
     left: Callable[[str], Floats]
@@ -80,7 +80,7 @@ class Snapshot:
 
     @property
     def goes_by_requests(self) -> bool:
-        """True where no advertisement can be gone by, and the policy says to go by requests then."""
+        """True if no advertisement is usable, and the policy says to place by requests then."""
         if self.policy.fallback is policies.Fallback.WAIT:
             return False
         return not bool((self.present & (self.sampled_s >= self.now_s - self.policy.ageing_s)).any())

@@ -1,4 +1,4 @@
-"""What the API says of claims, volumes and the nodes that attach them; and which volume is promised to which claim."""
+"""PersistentVolumeClaims, volumes and attachments as the API shows them, and which volume is promised to a claim."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -17,23 +17,23 @@ class Table(Generic[T]):
         self._objects: dict[Key, T] = {}
 
     def find(self, name: str, namespace: str = "") -> T | None:
-        """The object of this name, or None."""
+        """Return the object of this name, or None."""
         return self._objects.get((namespace, name))
 
     def all(self) -> Iterable[T]:
-        """Every object."""
+        """Return every object."""
         return self._objects.values()
 
     def put_all(self, objects: Mapping[Key, T]) -> None:
-        """Takes in the list of all objects."""
+        """Take in the list of all objects."""
         self._objects = dict(objects)
 
     def put(self, key: Key, value: T) -> None:
-        """Takes in one object."""
+        """Take in one object."""
         self._objects[key] = value
 
     def remove(self, key: Key) -> None:
-        """Forgets one object."""
+        """Forget one object."""
         self._objects.pop(key, None)
 
 
@@ -63,71 +63,71 @@ class Storage:
         self._chosen: dict[str, str] = {}
 
     def lacking(self) -> str | None:
-        """What keeps Pods with claims waiting because it cannot be known; None: nothing."""
+        """Return what keeps Pods with claims waiting because it cannot be known; None: nothing."""
         return next((f"{what}: {why}" for what, why in self._lacking.items()), None)
 
     def note_lacking(self, what: str, why: str | None) -> None:
-        """Notes why a collection cannot be known; None: it is."""
+        """Note why a collection cannot be known; None: it is."""
         if why is None:
             self._lacking.pop(what, None)
         else:
             self._lacking[what] = why
 
     def selected_node(self, claim: storage.VolumeClaim) -> str:
-        """The node that a claim's volume is being made for, "" where none is chosen."""
+        """Return the node that a claim's volume is being made for, "" where none is chosen."""
         return claim.selected_node or self._chosen.get(claim.uid, "")
 
     def is_kept_for(self, volume: storage.Volume, claim: storage.VolumeClaim) -> bool:
-        """True where the volume names the claim already, or was promised to it."""
+        """Return True if the volume names the claim already, or was promised to it."""
         if volume.claim is None:
             return self._kept.get(volume.name) == claim.uid
         named = (volume.claim.namespace, volume.claim.name) == (claim.namespace, claim.name)
         return named and volume.claim.uid in ("", claim.uid)
 
     def is_free(self, volume: storage.Volume) -> bool:
-        """True where the volume names no claim and was promised to none."""
+        """Return True if the volume names no claim and was promised to none."""
         return volume.claim is None and volume.name not in self._kept
 
     def promise(self, plan: Plan, node: str) -> None:
-        """Notes what was decided for a Pod on `node`, until `release`."""
+        """Note what was decided for a Pod on `node`, until `release`."""
         for volume, claim in plan.keep:
             self._kept[volume.name] = claim.uid
         for claim in plan.make:
             self._chosen[claim.uid] = node
 
     def release(self, plan: Plan) -> None:
-        """Forgets what was decided: it came to nothing, or the API shows it now."""
+        """Forget what was decided: it came to nothing, or the API shows it now."""
         for volume, _ in plan.keep:
             self._kept.pop(volume.name, None)
         for claim in plan.make:
             self._chosen.pop(claim.uid, None)
 
     def waits_for(self, uses: Iterable[constraints.VolumeClaimUse]) -> str | None:
-        """Why no node will do for a Pod with these claims, whatever the node; None where one might."""
+        """Return why no node will do for a Pod with these claims, whatever the node; None if one might."""
         lacking = self.lacking()
         if lacking is not None:
             return lacking
         return next(filter(None, map(self._waits_for, uses)), None)
 
     def unbound(self, uses: Iterable[constraints.VolumeClaimUse]) -> list[storage.VolumeClaim]:
-        """The claims whose volume is chosen with the node, those that ask for least first.
+        """Return the claims whose volume is chosen with the node, those that ask for least first.
 
         A claim that a Pod names twice comes twice, and so wants two volumes: as with kube-scheduler.
         """
         return sorted((claim for claim in self._claims(uses) if not claim.is_bound), key=lambda claim: claim.size_bytes)
 
     def bound_volumes(self, uses: Iterable[constraints.VolumeClaimUse]) -> list[storage.Volume]:
-        """The volumes of the claims that are bound."""
+        """Return the volumes of the claims that are bound."""
         volumes = (self.volumes.find(claim.volume) for claim in self._claims(uses) if claim.is_bound)
         return [volume for volume in volumes if volume is not None]
 
     def are_bound(self, uses: Iterable[constraints.VolumeClaimUse]) -> bool:
-        """True where every claim is there and bound."""
+        """Return True if every claim is there and bound."""
         uses = tuple(uses)
         return len(claims := list(self._claims(uses))) == len(uses) and all(claim.is_bound for claim in claims)
 
     def candidates(self, claim: storage.VolumeClaim) -> list[storage.Volume]:
-        """The volumes that would do for an unbound claim, the smallest first; one kept for it already comes alone."""
+        """Return the volumes that suit an unbound claim, the smallest first; one that is kept for it comes alone."""
         fitting = [volume for volume in self.volumes.all() if _fits(claim, volume)]
         kept = [volume for volume in fitting if self.is_kept_for(volume, claim)]
         if kept:
@@ -143,7 +143,7 @@ class Storage:
         return sorted(free, key=lambda volume: volume.size_bytes)
 
     def can_make(self, claim: storage.VolumeClaim) -> storage.StorageClass | None:
-        """The class that makes volumes for the claim; None where none does."""
+        """Return the class that makes volumes for the claim; None if none does."""
         found = self.classes.find(claim.storage_class)
         if found is None or found.provisioner in ("", storage.NO_PROVISIONER):
             return None
@@ -173,7 +173,7 @@ class Storage:
 
 
 def _fits(claim: storage.VolumeClaim, volume: storage.Volume) -> bool:
-    """True where the volume is what the claim asks for, whoever has it."""
+    """Return True if the volume is what the claim asks for, free or not."""
     return (
         volume.storage_class == claim.storage_class
         and volume.size_bytes >= claim.size_bytes

@@ -15,7 +15,7 @@ from carico_scheduler.nodes import node_labels, snapshot, storage
 
 
 def reachable(view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ...]) -> snapshot.Bools:
-    """True for the nodes from which every bound volume can be used, by its node affinity and zone labels."""
+    """Return the nodes from which every bound volume can be used, by its node affinity and zone labels."""
     mask = view.present.copy()
     for volume in view.storage.bound_volumes(uses):
         if volume.node_terms is not None:
@@ -26,7 +26,7 @@ def reachable(view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, .
 
 
 def bindable(view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ...]) -> snapshot.Bools:
-    """True for the nodes where every unbound claim finds a volume, or one can be made for it."""
+    """Return the nodes where every unbound claim finds a volume, or one can be made for it."""
     mask = view.present.copy()
     chooser = _Chooser(view, view.storage.unbound(uses))
     contested = chooser.contested()
@@ -38,7 +38,7 @@ def bindable(view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ..
 
 
 def plan(view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ...], slot: int) -> storage.Plan | None:
-    """What has to be done before a Pod with these claims is bound to the node of a slot; None: it cannot be."""
+    """Return what has to be done before a Pod with these claims is bound to the node of a slot; None: it cannot be."""
     found = _plan_at(_Chooser(view, view.storage.unbound(uses)), slot)
     if found is None:
         return None
@@ -60,7 +60,7 @@ class Attached:
                 self._by_node.setdefault(each.node, set()).add((each.driver, volume.handle))
 
     def refuse(self, uses: tuple[constraints.VolumeClaimUse, ...], slot: int) -> str | None:
-        """Why the node cannot attach a Pod's volumes beside those that it has; None where it can."""
+        """Return why the node cannot attach a Pod's volumes in addition to those that it has; None if it can."""
         node = self._view.nodes[slot]
         limits = None if node is None else self._view.storage.csi_nodes.find(node.name)
         if node is None or limits is None or not limits.limits:
@@ -91,11 +91,11 @@ class _Chooser:
         self._slots: dict[str, snapshot.Bools] = {}
 
     def is_usable(self, volume: objects.Volume, slot: int) -> bool:
-        """True where the volume can be used from the node."""
+        """Return True if the volume can be used from the node."""
         return bool(self._usable(volume)[slot])
 
     def found(self, claim: objects.VolumeClaim) -> snapshot.Bools:
-        """True for the nodes that a candidate of the claim can be used from; none where a volume is being made."""
+        """Return the nodes that a candidate of the claim can be used from; none while a volume is being made."""
         mask = np.zeros(len(self._view.present), dtype=np.bool_)
         if not self._view.storage.selected_node(claim):
             for volume in self.candidates[claim.uid]:
@@ -103,7 +103,7 @@ class _Chooser:
         return mask
 
     def makeable(self, claim: objects.VolumeClaim) -> snapshot.Bools:
-        """True for the nodes that a volume can be made for."""
+        """Return a mask, True for the nodes that a volume can be made for."""
         view = self._view
         made_by = view.storage.can_make(claim)
         if made_by is None:
@@ -121,7 +121,7 @@ class _Chooser:
         return mask
 
     def contested(self) -> snapshot.Bools:
-        """True for the nodes where two claims of the Pod may want the same volume, so that one has to give way."""
+        """Return the nodes where two claims of the Pod may want the same volume."""
         shared = [
             volume
             for one, claim in enumerate(self.volume_claims)
@@ -154,7 +154,7 @@ class _Chooser:
 
 
 def _plan_at(chooser: _Chooser, slot: int) -> storage.Plan | None:
-    """The smallest volume for each claim in turn, and a new one where there is none; None where that cannot be."""
+    """Return the smallest volume for each claim in turn, and a new one where there is none; None if that cannot be."""
     keep: list[tuple[objects.Volume, objects.VolumeClaim]] = []
     make: list[objects.VolumeClaim] = []
     taken: set[str] = set()
@@ -174,7 +174,7 @@ def _plan_at(chooser: _Chooser, slot: int) -> storage.Plan | None:
 
 
 def _in_zones(view: snapshot.Snapshot, zones: list[tuple[tuple[str, ...], frozenset[str]]]) -> snapshot.Bools:
-    """True for nodes in every zone, and for those without any zone label: a cluster may have none."""
+    """Return a mask, True for nodes in every zone, and for those without any zone label: a cluster may have none."""
     labelled = functools.reduce(
         np.logical_or, (view.labels.domains(label).known for label in kubernetes_storage.ZONE_LABELS)
     )
@@ -186,7 +186,7 @@ def _in_zones(view: snapshot.Snapshot, zones: list[tuple[tuple[str, ...], frozen
 
 
 def _has_value(known: node_labels.NodeLabels, names: tuple[str, ...], values: frozenset[str]) -> snapshot.Bools:
-    """True for nodes whose first of these labels has one of the values."""
+    """Return a mask, True for nodes whose first of these labels has one of the values."""
     first = known.domains(names[0])
     mask = first.having(values)
     if len(names) > 1:
@@ -195,7 +195,7 @@ def _has_value(known: node_labels.NodeLabels, names: tuple[str, ...], values: fr
 
 
 def _handles(known: storage.Storage, uses: Iterable[constraints.VolumeClaimUse]) -> Iterable[tuple[str, str]]:
-    """CSI driver and handle of each volume; for one that is not made yet, the class's driver and the claim's name."""
+    """Yield CSI driver and handle of each volume; if it is not made yet, the class's driver and the claim's name."""
     for use in uses:
         claim = known.volume_claims.find(use.name, use.namespace)
         if claim is None:

@@ -1,4 +1,4 @@
-"""Decision records: made, remembered for those who ask, and published as far as the bus can be reached."""
+"""Decision records: made, remembered for queries, and published while the bus can be reached."""
 
 import asyncio
 import collections
@@ -14,7 +14,7 @@ from carico_scheduler.pods import queue as queues
 
 # Newest decision per Pod, for `decision.get`; the stream on the bus holds more, and longer.
 REMEMBERED_MAX = 20_000
-# What waits while the bus is away. The oldest gives way: a record is a help to people, not a promise.
+# Records kept while the bus is away. The oldest is dropped: records are for people, and nothing depends on them.
 UNPUBLISHED_MAX = 4096
 RETRY_S = 0.5
 
@@ -23,7 +23,7 @@ class Publisher(Protocol):
     """What is needed of the bus."""
 
     async def publish(self, subject: str, payload: bytes) -> None:
-        """Publishes, or raises `BusUnavailable`."""
+        """Publish a message. Raises `BusUnavailable`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Log:
         self._more = asyncio.Event()
 
     def record(self, waiting: queues.Waiting, facts: Facts) -> decision.Decision:
-        """A new record of an attempt to place a Pod, remembered and on its way to the bus."""
+        """Return a new record of an attempt to place a Pod, remembered and on its way to the bus."""
         self._seq += 1
         pod = waiting.pod
         made = decision.Decision(
@@ -94,7 +94,7 @@ class Log:
         return made
 
     def latest(self, namespace: str, pod: str) -> decision.Decision | None:
-        """The newest decision about a Pod that this scheduler remembers."""
+        """Return the newest decision about a Pod that this scheduler remembers."""
         return self._latest.get((namespace, pod))
 
     @property
@@ -103,14 +103,14 @@ class Log:
         return len(self._unpublished)
 
     async def publish_forever(self, bus: Publisher) -> None:
-        """Never; publishes records as they are made, and keeps them while the bus is away."""
+        """Publish records as they are made until cancelled; keep them while the bus is away."""
         while True:
             await self._more.wait()
             if not await self.publish_some(bus):
                 await asyncio.sleep(RETRY_S)
 
     async def publish_some(self, bus: Publisher) -> bool:
-        """True where nothing is left to publish; False where the bus is away."""
+        """Return True if nothing is left to publish; False if the bus is away."""
         while self._unpublished:
             made = self._unpublished[0]
             try:

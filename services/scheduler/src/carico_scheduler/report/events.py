@@ -1,4 +1,4 @@
-"""Kubernetes Events about Pods, written beside the binds and never in their way: bounded, paced, at worst lost."""
+"""Kubernetes Events about Pods, written without delaying binds: bounded, paced, dropped if there are too many."""
 
 import asyncio
 import dataclasses
@@ -17,7 +17,7 @@ class Recorder(Protocol):
     """What writes an Event."""
 
     async def record(self, pod: cluster.Pod, *, reason: str, action: str, note: str, warning: bool = False) -> None:
-        """Writes it, or raises `ApiError` or `ApiUnavailable`."""
+        """Write an Event. Raises `ApiError` or `ApiUnavailable`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,22 +34,22 @@ class Writer:
     """One Event at a time, at most so many a second; when the line is full the newest is dropped and counted."""
 
     def __init__(self, recorder: Recorder, *, pace: tasks.Pace, on_drop: Callable[[str], None]) -> None:
-        """`on_drop(why)` is told of each Event that is not written."""
+        """Set up a writer; `on_drop(why)` is called for each Event that is not written."""
         self._recorder = recorder
         self._pace = pace
         self._on_drop = on_drop
         self._notes: asyncio.Queue[Note] = asyncio.Queue(WAITING_MAX)
 
     def scheduled(self, pod: cluster.Pod, text: str) -> None:
-        """Says where a Pod was put."""
+        """Say where a Pod was put."""
         self._put(Note(pod=pod, reason=SCHEDULED, text=text, is_warning=False))
 
     def failed(self, pod: cluster.Pod, text: str) -> None:
-        """Says why a Pod waits."""
+        """Say why a Pod waits."""
         self._put(Note(pod=pod, reason=FAILED, text=text, is_warning=True))
 
     async def write_forever(self) -> None:
-        """Never; writes Events in the order they were given."""
+        """Write Events in the order they were given until cancelled."""
         while True:
             note = await self._notes.get()
             await self._pace.wait()

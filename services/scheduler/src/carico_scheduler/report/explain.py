@@ -31,12 +31,12 @@ _PHRASES = {
     decision.Reason.VOLUME_LIMIT: "at the volume limit",
     decision.Reason.UNSUPPORTED: "refused as the Pod's constraints are not supported",
 }
-# Events are at most 1 kB, and nobody reads more.
+# Events are at most 1 kB.
 _DETAIL_MAX = 160
 
 
 def why_unplaced(refused: Mapping[str, int], nodes: int, examples: tuple[decision.Candidate, ...]) -> str:
-    """One line in the manner of kube-scheduler: how many nodes fit, and by reason why the others do not.
+    """Return one line in the manner of kube-scheduler: how many nodes fit, and by reason why the others do not.
 
     >>> why_unplaced({"not_ready": 2}, 2, ())
     '0/2 nodes fit: 2 not ready'
@@ -52,7 +52,7 @@ def why_unplaced(refused: Mapping[str, int], nodes: int, examples: tuple[decisio
 
 
 def phrase(reason: decision.Reason) -> str:
-    """What a node is that was refused for this reason.
+    """Return what a node is that was refused for this reason.
 
     >>> phrase(decision.Reason.CAPACITY)
     'at capacity'
@@ -61,7 +61,7 @@ def phrase(reason: decision.Reason) -> str:
 
 
 def why_placed(node: str, free: float | None, threshold: float) -> str:
-    """One line about the node chosen."""
+    """Return one line about the node chosen."""
     if free is None:
         return f"{node} chosen by requests: no node advertises"
     return f"{node} had room for {free:.1f} Pods (threshold {threshold:g})"
@@ -104,12 +104,12 @@ def record_of(
 
 
 def event_text(pod: cluster.Pod, node: str) -> str:
-    """The note of a Scheduled Event, as kube-scheduler writes it."""
+    """Return the note of a Scheduled Event, as kube-scheduler writes it."""
     return f"Successfully assigned {pod.key} to {node}"
 
 
 def facts_of(placement: cycle.Placement, decided_us: float) -> decisions.Facts:
-    """What the record will say of a placement."""
+    """Return what the record will say of a placement."""
     scores, row = placement.scores, placement.row
     threshold = scores.view.policy.threshold
     return decisions.Facts(

@@ -46,10 +46,10 @@ class Instruments:
         self.waiting = registry.gauge("waiting_pods", "Pods in the queue")
         self.parked = registry.gauge("parked_pods", "Pods in the queue for which there is no node now")
         self.oldest_s = registry.gauge("oldest_waiting_seconds", "How long the Pod that waits longest has waited")
-        self.doubtful = registry.gauge("doubtful_binds", "Binds whose outcome the API has not told yet")
+        self.doubtful = registry.gauge("doubtful_binds", "Binds whose outcome is not known yet")
         self.unpublished = registry.gauge("unpublished_decision_records", "Decision records that wait for the bus")
         self.capacity = registry.gauge(
-            "capacity_pods", "Pods that nodes say they can take which are heard, ready and not cordoned"
+            "capacity_pods", "Advertised capacity of nodes that are fresh, ready and not cordoned"
         )
         self.free = registry.gauge("free_pods", "The same, less the Pods reserved there")
         self.binding = registry.gauge("binding_pods", "Pods whose bind is under way")
@@ -58,7 +58,7 @@ class Instruments:
             "oldest_reservation_seconds", "How long the Pod has been placed that waits longest for its node to start it"
         )
         self.nodes = registry.gauge("nodes", "Nodes by the age of their advertisement", ["freshness"])
-        self.leading = registry.gauge("leading", "1 where this scheduler leads and binds, 0 where it stands by")
+        self.leading = registry.gauge("leading", "1 if this scheduler leads and binds, 0 if it is a standby")
         self.terms = registry.counter("terms", "Times this scheduler began to lead")
         self.waited_for = registry.counter("handover_pods", "Binds of the leader before that a new one waited to see")
         self.extender_requests = registry.counter(
@@ -72,23 +72,23 @@ class Instruments:
         self.suspects = registry.gauge("suspect_nodes", "Nodes that do not account for a Pod they were given")
 
     def count_rejections(self, facts: decisions.Facts) -> None:
-        """Counts the nodes that a recorded decision refused."""
+        """Count the nodes that a recorded decision refused."""
         for reason, count in facts.refused.items():
             self.rejections.labels(reason).inc(count)
 
     def count_queue(self, queue: queues.Queue, now_s: float) -> None:
-        """Sets the gauges of the Pods that wait."""
+        """Set the gauges of the Pods that wait."""
         self.waiting.set(len(queue))
         self.parked.set(len(queue.parked()))
         self.oldest_s.set(max((now_s - each.since_s for each in queue), default=0.0))
 
     def count_reservations(self, ledger: reservations.Reservations, now_s: float) -> None:
-        """Sets the gauges of Pods that are placed and not accounted for."""
+        """Set the gauges of Pods that are placed and not accounted for."""
         self.reserved.set(ledger.reserved_count)
         self.oldest_reservation_s.set(max(now_s - ledger.oldest_pending_s(), 0.0))
 
     def count_nodes(self, view: snapshot.Snapshot) -> None:
-        """Sets the gauges of nodes by freshness, of suspect ones, and of the room there is."""
+        """Set the gauges of nodes by freshness, of suspect ones, and of the room there is."""
         age_s = view.now_s - view.sampled_s
         absent = age_s > view.policy.lease_s
         stale = ~absent & (age_s > freshness.AGEING_S)

@@ -1,4 +1,4 @@
-"""Tells people why Pods wait: a decision record and an Event each, as seldom as will do.
+"""Reports why Pods wait: a decision record and an Event each, and no more often than something changes.
 
 A record is written when the set of reasons for a Pod changes, and not again while it stays: the stream of decisions
 holds so many, and repetitions would push the placements out of it. An Event is repeated (`notices`).
@@ -14,14 +14,14 @@ from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.report import decisions, explain, notices
 
-# Pods told about in one round: with thousands waiting, the rounds take turns.
+# Pods reported in one round: with thousands waiting, the rounds take turns.
 PODS_A_ROUND = 64
-# Demands looked at in one round, for the same reason: each is a look at every node, on the loop that also binds.
+# Demands scored in one round, for the same reason: each reads every node, on the loop that also binds.
 DEMANDS_A_ROUND = 32
 
 
 class Reporter:
-    """Tells of the Pods that fit nowhere, in turns."""
+    """Reports the Pods that fit nowhere, in turns."""
 
     def __init__(self, *, cycle: cycles.Cycle, log: decisions.Log, notices: notices.Notices) -> None:
         self._cycle = cycle
@@ -29,13 +29,13 @@ class Reporter:
         self._notices = notices
 
     def round(self, queue: queues.Queue, view: snapshot.Snapshot) -> bool:
-        """True where a Pod that was thought to fit nowhere does: the caller opens the queue again.
+        """Return True if a Pod that was thought to fit nowhere does: the caller opens the queue again.
 
-        Tells about waiting Pods whose turn it is.
+        It reports waiting Pods whose turn it is.
         """
         found: dict[demands.Demand, decisions.Facts | None] = {}
         told = 0
-        # Whose turn was longest ago comes first, and who never had one before all.
+        # The Pod whose turn was longest ago comes first; one that never had a turn before all others.
         for waiting in sorted(queue.parked(), key=operator.attrgetter("looked_s")):
             if told >= PODS_A_ROUND:
                 break
@@ -49,7 +49,7 @@ class Reporter:
         return None in found.values()
 
     def _why_unplaced(self, demand: demands.Demand, view: snapshot.Snapshot) -> decisions.Facts | None:
-        """Why Pods of this demand fit nowhere; None where they do."""
+        """Return why Pods of this demand fit nowhere; None if they do."""
         board = self._cycle.explain(view, demand)
         if board.best("") != snapshot.NO_NODE:
             return None
@@ -64,7 +64,7 @@ class Reporter:
         )
 
     def _tell(self, waiting: queues.Waiting, facts: decisions.Facts, now_s: float) -> bool:
-        """True where something was said."""
+        """Return True if something was reported."""
         waiting.looked_s = now_s
         reasons = frozenset(facts.refused)
         is_new = notices.is_due(waiting, "record", now_s, reasons=reasons, again_s=math.inf)

@@ -20,10 +20,10 @@ class Tracer(Protocol):
     """Where steps go."""
 
     def follows(self, uid: str) -> bool:
-        """True for Pods that are traced."""
+        """Return whether the Pod is traced."""
 
     def add(self, step: tracing.Step) -> None:
-        """Takes in a step that is over."""
+        """Add a step that is over."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class PodTraces:
         self._open: collections.OrderedDict[str, _Way] = collections.OrderedDict()
 
     def decided(self, waiting: queues.Waiting, facts: decisions.Facts, now_s: float) -> None:
-        """Nothing; a node was chosen by a decision that began at `now_s`."""
+        """Note that a decision which began at `now_s` chose a node."""
         pod = waiting.pod
         if not self._tracer.follows(pod.uid):
             return
@@ -57,7 +57,7 @@ class PodTraces:
         way.last_s = ended_s
 
     def came_out(self, result: binder.Result, outcome: decision.Outcome) -> None:
-        """Nothing; the bind has come out so."""
+        """Note the outcome of the bind."""
         way = self._open.get(result.uid)
         if way is None:
             return
@@ -71,7 +71,7 @@ class PodTraces:
             way.attributes["k8s.node.name"] = result.node
 
     def covered(self, uid: str) -> None:
-        """Nothing; the node's advertisement accounts for the Pod, which is the end of its way to a place."""
+        """Note that the node's advertisement accounts for the Pod, which ends its trace."""
         way = self._open.pop(uid, None)
         if way is None:
             return
@@ -80,7 +80,7 @@ class PodTraces:
         self._end(uid, way, None)
 
     def sweep(self, is_there: Callable[[str], bool]) -> None:
-        """Nothing; the ways of Pods that have ended or gone end too."""
+        """End the traces of Pods that have ended or gone."""
         for uid in [uid for uid in self._open if not is_there(uid)]:
             way = self._open.pop(uid)
             self._end(uid, way, None if way.is_bound else "the Pod has gone before it was bound")
@@ -114,7 +114,7 @@ class PodTraces:
 
 
 def _why(facts: decisions.Facts) -> tracing.Attributes:
-    """What a decision rested on."""
+    """Return what a decision rested on."""
     found: dict[str, str | int | float | bool] = {f"carico.refused.{name}": n for name, n in facts.refused.items()}
     if facts.node is not None:
         found["k8s.node.name"] = facts.node

@@ -1,4 +1,4 @@
-"""The rules of a scheduling cycle that a person may set."""
+"""The rules of a scheduling cycle that an operator may set."""
 
 import dataclasses
 import enum
@@ -22,7 +22,7 @@ class Release(enum.StrEnum):
 
 
 class Fallback(enum.StrEnum):
-    """What happens while no node has a usable advertisement."""
+    """What to do while no node has a usable advertisement."""
 
     WAIT = "wait"
     REQUESTS = "requests"
@@ -30,7 +30,7 @@ class Fallback(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What the cycle goes by. Ages in seconds, threshold in Pods; the defaults are those of the settings."""
+    """The rules of a cycle. Ages in seconds, threshold in Pods; the defaults are those of the settings."""
 
     threshold: float = 1.0
     score: ScoreMode = ScoreMode.PER_CORE

@@ -1,7 +1,7 @@
-"""How far nodes meet what a Pod wishes and does not demand, and what that is worth beside room.
+"""How far nodes meet what a Pod prefers, and what that is worth compared with room.
 
-Preferred node affinity, preferred inter-Pod affinity and anti-affinity, PreferNoSchedule taints that are not
-tolerated, and topology spread with ScheduleAnyway. docs/scheduling.md has the rule and an example.
+Preferences are preferred node affinity, preferred inter-Pod affinity and anti-affinity, PreferNoSchedule taints that
+are not tolerated, and topology spread with ScheduleAnyway. docs/scheduling.md has the rule and an example.
 """
 
 from typing import Protocol
@@ -14,73 +14,73 @@ from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import pod_counts
 from carico_scheduler.rules.peers import spread
 
-# The most that wishes take off a node's score: one that meets none counts as half as good. A node has to have twice the
-# room of another to be chosen over one that the Pod would rather have.
+# The most that preferences take off a node's score: one that meets none counts as half as good, so it must have twice
+# the room of one that meets all to be chosen over it.
 LEAN = 0.5
-# How kinds of wishes weigh against each other, as in kube-scheduler's default profile:
+# How kinds of preferences weigh against each other, as in kube-scheduler's default profile:
 # https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/scheduler/apis/config/v1/default_plugins.go
 _TAINTS, _NODES, _PODS, _SPREAD = 3.0, 2.0, 2.0, 2.0
 
 
-class Wish(Protocol):
-    """One kind of wish of one demand, over all nodes."""
+class Preference(Protocol):
+    """One kind of preference of one demand, over all nodes."""
 
     @property
     def kind(self) -> str:
-        """What is wished for, in a word."""
+        """What is preferred, in a word."""
 
     @property
     def weight(self) -> float:
-        """How much it counts beside other kinds."""
+        """How much it counts compared with other kinds."""
 
     def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
-        """From 0 to 1 per slot, among the feasible nodes: how far the wish is met."""
+        """Return from 0 to 1 per slot, among the feasible nodes, how far the preference is met."""
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
-        """Takes in a Pod that this cycle has placed."""
+        """Count a Pod that this cycle has placed."""
 
 
 class Preferences:
-    """All wishes of one demand."""
+    """All preferences of one demand."""
 
-    def __init__(self, wishes: list[Wish]) -> None:
-        self._wishes = wishes
+    def __init__(self, preferences: list[Preference]) -> None:
+        self._preferences = preferences
 
     def lean(self, scores: snapshot.Floats, feasible: snapshot.Bools) -> snapshot.Floats:
-        """The scores less what wishes take off."""
-        total = sum(wish.weight for wish in self._wishes)
-        met = sum((wish.weight * wish.met(feasible) for wish in self._wishes), np.zeros(len(scores))) / total
+        """Return the scores less what preferences take off."""
+        total = sum(preference.weight for preference in self._preferences)
+        met = sum((each.weight * each.met(feasible) for each in self._preferences), np.zeros(len(scores))) / total
         # score - LEAN (1 - met) |score|: a score below zero, of a node that is overdrawn, falls as well.
         leaned: snapshot.Floats = scores - LEAN * (1.0 - met) * np.abs(scores)
         return leaned
 
     def parts(self, feasible: snapshot.Bools) -> dict[str, snapshot.Floats]:
-        """By kind, from 0 to 1 per slot, how far it is met among the feasible nodes."""
-        return {wish.kind: wish.met(feasible) for wish in self._wishes}
+        """Return by kind, from 0 to 1 per slot, how far it is met among the feasible nodes."""
+        return {preference.kind: preference.met(feasible) for preference in self._preferences}
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
-        """Takes in a Pod that this cycle has placed."""
-        for wish in self._wishes:
-            wish.add(pod, slot)
+        """Count a Pod that this cycle has placed."""
+        for preference in self._preferences:
+            preference.add(pod, slot)
 
 
 def preferences_of(view: snapshot.Snapshot, demand: demands.Demand) -> Preferences | None:
-    """What the demand wishes; None where that is nothing, or no node has a say in it."""
-    wishes: list[Wish] = []
+    """Return the preferences of a demand; None if it has none, or no node has what they are about."""
+    preferences: list[Preference] = []
     if view.disliking.any():
-        wishes.append(_ByFacts("taints", _TAINTS, -view.labels.disliked(demand.tolerations)))
+        preferences.append(_ByNode("taints", _TAINTS, -view.labels.disliked(demand.tolerations)))
     limits = demand.constraints
     if limits is not None and limits.node_preferences:
-        wishes.append(_ByFacts("nodes", _NODES, view.labels.wished(limits.node_preferences)))
+        preferences.append(_ByNode("nodes", _NODES, view.labels.preferred(limits.node_preferences)))
     if limits is not None and limits.pod_preferences:
-        wishes.append(_NearOrApart(view, limits.pod_preferences))
+        preferences.append(_NearOrApart(view, limits.pod_preferences))
     if limits is not None and limits.soft_spreads:
-        wishes.append(_Spread(view, demand, limits.soft_spreads))
-    return Preferences(wishes) if wishes else None
+        preferences.append(_Spread(view, demand, limits.soft_spreads))
+    return Preferences(preferences) if preferences else None
 
 
 def _scaled(values: snapshot.Floats, feasible: snapshot.Bools) -> snapshot.Floats:
-    """The values from 0, for the least among feasible nodes, to 1, for the most; 1 where all are alike."""
+    """Return the values from 0, for the least among feasible nodes, to 1, for the most; 1 where all are alike."""
     some = values[feasible]
     least, most = (some.min(), some.max()) if len(some) else (0.0, 0.0)
     if most <= least:
@@ -88,7 +88,7 @@ def _scaled(values: snapshot.Floats, feasible: snapshot.Bools) -> snapshot.Float
     return np.clip((values - least) / (most - least), 0.0, 1.0)
 
 
-class _ByFacts:
+class _ByNode:
     def __init__(self, kind: str, weight: float, values: snapshot.Floats) -> None:
         self.kind = kind
         self.weight = weight
@@ -98,18 +98,18 @@ class _ByFacts:
         return _scaled(self._values, feasible)
 
     def add(self, pod: cluster.Pod, slot: int) -> None:
-        """Nothing: where Pods are does not matter."""
+        """Do nothing: where Pods are does not matter."""
 
 
 class _NearOrApart:
     kind = "pods"
     weight = _PODS
 
-    def __init__(self, view: snapshot.Snapshot, wishes: tuple[constraints.PodPreference, ...]) -> None:
+    def __init__(self, view: snapshot.Snapshot, preferences: tuple[constraints.PodPreference, ...]) -> None:
         self._pod_counts = view.pod_counts
-        self._wishes = wishes
-        self._questions = [pod_counts.Matching(terms=(wish.term,)) for wish in wishes]
-        self._domains = [view.labels.domains(wish.term.topology_key) for wish in wishes]
+        self._preferences = preferences
+        self._questions = [pod_counts.Matching(terms=(preference.term,)) for preference in preferences]
+        self._domains = [view.labels.domains(preference.term.topology_key) for preference in preferences]
         self._pods = [
             domains.sums(view.pod_counts.per_slot(question, len(view.present)))
             for domains, question in zip(self._domains, self._questions, strict=True)
@@ -117,8 +117,8 @@ class _NearOrApart:
 
     def met(self, feasible: snapshot.Bools) -> snapshot.Floats:
         values = np.zeros(len(feasible))
-        for wish, domains, pods in zip(self._wishes, self._domains, self._pods, strict=True):
-            values += wish.weight * pods[domains.of]
+        for preference, domains, pods in zip(self._preferences, self._domains, self._pods, strict=True):
+            values += preference.weight * pods[domains.of]
         return _scaled(values, feasible)
 
     def add(self, pod: cluster.Pod, slot: int) -> None:

@@ -39,7 +39,7 @@ class AbsoluteScore:
 class RelativeScore:
     """(capacity - reserved) / (capacity + pods): the emptiest node, so that big nodes are not filled first.
 
-    capacity = free + reserved: what the node takes beside the `pods` it accounts for.
+    capacity = free + reserved: what the node takes in addition to the `pods` it accounts for.
     """
 
     def score(self, nodes: snapshot.Nodes, demand: demands.Demand) -> snapshot.Floats | float:

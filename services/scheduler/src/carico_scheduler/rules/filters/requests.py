@@ -8,7 +8,7 @@ from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import protocol
 
-# Sums of floats in cores; a millicore is the smallest request that Kubernetes takes.
+# For sums of floats in cores; a millicore is the smallest request that Kubernetes takes.
 _SLACK = 1e-6
 
 
@@ -20,7 +20,7 @@ class Requests:
 
     def passes(self, nodes: snapshot.Nodes, demand: demands.Demand) -> protocol.Passes:
         """See `protocol.RoomFilter`."""
-        # A resource that the Pod does not request is not looked at, as in Kubernetes.
+        # A resource that the Pod does not request does not count, as in Kubernetes.
         found: protocol.Passes = True
         for name, amount in demand.requests:
             found = found & _has_left(nodes, name, amount)

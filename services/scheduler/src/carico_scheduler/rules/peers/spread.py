@@ -85,7 +85,7 @@ def _may_hold_more(group: Group) -> protocol.Condition:
 
 
 def groups_of(view: snapshot.Snapshot, demand: demands.Demand, spreads: tuple[constraints.Spread, ...]) -> list[Group]:
-    """The groups of these constraints; nodes without the label of any of them count in none."""
+    """Return the groups of these constraints; nodes without the label of any of them count in none."""
     domains = [view.labels.domains(spread.topology_key) for spread in spreads]
     has_all = view.present.copy()
     for each in domains:

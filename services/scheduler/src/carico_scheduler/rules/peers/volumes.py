@@ -23,7 +23,7 @@ class Volumes:
 
 
 class VolumeLimits:
-    """The node's CSI drivers can attach the Pod's volumes beside those that are attached."""
+    """The node's CSI drivers can attach the Pod's volumes in addition to those that are attached."""
 
     reason = decision.Reason.VOLUME_LIMIT
 
