@@ -13,7 +13,7 @@ _STEP_AT, _WHOLE_FROM, _TWO_DIGITS_FROM = 999.5, 99.95, 9.95
 
 
 def text(dimension: str, value: float) -> str:
-    """An amount with its unit.
+    """Return an amount with its unit.
 
     >>> text("cpu", 1.224), text("memory", 9.76e6), text("memory", -1.015e9), text("network", 2.5e5), text("disk", 0.5)
     ('1.22 tasks', '9.8 MB', '-1.0 GB', '250 kB/s', '50%')
@@ -29,7 +29,7 @@ def text(dimension: str, value: float) -> str:
 
 
 def text_with_sd(dimension: str, mean: float, sd: float, *, sign: str = "± ") -> str:
-    """A mean and its standard deviation in one unit, to the digits that such a deviation leaves.
+    """Return a mean and its standard deviation in one unit, to the digits that such a deviation leaves.
 
     >>> text_with_sd("cpu", 2.3611, 0.0539), text_with_sd("memory", 1.3e6, 5.24e5), text_with_sd("memory", 6e8, 4e7)
     ('2.36 ± 0.05 tasks', '1.3 ± 0.5 MB', '600 ± 40 MB')
@@ -54,7 +54,7 @@ def pods_with_sd(mean: float, sd: float, *, sign: str = "± ") -> str:
 
 
 def plural(count: int, what: str) -> str:
-    """A count and its noun.
+    """Return a count and its noun.
 
     >>> plural(1, "Pod"), plural(2, "Pod")
     ('1 Pod', '2 Pods')
@@ -63,7 +63,7 @@ def plural(count: int, what: str) -> str:
 
 
 def number(value: float, digits: int) -> str:
-    """A number to so many digits behind the point; what is shown as zero has no minus.
+    """Return a number to so many digits behind the point; what is shown as zero has no minus.
 
     >>> number(-0.04, 1), number(2.04, 1), number(-1.26, 1)
     ('0.0', '2.0', '-1.3')

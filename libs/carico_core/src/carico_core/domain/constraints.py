@@ -24,7 +24,7 @@ class PodTerm:
     namespace_selector: selectors.Selector = None
 
     def matches(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-        """True where a Pod of this namespace and these labels is meant."""
+        """Return whether a Pod of this namespace and these labels is meant."""
         if namespace not in self.namespaces and not selectors.matches(self.namespace_selector, namespace_labels):
             return False
         return selectors.matches(self.selector, labels)
@@ -57,7 +57,7 @@ class HostPort:
     port: int
 
     def conflicts(self, other: "HostPort") -> bool:
-        """True where both cannot be had on one node; 0.0.0.0 is every address."""
+        """Return whether both cannot be had on one node; 0.0.0.0 is every address."""
         if self.port != other.port or self.protocol != other.protocol:
             return False
         return self.address == other.address or ANY_ADDRESS in (self.address, other.address)
@@ -72,7 +72,7 @@ class Disk:
     read_only: bool
 
     def conflicts(self, other: "Disk") -> bool:
-        """True where both cannot be used on one node."""
+        """Return whether both cannot be used on one node."""
         if self.kind != other.kind or not set(self.names) & set(other.names):
             return False
         return not (self.read_only and other.read_only)

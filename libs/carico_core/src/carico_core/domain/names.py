@@ -12,17 +12,17 @@ SUBDOMAIN_MAX = 253
 
 
 def is_subdomain(name: str) -> bool:
-    """True where `name` is an RFC 1123 subdomain, as names of Nodes and Pods are."""
+    """Return whether `name` is an RFC 1123 subdomain, as names of Nodes and Pods are."""
     return len(name) <= SUBDOMAIN_MAX and _SUBDOMAIN.fullmatch(name) is not None
 
 
 def is_label(name: str) -> bool:
-    """True where `name` is an RFC 1123 label, as names of Namespaces are."""
+    """Return whether `name` is an RFC 1123 label, as names of Namespaces are."""
     return _LABEL_ONLY.fullmatch(name) is not None
 
 
 def to_token(name: str, *, kind: str = "node") -> str:
-    """The subject token of a Node or Pod name: `.` becomes `_`, which no Kubernetes name holds.
+    """Return the subject token of a Node or Pod name: `.` becomes `_`, which no Kubernetes name holds.
 
     >>> to_token("ip-10-0-0-1.ec2.internal")
     'ip-10-0-0-1_ec2_internal'
@@ -35,7 +35,7 @@ def to_token(name: str, *, kind: str = "node") -> str:
 
 
 def from_token(token: str, *, kind: str = "node") -> str:
-    """The Node or Pod name of a subject token; the inverse of `to_token`.
+    """Return the Node or Pod name of a subject token; the inverse of `to_token`.
 
     Raises `BadName` where the token is not one that `to_token` makes.
     """

@@ -19,7 +19,7 @@ NAME_MAX = 512
 
 
 def class_of(pod: cluster.Pod) -> str:
-    """The class of a Pod: kind, namespace and name template of its controlling owner; unowned ones by their
+    """Return the class of a Pod: kind, namespace and name template of its controlling owner; unowned ones by their
     application's name where they are labelled with one, else by image.
 
     The ReplicaSets of one Deployment, and the Jobs of one CronJob, are one class.

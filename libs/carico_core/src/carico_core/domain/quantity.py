@@ -14,7 +14,7 @@ _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([numkMGTPE]
 # Pods are made from few templates: what was read once is remembered, within bounds.
 @functools.lru_cache(maxsize=4096)
 def parse_quantity(text: str | int | float) -> float:
-    """The value of a quantity in its base unit (cores, bytes, pieces).
+    """Return the value of a quantity in its base unit (cores, bytes, pieces).
 
     >>> parse_quantity("250m"), parse_quantity("1Ki"), parse_quantity(2)
     (0.25, 1024.0, 2.0)

@@ -24,7 +24,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """True where the labels meet it; one that cannot be understood is met by none."""
+        """Return whether the labels meet it; one that cannot be understood is met by none."""
         value = labels.get(self.key)
         match self.operator:
             case "In":
@@ -56,7 +56,7 @@ Selector: TypeAlias = tuple[Requirement, ...] | None
 
 
 def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """True where the labels meet every requirement.
+    """Return whether the labels meet every requirement.
 
     >>> matches((), {}), matches(None, {})
     (True, False)
@@ -72,7 +72,7 @@ class NodeTerm:
     fields: tuple[Requirement, ...] = ()
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """True where a node of this name and these labels meets it."""
+        """Return whether a node of this name and these labels meets it."""
         if not self.labels and not self.fields:
             return False
         return all(each.matches(labels) for each in self.labels) and all(_names(each, name) for each in self.fields)
@@ -86,12 +86,12 @@ NodeTerms: TypeAlias = tuple[NodeTerm, ...]
 
 
 def any_matches(terms: NodeTerms, name: str, labels: Mapping[str, str]) -> bool:
-    """True where a node of this name and these labels meets one of the terms."""
+    """Return whether a node of this name and these labels meets one of the terms."""
     return any(term.matches(name, labels) for term in terms)
 
 
 def _names(requirement: Requirement, name: str) -> bool:
-    """True where a requirement on a node's fields is met.
+    """Return whether a requirement on a node's fields is met.
 
     In and NotIn with one value are all that Kubernetes takes here; another makes the term match nothing.
     """

@@ -12,12 +12,12 @@ _DISLIKING = "PreferNoSchedule"
 
 
 def tolerates(tolerations: Iterable[cluster.Toleration], taint: cluster.Taint) -> bool:
-    """True where one of the tolerations matches the taint."""
+    """Return whether one of the tolerations matches the taint."""
     return any(_matches(toleration, taint) for toleration in tolerations)
 
 
 def refusing(node: cluster.Node, tolerations: Iterable[cluster.Toleration]) -> cluster.Taint | None:
-    """The first taint of the node that keeps a Pod of these tolerations away; None where none does."""
+    """Return the first taint of the node that keeps a Pod of these tolerations away; None where none does."""
     tolerations = tuple(tolerations)
     for taint in node.taints:
         if taint.effect in _REFUSING and not tolerates(tolerations, taint):
@@ -26,13 +26,13 @@ def refusing(node: cluster.Node, tolerations: Iterable[cluster.Toleration]) -> c
 
 
 def disliked(node: cluster.Node, tolerations: Iterable[cluster.Toleration]) -> int:
-    """How many PreferNoSchedule taints of the node are not tolerated."""
+    """Return how many PreferNoSchedule taints of the node are not tolerated."""
     tolerations = tuple(tolerations)
     return sum(taint.effect == _DISLIKING and not tolerates(tolerations, taint) for taint in node.taints)
 
 
 def is_disliking(node: cluster.Node) -> bool:
-    """True where the node has a PreferNoSchedule taint."""
+    """Return whether the node has a PreferNoSchedule taint."""
     return any(taint.effect == _DISLIKING for taint in node.taints)
 
 

@@ -57,7 +57,7 @@ _DECODER = codec.Decoder(_Advertisement, is_json=True)
 
 
 def encode_advertisement(advertisement: messages.Advertisement) -> bytes:
-    """The bytes of an advertisement."""
+    """Return the bytes of an advertisement."""
     a = advertisement
     values: dict[str, object] = {
         "node": a.node,
@@ -87,7 +87,7 @@ def encode_advertisement(advertisement: messages.Advertisement) -> bytes:
 
 
 def decode_advertisement(payload: bytes, *, subject: str) -> messages.Advertisement:
-    """The advertisement in `payload`. Raises `MessageError` for whatever is wrong with it."""
+    """Return the advertisement in `payload`. Raises `MessageError` for whatever is wrong with it."""
     a = _DECODER.read(payload)
     elements.check_version(a)
     elements.check_writer("node", a.node, subject)

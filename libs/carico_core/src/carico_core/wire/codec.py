@@ -36,7 +36,7 @@ class Decoder(Generic[_Schema]):
         self._decode_plain = msgspec.json.decode if is_json else msgspec.msgpack.decode
 
     def read(self, payload: bytes) -> _Schema:
-        """The message in `payload`. Raises `MessageError`."""
+        """Return the message in `payload`. Raises `MessageError`."""
         check_size(payload, self._maximum_bytes)
         try:
             return self._decode(payload)
@@ -56,12 +56,12 @@ class Decoder(Generic[_Schema]):
 
 
 def wrong_version(version: int) -> errors.MessageError:
-    """The error for a message of another version."""
+    """Return the error for a message of another version."""
     return errors.MessageError(errors.Drop.WRONG_VERSION, "v", f"got {version}, expected {messages.SCHEMA_VERSION}")
 
 
 def parse_json(payload: bytes, *, maximum_bytes: int = PAYLOAD_MAX_BYTES) -> fields.Fields:
-    """The fields of a JSON object that has no schema here, such as an answer of a service. Raises `MessageError`."""
+    """Return the fields of a JSON object without a schema here, such as a service's answer. Raises `MessageError`."""
     check_size(payload, maximum_bytes)
     try:
         values = orjson.loads(payload)
@@ -71,18 +71,18 @@ def parse_json(payload: bytes, *, maximum_bytes: int = PAYLOAD_MAX_BYTES) -> fie
 
 
 def format_json(values: dict[str, object]) -> bytes:
-    """The JSON of an object; numpy numbers allowed."""
+    """Return the JSON of an object; numpy numbers allowed."""
     return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def format_msgpack(values: dict[str, object]) -> bytes:
-    """The msgpack of a map."""
+    """Return the msgpack of a map."""
     packed: bytes = msgpack.packb(values)
     return packed
 
 
 def pack_array(array: messages.Array) -> dict[str, object]:
-    """An array as its shape and its raw little-endian float64 bytes, in C order."""
+    """Return an array as its shape and its raw little-endian float64 bytes, in C order."""
     return {"shape": list(array.shape), "data": np.ascontiguousarray(array, dtype=fields.FLOAT64).tobytes()}
 
 
@@ -94,7 +94,7 @@ def check_size(payload: bytes, maximum_bytes: int) -> None:
 
 
 def _refusal(said: str, tree: Any) -> errors.MessageError:
-    """The error for a decodable message, from what msgspec says of it."""
+    """Return the error for a decodable message, from what msgspec says of it."""
     place = _PLACE.fullmatch(said)
     what, path = (said, "") if place is None else (place["what"], place["path"] or "")
     missing = _MISSING.fullmatch(what)
@@ -112,7 +112,7 @@ def _refusal(said: str, tree: Any) -> errors.MessageError:
 
 
 def _at(tree: Any, path: str) -> list[Any]:
-    """What stands at a path of msgspec's; several values where it says `[...]`, any item of a map."""
+    """Return what stands at a path of msgspec's; several values where it says `[...]`, any item of a map."""
     found = [tree]
     for name, index, any_item in _STEP.findall(path):
         if any_item:

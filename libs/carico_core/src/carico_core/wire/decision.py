@@ -57,7 +57,7 @@ _DECODER = codec.Decoder(_Decision, is_json=True)
 
 
 def encode_decision(decision: records.Decision) -> bytes:
-    """The bytes of a decision."""
+    """Return the bytes of a decision."""
     d = decision
     return codec.format_json(
         {
@@ -81,7 +81,7 @@ def encode_decision(decision: records.Decision) -> bytes:
 
 
 def decode_decision(payload: bytes, *, subject: str) -> records.Decision:
-    """The decision in `payload`. Raises `MessageError` for whatever is wrong with it."""
+    """Return the decision in `payload`. Raises `MessageError` for whatever is wrong with it."""
     d = _DECODER.read(payload)
     elements.check_version(d)
     _check_pod(d, subject)

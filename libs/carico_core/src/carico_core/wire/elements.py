@@ -75,7 +75,7 @@ class Array(msgspec.Struct, gc=False):
 
 
 def format_header(*, boot: str, seq: int, ts_ns: int) -> dict[str, object]:
-    """The fields that every message starts with."""
+    """Return the fields that every message starts with."""
     return {"v": messages.SCHEMA_VERSION, "boot": boot, "seq": seq, "ts": ts_ns}
 
 
@@ -113,7 +113,7 @@ def check_printable(path: str, texts: Iterable[str]) -> None:
 
 
 def read_dims(dims: tuple[str, ...]) -> tuple[str, ...]:
-    """The dimensions, each once. Raises `MessageError`."""
+    """Return the dimensions, each once. Raises `MessageError`."""
     if len(set(dims)) != len(dims):
         detail = f"got {fields.shown(dims)}, expected each name once"
         raise errors.MessageError(errors.Drop.OUT_OF_RANGE, "dims", detail)
@@ -122,12 +122,12 @@ def read_dims(dims: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def read_estimates(found: Mapping[str, Estimate]) -> dict[str, messages.Estimate]:
-    """The records of estimates."""
+    """Return the records of estimates."""
     return {name: messages.Estimate(item.mean, item.sd) for name, item in found.items()}
 
 
 def read_evidence(found: Mapping[str, ClassEvidence]) -> dict[str, messages.ClassEvidence]:
-    """The records of evidence. Raises `MessageError`."""
+    """Return the records of evidence. Raises `MessageError`."""
     names: list[str] = list(found)
     records = {}
     for name, item in found.items():
@@ -147,7 +147,7 @@ def read_evidence(found: Mapping[str, ClassEvidence]) -> dict[str, messages.Clas
 
 
 def read_array(path: str, found: Array, shape: list[int], minimum: float, maximum: float) -> messages.Array:
-    """A read-only float64 array of this shape, finite and within bounds. Raises `MessageError`."""
+    """Return a read-only float64 array of this shape, finite and within bounds. Raises `MessageError`."""
     if found.shape != shape or len(found.data) != 8 * math.prod(shape):
         detail = f"got {fields.shown(found.shape)} in {len(found.data)} bytes, expected {shape} of float64"
         raise errors.MessageError(errors.Drop.WRONG_SHAPE, path, detail)
@@ -164,7 +164,7 @@ def read_array(path: str, found: Array, shape: list[int], minimum: float, maximu
 
 
 def read_scale(found: Array, count: int) -> messages.Array:
-    """What 1.0 is in each dimension: positive numbers. Raises `MessageError`."""
+    """Return what 1.0 is in each dimension: positive numbers. Raises `MessageError`."""
     return read_array("scale", found, [count], _POSITIVE, fields.QUANTITY_MAX)
 
 

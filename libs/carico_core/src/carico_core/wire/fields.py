@@ -27,13 +27,13 @@ _T = TypeVar("_T")
 
 
 def shown(value: object) -> str:
-    """A short, printable form of what was got, safe for a log line."""
+    """Return a short, printable form of what was got, safe for a log line."""
     text = repr(value)
     return shown_plain(text)
 
 
 def shown_plain(text: str) -> str:
-    """A text cut to what a log line takes."""
+    """Return a text cut to what a log line takes."""
     return text if len(text) <= _TEXT_SHOWN else text[:_TEXT_SHOWN] + "..."
 
 
@@ -59,21 +59,21 @@ class Fields:
         return self._values
 
     def path(self, name: object) -> str:
-        """The path of a field of this object. Made only for errors: most messages have none."""
+        """Return the path of a field of this object. Made only for errors: most messages have none."""
         last = name[:_TEXT_SHOWN] if isinstance(name, str) else shown(name)
         own = self._own_path()
         return f"{own}.{last}" if own else last
 
     def fail(self, reason: errors.Drop, name: object, detail: str) -> errors.MessageError:
-        """The error that says what is wrong with a field; the caller raises it."""
+        """Return the error that says what is wrong with a field; the caller raises it."""
         return errors.MessageError(reason, self.path(name), detail)
 
     def has(self, name: str) -> bool:
-        """True where an optional field is present; null counts as absent."""
+        """Return whether an optional field is present; null counts as absent."""
         return self._values.get(name) is not None
 
     def integer(self, name: str, *, maximum: int, minimum: int = 0) -> int:
-        """A whole number within bounds."""
+        """Return a whole number within bounds."""
         value = self._values.get(name, _MISSING)
         if type(value) is not int:
             raise self._wrong_type(name, value, "a whole number")
@@ -83,7 +83,7 @@ class Fields:
         return value
 
     def number(self, name: str, *, maximum: float, minimum: float = 0.0) -> float:
-        """A finite number within bounds."""
+        """Return a finite number within bounds."""
         return self._number(name, self._values.get(name, _MISSING), minimum, maximum)
 
     def flag(self, name: str) -> bool:
@@ -94,11 +94,11 @@ class Fields:
         return value
 
     def text(self, name: str, *, maximum: int, free: bool = False) -> str:
-        """A text of bounded length; printable and not empty unless `free`."""
+        """Return a text of bounded length; printable and not empty unless `free`."""
         return self._text(name, self._values.get(name, _MISSING), maximum, free)
 
     def texts(self, name: str, *, maximum: int, count: int) -> tuple[str, ...]:
-        """A list of printable texts, at most `count`."""
+        """Return a list of printable texts, at most `count`."""
         value = self._list(name, count)
         return tuple([self._text(name, item, maximum, False) for item in value])
 
@@ -109,16 +109,16 @@ class Fields:
         return {key: inner._number(key, value, minimum, maximum) for key, value in inner._values.items()}
 
     def fields(self, name: str) -> "Fields":
-        """An object inside this one."""
+        """Return an object inside this one."""
         return Fields(self._get(name), name, self)
 
     def objects(self, name: str, *, count: int) -> "list[Fields]":
-        """A list of objects, at most `count`."""
+        """Return a list of objects, at most `count`."""
         value = self._list(name, count)
         return [Fields(item, f"{name}[{index}]", self) for index, item in enumerate(value)]
 
     def dims(self, name: str) -> tuple[str, ...]:
-        """The names of the dimensions, in order, each once, at least one."""
+        """Return the names of the dimensions, in order, each once, at least one."""
         dims = self.texts(name, maximum=NAME_MAX, count=DIMS_MAX)
         if not dims or len(set(dims)) != len(dims):
             raise self.fail(errors.Drop.OUT_OF_RANGE, name, f"got {shown(dims)}, expected 1 or more, each once")

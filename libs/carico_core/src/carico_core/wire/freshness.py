@@ -27,7 +27,7 @@ class Freshness(enum.StrEnum):
 
 
 def classify(age_s: float, *, lease_s: float) -> Freshness:
-    """How far an advertisement of this age is to be believed.
+    """Return how far an advertisement of this age is to be believed.
 
     >>> classify(3.0, lease_s=10.0).value
     'ageing'
@@ -142,7 +142,7 @@ class AgeTracker:
 
 
 def _note(buckets: collections.deque[tuple[int, int]], difference_ns: int, bucket: int) -> int:
-    """The smallest difference of the window, this one included. One minimum per half minute bounds the memory."""
+    """Return the smallest difference of the window, this one included; one minimum per half minute is kept."""
     while buckets and buckets[0][0] <= bucket - _WINDOW_BUCKETS:
         buckets.popleft()
     if buckets and buckets[-1][0] == bucket:

@@ -58,7 +58,7 @@ _MODELS = codec.Decoder(_Model, maximum_bytes=codec.MODEL_MAX_BYTES)
 
 
 def encode_model(model: messages.GlobalModel) -> bytes:
-    """The bytes of a model."""
+    """Return the bytes of a model."""
     return codec.format_msgpack(
         {
             **_format_model(model),
@@ -69,7 +69,7 @@ def encode_model(model: messages.GlobalModel) -> bytes:
 
 
 def model_as_json(model: messages.GlobalModel) -> bytes:
-    """The model as JSON, for people."""
+    """Return the model as JSON, for people."""
     gram = {name: dict(zip(model.dims, row, strict=True)) for name, row in zip(model.dims, model.gram, strict=True)}
     return codec.format_json(
         {**_format_model(model), "gram": gram, "evidence": elements.format_evidence(model.evidence)}
@@ -77,7 +77,7 @@ def model_as_json(model: messages.GlobalModel) -> bytes:
 
 
 def decode_model(payload: bytes, *, subject: str = "") -> messages.GlobalModel:
-    """The model in `payload`. Raises `MessageError` for whatever is wrong. One subject serves all: it is not read."""
+    """Return the model in `payload`. Raises `MessageError`. One subject serves all: it is not read."""
     del subject
     m = _MODELS.read(payload)
     elements.check_version(m)
@@ -91,7 +91,7 @@ def decode_model(payload: bytes, *, subject: str = "") -> messages.GlobalModel:
 
 
 def encode_partial(partial: messages.Partial) -> bytes:
-    """The bytes of a partial; those with many nodes are divided first (`split_partial`)."""
+    """Return the bytes of a partial; those with many nodes are divided first (`split_partial`)."""
     return codec.format_msgpack(
         {
             "replica": partial.replica,
@@ -104,7 +104,7 @@ def encode_partial(partial: messages.Partial) -> bytes:
 
 
 def split_partial(partial: messages.Partial) -> list[messages.Partial]:
-    """The same entries in as many partials as the size of a message asks for, numbered on from `seq`; at least one."""
+    """Return the entries in as many partials as the size of a message requires, numbered from `seq`; at least one."""
     chunks: list[list[messages.Entry]] = [[]]
     size_bytes = 0
     for entry in partial.entries:
@@ -118,7 +118,7 @@ def split_partial(partial: messages.Partial) -> list[messages.Partial]:
 
 
 def decode_partial(payload: bytes, *, subject: str) -> messages.Partial:
-    """The partial in `payload`. Raises `MessageError` for whatever is wrong with it or with any of its entries."""
+    """Return the partial in `payload`. Raises `MessageError` for whatever is wrong with it or an entry."""
     p = _PARTIALS.read(payload)
     elements.check_version(p)
     elements.check_writer("replica", p.replica, subject)
@@ -173,7 +173,7 @@ def _read_entry(entry: _Entry) -> messages.Entry:
 
 
 def _read_gram(found: elements.Array, count: int) -> messages.Array:
-    """A symmetric matrix with a diagonal that is not negative. Raises `MessageError`."""
+    """Return a symmetric matrix with a diagonal that is not negative. Raises `MessageError`."""
     gram = elements.read_array("gram", found, [count, count], -GRAM_MAX, GRAM_MAX)
     diagonal = gram.diagonal()
     if diagonal.min() < 0.0:

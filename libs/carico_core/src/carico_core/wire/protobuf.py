@@ -23,7 +23,7 @@ def encode_text(number: int, text: str) -> bytes:
 
 
 def encode_varint(value: int) -> bytes:
-    """A number of 0 or more, seven bits a byte.
+    """Return a number of 0 or more, seven bits a byte.
 
     >>> encode_varint(150)
     b'\\x96\\x01'
@@ -63,7 +63,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _decode_varint(data: bytes, offset: int) -> tuple[int, int]:
-    """A number and where the next thing begins."""
+    """Return a number and where the next thing begins."""
     value = 0
     for shift in range(0, _VARINT_BITS, 7):
         if offset >= len(data):

@@ -33,7 +33,7 @@ _TIME_MAX_S = 1e12
 
 
 def encode_header(facts: recording.NodeFacts) -> bytes:
-    """The beginning of a file."""
+    """Return the beginning of a file."""
     values = {"version": VERSION, **dataclasses.asdict(facts)}
     return MAGIC + _frame(HEADER, values)
 
@@ -58,18 +58,18 @@ def encode_block(samples: recording.Samples, events: Sequence[recording.PodEvent
 
 
 def encode_end() -> bytes:
-    """The mark that nothing follows."""
+    """Return the mark that nothing follows."""
     return _frame(END, {})
 
 
 def encode(whole: recording.Recording) -> bytes:
-    """A recording as the bytes of a file, in one block."""
+    """Return a recording as the bytes of a file, in one block."""
     body = encode_header(whole.facts) + encode_block(whole.samples, whole.events)
     return body + encode_end() if whole.ended else body
 
 
 def decode(data: bytes, *, name: str, partial: bool = False) -> recording.Recording:
-    """The recording in these bytes; `partial` takes one that was cut up to its last whole block.
+    """Return the recording in these bytes; `partial` takes one that was cut up to its last whole block.
 
     Raises `RecordingError` with the offset of what is not as expected.
     """
@@ -124,7 +124,7 @@ def _frames(data: bytes, name: str, *, partial: bool) -> Iterator[_Frame]:
 
 
 def _frame_at(data: bytes, offset: int, name: str) -> _Frame | None:
-    """The frame that begins here; None where the bytes end within it."""
+    """Return the frame that begins here; None where the bytes end within it."""
     body = offset + _FRAME.size
     if body > len(data):
         return None
@@ -275,7 +275,7 @@ def _pack(array: messages.Array) -> bytes:
 
 
 def _unpack(data: bytes, rows: int, columns: int) -> messages.Array:
-    """The (n, k) numbers of `_pack`. Raises `ValueError` where the bytes are not as many."""
+    """Return the (n, k) numbers of `_pack`. Raises `ValueError` where the bytes are not as many."""
     if len(data) != rows * columns * 8:
         raise ValueError(f"{len(data)} bytes for {rows} x {columns} numbers")
     flat = np.ascontiguousarray(np.frombuffer(data, dtype=np.uint8).reshape(8, -1).T)

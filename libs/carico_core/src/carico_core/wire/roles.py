@@ -66,7 +66,7 @@ class Permissions:
 
 
 def inbox(role: Role, node: str | None = None) -> str:
-    """The prefix of a role's inboxes; of one node's agent, where `node` is given. Raises `BadName`.
+    """Return the prefix of a role's inboxes; of one node's agent, where `node` is given. Raises `BadName`.
 
     >>> inbox(Role.AGENT, "ip-10-0-0-1.ec2.internal")
     '_INBOX.agent.ip-10-0-0-1_ec2_internal'
@@ -75,7 +75,7 @@ def inbox(role: Role, node: str | None = None) -> str:
 
 
 def permissions(role: Role, node: str | None = None) -> Permissions:
-    """What `role` may do. `node` is for agents alone: without it, the agent of any node (static set-ups).
+    """Return what `role` may do. `node` is for agents alone: without it, the agent of any node (static set-ups).
 
     Raises `BadName` for a node that is none, `ValueError` for a node of another role.
     """
@@ -95,7 +95,7 @@ def permissions(role: Role, node: str | None = None) -> Permissions:
 
 
 def allows(patterns: tuple[str, ...], subject: str) -> bool:
-    """Whether one of `patterns` covers `subject`, which may hold wildcards itself, as NATS judges it.
+    """Return whether one of `patterns` covers `subject`, which may hold wildcards itself, as NATS judges it.
 
     A wildcard in `subject` is a token like any other, so that `*` covers `>`; as NATS has it.
 
@@ -182,7 +182,7 @@ def _questions(service: str) -> tuple[str, ...]:
 
 
 def _service(service: str) -> tuple[str, ...]:
-    """What the services framework listens to: for all, for all of one name, for one (ADR-32)."""
+    """Return what the services framework listens to: for all, for all of one name, for one (ADR-32)."""
     found: list[str] = []
     for verb in _SERVICE_VERBS:
         found += [f"$SRV.{verb}", f"$SRV.{verb}.carico-{service}", f"$SRV.{verb}.carico-{service}.*"]

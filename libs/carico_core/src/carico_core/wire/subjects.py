@@ -28,7 +28,7 @@ _VERB = re.compile(r"[a-z]{1,32}(?:\.[a-z]{1,32}){0,3}")
 
 
 def capacity(node: str) -> str:
-    """The subject of a node's advertisements. Raises `BadName`.
+    """Return the subject of a node's advertisements. Raises `BadName`.
 
     >>> capacity("ip-10-0-0-1.ec2.internal")
     'carico.v1.capacity.ip-10-0-0-1_ec2_internal'
@@ -37,39 +37,39 @@ def capacity(node: str) -> str:
 
 
 def subspace(node: str) -> str:
-    """The subject of a node's local subspaces. Raises `BadName`."""
+    """Return the subject of a node's local subspaces. Raises `BadName`."""
     return _SUBSPACE + names.to_token(node)
 
 
 def capacities(node: str | None) -> str:
-    """The subject that matches the advertisements of one node or of all (None). Raises `BadName`."""
+    """Return the subject that matches the advertisements of one node or of all (None). Raises `BadName`."""
     return CAPACITY_ALL if node is None else capacity(node)
 
 
 def subspaces(node: str | None) -> str:
-    """The subject that matches the local subspaces of one node or of all (None). Raises `BadName`."""
+    """Return the subject that matches the local subspaces of one node or of all (None). Raises `BadName`."""
     return SUBSPACE_ALL if node is None else subspace(node)
 
 
 def partial(replica: str) -> str:
-    """The subject on which one aggregator replica tells the others what it has. Raises `BadName`."""
+    """Return the subject on which one aggregator replica sends the others what it has. Raises `BadName`."""
     return _PARTIAL + names.to_token(replica, kind="replica")
 
 
 def decision(namespace: str, pod: str) -> str:
-    """The subject of the decisions about one Pod. Raises `BadName`."""
+    """Return the subject of the decisions about one Pod. Raises `BadName`."""
     return f"{_DECISION}{_namespace(namespace)}.{names.to_token(pod, kind='pod')}"
 
 
 def decisions(namespace: str | None, pod: str | None) -> str:
-    """The subject that matches the decisions of one Pod, one namespace or all (None: any). Raises `BadName`."""
+    """Return the subject that matches the decisions of one Pod, one namespace or all (None: any). Raises `BadName`."""
     first = "*" if namespace is None else _namespace(namespace)
     second = "*" if pod is None else names.to_token(pod, kind="pod")
     return f"{_DECISION}{first}.{second}"
 
 
 def query(service: str, verb: str, node: str | None = None) -> str:
-    """The subject of a question to a service; to the one of a node, where `node` is given. Raises `BadName`.
+    """Return the subject of a question to a service; to the one of a node, where `node` is given. Raises `BadName`.
 
     >>> query("agent", "state.get", "node-1")
     'carico.v1.query.agent.node-1.state.get'
@@ -85,7 +85,7 @@ def query(service: str, verb: str, node: str | None = None) -> str:
 # A cluster has few nodes and each speaks every second: what was taken apart once is remembered, within bounds.
 @functools.lru_cache(maxsize=65_536)
 def node_of(subject: str) -> str:
-    """The node (or replica) whose capacity, subspace or partial subject this is. Raises `BadName`."""
+    """Return the node (or replica) whose capacity, subspace or partial subject this is. Raises `BadName`."""
     for prefix in (_CAPACITY, _SUBSPACE, _PARTIAL):
         if subject.startswith(prefix):
             return names.from_token(subject[len(prefix) :])
@@ -93,7 +93,7 @@ def node_of(subject: str) -> str:
 
 
 def pod_of(subject: str) -> tuple[str, str]:
-    """The namespace and the name of the Pod whose decision subject this is. Raises `BadName`."""
+    """Return the namespace and the name of the Pod whose decision subject this is. Raises `BadName`."""
     tokens = subject[len(_DECISION) :].split(".") if subject.startswith(_DECISION) else []
     if len(tokens) != 2 or not names.is_label(tokens[0]):
         raise errors.BadName("subject", subject)

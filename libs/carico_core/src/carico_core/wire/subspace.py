@@ -34,7 +34,7 @@ _DECODER = codec.Decoder(_LocalSubspace)
 
 
 def encode_subspace(subspace: messages.LocalSubspace) -> bytes:
-    """The bytes of a local subspace."""
+    """Return the bytes of a local subspace."""
     s = subspace
     return codec.format_msgpack(
         {
@@ -54,7 +54,7 @@ def encode_subspace(subspace: messages.LocalSubspace) -> bytes:
 
 
 def decode_subspace(payload: bytes, *, subject: str) -> messages.LocalSubspace:
-    """The local subspace in `payload`; its arrays are read-only. Raises `MessageError` for whatever is wrong."""
+    """Return the local subspace in `payload`; its arrays are read-only. Raises `MessageError` for whatever is wrong."""
     s = _DECODER.read(payload)
     elements.check_version(s)
     elements.check_writer("node", s.node, subject)
@@ -73,7 +73,7 @@ def decode_subspace(payload: bytes, *, subject: str) -> messages.LocalSubspace:
 
 
 def decode_subspaces(found: Sequence[tuple[str, bytes]]) -> list[messages.LocalSubspace | errors.MessageError]:
-    """The local subspace in each (subject, payload), or what is wrong with it."""
+    """Return the local subspace in each (subject, payload), or what is wrong with it."""
     return [_decoded(subject, payload) for subject, payload in found]
 
 

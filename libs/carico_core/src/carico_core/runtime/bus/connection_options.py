@@ -33,7 +33,7 @@ class Watch:
         self._said: set[str] = set()
 
     async def on_error(self, error: Exception) -> None:
-        """Says what went wrong: each thing once until the connection is back, since retries go on for ever."""
+        """Say what went wrong: each thing once until the connection is back, since retries go on for ever."""
         text = tls.explain(error, self._settings)
         if text in self._said:
             return
@@ -46,25 +46,25 @@ class Watch:
             self.log.warning("NATS is away" if self._away else "NATS error", error=text)
 
     async def on_disconnect(self) -> None:
-        """Says so, unless we left."""
+        """Log it, unless we left."""
         if not self.is_closing:
             self.log.warning("disconnected from NATS")
         self._away = True
 
     async def on_reconnect(self) -> None:
-        """Says so, and starts over what the old connection held."""
+        """Log it, and start over what the old connection held."""
         self._away = False
         self._said.clear()
         self.log.info("reconnected to NATS")
         self.on_back()
 
     async def on_close(self) -> None:
-        """The connection is gone for good."""
+        """Note that the connection is gone for good."""
         self.on_end()
 
 
 def options(settings: buses.BusSettings, *, name: str, inbox: str, watch: Watch, rng: random.Random) -> dict[str, Any]:
-    """The arguments of nats-py's `connect`. Raises `SettingsError` where a file of ours cannot be read."""
+    """Return the arguments of nats-py's `connect`. Raises `SettingsError` where a file of ours cannot be read."""
     return {
         "servers": [part.strip() for part in settings.url.split(",")],
         "name": name,
@@ -102,7 +102,7 @@ def _identity(settings: buses.BusSettings) -> dict[str, Any]:
 
 
 def _check_seed(path: pathlib.Path) -> None:
-    """Raises `SettingsError` for a file that holds no nkey seed; nothing of it is shown."""
+    """Raise `SettingsError` for a file that holds no nkey seed; nothing of it is shown."""
     # Most set-ups have no nkeys, and cryptography costs an agent memory.
     from carico_core.runtime.bus.security import nkeys
 

@@ -49,7 +49,7 @@ class _Page:
 
 
 async def read(client: Client, stream: str, subject: str, *, first_seq: int = 1) -> AsyncIterator[Stored]:
-    """Every message of `subject` (wildcards allowed) from `first_seq` on, oldest first. Raises nats-py's errors."""
+    """Yield each message of `subject` (wildcards allowed) from `first_seq` on, oldest first; nats-py's errors."""
     while True:
         query = {"seq": first_seq, "next_by_subj": subject, "batch": PAGE_MESSAGES, "max_bytes": PAGE_BYTES}
         page = await _ask(client, stream, query)
@@ -61,7 +61,7 @@ async def read(client: Client, stream: str, subject: str, *, first_seq: int = 1)
 
 
 async def last(client: Client, stream: str, subject: str) -> Stored | None:
-    """The last message of one subject, which stands in what is asked: a right can be given to it alone.
+    """Return the last message of one subject, which stands in what is asked: a right can be given to it alone.
 
     Raises nats-py's errors.
     """

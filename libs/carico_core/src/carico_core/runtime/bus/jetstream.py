@@ -35,7 +35,7 @@ _CONSUMER_FIELDS = ("durable_name", "ack_policy", "ack_wait", "deliver_policy", 
 
 
 def streams(lease_s: float, *, copies: int = 1) -> tuple[api.StreamConfig, ...]:
-    """The definition of each stream; `copies`: how many servers keep it."""
+    """Return the definition of each stream; `copies`: how many servers keep it."""
     return (
         api.StreamConfig(
             name=CAPACITY, description="newest advertisement of each node", subjects=[subjects.CAPACITY_ALL],
@@ -59,7 +59,7 @@ def streams(lease_s: float, *, copies: int = 1) -> tuple[api.StreamConfig, ...]:
 
 
 def consumer() -> api.ConsumerConfig:
-    """The one durable consumer that all replicas of the aggregator pull from."""
+    """Return the one durable consumer that all replicas of the aggregator pull from."""
     return api.ConsumerConfig(
         name=CONSUMER, durable_name=CONSUMER, description="shared by all replicas of the aggregator",
         deliver_policy=api.DeliverPolicy.ALL, ack_policy=api.AckPolicy.EXPLICIT, ack_wait=ACK_WAIT_S,
@@ -68,7 +68,7 @@ def consumer() -> api.ConsumerConfig:
 
 
 async def ensure(js: JetStreamContext, *, lease_s: float, copies: int = 1) -> None:
-    """Creates what is missing. Raises `StreamMismatch` where something exists with another configuration."""
+    """Create what is missing. Raises `StreamMismatch` where something exists with another configuration."""
     for wanted in streams(lease_s, copies=copies):
         try:
             found = (await js.stream_info(str(wanted.name))).config
@@ -94,7 +94,7 @@ async def ensure(js: JetStreamContext, *, lease_s: float, copies: int = 1) -> No
 
 
 async def backlog(js: JetStreamContext) -> buses.Backlog:
-    """How each stream and the consumer stand."""
+    """Return how each stream and the consumer stand."""
     held = []
     for name in names.ALL:
         state = (await js.stream_info(name)).state

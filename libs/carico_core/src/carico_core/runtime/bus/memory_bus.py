@@ -31,7 +31,7 @@ class Hub:
         self.numbers = itertools.count()
 
     def set_away(self, away: bool) -> None:
-        """Takes the bus away from everybody, or gives it back."""
+        """Take the bus away from every member, or give it back."""
         back = self.away and not away
         self.away = away
         if back:
@@ -61,7 +61,7 @@ class MemoryBus:
         return buses.Traffic(out_messages=self._sent[0], out_bytes=self._sent[1], reconnects=self._reconnects)
 
     async def publish(self, subject: str, payload: bytes) -> None:
-        """Calls every handler that matches, in the order of subscription."""
+        """Call every handler that matches, in the order of subscription."""
         self._require(subject)
         self._sent = (self._sent[0] + 1, self._sent[1] + len(payload))
         hub = self.hub
@@ -74,14 +74,14 @@ class MemoryBus:
                 handler(subject, payload)
 
     async def subscribe(self, subject: str, handler: buses.Handler) -> buses.Subscription:
-        """Calls `handler` for each message of `subject`."""
+        """Call `handler` for each message of `subject`."""
         self._require(subject)
         entry = (subject, handler)
         self.hub.subscriptions.append(entry)
         return _Subscription(self.hub, entry)
 
     async def enqueue(self, subject: str, payload: bytes, *, msg_id: str) -> None:
-        """Stores in place of an older message of the subject."""
+        """Store in place of an older message of the subject."""
         self._require(subject)
         if not matches(subjects.SUBSPACE_ALL, subject):
             raise errors.BusUnavailable(f"{subject}: no stream takes it")
@@ -95,7 +95,7 @@ class MemoryBus:
             hub.queued.notify_all()
 
     async def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]:
-        """All that is queued, as soon as there is something."""
+        """Yield all that is queued, as soon as there is something."""
         hub = self.hub
         while True:
             async with hub.queued:
@@ -110,7 +110,7 @@ class MemoryBus:
             await item.ack()
 
     async def backlog(self) -> buses.Backlog:
-        """How the streams and the work queue stand."""
+        """Return how the streams and the work queue stand."""
         self._require("streams")
         hub = self.hub
         held = {
@@ -125,22 +125,22 @@ class MemoryBus:
         return buses.Backlog(streams=stored, pending=len(hub.queue), unacknowledged=0, redelivered=0)
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
-        """Each node's newest advertisement."""
+        """Return each node's newest advertisement."""
         self._require("capacities")
         return list(self.hub.capacities.items())
 
     async def put_model(self, payload: bytes) -> None:
-        """Keeps the model."""
+        """Keep the model."""
         self._require("the model")
         self.hub.model = payload
 
     async def get_model(self) -> bytes | None:
-        """The model kept last."""
+        """Return the model kept last."""
         self._require("the model")
         return self.hub.model
 
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
-        """The newest `limit` of one Pod, or the last one of each of the `limit` Pods decided on last; oldest first."""
+        """Return the newest `limit` of one Pod, or the last of each of the `limit` newest Pods; oldest first."""
         self._require("decisions")
         pattern = subjects.decisions(namespace, pod)
         found = [(s, p) for s, p in self.hub.decisions if matches(pattern, s)]
@@ -153,7 +153,7 @@ class MemoryBus:
         return found[-limit:]
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
-        """The answer of a service."""
+        """Return the answer of a service."""
         self._require(subject)
         endpoint = self.hub.endpoints.get(subject)
         if endpoint is None:
@@ -170,7 +170,7 @@ class MemoryBus:
         return [(0.0, _stats(identity, spec)) for identity, spec in found if spec.name == name]
 
     async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
-        """Answers the questions to a service."""
+        """Answer the questions to a service."""
         own = {subjects.query(service.short_name, verb, service.node): e for verb, e in service.endpoints.items()}
         self.hub.endpoints.update(own)
         identity = f"{service.name}-{next(self.hub.numbers)}"
@@ -178,21 +178,21 @@ class MemoryBus:
         return _ServiceHandle(self.hub, identity, tuple(own))
 
     def on_reconnect(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` each time the bus is back."""
+        """Call `callback` each time the bus is back."""
         self._reconnect_callbacks.append(callback)
 
     def came_back(self) -> None:
-        """The outage is over."""
+        """End the outage."""
         self._reconnects += 1
         for callback in self._reconnect_callbacks:
             callback()
 
     async def wait_closed(self) -> None:
-        """Returns once this member has closed."""
+        """Return once this member has closed."""
         await self._closed.wait()
 
     async def close(self) -> None:
-        """Leaves the bus."""
+        """Leave the bus."""
         self._closed.set()
 
     def _require(self, what: str) -> None:
@@ -201,7 +201,7 @@ class MemoryBus:
 
 
 def matches(pattern: str, subject: str) -> bool:
-    """True where `subject` is one of `pattern`: `*` stands for one token, `>` for all that follow.
+    """Return whether `subject` is one of `pattern`: `*` stands for one token, `>` for all that follow.
 
     >>> matches("a.*.c", "a.b.c"), matches("a.>", "a.b.c"), matches("a.*", "a.b.c")
     (True, True, False)

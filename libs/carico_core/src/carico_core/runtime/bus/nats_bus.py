@@ -85,7 +85,7 @@ class NatsBus:
             await self._client.publish(subject, payload)
 
     async def subscribe(self, subject: str, handler: buses.Handler) -> buses.Subscription:
-        """Calls `handler` for each message of `subject`, across reconnects."""
+        """Call `handler` for each message of `subject`, across reconnects."""
 
         def take(subject: str, reply: str, headers: bytes, payload: bytes) -> None:
             try:
@@ -99,7 +99,7 @@ class NatsBus:
         return _Subscription(found)
 
     async def enqueue(self, subject: str, payload: bytes, *, msg_id: str) -> None:
-        """Stores into the work queue."""
+        """Store into the work queue."""
         if not self._client.is_connected:
             raise errors.BusUnavailable(f"not connected to NATS: {subject} was not stored")
         with nats_server.translated(subject):
@@ -117,18 +117,18 @@ class NatsBus:
             self._pullers.remove(puller)
 
     async def acknowledge(self, items: Sequence[buses.QueueItem]) -> None:
-        """Acknowledges a batch in one write."""
+        """Acknowledge a batch in one write."""
         replies = [item.reply for item in items if isinstance(item, pull_consumer.QueueItem)]
         with contextlib.suppress(NatsError, OSError):
             await pull_consumer.acknowledge_all(self._client, replies)
 
     async def backlog(self) -> buses.Backlog:
-        """How the streams and the work queue stand."""
+        """Return how the streams and the work queue stand."""
         with nats_server.translated("streams"):
             return await jetstream.backlog(self._js)
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
-        """Each node's newest advertisement."""
+        """Return each node's newest advertisement."""
         with nats_server.translated(jetstream.CAPACITY):
             found = [
                 (message.subject, message.payload)
@@ -138,19 +138,19 @@ class NatsBus:
         return list(dict(found).items())
 
     async def put_model(self, payload: bytes) -> None:
-        """Keeps the model of the cluster."""
+        """Keep the model of the cluster."""
         with nats_server.translated("the model"):
             await self._js.publish(jetstream.MODEL_SUBJECT, payload, timeout=STORE_TIMEOUT_S)
 
     async def get_model(self) -> bytes | None:
-        """The model kept last."""
+        """Return the model kept last."""
         with nats_server.translated("the model"):
             found = await direct_get.last(self._client, jetstream.MODEL_STREAM, jetstream.MODEL_SUBJECT)
         # A key that was deleted leaves an empty message.
         return found.payload if found is not None and found.payload else None
 
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
-        """The newest `limit` of one Pod, or the last one of each of the `limit` Pods decided on last; oldest first."""
+        """Return the newest `limit` of one Pod, or the last of each of the `limit` newest Pods; oldest first."""
         subject = subjects.decisions(namespace, pod)
         with nats_server.translated(jetstream.DECISIONS):
             if namespace is None or pod is None:
@@ -162,7 +162,7 @@ class NatsBus:
             return list(found)
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
-        """The answer of a service."""
+        """Return the answer of a service."""
         with nats_server.translated(subject):
             answer = await self._client.request(subject, payload, timeout=timeout_s)
         failure = (answer.headers or {}).get(services.ERROR_HEADER)
@@ -179,7 +179,7 @@ class NatsBus:
             return await services.ask_all(self._client, subject, within_s=within_s)
 
     async def serve(self, service: buses.ServiceSpec) -> buses.ServiceHandle:
-        """Answers the questions to a service."""
+        """Answer the questions to a service."""
         with nats_server.translated(service.name):
             found = await services.serve(self._client, service)
             await self._settle()
@@ -188,7 +188,7 @@ class NatsBus:
     async def respond(
         self, subject: str, answer: "responders.Answer", *, group: str, on_dropped: Callable[[], None]
     ) -> "responders.Responder":
-        """Answers requests that others of the `group` do not. Raises `BusUnavailable`."""
+        """Answer requests that others of the `group` do not. Raises `BusUnavailable`."""
         found = responders.Responder(self._client, answer, log=self._log, on_dropped=on_dropped)
         with nats_server.translated(subject):
             await found.start(subject, group=group)
@@ -196,15 +196,15 @@ class NatsBus:
         return found
 
     def on_reconnect(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` each time the bus is back."""
+        """Call `callback` each time the bus is back."""
         self._upkeep.on_reconnect(callback)
 
     async def wait_closed(self) -> None:
-        """Returns once the connection is closed for good."""
+        """Return once the connection is closed for good."""
         await self._upkeep.wait_closed()
 
     async def close(self) -> None:
-        """Leaves the bus; what was published is flushed first."""
+        """Leave the bus; what was published is flushed first."""
         await self._upkeep.end()
         if self._client.is_connected:
             with contextlib.suppress(NatsError, TimeoutError):
@@ -213,7 +213,7 @@ class NatsBus:
             await self._client.close()
 
     async def prepare(self) -> None:
-        """Checks the server and, for a role that owns streams, creates them.
+        """Check the server and, for a role that owns streams, create them.
 
         Raises `BusTooOld`, `EnvironmentUnfit` (no JetStream), `StreamMismatch`, `BusUnavailable`.
         """
@@ -245,7 +245,7 @@ async def connect(
     settings: buses.BusSettings, *,
     name: str, clock: clocks.Clock, owns_streams: bool = True, inbox: str = roles.INBOX,
 ) -> NatsBus:  # fmt: skip
-    """A bus that is connected and has its streams; waits for the server for as long as it takes.
+    """Return a bus that is connected and has its streams; waits for the server for as long as it takes.
 
     Without `owns_streams` (agents) neither streams nor consumers are asked for, and no right to do so is needed: until
     another role has made them, what needs them raises `BusUnavailable`. `inbox`: the prefix of the role's inboxes.

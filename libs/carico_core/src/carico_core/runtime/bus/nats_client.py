@@ -116,7 +116,7 @@ class Client(NatsClient):
             raise
 
     def _drop(self) -> None:
-        """Ends what a connection that came to nothing has left: nats-py replaces it, and closes neither."""
+        """End what a connection that came to nothing has left: nats-py replaces it, and closes neither."""
         # Of an older connection these would count the pings of the next one.
         for task in (self._reading_task, self._ping_interval_task, self._flusher_task):
             if task is not None:
@@ -156,7 +156,7 @@ class _Patient(TcpTransport):
     """
 
     async def readline(self) -> bytes:
-        """The next line that is no PING; each of those is answered."""
+        """Return the next line that is no PING; each of those is answered."""
         untyped: Any = super()
         while (line := bytes(await untyped.readline())).startswith(b"PING"):
             untyped.write(b"PONG\r\n")
@@ -168,7 +168,7 @@ class _Patient(TcpTransport):
 
 
 def _text_of(name: bytes) -> str:
-    """A subject or a reply as text.
+    """Return a subject or a reply as text.
 
     The server takes any bytes for one. What is no UTF-8 matches no name of ours and is refused as such; raising here
     would end the reading of every subscription.
@@ -177,7 +177,7 @@ def _text_of(name: bytes) -> str:
 
 
 def _section(file: pathlib.Path, name: str) -> str:
-    """The text between `-----BEGIN <name>-----` and the end line of a NATS credentials file."""
+    """Return the text between `-----BEGIN <name>-----` and the end line of a NATS credentials file."""
     found = re.search(rf"-+BEGIN {name}-+\s+(\S+)\s+-+END", file.read_text(encoding="ascii"))
     if found is None:
         raise NatsError(f"{file} is no credentials file: it holds no {name}")

@@ -101,7 +101,7 @@ def translated(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def cancellable() -> Iterator[None]:
-    """A cancellation that nats-py lost in the block is raised again at its end, in place of an error too.
+    """Raise a cancellation that nats-py lost in the block at its end, in place of an error too.
 
     nats-py waits with `asyncio.wait_for`, which before Python 3.12 returns its result and forgets a cancellation that
     arrives in the same turn of the loop (python/cpython#86296). A service under load then did not end on SIGTERM.

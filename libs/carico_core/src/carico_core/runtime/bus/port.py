@@ -80,7 +80,7 @@ class Subscription(Protocol):
     """What `subscribe` gives."""
 
     async def unsubscribe(self) -> None:
-        """Ends it; the handler is not called any more."""
+        """End it; the handler is not called any more."""
         ...
 
 
@@ -127,7 +127,7 @@ class ServiceHandle(Protocol):
     """What `serve` gives."""
 
     async def close(self) -> None:
-        """Answers no more."""
+        """Answer no more."""
         ...
 
 
@@ -149,11 +149,11 @@ class Bus(Protocol):
         ...
 
     async def subscribe(self, subject: str, handler: Handler) -> Subscription:
-        """Calls `handler` for each message of `subject` (wildcards allowed) from now on, across reconnects."""
+        """Call `handler` for each message of `subject` (wildcards allowed) from now on, across reconnects."""
         ...
 
     async def enqueue(self, subject: str, payload: bytes, *, msg_id: str) -> None:
-        """Stores into the work queue, in place of an older message of the subject. Raises `BusUnavailable`."""
+        """Store into the work queue, in place of an older message of the subject. Raises `BusUnavailable`."""
         ...
 
     def pull(self) -> AsyncGenerator[list[QueueItem], None]:
@@ -165,7 +165,7 @@ class Bus(Protocol):
         ...
 
     async def backlog(self) -> Backlog:
-        """How the streams and the work queue stand; for roles that may look at them. Raises `BusUnavailable`."""
+        """Return how the streams and the work queue stand; for roles that may look at them. Raises `BusUnavailable`."""
         ...
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
@@ -173,11 +173,11 @@ class Bus(Protocol):
         ...
 
     async def put_model(self, payload: bytes) -> None:
-        """Keeps the model of the cluster for late joiners. Raises `BusUnavailable`."""
+        """Keep the model of the cluster for late joiners. Raises `BusUnavailable`."""
         ...
 
     async def get_model(self) -> bytes | None:
-        """The model kept last, if any. Raises `BusUnavailable`."""
+        """Return the model kept last, if any. Raises `BusUnavailable`."""
         ...
 
     async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
@@ -188,7 +188,7 @@ class Bus(Protocol):
         ...
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
-        """The answer. Raises `BusUnavailable` where none comes in time, `BusError` where the answer is an error."""
+        """Return the answer. Raises `BusUnavailable` where none comes in time, `BusError` for an error."""
         ...
 
     async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]:
@@ -199,17 +199,17 @@ class Bus(Protocol):
         ...
 
     async def serve(self, service: ServiceSpec) -> ServiceHandle:
-        """Answers the questions to a service."""
+        """Answer the questions to a service."""
         ...
 
     def on_reconnect(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` each time the bus is back."""
+        """Call `callback` each time the bus is back."""
         ...
 
     async def wait_closed(self) -> None:
-        """Returns once the bus is closed for good and will not come back by itself."""
+        """Return once the bus is closed for good and will not come back by itself."""
         ...
 
     async def close(self) -> None:
-        """Leaves the bus."""
+        """Leave the bus."""
         ...

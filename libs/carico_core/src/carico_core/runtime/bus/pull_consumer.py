@@ -74,12 +74,12 @@ class Puller:
         self._refused: str | None = None
 
     def restart(self) -> None:
-        """The connection is new: the server knows none of the requests that were made."""
+        """Forget the requests that were made: the server of a new connection knows none."""
         self._owed = 0
         self._wake.set()
 
     async def batches(self) -> AsyncGenerator[list[QueueItem], None]:
-        """What has come, as soon as something has; for ever."""
+        """Yield what has come, as soon as something has; for ever."""
         inbox = self._client.new_inbox()
         listening = await self._client.subscribe_raw(inbox, self._on_message)
         try:
@@ -93,7 +93,7 @@ class Puller:
             await self._leave(listening)
 
     async def _leave(self, listening: Subscription) -> None:
-        """Gives back what has come and was not handed on, so that other replicas get it now and not after its wait."""
+        """Give back what has come and was not handed on, so that other replicas get it now and not after its wait."""
         with contextlib.suppress(NatsError, TimeoutError):
             async with asyncio.timeout(LEAVE_S):
                 await listening.drain()  # type: ignore[no-untyped-call]  # nats-py leaves it without types
@@ -137,7 +137,7 @@ class Puller:
         self._wake.set()
 
     def _end(self, status: str, description: str, headers: bytes) -> None:
-        """A request has ended before all of it had come."""
+        """Note that a request has ended before all of it had come."""
         if status != _NOTHING:
             self._refused = f"{status} {description}".strip()
         try:
@@ -147,7 +147,7 @@ class Puller:
 
 
 async def acknowledge_all(client: Client, replies: Sequence[str]) -> None:
-    """Acknowledges many messages in one write. Raises nats-py's errors.
+    """Acknowledge many messages in one write. Raises nats-py's errors.
 
     `publish` costs 4 us of coroutines and checks a message, a tenth of what taking in a report costs altogether; the
     subjects are the server's own, so that nothing is left to check. nats-py offers no batch: this is its inner door.
@@ -170,7 +170,7 @@ def status_of(headers: bytes) -> tuple[str, str] | None:
 
 
 def header_of(headers: bytes, name: str) -> str | None:
-    """The value of one header; None where it is not there."""
+    """Return the value of one header; None where it is not there."""
     for line in headers.split(b"\r\n"):
         key, colon, value = line.partition(b":")
         if colon and key.strip().lower() == name.lower().encode():

@@ -31,11 +31,11 @@ class Responder:
         self._subscription: Subscription | None = None
 
     async def start(self, subject: str, *, group: str) -> None:
-        """Answers from now on, across reconnects. Raises nats-py's errors."""
+        """Answer from now on, across reconnects. Raises nats-py's errors."""
         self._subscription = await self._client.subscribe(subject, queue=group, cb=self._on_message)
 
     async def close(self) -> None:
-        """Takes no more requests, and ends what it is at."""
+        """Take no more requests, and finish those at work."""
         if self._subscription is not None:
             with contextlib.suppress(NatsError):
                 await self._subscription.unsubscribe()

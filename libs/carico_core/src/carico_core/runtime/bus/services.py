@@ -20,7 +20,7 @@ _NO_RESPONDERS = "503"
 
 
 async def serve(client: Client, spec: buses.ServiceSpec) -> "Handle":
-    """A running service with one endpoint per verb."""
+    """Return a running service with one endpoint per verb."""
     metadata = {} if spec.node is None else {"node": spec.node}
     service = await add_service(
         client,
@@ -52,7 +52,7 @@ class Handle:
         self._service = service
 
     async def close(self) -> None:
-        """Answers no more."""
+        """Answer no more."""
         await self._service.stop()
 
 

@@ -31,7 +31,7 @@ class Upkeep:
         watch.on_end = self._ended
 
     def on_reconnect(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` each time the connection is back."""
+        """Call `callback` each time the connection is back."""
         self._callbacks.append(callback)
 
     def renew_by(self, renewal: bus_renewal.Renewal) -> None:
@@ -40,7 +40,7 @@ class Upkeep:
         self._renewing.add_done_callback(self._renewal_ended)
 
     async def wait_closed(self) -> None:
-        """Returns once the connection is closed for good."""
+        """Return once the connection is closed for good."""
         await self._closed.wait()
 
     async def end(self) -> None:

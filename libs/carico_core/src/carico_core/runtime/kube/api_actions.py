@@ -32,7 +32,7 @@ class Api(Protocol):
         content_type: str = "application/json",
         timeout_s: float = 10.0,
     ) -> Any:
-        """The decoded answer."""
+        """Return the decoded answer."""
         ...
 
 
@@ -50,7 +50,7 @@ class BindApi(Protocol):
         timeout_s: float = 10.0,
         permit: Callable[[], None] | None = None,
     ) -> Any:
-        """The decoded answer. What `permit` raises is raised, and nothing was sent."""
+        """Return the decoded answer. What `permit` raises is raised, and nothing was sent."""
         ...
 
 
@@ -89,18 +89,18 @@ async def patch_pod_status(api: Api, *, namespace: str, name: str, uid: str, sta
 
 
 async def patch_node_status(api: Api, *, node: str, status: Mapping[str, Any]) -> Any:
-    """The Node, with `status` merged into its own (conditions by type)."""
+    """Return the Node, with `status` merged into its own (conditions by type)."""
     path, body = f"/api/v1/nodes/{node}/status", {"status": status}
     return await api.request("PATCH", path, body=body, content_type=STRATEGIC_PATCH)
 
 
 async def patch_node(api: Api, *, node: str, patch: Mapping[str, Any]) -> Any:
-    """The Node, with `patch` (a JSON merge patch) in it."""
+    """Return the Node, with `patch` (a JSON merge patch) in it."""
     return await api.request("PATCH", f"/api/v1/nodes/{node}", body=patch, content_type=MERGE_PATCH)
 
 
 async def get_lease(api: Api, *, namespace: str, name: str, timeout_s: float = 10.0) -> kubernetes_lease.Lease | None:
-    """The Lease, or None where there is none. Raises `ApiUnavailable` also for one that cannot be read."""
+    """Return the Lease, or None where there is none. Raises `ApiUnavailable` also for one that cannot be read."""
     try:
         found = await api.request("GET", f"{LEASES_PATH.format(namespace=namespace)}/{name}", timeout_s=timeout_s)
     except errors.NotFound:
@@ -109,14 +109,14 @@ async def get_lease(api: Api, *, namespace: str, name: str, timeout_s: float = 1
 
 
 async def create_lease(api: Api, lease: kubernetes_lease.Lease, *, timeout_s: float = 10.0) -> kubernetes_lease.Lease:
-    """The Lease as created. Raises `Conflict` where there is one already."""
+    """Return the Lease as created. Raises `Conflict` where there is one already."""
     body = kubernetes_lease.lease_body(dataclasses.replace(lease, resource_version=""))
     path = LEASES_PATH.format(namespace=lease.namespace)
     return _lease(await api.request("POST", path, body=body, timeout_s=timeout_s))
 
 
 async def update_lease(api: Api, lease: kubernetes_lease.Lease, *, timeout_s: float = 10.0) -> kubernetes_lease.Lease:
-    """The Lease as updated. Raises `Conflict` where it is no longer of `lease.resource_version`."""
+    """Return the Lease as updated. Raises `Conflict` where it is no longer of `lease.resource_version`."""
     path = f"{LEASES_PATH.format(namespace=lease.namespace)}/{lease.name}"
     return _lease(await api.request("PUT", path, body=kubernetes_lease.lease_body(lease), timeout_s=timeout_s))
 
@@ -185,7 +185,7 @@ class _Series:
 
 
 def pod_path(namespace: str, name: str) -> str:
-    """The path of a Pod."""
+    """Return the path of a Pod."""
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 

@@ -64,7 +64,7 @@ async def connect(
     wanted: KubeSettings, *, clock: clocks.Clock, user_agent: str, environ: Mapping[str, str] | None = None,
     observe: Observe | None = None, mirrors: list_watch.Options = list_watch.DEFAULT_OPTIONS,
 ) -> "KubeClient":  # fmt: skip
-    """A client of the API that `wanted` names; nothing is sent yet, so the API may start later.
+    """Return a client of the API that `wanted` names; nothing is sent yet, so the API may start later.
 
     `environ` may give KUBECONFIG and, in a Pod, KUBERNETES_SERVICE_HOST and _PORT; without them the service is found
     by its DNS name. Raises `KubeconfigError`.
@@ -114,7 +114,7 @@ class KubeClient:
         timeout_s: float = REQUEST_TIMEOUT_S,
         permit: Callable[[], None] | None = None,
     ) -> Any:
-        """The decoded JSON of the answer. `body` is encoded as JSON; raises `ApiError` or `ApiUnavailable`.
+        """Return the decoded JSON of the answer. `body` is encoded as JSON; raises `ApiError` or `ApiUnavailable`.
 
         `permit` is called at the last moment, after every wait for a turn: what it raises is raised, nothing was sent.
         """
@@ -141,7 +141,7 @@ class KubeClient:
         *,
         idle_timeout_s: float | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """The bytes of the answer as they arrive; ends where the server ends it.
+        """Yield the bytes of the answer as they arrive; ends where the server ends it.
 
         Raises `ApiUnavailable` where it breaks off, or says nothing for `idle_timeout_s`.
         """
@@ -174,7 +174,7 @@ class KubeClient:
         await self._session.close()
 
     async def _directly(self, server: http_client.Server, call: http_client.Call, timeout_s: float) -> bytes:
-        """The body of a 2xx answer, by the short way; every other outcome is one of our errors."""
+        """Return the body of a 2xx answer, by the short way; every other outcome is one of our errors."""
         with api_errors.translated(call.name, self._access.server), self._observed(call) as statuses:
             async with asyncio.timeout(timeout_s):
                 for attempt in (1, 2):
@@ -192,7 +192,7 @@ class KubeClient:
         return answer.body
 
     async def _by_proxy(self, call: http_client.Call, timeout_s: float) -> bytes:
-        """The same by aiohttp."""
+        """Return the same, by aiohttp."""
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
         async with self._open(call, timeout) as response:
             return await _read(response, call.name)
@@ -201,7 +201,7 @@ class KubeClient:
     async def _open(
         self, call: http_client.Call, timeout: aiohttp.ClientTimeout, *, start_s: float | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A response of status 2xx; every other outcome is one of our errors."""
+        """Yield a response of status 2xx; every other outcome is one of our errors."""
         with api_errors.translated(call.name, self._access.server):
             with self._observed(call) as statuses:
                 async with asyncio.timeout(start_s):
@@ -246,7 +246,7 @@ class KubeClient:
 
     @contextlib.contextmanager
     def _observed(self, call: http_client.Call) -> Iterator[list[int]]:
-        """The statuses that came, of which the last counts; not observed where `permit` kept it from being sent."""
+        """Yield a list for the statuses, of which the last counts; nothing is observed where nothing was sent."""
         statuses: list[int] = []
         began_s = self._clock.monotonic_s()
         code = ""
@@ -273,7 +273,7 @@ def _abandon(response: aiohttp.ClientResponse) -> None:
 
 
 async def _read(response: aiohttp.ClientResponse, name: str) -> bytes:
-    """The whole body. Raises `ApiUnavailable` for one above `BODY_LIMIT_BYTES`, of which no more than that is read."""
+    """Return the whole body. Raises `ApiUnavailable` for one above `BODY_LIMIT_BYTES`, reading no more."""
     chunks: list[bytes] = []
     read_bytes = 0
     async for chunk in response.content.iter_any():

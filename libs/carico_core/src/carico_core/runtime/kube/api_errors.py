@@ -21,7 +21,7 @@ ERROR_OF_STATUS: dict[int, type[errors.ApiError]] = {
 
 
 def to_error(status: int, payload: bytes, request: str) -> errors.ApiError | errors.ApiUnavailable:
-    """The error of an answer that is not 2xx: 408, 429 and 5xx may pass, all else is the API's refusal."""
+    """Return the error of an answer that is not 2xx: 408, 429 and 5xx may pass, all else is the API's refusal."""
     reason, message = "", ""
     with contextlib.suppress(orjson.JSONDecodeError):
         document = orjson.loads(payload)

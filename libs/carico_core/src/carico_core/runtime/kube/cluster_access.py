@@ -49,7 +49,7 @@ def load(kubeconfig: str, *, context: str, environ: Mapping[str, str], clock: cl
 
 
 def own_namespace(folder: pathlib.Path = SERVICE_ACCOUNT) -> str | None:
-    """The namespace of the Pod that this process runs in; None outside of a Pod."""
+    """Return the namespace of the Pod that this process runs in; None outside of a Pod."""
     try:
         return (folder / "namespace").read_text().strip() or None
     except OSError:
@@ -57,7 +57,7 @@ def own_namespace(folder: pathlib.Path = SERVICE_ACCOUNT) -> str | None:
 
 
 def context_namespace(kubeconfig: str, *, context: str, environ: Mapping[str, str]) -> str | None:
-    """The namespace that the kubeconfig's context names, as kubectl takes it; None where there is none."""
+    """Return the namespace that the kubeconfig's context names, as kubectl takes it; None where there is none."""
     if not kubeconfig and (SERVICE_ACCOUNT / "token").is_file():
         return own_namespace()
     path = _path(kubeconfig, environ)
@@ -76,7 +76,7 @@ def _path(kubeconfig: str, environ: Mapping[str, str]) -> pathlib.Path:
 
 
 def in_cluster(folder: pathlib.Path, *, environ: Mapping[str, str], clock: clocks.Clock) -> Access:
-    """The access of a Pod's service account."""
+    """Return the access of a Pod's service account."""
     host = environ.get("KUBERNETES_SERVICE_HOST", "kubernetes.default.svc")
     port = environ.get("KUBERNETES_SERVICE_PORT", "443")
     if ":" in host:
@@ -90,7 +90,7 @@ def in_cluster(folder: pathlib.Path, *, environ: Mapping[str, str], clock: clock
 
 
 def from_file(path: pathlib.Path, *, context: str, clock: clocks.Clock) -> Access:
-    """The access that one kubeconfig file describes; `context` empty means its current one."""
+    """Return the access that one kubeconfig file describes; `context` empty means its current one."""
     document = _read(path)
     name = context or document.get("current-context") or ""
     if not name:
@@ -142,7 +142,7 @@ def _read(path: pathlib.Path) -> dict[str, Any]:
 
 
 def _parsed(text: str) -> Any:
-    """The document of a YAML text. Raises `ValueError`."""
+    """Return the document of a YAML text. Raises `ValueError`."""
     # JSON is YAML too.
     with contextlib.suppress(orjson.JSONDecodeError):
         return orjson.loads(text)
@@ -209,7 +209,7 @@ def _file_tls(path: pathlib.Path, *, cluster: Mapping[str, Any], user: Mapping[s
 
 
 def _pem(path: pathlib.Path, section: Mapping[str, Any], key: str) -> str | None:
-    """The PEM text of `<key>-data` (base64), or of the file that `<key>` names, relative to the kubeconfig."""
+    """Return the PEM text of `<key>-data` (base64), or of the file that `<key>` names, relative to the kubeconfig."""
     try:
         if section.get(f"{key}-data"):
             return base64.b64decode(str(section[f"{key}-data"]), validate=True).decode()

@@ -16,7 +16,7 @@ class Credentials(Protocol):
     """What a request carries in its Authorization header."""
 
     async def authorization(self) -> str | None:
-        """The header's value, or None for a client known by its certificate alone."""
+        """Return the header's value, or None for a client known by its certificate alone."""
         ...
 
     def expire(self) -> None:
@@ -31,7 +31,7 @@ class FixedCredentials:
     value: str | None = None
 
     async def authorization(self) -> str | None:
-        """The value."""
+        """Return the value."""
         return self.value
 
     def expire(self) -> None:
@@ -75,7 +75,7 @@ class PluginCredentials:
         self._expired = False
 
     async def authorization(self) -> str | None:
-        """The newest token; a plugin may run a process, so it runs in a thread."""
+        """Return the newest token; a plugin may run a process, so it runs in a thread."""
         async with self._lock:
             return await asyncio.to_thread(self._refresh)
 

@@ -45,7 +45,7 @@ class Reader:
         return not self._head_bytes
 
     def feed(self, data: bytes) -> Answer | None:
-        """The answer, once it is whole; `keeps` tells then whether another may follow.
+        """Return the answer, once it is whole; `keeps` tells then whether another may follow.
 
         Raises `BadAnswer` and `TooLong`.
         """
@@ -65,7 +65,7 @@ class Reader:
         return answer
 
     def end(self) -> Answer | None:
-        """The answer, where the end of the connection is its end."""
+        """Return the answer, where the end of the connection is its end."""
         self.keeps = False
         if self._is_in_head or not self._lasts_to_the_end:
             return None
@@ -79,7 +79,7 @@ class Reader:
             self.keeps = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Notes how long the body is. What these headers may look like, the parser has seen to."""
+        """Note how long the body is. What these headers may look like, the parser has seen to."""
         match name.lower():
             case b"content-length":
                 self._lasts_to_the_end = False
@@ -94,13 +94,13 @@ class Reader:
         self._is_in_head = False
 
     def on_body(self, part: bytes) -> None:
-        """Takes a part of the body."""
+        """Take a part of the body."""
         self._got_bytes += len(part)
         self._check(self._got_bytes)
         self._chunks.append(part)
 
     def on_message_complete(self) -> None:
-        """Makes the answer; 100 Continue and its like only announce it."""
+        """Make the answer; 100 Continue and its like only announce it."""
         status = self._parser.get_status_code()
         if status < 200:
             self._is_in_head = True

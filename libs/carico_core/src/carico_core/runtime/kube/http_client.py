@@ -74,7 +74,7 @@ class _Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def ask(self, request: bytes) -> answers.Answer:
-        """The answer. The connection is of no more use where this raises or is cancelled."""
+        """Return the answer. The connection is of no more use where this raises or is cancelled."""
         if self._transport is None or self._transport.is_closing():
             raise Ended("the server closed the connection", is_clean=True)
         waiting: asyncio.Future[answers.Answer] = asyncio.get_running_loop().create_future()
@@ -97,12 +97,12 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keeps the transport."""
+        """Keep the transport."""
         # uvloop's are no subclasses of it.
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Hands on the answer once it is whole."""
+        """Hand on the answer once it is whole."""
         if self._waiting is None or self._waiting.done():
             # Not an answer: a server announces in this way that it is about to close.
             self.close()
@@ -117,7 +117,7 @@ class _Connection(asyncio.Protocol):
             self._waiting.set_result(answer)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Ends what waits."""
+        """End what waits."""
         self._transport = None
         if self._waiting is None or self._waiting.done():
             return
@@ -164,7 +164,7 @@ class Server:
         self, method: str, path: str, *, params: Mapping[str, str] | None, headers: Mapping[str, str], body: bytes,
         permit: Callable[[], None] | None = None,
     ) -> answers.Answer:  # fmt: skip
-        """The answer. Raises `OSError`, and what `permit` raises, which is called right before it is sent."""
+        """Return the answer. Raises `OSError`, and what `permit` raises, which is called right before it is sent."""
         request = self._encode(method, path, params, headers, body)
         while True:
             kept = self._take_kept()
@@ -218,7 +218,7 @@ class Server:
             self._sweep_due = loop.call_later(KEPT_S, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Closes what was idle for long, and comes again while anything is kept."""
+        """Close what was idle for long, and repeat while anything is kept."""
         before_s = loop.time() - KEPT_S
         for connection in self._idle:
             if connection.idle_since_s <= before_s:
@@ -239,7 +239,7 @@ class Server:
 
 
 def _header_lines(headers: Mapping[str, str]) -> str:
-    """The headers as they are sent. Raises `ValueError` for a value that would not be one line."""
+    """Return the headers as they are sent. Raises `ValueError` for a value that would not be one line."""
     for name, value in headers.items():
         if not (value.isprintable() and value.isascii()):
             raise ValueError(f"{name}: got a value with characters that no header takes")
@@ -247,12 +247,12 @@ def _header_lines(headers: Mapping[str, str]) -> str:
 
 
 def _is_plain(path: str) -> bool:
-    """True where nothing of a path needs quoting, as in all that names allow."""
+    """Return whether nothing of a path needs quoting, as in all that names allow."""
     return _PLAIN.fullmatch(path) is not None
 
 
 def create_socket(address: Any) -> socket.socket:
-    """A socket for an address as `getaddrinfo` gives it; what aiohttp calls a socket factory."""
+    """Return a socket for an address as `getaddrinfo` gives it; what aiohttp calls a socket factory."""
     family, kind, protocol, _, _ = address
     connection = socket.socket(family=family, type=kind, proto=protocol)
     keep_alive(connection)

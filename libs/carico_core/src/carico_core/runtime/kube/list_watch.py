@@ -93,7 +93,7 @@ class Backoff:
         self._next_s = self._first_s
 
     def next_s(self) -> float:
-        """How long to wait now."""
+        """Return how long to wait now."""
         wait_s = self._next_s * self._rng.uniform(0.5, 1.0)
         self._next_s = min(2.0 * self._next_s, self._most_s)
         return wait_s
@@ -175,7 +175,7 @@ class _Follower:
             return
 
     async def watch(self) -> AsyncGenerator[MirrorEvent, None]:
-        """The events of one watch; afterwards `position` is where to go on, or None to list again."""
+        """Yield the events of one watch; afterwards `position` is where to go on, or None to list again."""
         started_s, before = self._clock.monotonic_s(), self.position
         broken: errors.CaricoError | None = None
         try:
@@ -222,7 +222,7 @@ class _Follower:
         self._freshness.note()
 
     def _take(self, event: Object) -> Changed | None:
-        """The change to hand on; None for a bookmark or a repetition. Moves the position."""
+        """Return the change to hand on; None for a bookmark or a repetition. Moves the position."""
         kind, subject = event["type"], event["object"]
         version = str(subject["metadata"]["resourceVersion"])
         # DELETED is never held back: some APIs give it the version of the object's last change.
@@ -236,7 +236,7 @@ class _Follower:
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The non-empty lines of a stream of bytes; a last one without its end is dropped, as it may be half an object."""
+    """Yield the non-empty lines of a stream of bytes; drop a last one without its end: it may be half an object."""
     rest = b""
     async for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
@@ -248,7 +248,7 @@ async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 
 
 def decode_event(line: bytes, path: str) -> Object:
-    """The watch event of one line; an ERROR event is raised as `Gone` or `ApiUnavailable`."""
+    """Return the watch event of one line; an ERROR event is raised as `Gone` or `ApiUnavailable`."""
     try:
         event = orjson.loads(line)
         kind, subject = event["type"], event["object"]
@@ -270,7 +270,7 @@ def _error_of(status: Object, path: str) -> errors.CaricoError:
 
 
 def _is_not_newer(version: str, than: str | None) -> bool:
-    """True where both are numbers and `version` is not the larger; opaque versions are taken as they come."""
+    """Return whether both are numbers and `version` is not the larger; opaque versions are taken as they come."""
     if than is None or not (version.isdecimal() and than.isdecimal()):
         return False
     return int(version) <= int(than)

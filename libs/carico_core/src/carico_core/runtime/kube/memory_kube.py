@@ -74,7 +74,7 @@ class MemoryKube:
         timeout_s: float = 10.0,
         permit: Callable[[], None] | None = None,
     ) -> Any:
-        """The decoded answer, as `KubeClient.request` gives it."""
+        """Return the decoded answer, as `KubeClient.request` gives it."""
         if permit is not None:
             permit()
         await self._arrive(method, path)
@@ -112,7 +112,7 @@ class MemoryKube:
         *,
         idle_timeout_s: float | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """The lines of a watch as they come; a list in one part."""
+        """Yield the lines of a watch as they come; a list in one part."""
         await self._arrive(method, path)
         target, asked = _parse(path), params or {}
         if "watch" not in asked:

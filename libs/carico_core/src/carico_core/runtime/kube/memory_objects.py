@@ -34,14 +34,14 @@ class Selector:
     pairs: tuple[tuple[tuple[str, ...], str, bool], ...]
 
     def matches(self, obj: Object) -> bool:
-        """True where the object is asked for."""
+        """Return whether the object is asked for."""
         if self.namespace and obj["metadata"].get("namespace") != self.namespace:
             return False
         return all((_field(obj, path) == value) is equal for path, value, equal in self.pairs)
 
 
 def parse_selector(namespace: str, params: Mapping[str, str]) -> Selector:
-    """The selector of a request: `a=b`, `a==b` and `a!=b`, joined by commas."""
+    """Return the selector of a request: `a=b`, `a==b` and `a!=b`, joined by commas."""
     pairs = []
     for name, root in (("fieldSelector", ()), ("labelSelector", ("metadata", "labels"))):
         for term in filter(None, params.get(name, "").split(",")):
@@ -69,14 +69,14 @@ class Objects:
         return [copy.deepcopy(obj) for _, obj in found if selector.matches(obj)]
 
     def get(self, plural: str, key: Key, request: str) -> Object:
-        """A copy of one object. Raises `NotFound`."""
+        """Return a copy of one object. Raises `NotFound`."""
         found = self._kinds.get(plural, {}).get(key)
         if found is None:
             raise refusal(404, "NotFound", f'{plural} "{key[1]}" not found', request)
         return copy.deepcopy(found)
 
     def create(self, plural: str, obj: Object, request: str) -> Object:
-        """The object as created, with uid, version and creation time. Raises `Conflict` and `Invalid`."""
+        """Return the object as created, with uid, version and creation time. Raises `Conflict` and `Invalid`."""
         metadata = obj.setdefault("metadata", {})
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = f"{metadata['generateName']}{self.version:05x}"
@@ -91,7 +91,7 @@ class Objects:
         return self._write(plural, key, None, obj)
 
     def update(self, plural: str, key: Key, obj: Object, request: str) -> Object:
-        """The object as replaced. Raises `NotFound`, and `Conflict` for another uid or a stale resourceVersion."""
+        """Return the replaced object. Raises `NotFound`, `Conflict` for another uid or a stale resourceVersion."""
         before = self.get(plural, key, request)
         for field in ("uid", "resourceVersion"):
             wanted = obj["metadata"].get(field)
@@ -101,7 +101,7 @@ class Objects:
         return before if obj == before else self._write(plural, key, before, obj)
 
     def delete(self, plural: str, key: Key, preconditions: Mapping[str, str], request: str) -> Object:
-        """The object as it was last. Raises `NotFound` and `Conflict`."""
+        """Return the object as it was last. Raises `NotFound` and `Conflict`."""
         before = self.get(plural, key, request)
         for field, wanted in preconditions.items():
             if before["metadata"].get(field) != wanted:
@@ -148,7 +148,7 @@ def merge(target: Object, patch: Mapping[str, Any], *, by_type: bool) -> Object:
 
 
 def event_of(change: Change, selector: Selector) -> tuple[str, Object] | None:
-    """What a watch with a selector sees of a change; an object that leaves the selection is DELETED."""
+    """Return what a watch with a selector sees of a change; an object that leaves the selection is DELETED."""
     before = change.before is not None and selector.matches(change.before)
     after = change.after is not None and selector.matches(change.after)
     if after and change.after is not None:
@@ -161,7 +161,7 @@ def event_of(change: Change, selector: Selector) -> tuple[str, Object] | None:
 
 
 def refusal(status: int, reason: str, message: str, request: str) -> errors.ApiError:
-    """The error that a client raises for this answer."""
+    """Return the error that a client raises for this answer."""
     known = api_errors.ERROR_OF_STATUS.get(status, errors.ApiError)
     return known(status=status, reason=reason, message=message, request=request)
 

@@ -39,13 +39,13 @@ class Api(Protocol):
     async def request(
         self, method: str, path: str, *, params: Mapping[str, str] | None = None, timeout_s: float = 10.0
     ) -> Any:
-        """The decoded answer."""
+        """Return the decoded answer."""
         ...
 
     def stream(
         self, method: str, path: str, params: Mapping[str, str] | None = None, *, idle_timeout_s: float | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """The bytes of the answer as they arrive."""
+        """Yield the bytes of the answer as they arrive."""
         ...
 
 
@@ -110,7 +110,7 @@ def _part(answer: Any, path: str) -> _Part:
 
 
 def _checked(items: list[Any], path: str) -> list[Object]:
-    """The items, where they are objects with metadata; readers then need to ask no more."""
+    """Return the items, where they are objects with metadata; readers then need to ask no more."""
     try:
         if all(isinstance(item["metadata"], dict) for item in items):
             return items
@@ -138,7 +138,7 @@ class Splitter:
         self._between: re.Pattern[bytes] | None = None
 
     def feed(self, chunk: bytes) -> list[Any]:
-        """The objects whose end, and the next one's beginning, has come. Raises `ApiUnavailable` for one too long."""
+        """Return the objects whose end, and the next one's start, have come. Raises `ApiUnavailable`."""
         self._rest += chunk
         if self._between is None and not self._begin():
             return []
@@ -156,14 +156,14 @@ class Splitter:
         return objects
 
     def end(self) -> Any:
-        """The list, with what was not given before; None where the answer is not whole."""
+        """Return the list, with what was not given before; None where the answer is not whole."""
         try:
             return orjson.loads(self._head + self._rest)
         except orjson.JSONDecodeError:
             return None
 
     def _begin(self) -> bool:
-        """True where the first object has begun."""
+        """Return whether the first object has begun."""
         first = _FIRST.search(self._rest)
         if first is None:
             return False

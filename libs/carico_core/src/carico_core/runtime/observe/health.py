@@ -41,7 +41,7 @@ class Health:
         self._notes = dict(notes or {})
 
     def not_ready(self) -> dict[str, str]:
-        """What keeps the service from being ready: check -> why."""
+        """Return what keeps the service from being ready: check -> why."""
         return _failing(self._checks)
 
     def notes(self) -> dict[str, str]:
@@ -49,11 +49,11 @@ class Health:
         return {name: say() for name, say in self._notes.items()}
 
     def not_alive(self) -> dict[str, str]:
-        """What a restart should fix: check -> why."""
+        """Return what a restart should fix: check -> why."""
         return _failing(self._alive)
 
     def readings(self) -> metric.Readings:
-        """Each check with 1 where it fails, for a gauge."""
+        """Return each check with 1 where it fails, for a gauge."""
         failing = {**self.not_ready(), **self.not_alive()}
         return [((name,), float(name in failing)) for name in (*self._checks, *self._alive)]
 
@@ -115,7 +115,7 @@ class Server:
 
 
 async def serve(health: Health, metrics: metric.Metrics, *, host: str, port: int) -> Server:
-    """A running server; `port` 0 takes a free one (`.port` tells which), -1 serves nothing.
+    """Return a running server; `port` 0 takes a free one (see `.port`), -1 serves nothing.
 
     Adds to `metrics` what every service has (`watched`). Raises `EnvironmentUnfit` where the address cannot be used.
     """
@@ -139,7 +139,7 @@ async def serve(health: Health, metrics: metric.Metrics, *, host: str, port: int
 
 
 def watched(health: Health, metrics: metric.Metrics) -> metric.LoopWatch:
-    """What feeds the lag of the event loop, declared in `metrics` with the checks of `health`."""
+    """Return what feeds the lag of the event loop, declared in `metrics` with the checks of `health`."""
     metrics.reading(
         "check_failing", "1 for each check of /readyz and /healthz that fails", health.readings, labels=("check",),
         shared=True,

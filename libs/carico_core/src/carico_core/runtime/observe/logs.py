@@ -48,7 +48,7 @@ def setup(*, service: str, json: bool | None = None, level: str = "info", stream
 
 
 def get(name: str, **fields: Any) -> Log:
-    """A logger whose lines carry `logger=name` and `fields`; `bind()` adds more."""
+    """Return a logger whose lines carry `logger=name` and `fields`; `bind()` adds more."""
     return cast(Log, structlog.get_logger(log_name=name, **fields))
 
 

@@ -61,13 +61,13 @@ class Metrics:
     def counter(
         self, name: str, meaning: str, labels: Sequence[str] = (), *, shared: bool = False
     ) -> prometheus_client.Counter:  # fmt: skip
-        """A counter; Prometheus adds `_total` to its name. `shared`: of the same name in every service."""
+        """Return a counter; Prometheus adds `_total` to its name. `shared`: of the same name in every service."""
         full = ("carico_" if shared else self._prefix) + name
         self._declare(f"{full}_total", Kind.COUNTER, meaning, labels)
         return prometheus_client.Counter(full, meaning, labels, registry=self.registry)
 
     def gauge(self, name: str, meaning: str, labels: Sequence[str] = ()) -> prometheus_client.Gauge:
-        """A gauge."""
+        """Return a gauge."""
         full = self._prefix + name
         self._declare(full, Kind.GAUGE, meaning, labels)
         return prometheus_client.Gauge(full, meaning, labels, registry=self.registry)
@@ -75,7 +75,7 @@ class Metrics:
     def histogram(
         self, name: str, meaning: str, *, buckets: Sequence[float], labels: Sequence[str] = (), shared: bool = False
     ) -> prometheus_client.Histogram:
-        """A histogram with the upper bounds of its buckets. `shared`: of the same name in every service."""
+        """Return a histogram with the upper bounds of its buckets. `shared`: of the same name in every service."""
         full = ("carico_" if shared else self._prefix) + name
         self._declare(full, Kind.HISTOGRAM, meaning, labels, buckets)
         return prometheus_client.Histogram(full, meaning, labels, buckets=tuple(buckets), registry=self.registry)
@@ -84,7 +84,7 @@ class Metrics:
         self, name: str, meaning: str, read: Callable[[], Readings], *,
         labels: Sequence[str] = (), kind: Kind = Kind.GAUGE, shared: bool = False,
     ) -> None:  # fmt: skip
-        """Declares what is asked for at each scrape, and costs nothing between two. `shared` as for histograms.
+        """Declare what is asked for at each scrape, and costs nothing between two. `shared` as for histograms.
 
         A reading of the same name is replaced: its source may be replaced, as a server is.
         """
@@ -98,11 +98,11 @@ class Metrics:
         self._readings[full] = found
 
     def value(self, name: str, labels: dict[str, str] | None = None) -> float | None:
-        """The current value of a sample by its name without prefix, for tests and state queries; None: not known."""
+        """Return the current value of a sample by its name without prefix; None: not known."""
         return self.registry.get_sample_value(self._prefix + name, labels or {})
 
     def render(self) -> bytes:
-        """The text that Prometheus scrapes."""
+        """Return the text that Prometheus scrapes."""
         return exposition.generate_latest(self.registry)
 
     def _declare(
@@ -126,11 +126,11 @@ class _Reading(registry.Collector):
         self._kind = kind
 
     def describe(self) -> Iterable[metrics_core.Metric]:
-        """The family without series, so that nothing is read at the registration."""
+        """Return the family without series, so that nothing is read at the registration."""
         return [self._family()]
 
     def collect(self) -> Iterable[metrics_core.Metric]:
-        """The family as it stands now."""
+        """Return the family as it stands now."""
         found = self._family()
         for labels, value in self._read():
             found.add_metric(labels, value)

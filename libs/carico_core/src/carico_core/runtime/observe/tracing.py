@@ -116,7 +116,7 @@ def check(url: str) -> None:
 
 
 def open_tracer(url: str, *, service: str, attributes: Attributes, clock: clocks.Clock, share: float) -> Tracer | None:
-    """What sends to the collector at `url` (OTLP over HTTP); None where that is empty.
+    """Return what sends to the collector at `url` (OTLP over HTTP); None where that is empty.
 
     Raises `EnvironmentUnfit` where the packages are not installed.
     """
@@ -130,7 +130,7 @@ def open_tracer(url: str, *, service: str, attributes: Attributes, clock: clocks
 
 
 def trace_id(uid: str) -> int:
-    """The ID of a Pod's trace, 128 bits: its UID, or where that is no UUID (static Pods) what is made of it.
+    """Return the ID of a Pod's trace, 128 bits: its UID, or where that is no UUID (static Pods) what is made of it.
 
     >>> f"{trace_id('0e7f3c1a-0000-4000-8000-000000000001'):032x}"
     '0e7f3c1a000040008000000000000001'
@@ -143,7 +143,7 @@ def trace_id(uid: str) -> int:
 
 
 def root_id(uid: str) -> int:
-    """The ID of the root span of a Pod's trace, 64 bits, spread evenly."""
+    """Return the ID of the root span of a Pod's trace, 64 bits, spread evenly."""
     return _id_of(uid)
 
 
@@ -157,7 +157,7 @@ class _Exporter:
         logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
 
     def export(self, spans: Sequence["ReadableSpan"]) -> Any:
-        """What the exporter says."""
+        """Return what the exporter says."""
         result = self._inner.export(spans)
         if result.name != "SUCCESS":
             self._limited.warning("lost", "spans not sent", collector=self._url, spans=len(spans))
@@ -168,7 +168,7 @@ class _Exporter:
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """True where nothing is left to send."""
+        """Return whether nothing is left to send."""
         return bool(self._inner.force_flush(timeout_millis))
 
 

@@ -22,7 +22,7 @@ _Chosen = TypeVar("_Chosen", bound=Logged)
 def run(
     kind: type[_Chosen], work: Callable[[_Chosen, tasks.Stop], Awaitable[None]], *, prefix: str, program: str
 ) -> int:
-    """The exit code of `work`: 0 stopped, 1 failed, 2 a setting or the environment has to be fixed."""
+    """Return the exit code of `work`: 0 stopped, 1 failed, 2 a setting or the environment has to be fixed."""
     try:
         chosen = settings.load(kind, prefix=prefix, program=program)
     except errors.SettingsError as error:

@@ -59,7 +59,7 @@ def left_out(*modules: str) -> Iterator[None]:
 
 
 def installed_version(distribution: str, package: pathlib.Path) -> str | None:
-    """The version of the distribution that a package's folder was installed from; None: its folder does not say.
+    """Return the version of the distribution that a package's folder was installed from; None: its folder does not say.
 
     importlib.metadata, which says it too, keeps an index of all that is installed. Names of folders:
     https://packaging.python.org/en/latest/specifications/recording-installed-packages/#the-dist-info-directory
@@ -85,7 +85,7 @@ def _refuse(self: object, *_: object, **__: object) -> None:
 
 @contextlib.contextmanager
 def seldom_looked_for() -> Iterator[None]:
-    """A stretch of the program in which the collector runs seldom."""
+    """Have the collector run seldom within the block."""
     before = gc.get_threshold()
     gc.set_threshold(*_THRESHOLDS)
     try:
@@ -95,7 +95,7 @@ def seldom_looked_for() -> Iterator[None]:
 
 
 def settle() -> bool:
-    """True where the C library gave free memory back; what lives now is not looked at by the collector again.
+    """Return whether the C library gave free memory back; what lives now is not looked at by the collector again.
 
     Modules are read into memory that is free once they are loaded, in pieces too small for glibc to return by itself:
     https://man7.org/linux/man-pages/man3/malloc_trim.3.html. numpy has loaded ctypes anyway.

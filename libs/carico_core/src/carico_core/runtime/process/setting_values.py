@@ -28,7 +28,7 @@ class Kind:
     choices: tuple[Any, ...] | None = None
 
     def expected(self, unit: str) -> str:
-        """What may be given, as words: "a number from 1 to 100, in Hz"."""
+        """Return what may be given, as words: "a number from 1 to 100, in Hz"."""
         if self.choices is not None:
             words = "one of " + ", ".join(to_text(choice) for choice in self.choices)
             return f"{words}, separated by commas" if self.many else words
@@ -40,7 +40,7 @@ class Kind:
         return words + (", or nothing" if self.optional else "")
 
     def parse(self, text: str) -> Any:
-        """The value. Raises `ValueError`, its text the nearest choice or empty."""
+        """Return the value. Raises `ValueError`, its text the nearest choice or empty."""
         if self.optional and text == "":
             return None
         if self.many:
@@ -93,7 +93,7 @@ def kind_of(
 
 
 def to_text(value: Any) -> str:
-    """A value as a person would type it."""
+    """Return a value as a person would type it."""
     if value is None or value == "" or value == ():
         return "nothing"
     if isinstance(value, bool):

@@ -53,7 +53,7 @@ def setting(
     gone: Mapping[str, str] | None = None,
     flag: str | None = None,
 ) -> Any:
-    """A dataclass field with its meaning, unit, default, the reason for the default, and bounds.
+    """Return a dataclass field with its meaning, unit, default, the reason for the default, and bounds.
 
     `gone`: choices of earlier versions, each with what took its place. `flag` replaces the flag that the field's name
     makes (without leading dashes).
@@ -94,12 +94,12 @@ class Setting:
 
 
 def environment() -> dict[str, str]:
-    """A copy of this process's environment, for mains that start other processes."""
+    """Return a copy of this process's environment, for mains that start other processes."""
     return dict(os.environ)
 
 
 def describe(cls: type[Any], *, prefix: str) -> tuple[Setting, ...]:
-    """Every setting of a dataclass, groups flattened, in the order of declaration."""
+    """Return every setting of a dataclass, groups flattened, in the order of declaration."""
     return tuple(_describe(cls, group=prefix, path=()))
 
 
@@ -111,7 +111,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     program: str,
 ) -> T:
-    """An instance of `cls` from flags (`argv`, without the program) and environment.
+    """Return an instance of `cls` from flags (`argv`, without the program) and environment.
 
     `--help` prints the table and raises `SystemExit(0)`. Raises `SettingsError` with one line that says what was
     got, what was expected and the nearest name.
@@ -142,7 +142,7 @@ def _show(text: str) -> None:
 
 
 def help_text(cls: type[Any], *, prefix: str, program: str) -> str:
-    """What `--help` prints: usage, and each setting with meaning, unit, bounds, default and variable."""
+    """Return what `--help` prints: usage, and each setting with meaning, unit, bounds, default and variable."""
     lines = [f"usage: {program} [--SETTING VALUE ...]", "", "Flags beat the environment. Settings:"]
     for found in describe(cls, prefix=prefix):
         expected = found.value.expected(found.unit)

@@ -56,7 +56,7 @@ Main = Callable[[Stop], Awaitable[None]]
 
 
 def run(main: Main, *, program: str = "carico") -> int:
-    """The exit code of `main`: 0 ended, 1 failed, 2 a user error (one line on stderr says what to fix).
+    """Return the exit code of `main`: 0 ended, 1 failed, 2 a user error (one line on stderr says what to fix).
 
     SIGTERM and SIGINT set the Stop; a second one cancels `main`.
     """
@@ -73,7 +73,7 @@ def run(main: Main, *, program: str = "carico") -> int:
 
 
 def report(error: BaseException, *, program: str) -> int:
-    """The exit code for an error, after saying on stderr what happened: one line if raised on purpose."""
+    """Return the exit code for an error, after saying on stderr what happened: one line if raised on purpose."""
     leaves = list(_leaves(error))
     user_error = next((leaf for leaf in leaves if isinstance(leaf, errors.UserError)), None)
     if user_error is not None:

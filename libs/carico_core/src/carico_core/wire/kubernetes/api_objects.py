@@ -25,7 +25,7 @@ _NO_TEXTS: Mapping[str, str] = {}
 
 
 def parse_pod(obj: Object) -> cluster.Pod:
-    """The Pod that an API object describes. Raises `ValueError` with the path of the bad field."""
+    """Return the Pod that an API object describes. Raises `ValueError` with the path of the bad field."""
     metadata, spec = fields.mapping(obj, "metadata"), fields.mapping(obj, "spec")
     status = fields.mapping(obj, "status")
     containers = fields.objects(spec, "containers", "spec.")
@@ -65,7 +65,7 @@ def parse_pod(obj: Object) -> cluster.Pod:
 
 
 def parse_node(obj: Object) -> cluster.Node:
-    """The Node that an API object describes. Raises `ValueError` with the path of the bad field."""
+    """Return the Node that an API object describes. Raises `ValueError` with the path of the bad field."""
     metadata, spec, status = fields.mapping(obj, "metadata"), fields.mapping(obj, "spec"), fields.mapping(obj, "status")
     # A kubelet that has not reported yet leaves both empty: nothing fits, which is the truth of that moment.
     field = "allocatable" if status.get("allocatable") else "capacity"
@@ -89,7 +89,7 @@ def parse_node(obj: Object) -> cluster.Node:
 
 
 def unsupported(spec: Object) -> tuple[str, ...]:
-    """The names of hard constraints that a Pod states and the scheduler does not evaluate.
+    """Return the names of hard constraints that a Pod states and the scheduler does not evaluate.
 
     Besides devices: features that a node must declare (status.declaredFeatures) for a Pod that needs them.
     """
@@ -104,7 +104,7 @@ def unsupported(spec: Object) -> tuple[str, ...]:
 
 
 def binding_body(*, namespace: str, name: str, uid: str, node: str) -> dict[str, Any]:
-    """A v1 Binding with the Pod's UID as precondition."""
+    """Return a v1 Binding with the Pod's UID as precondition."""
     metadata = {"namespace": namespace, "name": name, "uid": uid}
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
@@ -122,7 +122,7 @@ def event_body(
     at_ns: int,
     warning: bool = False,
 ) -> dict[str, Any]:
-    """An events.k8s.io/v1 Event about `regarding` (apiVersion, kind, namespace, name, uid)."""
+    """Return an events.k8s.io/v1 Event about `regarding` (apiVersion, kind, namespace, name, uid)."""
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",

@@ -21,7 +21,7 @@ _VOLUMES = frozenset(
 def parse_constraints(
     spec: fields.Object, *, namespace: str, name: str, uid: str, labels: Labels
 ) -> constraints.Constraints | None:
-    """What a Pod's spec requires and prefers; None where it has no constraints. Raises `ValueError`."""
+    """Return what a Pod's spec requires and prefers; None where it has no constraints. Raises `ValueError`."""
     if not _may_demand(spec):
         return None
     affinity = fields.mapping(spec, "affinity", "spec.")
@@ -58,7 +58,7 @@ def _may_demand(spec: fields.Object) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _shared(found: constraints.Constraints) -> constraints.Constraints:
-    """The same object for equal constraints: thousands of Pods come from one template."""
+    """Return the same object for equal constraints: thousands of Pods come from one template."""
     return found
 
 
@@ -108,7 +108,7 @@ def _pod_term(item: fields.Object, path: str, namespace: str, labels: Labels) ->
 
 
 def _with_keys(selector: selectors.Selector, keys: Iterable[str], operator: str, labels: Labels) -> selectors.Selector:
-    """The selector with the Pod's own values of these labels required, or excluded.
+    """Return the selector with the Pod's own values of these labels required, or excluded.
 
     The API server writes the same into the selector as the Pod is made; what it wrote then stands, whatever the labels
     are now. No selector matches nothing, with or without keys.

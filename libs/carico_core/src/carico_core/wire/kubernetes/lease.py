@@ -22,7 +22,7 @@ class Lease:
 
 
 def parse_lease(obj: Mapping[str, Any]) -> Lease:
-    """The Lease that an API object describes; unset fields are empty or 0. Raises `ValueError`."""
+    """Return the Lease that an API object describes; unset fields are empty or 0. Raises `ValueError`."""
     metadata, spec = obj.get("metadata"), obj.get("spec") or {}
     if not isinstance(metadata, Mapping) or not isinstance(spec, Mapping):
         raise ValueError("lease: expected metadata and spec to be objects")
@@ -42,7 +42,7 @@ def parse_lease(obj: Mapping[str, Any]) -> Lease:
 
 
 def lease_body(lease: Lease) -> dict[str, Any]:
-    """The API object of a Lease."""
+    """Return the API object of a Lease."""
     metadata: dict[str, Any] = {"namespace": lease.namespace, "name": lease.name}
     if lease.resource_version:
         metadata["resourceVersion"] = lease.resource_version

@@ -7,7 +7,7 @@ Object = Mapping[str, Any]
 
 
 def mapping(obj: Object, key: str, path: str = "") -> Object:
-    """The object at `key`; empty where there is none. Raises `ValueError`."""
+    """Return the object at `key`; empty where there is none. Raises `ValueError`."""
     value = obj.get(key)
     if value is None:
         return {}
@@ -17,7 +17,7 @@ def mapping(obj: Object, key: str, path: str = "") -> Object:
 
 
 def objects(obj: Object, key: str, path: str = "") -> list[Object]:
-    """The list of objects at `key`; empty where there is none. Raises `ValueError`."""
+    """Return the list of objects at `key`; empty where there is none. Raises `ValueError`."""
     value = obj.get(key)
     if value is None:
         return []
@@ -27,7 +27,7 @@ def objects(obj: Object, key: str, path: str = "") -> list[Object]:
 
 
 def texts(obj: Object, key: str, path: str) -> dict[str, str]:
-    """The texts at `key` by name; empty where there is none. Raises `ValueError`."""
+    """Return the texts at `key` by name; empty where there is none. Raises `ValueError`."""
     values = mapping(obj, key, path)
     if not values:
         return {}
@@ -35,7 +35,7 @@ def texts(obj: Object, key: str, path: str) -> dict[str, str]:
 
 
 def optional(obj: Object, key: str, path: str = "") -> str:
-    """The text at `key`; empty where there is none. Raises `ValueError`."""
+    """Return the text at `key`; empty where there is none. Raises `ValueError`."""
     value = obj.get(key)
     if value is None:
         return ""
@@ -45,7 +45,7 @@ def optional(obj: Object, key: str, path: str = "") -> str:
 
 
 def required(obj: Object, key: str, path: str) -> str:
-    """The text at `key`. Raises `ValueError` also where it is empty."""
+    """Return the text at `key`. Raises `ValueError` also where it is empty."""
     text = optional(obj, key, path)
     if not text:
         raise ValueError(f"{path}{key}: missing")
@@ -53,7 +53,7 @@ def required(obj: Object, key: str, path: str) -> str:
 
 
 def integer(obj: Object, key: str, path: str) -> int:
-    """The whole number at `key`; 0 where there is none. Raises `ValueError`."""
+    """Return the whole number at `key`; 0 where there is none. Raises `ValueError`."""
     value = obj.get(key)
     if value is None:
         return 0
@@ -63,7 +63,7 @@ def integer(obj: Object, key: str, path: str) -> int:
 
 
 def words(obj: Object, key: str, path: str = "") -> tuple[str, ...]:
-    """The list of texts at `key`; empty where there is none. Raises `ValueError`."""
+    """Return the list of texts at `key`; empty where there is none. Raises `ValueError`."""
     value = obj.get(key)
     if value is None:
         return ()

@@ -17,7 +17,7 @@ Amounts = dict[str, float]
 
 
 def pod_requests(obj: Object) -> Amounts:
-    """What a Pod asks for per resource.
+    """Return what a Pod asks for per resource.
 
     The larger of (containers and sidecars together) and (each init container with the sidecars started before it),
     then what the Pod states for itself in place of the sum, plus the runtime's overhead. A container that is being
@@ -49,7 +49,7 @@ def pod_requests(obj: Object) -> Amounts:
 
 
 def rounded(found: Amounts) -> Amounts:
-    """The amounts as the scheduler compares them: whole millicores, and whole units of all else, rounded up.
+    """Return the amounts as the scheduler compares them: whole millicores, and whole units of all else, rounded up.
 
     >>> rounded({"cpu": 0.0001, "memory": 1.5})
     {'cpu': 0.001, 'memory': 2.0}
@@ -61,7 +61,7 @@ def rounded(found: Amounts) -> Amounts:
 
 
 def amounts(obj: Object, key: str, path: str) -> Amounts:
-    """The quantities at `key` by name. Raises `ValueError` with the path of the bad one."""
+    """Return the quantities at `key` by name. Raises `ValueError` with the path of the bad one."""
     return {name: _amount(value, f"{path}{key}.{name}") for name, value in fields.mapping(obj, key, path).items()}
 
 
@@ -82,12 +82,12 @@ class _Resized:
         )
 
     def of(self, container: Object, asked: Amounts) -> Amounts:
-        """What the container counts as, where its spec asks for `asked`."""
+        """Return what the container counts as, where its spec asks for `asked`."""
         reported = self._containers.get(str(container.get("name")))
         return asked if reported is None else self._most(asked, reported, "status.containerStatuses.")
 
     def whole(self, asked: Amounts) -> Amounts:
-        """What the Pod counts as by its own resources."""
+        """Return what the Pod counts as by its own resources."""
         if self._status.get("resources") is None:
             return asked
         most = self._most(asked, self._status, "status.")

@@ -5,7 +5,7 @@ from carico_core.wire.kubernetes import object_fields as fields
 
 
 def label_selector(obj: fields.Object, key: str, path: str) -> selectors.Selector:
-    """The LabelSelector at `key`: None where there is none, () where it is empty. Raises `ValueError`."""
+    """Return the LabelSelector at `key`: None where there is none, () where it is empty. Raises `ValueError`."""
     if obj.get(key) is None:
         return None
     found, path = fields.mapping(obj, key, path), f"{path}{key}."
@@ -18,7 +18,7 @@ def label_selector(obj: fields.Object, key: str, path: str) -> selectors.Selecto
 
 
 def requirements(obj: fields.Object, key: str, path: str) -> tuple[selectors.Requirement, ...]:
-    """The requirements at `key`. Raises `ValueError`."""
+    """Return the requirements at `key`. Raises `ValueError`."""
     return tuple(
         selectors.Requirement(
             key=fields.required(item, "key", f"{path}{key}."),
@@ -30,7 +30,7 @@ def requirements(obj: fields.Object, key: str, path: str) -> tuple[selectors.Req
 
 
 def node_terms(obj: fields.Object, path: str) -> selectors.NodeTerms:
-    """The terms of a NodeSelector. Raises `ValueError`."""
+    """Return the terms of a NodeSelector. Raises `ValueError`."""
     return tuple(
         node_term(item, f"{path}nodeSelectorTerms.") for item in fields.objects(obj, "nodeSelectorTerms", path)
     )
@@ -44,7 +44,7 @@ def node_term(obj: fields.Object, path: str) -> selectors.NodeTerm:
 
 
 def topology_terms(obj: fields.Object, key: str, path: str) -> selectors.NodeTerms:
-    """The allowed topologies of a StorageClass as node terms; one without expressions allows nothing."""
+    """Return the allowed topologies of a StorageClass as node terms; one without expressions allows nothing."""
     return tuple(
         selectors.NodeTerm(
             labels=tuple(

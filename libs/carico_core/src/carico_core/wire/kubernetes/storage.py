@@ -17,7 +17,7 @@ _ZONE_SEPARATOR = "__"
 
 
 def parse_volume_claim(obj: fields.Object) -> storage.VolumeClaim:
-    """The PersistentVolumeClaim that an API object describes."""
+    """Return the PersistentVolumeClaim that an API object describes."""
     metadata, spec, status = (fields.mapping(obj, key) for key in ("metadata", "spec", "status"))
     annotations = fields.texts(metadata, "annotations", "metadata.")
     volume, phase = fields.optional(spec, "volumeName", "spec."), fields.optional(status, "phase", "status.")
@@ -43,7 +43,7 @@ def parse_volume_claim(obj: fields.Object) -> storage.VolumeClaim:
 
 
 def parse_volume(obj: fields.Object) -> storage.Volume:
-    """The PersistentVolume that an API object describes."""
+    """Return the PersistentVolume that an API object describes."""
     metadata, spec, status = (fields.mapping(obj, key) for key in ("metadata", "spec", "status"))
     annotations = fields.texts(metadata, "annotations", "metadata.")
     labels, csi = fields.texts(metadata, "labels", "metadata."), fields.mapping(spec, "csi", "spec.")
@@ -86,7 +86,7 @@ ZONE_LABELS = _ZONES + _REGIONS
 
 
 def parse_class(obj: fields.Object) -> storage.StorageClass:
-    """The StorageClass that an API object describes."""
+    """Return the StorageClass that an API object describes."""
     return storage.StorageClass(
         name=fields.required(fields.mapping(obj, "metadata"), "name", "metadata."),
         provisioner=fields.optional(obj, "provisioner"),
@@ -96,7 +96,7 @@ def parse_class(obj: fields.Object) -> storage.StorageClass:
 
 
 def parse_csi_node(obj: fields.Object) -> storage.CsiNode:
-    """The CSINode that an API object describes."""
+    """Return the CSINode that an API object describes."""
     limits = {}
     for driver in fields.objects(fields.mapping(obj, "spec"), "drivers", "spec."):
         allocatable = fields.mapping(driver, "allocatable", "spec.drivers.")
@@ -107,7 +107,7 @@ def parse_csi_node(obj: fields.Object) -> storage.CsiNode:
 
 
 def parse_attachment(obj: fields.Object) -> storage.Attachment:
-    """The VolumeAttachment that an API object describes."""
+    """Return the VolumeAttachment that an API object describes."""
     spec = fields.mapping(obj, "spec")
     return storage.Attachment(
         name=fields.required(fields.mapping(obj, "metadata"), "name", "metadata."),
@@ -118,7 +118,7 @@ def parse_attachment(obj: fields.Object) -> storage.Attachment:
 
 
 def parse_driver(obj: fields.Object) -> storage.CsiDriver:
-    """The CSIDriver that an API object describes."""
+    """Return the CSIDriver that an API object describes."""
     return storage.CsiDriver(
         name=fields.required(fields.mapping(obj, "metadata"), "name", "metadata."),
         tracks_capacity=fields.mapping(obj, "spec").get("storageCapacity") is True,
@@ -126,7 +126,7 @@ def parse_driver(obj: fields.Object) -> storage.CsiDriver:
 
 
 def parse_capacity(obj: fields.Object) -> storage.Capacity:
-    """The CSIStorageCapacity that an API object describes."""
+    """Return the CSIStorageCapacity that an API object describes."""
     metadata = fields.mapping(obj, "metadata")
     stated = obj.get("maximumVolumeSize") if obj.get("maximumVolumeSize") is not None else obj.get("capacity")
     return storage.Capacity(
@@ -141,7 +141,7 @@ def parse_capacity(obj: fields.Object) -> storage.Capacity:
 
 
 def parse_namespace(obj: fields.Object) -> storage.Namespace:
-    """The Namespace that an API object describes."""
+    """Return the Namespace that an API object describes."""
     metadata = fields.mapping(obj, "metadata")
     return storage.Namespace(
         name=fields.required(metadata, "name", "metadata."), labels=fields.texts(metadata, "labels", "metadata.")
@@ -149,12 +149,12 @@ def parse_namespace(obj: fields.Object) -> storage.Namespace:
 
 
 def selected_node_body(*, node: str, resource_version: str) -> dict[str, object]:
-    """A merge patch that asks for a claim's volume to be made for `node`, if the claim is still as it was."""
+    """Return a merge patch that asks for a claim's volume to be made for `node`, if the claim is still as it was."""
     return {"metadata": {"annotations": {SELECTED_NODE: node}, "resourceVersion": resource_version}}
 
 
 def prebind_body(volume: storage.Volume, claim: storage.VolumeClaim) -> dict[str, object]:
-    """A merge patch that keeps a volume for a claim, if the volume is still as it was."""
+    """Return a merge patch that keeps a volume for a claim, if the volume is still as it was."""
     reference = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",

@@ -35,13 +35,13 @@ class Signer:
     """A pair that signs."""
 
     def __init__(self, seed: str) -> None:
-        """Raises `ValueError` where `seed` is none."""
+        """Raise `ValueError` where `seed` is none."""
         self.kind, raw = decode_seed(seed)
         self._key = nacl.signing.SigningKey(raw)
         self.public = encode(self.kind, bytes(self._key.verify_key))
 
     def sign(self, message: bytes) -> bytes:
-        """The signature, 64 bytes."""
+        """Return the signature, 64 bytes."""
         return bytes(self._key.sign(message).signature)
 
 
@@ -49,7 +49,7 @@ class Sealer:
     """A curve pair, by which server and callout hide from everyone else what they tell each other."""
 
     def __init__(self, seed: str) -> None:
-        """Raises `ValueError` where `seed` is none of a curve key."""
+        """Raise `ValueError` where `seed` is none of a curve key."""
         kind, raw = decode_seed(seed)
         if kind is not Kind.CURVE:
             raise ValueError(f"got a key of kind {kind.name.lower()}, expected a curve key (SX...)")
@@ -57,11 +57,11 @@ class Sealer:
         self.public = encode(Kind.CURVE, bytes(self._key.public_key))
 
     def seal(self, message: bytes, *, to: str) -> bytes:
-        """What only `to` can open. Raises `ValueError` for a key that is none."""
+        """Return what only `to` can open. Raises `ValueError` for a key that is none."""
         return _SEALED + bytes(self._box(to).encrypt(message))
 
     def open(self, sealed: bytes, *, sender: str) -> bytes:
-        """What `sender` sealed for us. Raises `ValueError` where it did not, or where it was changed."""
+        """Return what `sender` sealed for us. Raises `ValueError` where it did not, or where it was changed."""
         if not sealed.startswith(_SEALED):
             raise ValueError("not sealed")
         try:
@@ -74,17 +74,17 @@ class Sealer:
 
 
 def generate(kind: Kind) -> str:
-    """The seed of a new pair."""
+    """Return the seed of a new pair."""
     return encode_seed(kind, nacl.utils.random(_KEY_BYTES))
 
 
 def read(path: pathlib.Path) -> Signer:
-    """The pair whose seed is in a file. Raises `OSError`, and `ValueError` where there is none in it."""
+    """Return the pair whose seed is in a file. Raises `OSError`, and `ValueError` where there is none in it."""
     return Signer(path.read_text(encoding="ascii").strip())
 
 
 def verify(public: str, kind: Kind, message: bytes, signature: bytes) -> bool:
-    """Whether the holder of `public`, a key of this kind, signed `message`."""
+    """Return whether the holder of `public`, a key of this kind, signed `message`."""
     try:
         nacl.signing.VerifyKey(decode(kind, public)).verify(message, signature)
     except (ValueError, nacl.exceptions.BadSignatureError):
@@ -93,12 +93,12 @@ def verify(public: str, kind: Kind, message: bytes, signature: bytes) -> bool:
 
 
 def encode(kind: Kind, raw: bytes) -> str:
-    """The text of a public key."""
+    """Return the text of a public key."""
     return _to_text(bytes([kind]) + raw)
 
 
 def decode(kind: Kind, text: str) -> bytes:
-    """The 32 bytes of a public key. Raises `ValueError` where it is none of this kind."""
+    """Return the 32 bytes of a public key. Raises `ValueError` where it is none of this kind."""
     raw = _from_text(text)
     if len(raw) != 1 + _KEY_BYTES or raw[0] != kind:
         raise ValueError(f"not a public {kind.name.lower()} key")
@@ -106,7 +106,7 @@ def decode(kind: Kind, text: str) -> bytes:
 
 
 def encode_seed(kind: Kind, raw: bytes) -> str:
-    """The text of a seed: five bits say that it is one, the next eight whose."""
+    """Return the text of a seed: five bits say that it is one, the next eight whose."""
     return _to_text(bytes([_SEED | kind >> 5, (kind & 31) << 3]) + raw)
 
 

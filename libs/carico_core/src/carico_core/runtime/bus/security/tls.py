@@ -15,7 +15,7 @@ _OTHER_NAME = (62, 64)
 
 
 def context_maker(settings: buses.BusSettings) -> Callable[[], ssl.SSLContext] | None:
-    """What makes the context of each handshake; None where TLS is not asked for. Raises `SettingsError`."""
+    """Return what makes the context of each handshake; None where TLS is not asked for. Raises `SettingsError`."""
     asked = settings.tls_ca or settings.tls_cert or any(url.strip().startswith("tls:") for url in _urls(settings))
     if not asked:
         return None
@@ -31,7 +31,7 @@ def context_maker(settings: buses.BusSettings) -> Callable[[], ssl.SSLContext] |
 
 
 def explain(error: Exception, settings: buses.BusSettings) -> str:
-    """What went wrong in one line; of TLS, with what to do about it."""
+    """Return what went wrong in one line; of TLS, with what to do about it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _explain_certificate(error, settings)
     if isinstance(error, ssl.SSLError):

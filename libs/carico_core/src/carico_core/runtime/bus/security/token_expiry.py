@@ -22,7 +22,7 @@ LOOK_EVERY_S = 60.0
 
 
 def read(path: pathlib.Path) -> str:
-    """The token in a file; empty where it cannot be read now (it is being replaced)."""
+    """Return the token in a file; empty where it cannot be read now (it is being replaced)."""
     try:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
@@ -30,7 +30,7 @@ def read(path: pathlib.Path) -> str:
 
 
 def expires_at_s(token: str) -> float | None:
-    """The Unix time at which a JWT expires; None for a token that does not say, or is none.
+    """Return the Unix time at which a JWT expires; None for a token that does not say, or is none.
 
     The signature is the server's to check: this only decides when to ask it again.
     """
