@@ -1,1 +1,1 @@
-"""Benchmarks: medians with the command that made them; never part of a pass or fail."""
+"""Benchmarks: medians, each with its command; not part of a pass or fail."""

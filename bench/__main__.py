@@ -18,12 +18,12 @@ HERE = pathlib.Path(__file__).parent
 
 
 def available() -> list[str]:
-    """Names of all benchmarks, in alphabetical order."""
+    """Return the names of all benchmarks, sorted."""
     return sorted(p.stem for p in HERE.glob("*.py") if not p.stem.startswith("_"))
 
 
 def verdict(value: float, target: str) -> str:
-    """How a value stands to a target in words: met, MISSED, or empty where there is no plain bound."""
+    """Return "met" or "MISSED" for a value and its target; empty without a plain bound."""
     words = target.split()
     if words[:2] == ["at", "most"]:
         return "met" if value <= float(words[2]) else "MISSED"
@@ -33,7 +33,7 @@ def verdict(value: float, target: str) -> str:
 
 
 def table(results: dict[str, list[Row]]) -> str:
-    """All rows as aligned text."""
+    """Format all rows as aligned text."""
     lines = [("benchmark", "what", "value", "unit", "target", "")]
     for name, rows in results.items():
         lines += [
@@ -46,7 +46,7 @@ def table(results: dict[str, list[Row]]) -> str:
 
 
 def main() -> int:
-    """The exit code, after the benchmarks have run."""
+    """Run the benchmarks and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Run CARICO's benchmarks and print a table.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(available())} (default: all)")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter runs; figures are rougher")

@@ -48,7 +48,7 @@ class Cluster:
         self._log = folder
 
     async def create_nodes(self, count: int) -> None:
-        """Creates so many, ready and without taints."""
+        """Create this many Nodes, ready and without taints."""
         for index in range(count):
             self._covers[f"node-{index}"] = set()
 
@@ -62,7 +62,7 @@ class Cluster:
         await _all(create(name) for name in self._covers)
 
     async def create_pods(self, count: int, scheduler: str, *, prefix: str = "pod", spread_over: int = 0) -> None:
-        """Creates Pods that wait for `scheduler`, or that are bound already, evenly over so many nodes."""
+        """Create Pods that wait for `scheduler`, or that are bound already, spread evenly over nodes."""
         await _all(
             self.api.request(
                 "POST",
@@ -75,7 +75,7 @@ class Cluster:
         )
 
     async def follow(self) -> None:
-        """Never; notes each Pod as it is shown bound."""
+        """Record each Pod when the watch shows it bound, until cancelled."""
         async with contextlib.aclosing(self.api.mirror(_objects.PODS_PATH)) as mirror:
             async for event in mirror:
                 match event:
@@ -93,7 +93,7 @@ class Cluster:
             self._changed.set()
 
     async def advertise(self) -> None:
-        """Never; every Node is heard once a second, spread over it, as agents do."""
+        """Publish an advertisement per Node and second, spread over it as by agents, until cancelled."""
         boot = clocks.boot_id(CLOCK)
         seq = 0
         while True:
@@ -108,7 +108,7 @@ class Cluster:
             await asyncio.sleep(max(0.0, began_s + 1.0 - time.monotonic()))
 
     async def until_bound(self, count: int) -> None:
-        """Once so many Pods are bound. Raises `EnvironmentUnfit` where the scheduler has ended."""
+        """Return once this many Pods are bound. Raises `EnvironmentUnfit` if the scheduler has ended."""
         while len(self.bound_s) < count:
             if self._process is not None and self._process.poll() is not None:
                 raise errors.EnvironmentUnfit(
@@ -120,7 +120,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def scheduler(self, name: str) -> Iterator[subprocess.Popen[bytes]]:
-        """The scheduler's process (CARICO's, or KUBE), which ends with this."""
+        """Run a scheduler (CARICO's, or KUBE) for as long as the block."""
         if name == KUBE:
             config = self._folder / "plane" / "kube-scheduler.json"
             wanted = json.loads(config.read_text())
@@ -142,7 +142,7 @@ class Cluster:
 
 @contextlib.asynccontextmanager
 async def running(folder: pathlib.Path, nodes: int) -> AsyncIterator[Cluster]:
-    """A cluster of so many Nodes that advertise; its files are in `folder`, and it is gone afterwards."""
+    """Run a cluster of advertising Nodes, with its files in `folder`, for as long as the block."""
     parts = (commands.ETCD, commands.API, commands.SCHEDULER)
     found = tools.obtain(
         parts, environ=dict(os.environ), clock=CLOCK, tell=lambda told: print(told.text, file=sys.stderr)
@@ -175,7 +175,7 @@ async def running(folder: pathlib.Path, nodes: int) -> AsyncIterator[Cluster]:
 
 
 async def _service_account(api: api_client.KubeClient) -> None:
-    """The account that admission gives to Pods; no controller makes it here."""
+    """Create the account that admission gives to Pods, which no controller creates here."""
     body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     await api.request("POST", "/api/v1/namespaces/default/serviceaccounts", body=body)
 

@@ -1,4 +1,4 @@
-"""Nodes and Pods as the API has them, and what Nodes without an agent say on the bus."""
+"""Nodes and Pods as objects of the API, and advertisements for Nodes without an agent."""
 
 import random
 from typing import Any
@@ -12,7 +12,7 @@ CAPACITY = 60.0
 
 
 def node(name: str) -> dict[str, Any]:
-    """A Node of 4 cores, ready."""
+    """Return a ready Node of 4 cores."""
     amounts = {"cpu": "4", "memory": "32Gi", "pods": "110"}
     return {
         "apiVersion": "v1",
@@ -27,7 +27,7 @@ def node(name: str) -> dict[str, Any]:
 
 
 def pod(name: str, scheduler: str, node: str | None = None) -> dict[str, Any]:
-    """A Pod that waits for `scheduler`, or that is bound already."""
+    """Return a Pod that waits for `scheduler`, or that is bound already."""
     # As scheduler_perf's default Pod asks for; CARICO needs no requests and is given the same.
     resources = {"requests": {"cpu": "100m", "memory": "500Mi"}}
     spec: dict[str, Any] = {
@@ -41,7 +41,7 @@ def pod(name: str, scheduler: str, node: str | None = None) -> dict[str, Any]:
 
 
 def advertisement(node: str, boot: str, seq: int, covers: frozenset[str]) -> bytes:
-    """An advertisement as an agent of the default mode makes it, of a node that takes CAPACITY Pods in all."""
+    """Return an advertisement of the default mode for a node that takes CAPACITY Pods in all."""
     free = CAPACITY - len(covers) + random.Random(node).random()
     classes = {messages.ANY_CLASS: messages.ClassCapacity(cost_plus={"cpu": 0.1, "memory": 6e7}, pods=len(covers))}
     cost = {"cpu": messages.Estimate(mean=0.1, sd=0.01), "memory": messages.Estimate(mean=5e7, sd=1e7)}

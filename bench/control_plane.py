@@ -1,4 +1,4 @@
-"""CARICO's scheduler beside the real kube-scheduler: one API server, the same Nodes, one backlog after another.
+"""Compare CARICO's scheduler with the real kube-scheduler: one API server, the same Nodes, one backlog after another.
 
 `python -m bench control_plane`. A real kube-apiserver and etcd (without fsync), no kubelets: Nodes and Pods are
 objects. Each scheduler in turn meets a backlog that is already there, and is timed from the first Pod bound to the
@@ -69,7 +69,7 @@ def backlog_rows(size: Size) -> list[Row]:
 
 
 def standing_rows(nodes: int, pods: int) -> list[Row]:
-    """CARICO's memory beside so many Pods, and how long after its start it binds one more."""
+    """CARICO's memory with that many Pods, and the time from its start to one more bind."""
     return asyncio.run(_in_a_folder(_standing, nodes, pods))
 
 
@@ -111,7 +111,7 @@ async def _stream(folder: pathlib.Path, name: str, quick: bool) -> list[float]:
 
 
 async def _standing(folder: pathlib.Path, nodes: int, pods: int) -> list[Row]:
-    """CARICO's memory beside `pods` Pods that run already, and how long after its start it binds one more."""
+    """Measure CARICO's memory with `pods` running Pods, and the time from its start to one more bind."""
     async with _cluster.running(folder, nodes) as cluster:
         await cluster.create_pods(pods, SCHEDULER_NAMES[CARICO], prefix="running", spread_over=nodes)
         await cluster.create_pods(1, SCHEDULER_NAMES[CARICO], prefix="waiting")

@@ -1,4 +1,4 @@
-"""How long nobody binds when the leading scheduler is killed, or told to stop: two schedulers with default settings.
+"""Measure the time without binds when the leading scheduler is killed or stopped: two schedulers, default settings.
 
 Real processes on NATS and the embedded API; a Pod comes every 50 ms, and two nodes advertise room for all of them.
 """
@@ -45,7 +45,7 @@ def run(quick: bool) -> list[Row]:
 
 
 class Scene:
-    """Two schedulers at work."""
+    """Two running schedulers."""
 
     def __init__(
         self, folder: pathlib.Path, nats_url: str, client: api_client.KubeClient, bus: nats_bus.NatsBus
@@ -62,7 +62,7 @@ class Scene:
         self._bound: asyncio.Queue[dict[str, str]] = asyncio.Queue()
 
     def start_scheduler(self) -> None:
-        """One more candidate."""
+        """Start one more scheduler."""
         self._started += 1
         name = f"scheduler-{self._started}"
         port = self._ports[name] = nats_server.free_port()
@@ -84,7 +84,7 @@ class Scene:
             await readiness.wait(readiness.Http(port=self._ports[name]))
 
     def end(self) -> None:
-        """Ends the schedulers."""
+        """End the schedulers."""
         for process in self._schedulers.values():
             process.kill()
             process.wait()
@@ -116,7 +116,7 @@ class Scene:
             await asyncio.sleep(0.05)
 
     async def follow(self) -> None:
-        """Never; notes each bind as the watch shows it."""
+        """Record each bind when the watch shows it, until cancelled."""
         seen: set[str] = set()
         async for event in self._client.mirror("/api/v1/pods"):
             if isinstance(event, api_client.Changed) and event.object["spec"].get("nodeName"):
@@ -127,7 +127,7 @@ class Scene:
                     self._bound.put_nowait(event.object["metadata"])
 
     async def run_pods(self) -> None:
-        """Never; what kubelets do: Pods start, run and go, so that the cluster stays as large as it is."""
+        """Play the kubelets until cancelled: Pods start, run and end, so that the cluster keeps its size."""
         running: collections.deque[dict[str, str]] = collections.deque()
         while True:
             pod = await self._bound.get()
@@ -140,7 +140,7 @@ class Scene:
                 await self._client.request("DELETE", f"{PODS_PATH}/{gone}", body={"gracePeriodSeconds": 0})
 
     async def create_pods(self) -> None:
-        """Never; a Pod every 50 ms."""
+        """Create a Pod every 50 ms until cancelled."""
         number = 0
         while True:
             number += 1
@@ -150,7 +150,7 @@ class Scene:
             await asyncio.sleep(POD_EVERY_S)
 
     async def advertise(self) -> None:
-        """Never; each second, room for all."""
+        """Advertise room for all each second until cancelled."""
         boot, seq = clock.boot_id(CLOCK), 0
         while True:
             for node in NODES:

@@ -1,4 +1,4 @@
-"""5,000 Nodes: a backlog of 10,000 Pods beside the real kube-scheduler, and CARICO beside 30,000 Pods that run.
+"""5,000 Nodes: a backlog of 10,000 Pods, compared with the real kube-scheduler, and CARICO with 30,000 running Pods.
 
 `python -m bench large_cluster`; set up as `bench.control_plane` says. With `--quick` one run of each scheduler.
 """

@@ -58,7 +58,7 @@ def run(quick: bool = False) -> list[Row]:
 
 
 def _fill(instruments: object) -> None:
-    """Nothing; each metric with labels has every series that it can have."""
+    """Give each metric with labels every series that it can have."""
     for found in vars(instruments).values():
         labels = getattr(found, "_labelnames", ())
         for values in itertools.product(*(range(VALUES[label]) for label in labels)) if labels else ():

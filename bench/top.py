@@ -133,7 +133,7 @@ async def _with_and_without(
 
 @contextlib.asynccontextmanager
 async def _viewer(settings: buses.BusSettings) -> AsyncIterator[None]:
-    """A reader as `carico top` has one, without an API and a screen; nobody answers what it asks."""
+    """A reader as `carico top` has one, without an API and a screen; its requests get no answer."""
     clock = clocks.SystemClock()
     here = which.Address(name="bench", bus=settings, kube=api_client.KubeSettings())
 
@@ -155,7 +155,7 @@ async def _viewer(settings: buses.BusSettings) -> AsyncIterator[None]:
 
 
 async def _send(bus: nats_bus.NatsBus) -> None:
-    """Never returns; each node's advertisement once a second, evenly."""
+    """Publish each node's advertisement once a second, evenly, until cancelled."""
     seq = 0
     while True:
         seq += 1
@@ -185,10 +185,10 @@ async def _frame_ms(picture: pictures.Picture, repetitions: int) -> tuple[float,
             return picture
 
         async def detail(self, node: str) -> None:
-            """Nobody answers."""
+            """Return no answer."""
 
         async def standing(self, node: str) -> None:
-            """Nobody answers."""
+            """Return no answer."""
 
     heard = signals.Signals(clock=clocks.SystemClock(), lease_s=10.0)
     for node in picture.nodes:

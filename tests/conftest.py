@@ -1,4 +1,4 @@
-"""What several kinds of tests share: one real control plane a session, its place at the end of it, the tiers."""
+"""Fixtures of several folders, the order of tests, and the tiers."""
 
 import logging
 import os
@@ -15,21 +15,19 @@ from carico_core.runtime.process import settings
 from carico_local.control_plane import commands, standalone
 from tests.tools import kubernetes, tiers
 
-# Also where the environment says otherwise, which holds for all that tests start: tests take 15 s to compile, and each
-# of the processes would compile the project anew.
+# Even if the environment disables it: compiling the tests takes 15 s, and each process would compile the project again.
 sys.dont_write_bytecode = False
-# What tests start listens on this machine, wherever its requests to others go.
+# Servers of tests listen on this machine, whatever proxy is used for others.
 os.environ["no_proxy"] = ",".join(filter(None, (os.environ.get("no_proxy"), "127.0.0.1,localhost")))
-# Time is what other work on the machine makes of it: 200 ms an example (hypothesis' own deadline) proves nothing, nor
-# does the time to draw one. The same draws on every run: what fails for one fails for everybody, and no change is held
-# up by what it has not done. `--hypothesis-profile=explore` draws others.
+# No deadlines: time depends on other work of the machine. The same examples in every run, so that a failure is
+# reproducible and belongs to the change. `--hypothesis-profile=explore` draws others.
 WITHOUT_TIME = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("explore", WITHOUT_TIME)
 hypothesis.settings.register_profile("carico", WITHOUT_TIME, derandomize=True)
 hypothesis.settings.load_profile("carico")
 
 REAL = "real_control_plane"
-# kube-scheduler would take an interest in the tests' Pods.
+# kube-scheduler would place the tests' Pods.
 PARTS = tuple(part for part in standalone.ALL if part != commands.SCHEDULER)
 
 
@@ -68,7 +66,7 @@ def real_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sta
 
 @pytest.fixture
 async def real_api(real_control_plane: standalone.Standalone) -> AsyncIterator[api_client.KubeClient]:
-    """A client of it."""
+    """A client of the real control plane."""
     chosen = api_client.KubeSettings(kubeconfig=str(real_control_plane.kubeconfig))
     client = await api_client.connect(chosen, clock=clocks.SystemClock(), user_agent="test")
     yield client
@@ -76,7 +74,7 @@ async def real_api(real_control_plane: standalone.Standalone) -> AsyncIterator[a
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on real programs come last, since a first build of these takes minutes; each may be the one that waits."""
+    """Run tests on real programs last, since their first build takes minutes; any of them may be the one that waits."""
     tiers.refuse_misplaced(items)
     real = [item for item in items if _needs_real_programs(item)]
     for item in real:

@@ -30,7 +30,7 @@ def test_containers_of_a_killed_run_are_gone_with_the_next_engine() -> None:
             # What the kernel does to a run that is killed: the engine goes, and cleans up nothing.
             os.kill(_engine_pid(first), signal.SIGKILL)
     except errors.EnvironmentUnfit as error:
-        pytest.skip(f"not to be had here: {error}")
+        pytest.skip(f"not available here: {error}")
     with docker_engine.running() as second:
         assert LEFT not in second.engine.run("ps", "--all", "--format", "{{.Names}}")
         assert LEFT not in second.engine.run("network", "ls", "--format", "{{.Name}}")

@@ -1,4 +1,4 @@
-"""Who may do what on the bus, as docs of the bus say it: written apart from `carico_core.wire.roles`, to judge it."""
+"""Permissions on the bus as its docs state them, written independently of `carico_core.wire.roles` to check it."""
 
 from carico_core.wire.roles import Role
 
@@ -65,7 +65,7 @@ PUBLISH: dict[str, frozenset[Role]] = {
 
 SUBSCRIBE: dict[str, frozenset[Role]] = {
     "carico.v1.capacity.*": frozenset({Role.SCHEDULER}) | PEOPLE,
-    # NATS lets `*` cover `>`; nobody may publish below a node's subject, so that it says nothing more.
+    # NATS lets `*` cover `>`; but no role may publish below a node's subject, so it grants nothing more.
     "carico.v1.capacity.>": frozenset({Role.SCHEDULER}) | PEOPLE,
     "carico.v1.>": NOBODY,
     "carico.v1.capacity.node-b": frozenset({Role.SCHEDULER}) | PEOPLE,

@@ -8,7 +8,7 @@ from carico_cli import main
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *argv: object) -> int:
-    """The exit code of `carico ARGV...`."""
+    """Return the exit code of `carico ARGV...`."""
     monkeypatch.setattr(sys, "argv", ["carico", *map(str, argv)])
     with pytest.raises(SystemExit) as ended:
         main.main()

@@ -16,7 +16,7 @@ FONTS = "fonts-dejavu-core"
 
 
 def command() -> pathlib.Path:
-    """The browser's command; fetched once. Raises `errors.EnvironmentUnfit` without apt, or where it knows no such."""
+    """Return the browser's command, fetched once. Raises `errors.EnvironmentUnfit` without apt or the package."""
     root = cache.directory(settings.environment()) / f"debian-{PACKAGE}"
     with cache.locked(root, lambda: None):
         if not root.exists():
@@ -28,7 +28,7 @@ def _unpack(root: pathlib.Path) -> None:
     root.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root.parent) as made:
         folder = pathlib.Path(made)
-        # apt drops its rights to fetch; a folder of root's alone would make it warn.
+        # apt downloads as another user, and warns where only root may write.
         folder.chmod(0o777)
         try:
             needed = _missing(folder)
@@ -43,7 +43,7 @@ def _unpack(root: pathlib.Path) -> None:
 
 
 def _missing(folder: pathlib.Path) -> list[str]:
-    """The package and those of its dependencies that this machine lacks."""
+    """Return the package and those of its dependencies that this machine lacks."""
     said = _run(["apt-get", "--simulate", "--no-install-recommends", "install", PACKAGE, FONTS], folder)
     return re.findall(r"^Inst (\S+)", said, flags=re.MULTILINE) or [PACKAGE]
 
@@ -52,7 +52,7 @@ def _write_command(made: pathlib.Path, root: pathlib.Path) -> None:
     binary = next(made.glob("usr/lib/chromium/*headless*shell"), None)
     if binary is None:
         raise errors.EnvironmentUnfit(f"no browser in Debian's {PACKAGE}")
-    # Some libraries bring folders of their own (pulseaudio).
+    # Some libraries are in folders of their own (pulseaudio).
     folders = sorted({library.parent for library in made.glob("usr/lib/*-linux-gnu*/**/*.so*")})
     libraries = ":".join(str(root / folder.relative_to(made)) for folder in folders)
     script = made / "browser"

@@ -17,7 +17,7 @@ from carico_local.binaries import cache
 from carico_local.kubelets import programs
 
 _T = TypeVar("_T")
-# What each package is wanted for.
+# Packages, and the commands needed of each.
 CONTAINERD = {
     "containerd": ("containerd", "ctr", "containerd-shim-runc-v2"),
     "runc": ("runc",),
@@ -34,7 +34,7 @@ NODE = {
 
 
 def allowed() -> str | None:
-    """Why system software is not to be started here; None where it is."""
+    """Return why system software must not be started here; None if it may."""
     if os.environ.get("CARICO_TEST_SYSTEM") != "1":
         return "starts system software: runs only with CARICO_TEST_SYSTEM=1"
     return None if os.geteuid() == 0 else "starts system software, which needs root"
@@ -42,17 +42,17 @@ def allowed() -> str | None:
 
 @contextlib.contextmanager
 def opened(opening: "contextlib.AbstractContextManager[_T]") -> Iterator[_T]:
-    """What `opening` gives; where it is not to be had here, the test is skipped, saying why."""
+    """Yield what `opening` yields; skip the test, with the reason, where it is not available."""
     with contextlib.ExitStack() as held:
         try:
             found = held.enter_context(opening)
         except errors.EnvironmentUnfit as error:
-            pytest.skip(f"not to be had here: {error}")
+            pytest.skip(f"not available here: {error}")
         yield found
 
 
 def unpacked(packages: dict[str, tuple[str, ...]]) -> dict[str, pathlib.Path]:
-    """The path of each command by its name, from the packages' newest versions; fetched once.
+    """Return the path of each command by its name, from the packages' newest versions, fetched once.
 
     Raises `errors.EnvironmentUnfit` without apt, or where it knows no such package.
     """
@@ -89,11 +89,11 @@ def node_environ(folder: pathlib.Path) -> dict[str, str]:
 
 def _unpack(packages: tuple[str, ...], root: pathlib.Path) -> None:
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise errors.EnvironmentUnfit("this is no Debian: apt-get or dpkg-deb is missing")
+        raise errors.EnvironmentUnfit("not a Debian system: apt-get or dpkg-deb is missing")
     root.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root.parent) as made:
         folder = pathlib.Path(made)
-        # apt drops its rights to fetch; a folder of root's alone would make it warn.
+        # apt downloads as another user, and warns where only root may write.
         folder.chmod(0o777)
         fetch = ["apt-get", "--quiet", "download", *packages]
         if _run(fetch, folder) is not None:
@@ -109,7 +109,7 @@ def _unpack(packages: tuple[str, ...], root: pathlib.Path) -> None:
 
 
 def _run(command: list[str], cwd: pathlib.Path) -> str | None:
-    """Why it failed; None where it did not."""
+    """Run a command; return why it failed, or None."""
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None

@@ -33,12 +33,12 @@ PACKAGES = {
     **dict.fromkeys(("libnfnetlink0", "libnetfilter-conntrack3", "libdevmapper1.02.1"), ()),
 }
 START_TIMEOUT_S = 180.0
-# Who holds what is kept, beside it.
+# The lock of what is kept, next to it.
 _PID = "engine.pid"
 _IPTABLES = ("iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore")
-# What an engine puts into the firewall, and leaves there when it ends.
+# Firewall chains that an engine creates and leaves behind.
 _CHAINS = ("DOCKER", "DOCKER-ISOLATION-STAGE-1", "DOCKER-ISOLATION-STAGE-2", "DOCKER-USER")
-# Of a base image: what nobody reads there.
+# Parts of a base image that are not used.
 _LEFT_OUT = (
     "var/cache/apt/*", "var/lib/apt/lists/*", "var/log/*", "usr/share/doc/*", "usr/share/man/*", "usr/share/locale/*",
     "proc/*", "sys/*", "dev/*",
@@ -49,7 +49,7 @@ _LAYERS_KEPT = "48h"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """An engine that runs. `environ` reaches it, with its commands on PATH."""
+    """A running engine. `environ` reaches it, with its commands on PATH."""
 
     engine: docker_command.Engine
     environ: Mapping[str, str]
@@ -57,7 +57,7 @@ class Running:
 
 @contextlib.contextmanager
 def running() -> Iterator[Running]:
-    """An engine for the length of the block; one at a time on a machine. Raises `EnvironmentUnfit`."""
+    """Run an engine for the length of the block, one at a time on a machine. Raises `EnvironmentUnfit`."""
     root = _commands_root()
     kept = cache.directory(settings.environment()) / "docker-engine"
     kept.mkdir(parents=True, exist_ok=True)
@@ -71,19 +71,19 @@ def running() -> Iterator[Running]:
         _end_orphan(kept)
         process = _start(kept, place, environ, engine)
         try:
-            # A run that was killed could end nothing, and what is kept of an engine keeps its containers too.
+            # A killed run cleans up nothing, and the kept state of an engine includes its containers.
             _clear(engine)
             yield Running(engine=engine, environ=environ)
         finally:
             _end(process, engine)
-            # An engine mounts its folder onto itself, and leaves that to be where one that was killed had done so.
+            # An engine mounts its folder onto itself; a killed one leaves that mount.
             subprocess.run(["umount", "--quiet", str(kept / "data")], stderr=subprocess.DEVNULL, check=False)
             if not had_chains:
                 _remove_rules(environ, policy)
 
 
 def base_image(found: Running, *packages: str) -> str:
-    """The tag of an image of Debian bookworm with these packages, made by debootstrap where the engine has none."""
+    """Return the tag of an image of Debian bookworm with these packages, made by debootstrap if the engine lacks it."""
     key = hashlib.sha256(f"{BASE_RECIPE} {' '.join(sorted(packages))}".encode()).hexdigest()[:16]
     tag = f"carico-test-base:{key}"
     if found.engine.has_image(tag):
@@ -104,7 +104,7 @@ def base_image(found: Running, *packages: str) -> str:
 
 
 def commands() -> pathlib.Path:
-    """The folder of the docker command."""
+    """Return the folder of the docker command."""
     return _commands_root() / "usr/bin"
 
 
@@ -114,7 +114,7 @@ def _commands_root() -> pathlib.Path:
 
 
 def _environ(root: pathlib.Path, place: pathlib.Path) -> dict[str, str]:
-    """The packages' commands and libraries first: nothing of them is where they look by default."""
+    """Return an environment with the packages' commands and libraries first, as they are not in default places."""
     commands = place / "bin"
     commands.mkdir()
     for name in _IPTABLES:
@@ -156,7 +156,7 @@ def _start(
 
 
 def _end(process: "subprocess.Popen[bytes]", engine: docker_command.Engine) -> None:
-    """Ends the engine with all that runs in it."""
+    """End the engine with all that runs in it."""
     with contextlib.suppress(errors.EnvironmentUnfit):
         _clear(engine)
         # Stages of builds have no tag, and are the cache of the next run.
@@ -170,7 +170,7 @@ def _end(process: "subprocess.Popen[bytes]", engine: docker_command.Engine) -> N
 
 
 def _clear(engine: docker_command.Engine) -> None:
-    """Nothing; no container, volume or network is left. The engine is the tests' own: everything in it is theirs."""
+    """Remove all containers, volumes and networks. The engine is the tests' own, so all are theirs."""
     for listed, removed in ((("ps", "--all"), ("rm", "--force", "--volumes")), (("volume", "ls"), ("volume", "rm"))):
         found = engine.run(*listed, "--quiet").split()
         if found:
@@ -179,7 +179,7 @@ def _clear(engine: docker_command.Engine) -> None:
 
 
 def _end_orphan(kept: pathlib.Path) -> None:
-    """Ends an engine whose tests were killed: it holds what is kept, and no other can start beside it."""
+    """End an engine whose tests were killed: it holds the kept state, and no other can start."""
     with contextlib.suppress(OSError, ValueError):
         pid = int((kept / _PID).read_text())
         if "dockerd" in pathlib.Path(f"/proc/{pid}/cmdline").read_text():
@@ -218,7 +218,7 @@ def _iptables(environ: Mapping[str, str], *arguments: str) -> str:
 
 
 def _mirror() -> str:
-    """Where this machine's own apt fetches Debian from."""
+    """Return the mirror that this machine's apt uses."""
     listed = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(SITE) $(CODENAME)", "Created-By: Packages"],
         capture_output=True, text=True, check=False,

@@ -1,4 +1,4 @@
-"""A cluster of words: what a thousand nodes, a scheduler and an aggregator would say, said by one process.
+"""Publish the messages of a thousand nodes, a scheduler and an aggregator from one process.
 
 For tests and the bench of the web page, which see nothing of a cluster but its messages. The numbers wander as those of
 a busy cluster do; the messages are made by the encoders that the services use.
@@ -18,7 +18,7 @@ from carico_core.wire import subjects
 
 BOOT = "18e9f814b6bb5a96"
 DIMS = ("cpu", "memory")
-# Messages of a second leave in so many portions, as those of nodes that do not know each other.
+# Messages of a second are sent in this many portions, as by independent nodes.
 PORTIONS = 50
 _TASKS, _BYTES = 8.0, 16e9
 _COST = {"cpu": messages.Estimate(mean=1.2, sd=0.1), "memory": messages.Estimate(mean=1.9e8, sd=2.5e7)}
@@ -27,7 +27,7 @@ _BASELINE = {"cpu": messages.Estimate(mean=0.2, sd=0.05), "memory": messages.Est
 
 @dataclasses.dataclass(slots=True)
 class Node:
-    """One node as it is told of."""
+    """One simulated node."""
 
     name: str
     pods: int
@@ -35,8 +35,8 @@ class Node:
     is_silent: bool = False
 
 
-class SpokenFleet:
-    """Says what `count` nodes would, once a second each, and what is decided and learnt beside."""
+class FakeFleet:
+    """Publishes for `count` nodes once a second each, with decisions and models."""
 
     def __init__(self, bus: buses.Bus, *, count: int, clock: clocks.Clock, seed: int = 1) -> None:
         self._bus = bus
@@ -46,8 +46,8 @@ class SpokenFleet:
         self._decided = 0
         self._modelled = 0
 
-    async def speak(self, *, decisions_each_s: float = 4.0) -> None:
-        """Speaks until it is cancelled."""
+    async def publish_forever(self, *, decisions_each_s: float = 4.0) -> None:
+        """Publish until cancelled."""
         second = 0
         while True:
             started_s = self._clock.monotonic_s()
@@ -55,7 +55,7 @@ class SpokenFleet:
                 for node in self.nodes[portion::PORTIONS]:
                     if not node.is_silent:
                         await self._bus.publish(subjects.capacity(node.name), self.advertisement(node))
-                # 1 / PORTIONS of a second after the last one, however long the saying took.
+                # 1 / PORTIONS of a second after the last one, however long publishing took.
                 due_s = started_s + (portion + 1) / PORTIONS
                 await asyncio.sleep(max(0.0, due_s - self._clock.monotonic_s()))
                 if (portion * decisions_each_s) % PORTIONS < decisions_each_s:
@@ -64,7 +64,7 @@ class SpokenFleet:
             second += 1
 
     def advertisement(self, node: Node) -> bytes:
-        """The next advertisement of a node."""
+        """Return the next advertisement of a node."""
         if self._rng.random() < 0.1:
             node.pods = int(np.clip(node.pods + self._rng.choice((-1, 1)), 0, 6))
         node.seq += 1
@@ -86,7 +86,7 @@ class SpokenFleet:
         )  # fmt: skip
 
     async def decide(self, second: int) -> str:
-        """The name of a Pod that was placed just now, or that waits: every fifth."""
+        """Return the name of a Pod that was just placed, or, every fifth time, that waits."""
         self._decided += 1
         pod = f"job-{second // 20}-{self._decided:05d}"
         chosen = self.nodes[int(self._rng.integers(len(self.nodes)))]
@@ -114,7 +114,7 @@ class SpokenFleet:
         return f"{said.namespace}/{said.pod}"
 
     async def say_model(self) -> None:
-        """Says the model of the cluster, and keeps it."""
+        """Publish and store the model of the cluster."""
         self._modelled += 1
         rows = np.array([[0.8 * (0.03 + 0.15 * n.pods), 0.8 * (0.05 + 0.06 * n.pods)] for n in self.nodes])
         now_ns = self._clock.wall_ns()

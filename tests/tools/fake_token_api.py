@@ -1,4 +1,4 @@
-"""A small Kubernetes API that knows tokens only: ServiceAccounts' tokens bound to Pods, and TokenReview of them.
+"""A small Kubernetes API for tokens only: ServiceAccounts' tokens bound to Pods, and TokenReview.
 
 It keeps the same contract as a real kube-apiserver (tests/contract/test_token_reviews.py). Tokens are JWTs signed with
 a secret of this API; a test may also have some made that have expired, which a real API does not do.
@@ -51,7 +51,7 @@ class TokenApi(http_thread.Server):
         super().__init__(Handler)
 
     def write_kubeconfig(self, path: pathlib.Path) -> pathlib.Path:
-        """A kubeconfig of this API."""
+        """Return a kubeconfig of this API."""
         document = {
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "clusters": [{"name": "c", "cluster": {"server": self.url}}],
@@ -65,7 +65,7 @@ class TokenApi(http_thread.Server):
         self, account: str, *, node: str | None = None, audience: str = AUDIENCE, life_s: float = 600.0,
         secret: bytes | None = None,
     ) -> str:  # fmt: skip
-        """A token of `namespace/name`, bound to a new Pod on `node` where one is given."""
+        """Return a token of `namespace/name`, bound to a new Pod on `node` if one is given."""
         namespace, name = account.split("/")
         claims: dict[str, Any] = {
             "aud": [audience], "exp": int(time.time() + life_s), "jti": secrets.token_hex(8),
@@ -78,7 +78,7 @@ class TokenApi(http_thread.Server):
         return f"{signed}.{_encode(hmac.digest(secret or self._secret, signed.encode(), 'sha256'))}"
 
     def delete_pods_of(self, node: str) -> None:
-        """The Pods of a node are gone: tokens bound to them are good no more."""
+        """Delete the Pods of a node, which invalidates tokens bound to them."""
         self._pods = {pod: where for pod, where in self._pods.items() if where != node}
 
     def _answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:

@@ -15,11 +15,11 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Return its address."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def close(self) -> None:
-        """Nothing; the port is free again."""
+        """Stop, and free the port."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

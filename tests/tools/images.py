@@ -16,24 +16,24 @@ from tests.tools import docker_command, docker_engine
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 LOCKS = ("image", "compose", "build", "nats")
-# What deploy/k8s names.
+# Named in deploy/k8s.
 SERVICES, NATS = "carico:0.1.0", "nats:2.12.14"
 TARGETS = {"carico": SERVICES, "nats": NATS}
-# What compose/local-images.yml names.
+# Named in compose/local-images.yml.
 COMPOSE, COMPOSE_NATS = "carico-compose:0.1.0", "carico-compose-nats:0.1.0"
 COMPOSE_TARGETS = {"compose": COMPOSE, "compose-nats": COMPOSE_NATS}
-# What compose/kube names, and what it has of this machine's programs.
+# Named in compose/kube, and the programs of this machine that it contains.
 KUBE = "carico-kube:0.1.0"
 KUBE_PROGRAMS = (
     "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns",
 )  # fmt: skip
 # The image of docker-compose.yml with Debian's packages in it, which a build without a network cannot fetch.
 _KUBE_BASE = "carico-kube-base:0.1.0"
-# Of the archive that a registry or `docker save | gzip` hands on.
+# Limit of the archive that a registry or `docker save | gzip` transfers.
 _COMPRESSED_MOST_BYTES = 150 * 2**20
 # Where a build finds packages without a network.
 WITHOUT_NETWORK = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "requirements/wheels"}
-# What a build takes of the project.
+# Files of the project that a build uses.
 _FOLDERS = ("libs", "services", "local", "cli", "compose/image")
 BASE_PACKAGES = ("python3", "python3-venv", "ca-certificates")
 NODE_PACKAGES = (
@@ -43,7 +43,7 @@ NODE_PACKAGES = (
 
 
 def build(found: docker_engine.Running, *, base: str, target: str) -> str:
-    """The tag of one target of the Dockerfile, built on `base`. Raises `EnvironmentUnfit`."""
+    """Build one target of the Dockerfile on `base`, and return its tag. Raises `EnvironmentUnfit`."""
     tag = {**TARGETS, **COMPOSE_TARGETS}[target]
     with tempfile.TemporaryDirectory(prefix="carico-image-") as made:
         context = pathlib.Path(made)
@@ -57,7 +57,7 @@ def build(found: docker_engine.Running, *, base: str, target: str) -> str:
 
 
 def build_kube(found: docker_engine.Running, programs: Mapping[str, pathlib.Path]) -> str:
-    """The tag of the image of compose/kube, built with these programs. Raises `EnvironmentUnfit`."""
+    """Build the image of compose/kube with these programs, and return its tag. Raises `EnvironmentUnfit`."""
     base = docker_engine.base_image(found, *BASE_PACKAGES)
     for target in COMPOSE_TARGETS:
         build(found, base=base, target=target)
@@ -80,8 +80,8 @@ def build_kube(found: docker_engine.Running, programs: Mapping[str, pathlib.Path
 
 
 def check(engine: docker_command.Engine, tags: Sequence[str]) -> None:
-    """Nothing, where each image is labelled, of nobody, and small."""
-    # At once: each keeps a CPU for some seconds.
+    """Assert that each image is labelled, runs as user nobody, and is small."""
+    # At the same time: each needs a CPU for some seconds.
     with concurrent.futures.ThreadPoolExecutor(len(tags)) as pool:
         sizes = list(pool.map(lambda tag: _compressed_bytes(engine, tag), tags))
     for tag, size_bytes in zip(tags, sizes, strict=True):
@@ -97,7 +97,7 @@ def _compressed_bytes(engine: docker_command.Engine, tag: str) -> int:
 
 
 def write_context(folder: pathlib.Path) -> None:
-    """Nothing; `folder` holds what an image is built from, with the wheels of every lock."""
+    """Write to `folder` what an image is built from, with the wheels of every lock."""
     for name in ("Dockerfile", ".dockerignore"):
         shutil.copy2(ROOT / name, folder / name)
     for name in _FOLDERS:
@@ -110,7 +110,7 @@ def write_context(folder: pathlib.Path) -> None:
 
 
 def wheels() -> pathlib.Path:
-    """The folder of every wheel that the locks name, fetched once, for the Python of the base image."""
+    """Return the folder of all wheels in the locks, fetched once, for the Python of the base image."""
     locks = [ROOT / "requirements" / f"{name}.txt" for name in LOCKS]
     key = hashlib.sha256(b"".join(lock.read_bytes() for lock in locks)).hexdigest()[:16]
     target = cache.directory(settings.environment()) / f"wheels-{key}"

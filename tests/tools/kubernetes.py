@@ -12,25 +12,25 @@ from carico_core.runtime.process import settings
 from carico_local.binaries import progress, tools
 from carico_local.control_plane import standalone
 
-# A first build, of everything, on a machine half as fast.
+# For a first build of everything on a machine half as fast.
 BUILD_TIMEOUT_S = 1800
 
 
 def programs(*names: str) -> dict[str, tools.Found]:
-    """The programs by name; skips the test where they can neither be found nor built."""
+    """Return the programs by name; skip the test where they can neither be found nor built."""
     try:
         return tools.obtain(names, environ=settings.environment(), clock=clocks.SystemClock(), tell=_tell)
     except errors.EnvironmentUnfit as error:
-        pytest.skip(f"not to be had here: {error}")
+        pytest.skip(f"not available here: {error}")
 
 
 def control_plane_programs() -> dict[str, tools.Found]:
-    """The control plane with kwok and kubectl; one call for all, so that they are built in one go."""
+    """Return the control plane's programs, kwok and kubectl; one call, so that they are built together."""
     return programs(*standalone.ALL, "kubectl")
 
 
 def kubectl(*arguments: str, given: str | None = None, kubeconfig: pathlib.Path | None = None) -> str:
-    """What kubectl printed; it is given `given`. Fails where kubectl does."""
+    """Run kubectl with `given` as its input, and return its output. Fails where kubectl does."""
     path = programs("kubectl")["kubectl"].path
     environ = {**settings.environment(), **({} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig)})}
     done = subprocess.run([path, *arguments], env=environ, input=given, capture_output=True, text=True, check=False)
@@ -39,6 +39,6 @@ def kubectl(*arguments: str, given: str | None = None, kubeconfig: pathlib.Path 
 
 
 def _tell(told: progress.Progress) -> None:
-    # Whoever waits for minutes should see why; pytest shows the real stderr at once.
+    # The build takes minutes: show why at once, on the real stderr.
     if not told.passing and told.text.startswith(("building", "built", "waiting")):
         print(f"\n{told.text}", file=sys.__stderr__, flush=True)

@@ -1,7 +1,7 @@
-"""Fetches and builds what late tests need while checks and quick tests run: programs, packages, wheels, images.
+"""Fetch and build what late tests need while checks and quick tests run: programs, packages, wheels, images.
 
-Nothing rests on it. Whoever needs a part waits while that part is under way, by the lock that it has anyway, and makes
-for itself what is missing, so that a failure is told by the test that it is of.
+No test depends on it: a test that needs a part waits by the part's lock while it is built, and builds what is missing.
+So a failure is reported by the test.
 """
 
 import os
@@ -23,7 +23,7 @@ from tests.e2e.compose import compose_site
 from tests.integration import observe
 from tests.tools import chromium, debian, docker_engine, images, kubernetes
 
-# Tests that run meanwhile come first.
+# Tests run meanwhile and have priority.
 NICE = 10
 # The first tests on an engine are those of docker-compose.yml.
 PROGRAMS = (("docker-compose", "nats"), (*standalone.ALL, commands.SCHEDULER, "kubectl", *programs.KUBERNETES))
@@ -31,7 +31,7 @@ BASES = (images.BASE_PACKAGES, (*images.BASE_PACKAGES, *images.NODE_PACKAGES))
 
 
 def main() -> None:
-    """Nothing; what failed is told in a line each. An engine that it started ends with it, also on SIGTERM."""
+    """Prepare all parts, with a line for each that failed. Its engine ends with it, also on SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     if debian.allowed() is not None:
         return
@@ -63,7 +63,7 @@ def _images() -> None:
         first, *_ = [docker_engine.base_image(found, *packages) for packages in BASES]
         for target in (*images.TARGETS, *images.COMPOSE_TARGETS):
             images.build(found, base=first, target=target)
-        # Compose asks for the same in words of its own, which the engine knows no layers by.
+        # Compose builds the same with other parameters, for which the engine has no cached layers.
         with (
             tempfile.TemporaryDirectory(prefix="carico-compose-") as made,
             compose_site.built(found, pathlib.Path(made)),

@@ -1,4 +1,4 @@
-"""Tokens of a real kube-apiserver, as `fake_token_api` has them of its own: bound to Pods that are on nodes."""
+"""Tokens of a real kube-apiserver, bound to Pods on nodes, with the interface of `fake_token_api`."""
 
 import base64
 import itertools
@@ -10,10 +10,10 @@ from typing import Any
 from tests.contract.kubernetes import control_planes
 from tests.tools import fake_token_api, waiting
 
-# The API makes no token of a shorter life.
+# The API issues no token with a shorter lifetime.
 SHORTEST_LIFE_S = 600.0
 AUTH_ACCOUNT = "carico/carico-auth"
-# All that the callout may do.
+# The callout's permissions.
 AUTH_RULES = [{"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}]
 _NUMBERS = itertools.count(1)
 
@@ -28,11 +28,11 @@ class RealTokens:
 
     @property
     def url(self) -> str:
-        """Where the API listens."""
+        """Return the API's address."""
         return self._api.url
 
     def close(self) -> None:
-        """Removes what was made that others could see."""
+        """Remove the cluster-wide objects that were created."""
         for node in list(self._pods):
             self.delete_pods_of(node)
             self._api.request("DELETE", f"/api/v1/nodes/{node}")
@@ -41,7 +41,7 @@ class RealTokens:
         self, account: str, *, node: str | None = None, audience: str = fake_token_api.AUDIENCE,
         life_s: float = SHORTEST_LIFE_S,
     ) -> str:  # fmt: skip
-        """A token of `namespace/name`, bound to a new Pod on `node` where one is given."""
+        """Return a token of `namespace/name`, bound to a new Pod on `node` if one is given."""
         namespace, name = account.split("/")
         self._account(namespace, name)
         spec: dict[str, Any] = {"audiences": [audience], "expirationSeconds": int(life_s)}
@@ -54,14 +54,14 @@ class RealTokens:
         return str(self._create(path, body)["status"]["token"])
 
     def delete_pods_of(self, node: str) -> None:
-        """The Pods of a node are gone, and with them the tokens bound to them."""
+        """Delete the Pods of a node, which invalidates tokens bound to them."""
         for path in self._pods.pop(node, []):
             self._api.request("DELETE", path, gracePeriodSeconds=0)
             while self._api.request("GET", path).code != 404:
                 time.sleep(0.02)
 
     def write_kubeconfig(self, path: pathlib.Path) -> pathlib.Path:
-        """A kubeconfig of the callout's own ServiceAccount, which may review tokens and nothing else."""
+        """Return a kubeconfig of the callout's ServiceAccount, which may only review tokens."""
         namespace, name = AUTH_ACCOUNT.split("/")
         self._account(namespace, name)
         rbac = "/apis/rbac.authorization.k8s.io/v1"
@@ -103,10 +103,10 @@ class RealTokens:
         return made
 
     def _create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """What was made; {} where it was there."""
+        """Create an object and return it; {} if it existed."""
         deadline_s = time.monotonic() + waiting.WAIT_S
         while (answer := self._api.request("POST", path, body)).code == 403 and time.monotonic() < deadline_s:
-            # A ServiceAccount that has only just been made.
+            # The ServiceAccount has just been created.
             time.sleep(0.05)
         if answer.code == 409:
             return {}

@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector that keeps what it is sent: OTLP over HTTP, in a thread."""
+"""An OpenTelemetry collector that stores what it receives: OTLP over HTTP, in a thread."""
 
 from collections.abc import Iterator, Mapping
 from http import server
@@ -33,7 +33,7 @@ class Collector(http_thread.Server):
         super().__init__(Handler)
 
     def spans(self) -> Iterator[tuple[Mapping[str, str], trace_pb2.Span]]:
-        """(attributes of the service, span) of all that came so far."""
+        """Return (attributes of the service, span) of all spans received so far."""
         for body in list(self._bodies):
             for group in trace_service_pb2.ExportTraceServiceRequest.FromString(body).resource_spans:
                 service = {each.key: each.value.string_value for each in group.resource.attributes}

@@ -1,4 +1,4 @@
-"""A TCP connection that can be cut without a word, as a network policy or a pulled cable cuts it."""
+"""A TCP proxy that can drop traffic silently, as a network policy or a pulled cable does."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 
 class Proxy:
-    """Passes bytes on to a port of this machine while `is_open`; else it swallows them, and keeps connections up."""
+    """Forwards bytes to a port of this machine while `is_open`; otherwise drops them and keeps connections open."""
 
     def __init__(self, target_port: int) -> None:
         self._target_port = target_port
@@ -16,7 +16,7 @@ class Proxy:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Proxy"]:
-        """The proxy at `port`."""
+        """Run the proxy at `port`."""
         server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:

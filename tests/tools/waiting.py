@@ -1,4 +1,4 @@
-"""Waiting for what comes by itself."""
+"""Wait for conditions."""
 
 import asyncio
 import time
@@ -8,12 +8,12 @@ from typing import TypeVar
 from carico_core.domain import errors
 
 _T = TypeVar("_T")
-# Of what hangs, and of no requirement: a slow machine may stand still for seconds, and start interpreters for ten.
+# Ends a hanging test; not a requirement: a slow machine may stall for seconds, and need ten to start interpreters.
 WAIT_S = 60.0
 
 
 async def until(condition: Callable[[], object], *, within_s: float = WAIT_S) -> None:
-    """Returns once the condition holds. Raises TimeoutError where it does not come to hold."""
+    """Return once the condition holds. Raises TimeoutError."""
     async with asyncio.timeout(within_s):
         while not condition():
             await asyncio.sleep(0.01)
@@ -26,7 +26,7 @@ def until_now(
     every_s: float = 0.02,
     what: Callable[[], object] = str,
 ) -> None:
-    """Returns once the condition holds, for tests without a loop. Fails with what `what` gives where it does not."""
+    """Return once the condition holds, for tests without a loop. Fails with the result of `what`."""
     deadline_s = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline_s, f"not within {within_s:g} s: {what()}"
@@ -36,9 +36,9 @@ def until_now(
 async def answered(
     ask: Callable[[], Awaitable[_T]], enough: Callable[[_T], object] = bool, *, within_s: float = WAIT_S
 ) -> _T:
-    """The first answer that is enough: a stream takes a message in after its subscribers have heard it.
+    """Ask until an answer is enough, and return it: a stream stores a message after its subscribers have received it.
 
-    Who does not answer is asked again. Raises TimeoutError where no answer is enough.
+    An unavailable service is asked again. Raises TimeoutError where no answer is enough.
     """
     said: errors.CaricoError | None = None
     try:
@@ -49,7 +49,7 @@ async def answered(
                         return answer
                 except (errors.BusUnavailable, errors.ApiUnavailable) as error:
                     said = error
-                # Whoever is asked has other work too.
+                # Leave time for the service's other work.
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise TimeoutError(f"no answer was enough within {within_s:g} s") from said

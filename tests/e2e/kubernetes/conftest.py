@@ -25,7 +25,7 @@ def site_images(docker: docker_engine.Running) -> kubelet_site.Images:
     try:
         return kubelet_site.built_images(docker)
     except errors.EnvironmentUnfit as error:
-        pytest.skip(f"not to be had here: {error}")
+        pytest.skip(f"not available here: {error}")
 
 
 @pytest.fixture(scope="session")

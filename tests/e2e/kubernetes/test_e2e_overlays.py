@@ -253,7 +253,7 @@ def _browser() -> pathlib.Path:
     try:
         return chromium.command()
     except errors.EnvironmentUnfit as error:
-        pytest.skip(f"not to be had here: {error}")
+        pytest.skip(f"not available here: {error}")
 
 
 def _text(frame: str | bytes) -> str:

@@ -37,7 +37,7 @@ async def browser() -> AsyncIterator[browsers.Browser]:
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")
 async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[web_site.Stage]:
-    """A cluster of words, and the page's server."""
+    """A simulated fleet, and the page's server."""
     folder: pathlib.Path = tmp_path_factory.mktemp("stage")
     async with web_site.stage(folder, nodes=NODES) as found:
         yield found
@@ -45,7 +45,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[web_s
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def page(browser: browsers.Browser) -> AsyncIterator[browsers.Page]:
-    """A fresh page, in which no script fails."""
+    """A new page, in which no script may fail."""
     context = await browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="dark")
     context.set_default_timeout(WITHIN_MS)
     found = await context.new_page()

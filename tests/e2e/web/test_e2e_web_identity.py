@@ -64,7 +64,7 @@ async def test_a_reader_is_let_in_and_another_is_not(page: browsers.Page, tmp_pa
             async with service.listening(site.settings(site.reader), clock=clock):
                 await expect(page.locator("#bus-state")).to_have_text("live", timeout=WITHIN_MS)
                 await expect(page.get_by_role("alert")).to_be_hidden()
-                fleet = fake_fleet.SpokenFleet(bus, count=1, clock=clock)
+                fleet = fake_fleet.FakeFleet(bus, count=1, clock=clock)
                 payload = fleet.advertisement(fleet.nodes[0])
                 await bus.publish("carico.v1.capacity.node-1", payload)
                 await expect(page.locator("#sum-nodes")).to_have_text("1", timeout=WITHIN_MS)
