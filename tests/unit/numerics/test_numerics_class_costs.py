@@ -144,8 +144,8 @@ class Plain:
         rows, found = self.rows(name), self.beliefs[belief]
         return growth.Growth(found.mean[rows], found.covariance[np.ix_(rows, rows)], unknown_part=self.unknown_part)
 
-    def is_told(self, name: str) -> bool:
-        return name in self.names and (self.parts == 1 or self.grown(name).is_told)
+    def is_identified(self, name: str) -> bool:
+        return name in self.names and (self.parts == 1 or self.grown(name).is_identified)
 
     def variance(self, name: str) -> float:
         row = self.rows(name)[0]
@@ -155,7 +155,7 @@ class Plain:
         return float(self.beliefs[KNOWN].mean[self.rows(name)[0]])
 
     def cost(self, name: str, life_s: float) -> base.Spread:
-        if not self.is_told(name):
+        if not self.is_identified(name):
             return self.whole(name)[0], math.sqrt(self.whole(name)[1])
         if self.parts > 1:
             mean, spread = self.grown(name).whole(life_s)
@@ -163,7 +163,7 @@ class Plain:
         return in_range(self.mean(name)), math.sqrt(self.variance(name))
 
     def plus(self, name: str, life_s: float, risk_sd: float) -> float:
-        if not self.is_told(name):
+        if not self.is_identified(name):
             return in_range(self.whole(name)[0] + risk_sd * math.sqrt(self.whole(name)[1]))
         if self.parts > 1:
             return max(self.grown(name).plus(life_s, risk_sd), LEAST)
@@ -191,7 +191,7 @@ class Plain:
     def expected(self, pods: Mapping[str, Sequence[float]]) -> float:
         return sum(
             float(np.array(parts) @ self.beliefs[KNOWN].mean[self.rows(name)])
-            if self.is_told(name)
+            if self.is_identified(name)
             else parts[0] * self.whole(name)[0]
             for name, parts in pods.items()
         )
@@ -199,7 +199,7 @@ class Plain:
     def is_unknown(self, name: str, *, runs: bool) -> bool:
         if name in self.peers:
             return False
-        if not self.is_told(name):
+        if not self.is_identified(name):
             return True
         return self.parts == 1 and not runs and self.variance(name) >= 0.25 * self.whole(name)[1]
 
@@ -341,7 +341,7 @@ def test_classes_that_grow_learn_as_plain_kalman_filters_do(seed: int) -> None:
         pods = {name: growth.behind([9.0, 2.5, 0.5]) for name in ("a", "b", "other")}
         assert near(made.expected_by_part(pods), plain.expected(pods))
         for name, parts in pods.items():
-            left = plain.grown(name).left(parts, 3.0, 60.0) if plain.is_told(name) else 0.0
+            left = plain.grown(name).left(parts, 3.0, 60.0) if plain.is_identified(name) else 0.0
             assert near(made.left_to_grow(name, parts, 3.0, 60.0), left)
             for age_s in (4.0, 20.0):
                 assert near(made.standing_evidence(name, age_s), plain.standing(name, age_s))

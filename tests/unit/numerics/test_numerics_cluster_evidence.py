@@ -18,20 +18,20 @@ def fused(**classes: tuple[int, float, float]) -> dict[str, messages.ClassEviden
 
 
 def test_the_largest_classes_are_told_and_all_that_run_are_counted() -> None:
-    evidence = cluster_evidence.ClusterEvidence(between_nodes=0.2, told=2)
+    evidence = cluster_evidence.ClusterEvidence(between_nodes=0.2, most_classes=2)
     evidence.take(fused(small=(1, 1.0, 0.1), b=(5, 1.0, 0.1), a=(5, 1.0, 0.1), gone=(0, 1.0, 0.1)))
     assert evidence.classes == ["a", "b"]
     assert evidence.pods == {"small": 1.0, "b": 5.0, "a": 5.0}
 
 
 def test_what_the_node_never_measured_is_the_others_alone() -> None:
-    evidence = cluster_evidence.ClusterEvidence(between_nodes=0.2, told=2)
+    evidence = cluster_evidence.ClusterEvidence(between_nodes=0.2, most_classes=2)
     assert evidence.of_others(fused(a=(5, 1.5, 0.5)), "cpu") == {"a": (1.5, 0.25)}
 
 
 def test_the_nodes_own_part_is_taken_out() -> None:
     # Two nodes of equal weight: 1 / V = 1 / p + 1 / p, with p = v + (share x c)^2 = .5 of each; mean (1 + 2) / 2.
-    evidence = cluster_evidence.ClusterEvidence(between_nodes=0.0, told=2)
+    evidence = cluster_evidence.ClusterEvidence(between_nodes=0.0, most_classes=2)
     evidence.contribute({"a": {"cpu": (1.0, 0.5)}}, 1.0)
     mean, variance = evidence.of_others(fused(a=(5, 1.5, 0.5)), "cpu")["a"]
     assert mean == pytest.approx(2.0)
@@ -50,7 +50,7 @@ def test_what_the_others_say_does_not_depend_on_what_the_node_said(
         weights = 1.0 / (variances + (0.2 * means) ** 2)
         return float(weights @ means / weights.sum()), float(1.0 / weights.sum())
 
-    evidence = cluster_evidence.ClusterEvidence(between_nodes=0.2, told=2)
+    evidence = cluster_evidence.ClusterEvidence(between_nodes=0.2, most_classes=2)
     # Of the other dimension it said something else.
     evidence.contribute({"a": {"memory": (1.0, 1.0), "cpu": own}}, 1.0)
     mean, variance = together(own, *others)
@@ -75,7 +75,7 @@ SURE, AS_SURE, LESS_SURE = (1.0, 0.25), (0.5, 0.4375), ((1.5, 0.125), (0.9, 0.32
 
 def test_what_a_node_was_surest_of_counts_until_no_model_has_it() -> None:
     def said(*evidences: base.Evidence | None, dt_s: float = 1.0) -> list[float | None]:
-        evidence = cluster_evidence.ClusterEvidence(between_nodes=0.5, told=2)
+        evidence = cluster_evidence.ClusterEvidence(between_nodes=0.5, most_classes=2)
         counted = []
         for each in evidences:
             evidence.contribute({} if each is None else {"a": {"cpu": each}}, dt_s)
@@ -93,7 +93,7 @@ def test_what_a_node_was_surest_of_counts_until_no_model_has_it() -> None:
 
 
 def test_what_nobody_else_measured_is_no_evidence() -> None:
-    evidence = cluster_evidence.ClusterEvidence(between_nodes=0.0, told=2)
+    evidence = cluster_evidence.ClusterEvidence(between_nodes=0.0, most_classes=2)
     evidence.contribute({"own": {"cpu": (1.0, 0.25)}}, 1.0)
     heard = fused(own=(5, 1.0, 0.5), other=(5, 1.0, 0.5))
     assert set(evidence.of_others(heard, "cpu")) == {"other"}

@@ -162,7 +162,7 @@ def test_a_node_does_not_take_what_it_said_itself_for_others() -> None:
         cost = {} if model_of is None else {"memory": messages.Estimate(mean=1.0, sd=(model_of + 0.04) ** 0.5)}
         return list(evidence.of_others({"a": messages.ClassEvidence(pods=1, cost=cost)}, "memory"))
 
-    evidence = cluster_evidence.ClusterEvidence(between_nodes=0.2, told=2)
+    evidence = cluster_evidence.ClusterEvidence(between_nodes=0.2, most_classes=2)
     assert heard(model_of=None, now=0.01) == []
     # The model is of a second ago, when it was surer, or still said something.
     assert heard(model_of=0.01, now=0.05) == []

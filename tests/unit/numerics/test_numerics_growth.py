@@ -39,7 +39,7 @@ def test_a_life_counts_where_it_held_most() -> None:
 
 def test_growth_nobody_has_seen_goes_on_by_the_last_slope() -> None:
     found = told([0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0], measured=3)
-    assert found.is_told and not told([9.0] * 8, measured=1).is_told
+    assert found.is_identified and not told([9.0] * 8, measured=1).is_identified
     # Two seconds are told, six more at one a second.
     assert math.isclose(found.plus(8.0, 0.0), 8.0, rel_tol=0.01)
 
@@ -61,17 +61,17 @@ def test_the_doubt_counts_beside_growth_that_nobody_has_seen() -> None:
 
 
 def test_a_part_is_told_by_how_little_doubt_is_left_of_an_unknown_ones() -> None:
-    def is_told(second: float, third: float, unknown_part: float) -> bool:
+    def is_identified(second: float, third: float, unknown_part: float) -> bool:
         variances = np.diag([1e-6, second, third] + [1e-6] * 5)
-        return growth.Growth(np.zeros(8), variances, unknown_part=unknown_part).is_told
+        return growth.Growth(np.zeros(8), variances, unknown_part=unknown_part).is_identified
 
-    assert is_told(0.9, 9.0, 4.0)
-    assert not is_told(0.9, 1e-6, 1.0)
-    assert not is_told(0.3, 1e-6, 1.0)
-    assert is_told(0.2, 9.0, 1.0)
+    assert is_identified(0.9, 9.0, 4.0)
+    assert not is_identified(0.9, 1e-6, 1.0)
+    assert not is_identified(0.3, 1e-6, 1.0)
+    assert is_identified(0.2, 9.0, 1.0)
 
 
-def test_what_is_still_to_come_goes_with_its_doubt_and_on_beyond_what_is_told() -> None:
+def test_what_is_still_to_come_goes_with_its_doubt_and_on_beyond_what_is_identified() -> None:
     doubted = growth.Growth(
         np.array([0.1, 1.0, 1.0, 2.0] + [0.0] * 4), np.diag([1e-12, 0.04] + [1e-12] * 6), unknown_part=1.0
     )

@@ -95,12 +95,12 @@ class AuthorLog:
 
 
 def numbers(match: re.Match[str]) -> messages.Array:
-    """Every group of a match as a number (n,)."""
+    """Return every group of a match as a number (n,)."""
     return np.array([float(group) for group in match.groups()])
 
 
 def parse(lines: Iterable[str], *, name: str = "log") -> AuthorLog:
-    """The log. Raises `RecordingError` with the line that cannot be understood."""
+    """Return the log. Raises `RecordingError` with the line that cannot be understood."""
     parser = _Parser(name)
     for line in lines:
         parser.take(line)
@@ -267,6 +267,6 @@ class _Open:
 
 
 def shown(text: str) -> str:
-    """The beginning of a line, as an error shows it."""
+    """Return the beginning of a line, as an error shows it."""
     line = repr(text.rstrip("\r\n"))
     return line if len(line) <= 70 else f"{line[:70]}...'"

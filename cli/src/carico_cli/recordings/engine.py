@@ -70,7 +70,7 @@ class Run:
 
 
 def run(over: trace.Trace, setup: Setup) -> Run:
-    """The replay. Raises `SettingsError` where the trace has not what the setup needs."""
+    """Return the replay. Raises `SettingsError` where the trace has not what the setup needs."""
     _check(over, setup)
     inputs = setup.inputs
     if inputs is None:
@@ -105,7 +105,10 @@ def _check(over: trace.Trace, setup: Setup) -> None:
 
 
 def node_config(over: trace.Trace, estimator: str) -> base.EstimatorConfig:
-    """The node of a trace. A log's scalar signal has the paper's ceiling of 1; all else is as an agent has it."""
+    """Return the node of a trace. A log's scalar signal has the paper's ceiling of 1.
+
+    All else is as an agent has it.
+    """
     facts = over.recording.facts
     plain = over.format == "log" and estimator in SCALAR
     return base.EstimatorConfig(
@@ -132,7 +135,7 @@ class _Pods:
         self._workload: dict[str, str] = {}
 
     def at(self, now_s: float) -> pod_states.PodSet:
-        """The Pods at this time, which never goes back."""
+        """Return the Pods at this time, which never goes back."""
         while self._next < len(self._events) and self._events[self._next].at_s <= now_s:
             event = self._events[self._next]
             self._workload[event.uid] = event.workload or base.ALL_PODS
@@ -260,7 +263,7 @@ def _logged(evaluation: trace.Evaluation, node: base.EstimatorConfig, pods: int)
 
 
 def _in_time(over: trace.Trace) -> Iterator[tuple[float, messages.Array, trace.Evaluation | None]]:
-    """Samples (their values) and evaluations, by time."""
+    """Yield samples (their values) and evaluations, by time."""
     samples = over.recording.samples
     ticks = ((at_s, 0, values, None) for at_s, values in zip(samples.times_s.tolist(), samples.values, strict=True))
     seen = ((one.at_s, 1, one.usage, one) for one in sorted(over.evaluations, key=lambda one: one.at_s))

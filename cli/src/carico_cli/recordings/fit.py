@@ -13,7 +13,7 @@ from carico_core.numerics.estimators import base
 
 
 def summary(run: engine.Run) -> dict[str, Any]:
-    """The fit as JSON types; None where there is nothing to say it by."""
+    """Return the fit as JSON types; None where there is nothing to say it by."""
     samples, steps = run.trace.recording.samples, run.steps
     against, errors = _against_logged(run)
     return {
@@ -39,14 +39,17 @@ def summary(run: engine.Run) -> dict[str, Any]:
 
 
 def first_useful_s(steps: Sequence[engine.Step]) -> float | None:
-    """Seconds until capacity was measured, and enough for a Pod; None where it never was."""
+    """Return seconds until capacity was measured, and enough for a Pod; None where it never was."""
     useful = (step.at_s for step in steps if step.estimate.mode == "measured" and step.estimate.capacity >= 1.0)
     found = next(useful, None)
     return None if found is None else round(found, 3)
 
 
 def logged(run: engine.Run) -> tuple[str, list[tuple[trace.Evaluation, trace.Learnt]]]:
-    """(whose logged estimates ours are set beside, the estimates), in order; none where the log has none like them."""
+    """Return (whose logged estimates ours are compared with, the estimates), in order.
+
+    None where the log has none like them.
+    """
     if run.setup.estimator not in engine.SCALAR:
         # Only a scalar estimator learns what the author's log shows.
         return trace.PUBLISHED, []
@@ -57,7 +60,7 @@ def logged(run: engine.Run) -> tuple[str, list[tuple[trace.Evaluation, trace.Lea
 
 
 def _against_logged(run: engine.Run) -> tuple[str | None, dict[str, list[float]]]:
-    """(whose logged estimates, ours minus theirs)."""
+    """Return (whose logged estimates, ours minus theirs)."""
     errors: dict[str, list[float]] = {"baseline": [], "cost": []}
     against, found = logged(run)
     for evaluation, learnt in found:
@@ -71,7 +74,7 @@ def _against_logged(run: engine.Run) -> tuple[str | None, dict[str, list[float]]
 
 
 def _step_of(run: engine.Run, evaluation: trace.Evaluation) -> engine.Step | None:
-    """The newest step at an evaluation."""
+    """Return the newest step at an evaluation."""
     at_s = evaluation.at_s - float(run.trace.recording.samples.times_s[0])
     index = bisect.bisect_right(run.steps, at_s + 1e-9, key=lambda step: step.at_s)
     return run.steps[index - 1] if index else None

@@ -18,7 +18,7 @@ _CREATED, _STARTED, _EXITED, _DELETED = range(4)
 
 
 def from_log(log: author_log.AuthorLog, *, name: str) -> trace.Trace:
-    """The trace of a log."""
+    """Return the trace of a log."""
     parts = _parts(log)
     values = _values(log.layout, parts)
     start_s = float(log.times_s[0])
@@ -80,19 +80,19 @@ def _events(log: author_log.AuthorLog) -> tuple[tuple[recording.PodEvent, ...], 
 
 
 def _of_containers(events: list[author_log.ContainerEvent]) -> tuple[recording.PodEvent, ...]:
-    """A Pod's first container is its sandbox: it is created with it, runs with the others, and is gone with it.
+    """Read containers as Pods: the first one is the Pod's sandbox, created and removed with it.
 
     As `churn.containerd` takes the same events.
     """
     sandboxes: dict[str, str] = {}
     tasks: dict[str, set[str]] = {}
-    told: list[recording.PodEvent] = []
+    found: list[recording.PodEvent] = []
     for event in events:
         is_sandbox = sandboxes.setdefault(event.pod, event.container) == event.container
         kind = _kind(event, is_sandbox, tasks.setdefault(event.pod, set()))
         if kind is not None:
-            told.append(recording.PodEvent(at_s=event.at_s, kind=kind, uid=event.pod))
-    return tuple(told)
+            found.append(recording.PodEvent(at_s=event.at_s, kind=kind, uid=event.pod))
+    return tuple(found)
 
 
 def _kind(event: author_log.ContainerEvent, is_sandbox: bool, tasks: set[str]) -> recording.EventKind | None:
@@ -113,13 +113,13 @@ def _kind(event: author_log.ContainerEvent, is_sandbox: bool, tasks: set[str]) -
 
 
 def _of_counts(counts: list[tuple[float, int]]) -> tuple[recording.PodEvent, ...]:
-    told: list[recording.PodEvent] = []
+    found: list[recording.PodEvent] = []
     numbers = itertools.count(1)
     running: list[str] = []
     for at_s, count in counts:
         while len(running) < count:
             running.append(f"pod-{next(numbers)}")
-            told.append(recording.PodEvent(at_s=at_s, kind=recording.EventKind.STARTED, uid=running[-1]))
+            found.append(recording.PodEvent(at_s=at_s, kind=recording.EventKind.STARTED, uid=running[-1]))
         while len(running) > count:
-            told.append(recording.PodEvent(at_s=at_s, kind=recording.EventKind.REMOVED, uid=running.pop(0)))
-    return tuple(told)
+            found.append(recording.PodEvent(at_s=at_s, kind=recording.EventKind.REMOVED, uid=running.pop(0)))
+    return tuple(found)

@@ -1,4 +1,4 @@
-"""A file as a trace: a recording or the author's log, told apart by its first bytes."""
+"""A file as a trace: a recording or the author's log, recognised by its first bytes."""
 
 import dataclasses
 import os
@@ -17,7 +17,7 @@ _GAP_S = 1.0
 
 
 def read(path: pathlib.Path, *, partial: bool = False) -> trace.Trace:
-    """The trace in a file. Raises `RecordingError` where it cannot be read."""
+    """Return the trace in a file. Raises `RecordingError` where it cannot be read."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -34,7 +34,7 @@ def read(path: pathlib.Path, *, partial: bool = False) -> trace.Trace:
 
 
 def parse(data: bytes, *, name: str, partial: bool = False) -> trace.Trace:
-    """The trace in these bytes; `partial` takes what comes before a cut. Raises `RecordingError`."""
+    """Return the trace in these bytes; `partial` takes what comes before a cut. Raises `RecordingError`."""
     if not data:
         expected = "a recording, or a log of the author's agent"
         raise errors.RecordingError(name, "offset 0", got="an empty file", expected=expected)
@@ -46,7 +46,7 @@ def parse(data: bytes, *, name: str, partial: bool = False) -> trace.Trace:
 
 
 def _gaps(times_s: messages.Array) -> str | None:
-    """What is missing between the samples, in words; None where nothing is."""
+    """Return what is missing between the samples, in words; None where nothing is."""
     steps_s = np.diff(times_s)
     found = np.flatnonzero(steps_s > _GAP_S)
     if not len(found):

@@ -42,7 +42,7 @@ _DEFAULT = next(field.default for field in dataclasses.fields(agent.AgentSetting
 def command(
     file: pathlib.Path, partial: bool, output: formats.Output, plot: pathlib.Path | None, **chosen: Any
 ) -> None:
-    """Run FILE, a recording or a log of the author's agent, through an estimator and prints how well it fitted.
+    """Run FILE, a recording or a log of the author's agent, through an estimator and print how well it fitted.
 
     The author is the dissertation's. docs/recordings.md says what each figure means.
     """

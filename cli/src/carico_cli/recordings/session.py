@@ -17,7 +17,7 @@ class Session:
     """Samples a node into a file until it is closed."""
 
     def __init__(self, chosen: settings.AgentSettings, *, clock: clocks.Clock) -> None:
-        """Raises `EnvironmentUnfit` where the node cannot be measured, `SettingsError` for a bad path."""
+        """Raise `EnvironmentUnfit` where the node cannot be measured, `SettingsError` for a bad path."""
         chosen = own_node.resolved(chosen)
         self._clock = clock
         self._panel = _open_panel(chosen, clock)
@@ -37,7 +37,7 @@ class Session:
         return self._recorder.written
 
     async def run(self, seconds: float) -> None:
-        """Nothing, after `seconds` or once the disk has failed; call `close` whatever this raised."""
+        """Record for `seconds`, or until the disk fails; call `close` afterwards, also where this raised."""
         samples = sampler.Sampler(
             self._tick,
             period_s=pipeline.SAMPLE_S,
@@ -65,7 +65,7 @@ class Session:
                 work.result()
 
     def close(self) -> recording.Written:
-        """What was written; the file has its end."""
+        """Return what was written; the file has its end."""
         return self._recorder.close()
 
     def _tick(self, _late_s: float, _missed: int) -> None:

@@ -37,7 +37,7 @@ class Parts:
     clock: clocks.Clock
     metrics: metric.Metrics
     boot: str
-    # Told of each sample, beside the pipeline.
+    # Gets each sample, as the pipeline does.
     witness: Callable[[pipeline.Sample], None] | None = None
     # None: every Pod is of the general class.
     classes: ports.PodClasses | None = None
@@ -82,21 +82,21 @@ class Agent:
             self._instruments.degraded.labels(note[:80]).set(1)
             self._log.warning("degraded", note=note)
         self._classes = parts.classes
-        self._told: dict[str, str] = {}
+        self._named: dict[str, str] = {}
         parts.pods.on_change(self.pods_changed)
         parts.pods.on_event(self._on_pod_event)
         if parts.classes is not None:
             parts.classes.on_change(self.pods_changed)
 
     def when_due(self, *, capacity: Callable[[], None], subspace: Callable[[], None]) -> None:
-        """Nothing; the callbacks are called when there is something to publish."""
+        """Register publish callbacks."""
         self._on_capacity = capacity
         self._on_subspace = subspace
 
     def tick(self, late_s: float, missed: int) -> None:
-        """Nothing; takes one sample, and updates the model where it fills a batch."""
+        """Take one sample, and update the model where it fills a batch."""
         self._instruments.lateness_s.observe(late_s)
-        if self._held:  # nobody calls when a hold ends: it ends by time
+        if self._held:  # a hold ends by time, without a call
             self.pods_changed()
         if missed:
             self._instruments.samples_missed.inc(missed)
@@ -114,7 +114,7 @@ class Agent:
             self.update()
 
     def update(self) -> None:
-        """Nothing; learns from the batch and says what is due."""
+        """Learn from the batch, and call for what is to be published."""
         begun_s = self._clock.monotonic_s()
         now = self._pods.current()
         self._counted, self._held = frozenset(now.running), now.holding
@@ -132,7 +132,7 @@ class Agent:
         self._on_subspace()
 
     def pods_changed(self) -> None:
-        """Nothing; estimates anew and publishes at once, in the paper's modes when the hold ends."""
+        """Estimate again and publish at once; in the paper's modes when the hold ends."""
         now = self._pods.current()
         counted, hold_ended = frozenset(now.running), self._held and not now.holding
         changed = counted != self._counted
@@ -152,15 +152,15 @@ class Agent:
             self._traces.happened(kind, uid, at_s)
 
     def on_model(self, _subject: str, payload: bytes) -> None:
-        """Nothing; follows the cluster's model, or drops and counts a message that cannot be used."""
+        """Follow the cluster's model, or drop and count a message that cannot be used."""
         self._cluster.take(payload)
 
     def on_stored_model(self, payload: bytes | None) -> None:
-        """Nothing; follows the model kept for late joiners unless it is too old to say anything."""
+        """Follow the model stored on the bus, unless it is too old to be of use."""
         self._cluster.take_stored(payload)
 
     def next_capacity(self) -> bytes | None:
-        """The next advertisement; None before the first update."""
+        """Return the next advertisement; None before the first update."""
         if self.state is None:
             return None
         self._instruments.published.labels("capacity").inc()
@@ -172,7 +172,7 @@ class Agent:
         )
 
     def next_subspace(self) -> tuple[bytes, str] | None:
-        """The next local subspace and its message id; None before the first batch."""
+        """Return the next local subspace and its message id; None before the first batch."""
         if self.state is None:
             return None
         stamp = self._stamp("subspace")
@@ -183,7 +183,7 @@ class Agent:
         return wire.encode_subspace(record), f"{stamp.node}-{stamp.boot}-{stamp.seq}"
 
     def not_taken(self, kind: str, error: Exception) -> None:
-        """Nothing; counts a message that the bus did not take. The next one is newer: none is kept."""
+        """Count a message that the bus did not take. The next one is newer: none is kept."""
         self._instruments.publish_errors.labels(kind).inc()
         self._limited.warning(("publish", kind), "not published", kind=kind, error=str(error))
 
@@ -196,15 +196,15 @@ class Agent:
         return None if age_s <= SAMPLE_STALE_S else f"no sample for {age_s:.1f} s"
 
     def sample_age_s(self) -> float | None:
-        """How old the newest sample is; None before the first."""
+        """Return how old the newest sample is; None before the first."""
         return None if self._last_sample_s is None else self._clock.monotonic_s() - self._last_sample_s
 
     def model_age_s(self) -> float | None:
-        """How old the newest model of the cluster is; None before the first."""
+        """Return how old the newest model of the cluster is; None before the first."""
         return self._cluster.age_s()
 
     def view(self) -> dict[str, Any]:
-        """The state as people ask for it: what is advertised, why, and the last minutes."""
+        """Return the state as people ask for it: what is advertised, why, and the last minutes."""
         model = self._cluster.newest
         return {
             "node": self._settings.node,
@@ -236,7 +236,7 @@ class Agent:
         return self.pipeline.sample(sample)
 
     def _settle(self, state: pipeline.State, pods: ports.PodSet) -> None:
-        """Nothing; this state, and the UIDs that its count accounts for, are what is said from now on.
+        """Publish this state, and the UIDs that its count accounts for, from now on.
 
         Kept together: a UID covered by a message that does not count it yet would free its reservation too early.
         """
@@ -244,12 +244,12 @@ class Agent:
         self._covers = advertisement.covers(pods, pod_limit=self._settings.pod_limit)
 
     def _name_pods(self) -> bool:
-        """True where the estimator was told of other Pods, or of other classes, than before."""
+        """Return True where the estimator was given other Pods, or of other classes, than before."""
         classes = self._classes
         named = {uid: messages.ANY_CLASS if classes is None else classes.of(uid) for uid in self._counted}
-        if named == self._told:
+        if named == self._named:
             return False
-        self._told = named
+        self._named = named
         self.pipeline.pods_changed(named)
         return True
 

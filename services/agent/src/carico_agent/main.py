@@ -4,7 +4,7 @@ import os
 
 
 def main() -> int:
-    """The exit code: 0 stopped, 1 failed, 2 a setting or the surroundings have to be mended."""
+    """Return the exit code: 0 stopped, 1 failed, 2 a setting or the environment is wrong."""
     # OpenBLAS starts a thread per CPU and keeps buffers for each when numpy is imported; 2 x 2 matrices need none of
     # them. So this comes before any import that brings numpy: 1 MB less in every agent of a fleet.
     os.putenv("OPENBLAS_NUM_THREADS", "1")

@@ -34,19 +34,19 @@ class PodEvents(Protocol):
     """Where starts and ends of Pods come from."""
 
     def current(self) -> PodSet:
-        """The Pods now."""
+        """Return the Pods now."""
         ...
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Nothing; `callback` is called in the loop's thread after each change of `current`."""
+        """Call `callback` in the loop's thread after each change of `current`."""
         ...
 
     def on_event(self, witness: Callable[[recording.EventKind, str, float], None]) -> None:
-        """Nothing; `witness` is told the kind, the Pod's UID and the time (monotonic) of all that happens to a Pod."""
+        """Call `witness` with the kind, the Pod's UID and the time (monotonic) of each event of a Pod."""
         ...
 
     async def run(self) -> None:
-        """Never; keeps `current` up to date."""
+        """Keep `current` up to date until cancelled."""
         ...
 
 
@@ -54,19 +54,19 @@ class PodClasses(Protocol):
     """Which class each Pod is of, and which are no workload."""
 
     def of(self, uid: str) -> str:
-        """The class of a Pod; the general one where it is not known."""
+        """Return the class of a Pod; the general one where it is not known."""
         ...
 
     def is_baseline(self, uid: str) -> bool:
-        """True for a Pod that belongs to the node, such as a DaemonSet's; False where it is not known."""
+        """Return True for a Pod that belongs to the node, such as a DaemonSet's; False where it is not known."""
         ...
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Nothing; `callback` is called in the loop's thread once a class becomes known."""
+        """Call `callback` in the loop's thread once a class becomes known."""
         ...
 
     async def run(self) -> None:
-        """Never; keeps the classes up to date."""
+        """Keep the classes up to date until cancelled."""
         ...
 
 
@@ -74,11 +74,11 @@ class PodTraces(Protocol):
     """Who follows Pods from their container's creation to the advertisement that covers them."""
 
     def happened(self, kind: recording.EventKind, uid: str, at_s: float) -> None:
-        """Nothing; this happened to a Pod at `at_s` (monotonic)."""
+        """Take in an event of a Pod at `at_s` (monotonic)."""
         ...
 
     def advertised(self, covers: Set[str], *, seq: int, capacity: float) -> None:
-        """Nothing; an advertisement that covers these UIDs is on its way."""
+        """Take in that an advertisement covering these UIDs is being sent."""
         ...
 
 
@@ -86,9 +86,9 @@ class Publisher(Protocol):
     """Where an agent's messages go."""
 
     async def publish(self, subject: str, payload: bytes) -> None:
-        """Nothing. Raises `BusUnavailable`."""
+        """Publish a message. Raises `BusUnavailable`."""
         ...
 
     async def enqueue(self, subject: str, payload: bytes, *, msg_id: str) -> None:
-        """Nothing, once it is stored. Raises `BusUnavailable`."""
+        """Store a message in its stream. Raises `BusUnavailable`."""
         ...

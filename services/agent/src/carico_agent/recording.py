@@ -29,7 +29,7 @@ BLOCK_EVENTS = 1000
 QUEUE_BLOCKS = 16
 # What a closing agent waits for the disk.
 CLOSE_S = 2.0
-# What a person can mend by naming another file; anything else, such as a full disk, may pass.
+# What naming another file solves; anything else, such as a full disk, may pass.
 _UNUSABLE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EISDIR, errno.EROFS, errno.ELOOP})
 
 # Makes a new file, unbuffered.
@@ -54,7 +54,7 @@ class _Block:
 
 
 def open_recorder(chosen: settings.AgentSettings, facts: panel.Facts, pods: ports.PodEvents) -> "Recorder":
-    """A recorder that hears of the Pods' events; samples are still to be told. Raises `SettingsError`."""
+    """Return a recorder that receives the Pods' events; samples are passed to it. Raises `SettingsError`."""
     recorder = Recorder(pathlib.Path(chosen.record), node=chosen.node, facts=facts)
     pods.on_event(recorder.event)
     return recorder
@@ -64,7 +64,7 @@ class Recorder:
     """Told of samples and Pod events from the loop's thread; `close` ends it."""
 
     def __init__(self, path: pathlib.Path, *, node: str, facts: panel.Facts, create: Create | None = None) -> None:
-        """Raises `SettingsError` where no file can be made at `path`; a file that exists is left as it is."""
+        """Raise `SettingsError` where no file can be made at `path`; a file that exists is left as it is."""
         self._node = node
         self._facts = facts
         self._block_samples = max(1, round(BLOCK_S / pipeline.SAMPLE_S))
@@ -85,14 +85,14 @@ class Recorder:
         self._thread.start()
 
     def sample(self, sample: pipeline.Sample) -> None:
-        """Nothing; the sample is kept, and written with its block."""
+        """Keep the sample, which is written with its block."""
         if self.written.failure is None:
             self._samples.append(sample)
             if len(self._samples) >= self._block_samples:
                 self._hand_over()
 
     def event(self, kind: recording.EventKind, uid: str, at_s: float, workload: str = "") -> None:
-        """Nothing; the event, with the Pod's class where it is known, is kept, and written with its block."""
+        """Keep the event, with the Pod's class where it is known; it is written with its block."""
         if self.written.failure is None:
             self._events.append(recording.PodEvent(at_s=at_s, kind=kind, uid=uid, workload=workload))
             # Before the first sample there is no header yet: the first block takes them along.
@@ -100,7 +100,7 @@ class Recorder:
                 self._hand_over()
 
     def close(self) -> Written:
-        """What was written; the file has its end mark, unless the disk fails or hangs."""
+        """Return what was written; the file has its end mark, unless the disk fails or hangs."""
         if self.written.failure is None and (self._samples or (self._events and self._header)):
             self._hand_over()
         if self._thread is not None:
@@ -182,9 +182,9 @@ def _new_file(path: pathlib.Path) -> io.RawIOBase:
 
 
 def _create(path: pathlib.Path, create: Create) -> tuple[io.RawIOBase, pathlib.Path]:
-    """A new file, and its path: an agent that was restarted writes beside the file it wrote before.
+    """Return a new file, and its path: an agent that was restarted writes next to the file it wrote before.
 
-    Raises `SettingsError` for what a person can mend, else `OSError`.
+    Raises `SettingsError` where naming another file helps, else `OSError`.
     """
     number = 1
     free = path

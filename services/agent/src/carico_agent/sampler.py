@@ -26,7 +26,7 @@ class Sampler:
         self._failed: asyncio.Future[None] | None = None
 
     async def run(self) -> None:
-        """Never. Raises what `tick` raises."""
+        """Call `tick` at each period until cancelled. Raises what it raises."""
         loop = asyncio.get_running_loop()
         self._failed = loop.create_future()
         self._due_s = self._clock.monotonic_s() + self._phase_s
@@ -38,7 +38,7 @@ class Sampler:
                 self._handle.cancel()
 
     def next_due(self, now_s: float) -> int:
-        """The number of whole periods missed; the due time moves on to the next one after now."""
+        """Return the number of whole periods missed; the due time moves on to the next one after now."""
         self._due_s += self._period_s
         missed = 0
         if self._due_s <= now_s:

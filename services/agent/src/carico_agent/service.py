@@ -72,7 +72,7 @@ class Service:
         self._settled = asyncio.Event()
 
     async def run(self, stop: tasks.Stop) -> None:
-        """Nothing, once asked to stop. Raises `EnvironmentUnfit` where this machine cannot be measured."""
+        """Run until asked to stop. Raises `EnvironmentUnfit` where this machine cannot be measured."""
         checks = health.Health({"samples": self._not_sampling, "bus": self._not_connected})
         server = await health.serve(checks, self._metrics, host=self._chosen.http.host, port=self._chosen.http.port)
         self._log.info("started", http_port=server.port, boot=self._boot, scope=self._chosen.scope.value)
@@ -164,7 +164,7 @@ class Service:
 
 
 async def talk(agent: app.Agent, bus: Bus, *, node: str) -> None:
-    """Never; publishes, follows the cluster's model and answers questions. Raises `BusError` once it is closed."""
+    """Publish, follow the cluster's model and answer questions. Raises `BusError` once the bus is closed."""
     outlet = publishers.Publishers(agent, bus, node=node)
     bus.on_reconnect(outlet.refresh)
     outlet.refresh()
@@ -186,7 +186,10 @@ class OpenTraces:
 
 
 def open_traces(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> OpenTraces | None:
-    """What follows Pods, where a collector is named. Raises `EnvironmentUnfit` without OpenTelemetry's packages."""
+    """Return what follows Pods, where a collector is named.
+
+    Raises `EnvironmentUnfit` without OpenTelemetry's packages.
+    """
     if not chosen.traces:
         return None
     tracing: Any = importlib.import_module("carico_core.runtime.observe.tracing")
@@ -201,7 +204,7 @@ def open_traces(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> OpenT
 def open_classes(
     chosen: settings.AgentSettings, *, clock: clocks.Clock, metrics: metric.Metrics
 ) -> ports.PodClasses | None:  # fmt: skip
-    """Where the classes of Pods come from, if from anywhere."""
+    """Return where the classes of Pods come from, if from anywhere."""
     if chosen.pod_classes == "none" or chosen.pod_events == "none":
         return None
     module: Any = importlib.import_module("carico_agent.pod_events.classes")
@@ -210,7 +213,10 @@ def open_classes(
 
 
 def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> ports.PodEvents:
-    """Where starts and ends of Pods come from; only what is used is imported, so that a small agent stays small."""
+    """Return where starts and ends of Pods come from.
+
+    Only what is used is imported, so that a small agent stays small.
+    """
     if chosen.pod_events == "none":
         return none.NoPods()
     module: Any = importlib.import_module(f"carico_agent.pod_events.{chosen.pod_events}")
@@ -219,7 +225,7 @@ def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> ports.P
 
 
 async def _follow_model(agent: app.Agent, bus: Bus) -> None:
-    """Nothing, once the subscription stands, which survives reconnects by itself, and the model of before was read.
+    """Subscribe to the cluster's model, which survives reconnects, and read the stored one.
 
     Soon, so that a node's first advertisement names the classes that its peers have measured.
     """
@@ -244,7 +250,7 @@ def _questions(agent: app.Agent, node: str) -> buses.ServiceSpec:
 
 
 def _may_appear(chosen: settings.AgentSettings) -> bool:
-    """Whether what is missing is only not there yet: a cgroup in a tree that exists, or a process."""
+    """Return whether what is missing is only not there yet: a cgroup in a tree that exists, or a process."""
     if chosen.scope is sources.Scope.HOST:
         return False
     if chosen.scope is sources.Scope.PROCESS:

@@ -15,7 +15,7 @@ from carico_core.runtime.process.settings import setting
 PREFIX = "AGENT"
 PROGRAM = "carico-agent"
 # An advertisement names each Pod it covers, 39 bytes each, and readers drop one of more than 64 KiB: with these, those
-# that ended lately and the classes it fits.
+# that ended recently and the classes it fits.
 POD_LIMIT_MOST = 1000
 
 
@@ -161,7 +161,7 @@ class AgentSettings:
     )
     peak_half_life_s: float = setting(
         600.0,
-        help="time in which the largest Pods per core seen lately counts for half",
+        help="time in which the largest Pods per core seen so far counts for half",
         unit="s",
         minimum=1,
         why="a night without load is a cold start, a pause between two jobs is not",
@@ -204,7 +204,7 @@ class AgentSettings:
             raise ValueError("--scope process has no cgroups to see Pods by: give --pod-events kubernetes")
 
     def wanted(self, proc: pathlib.Path | None = None) -> sources.Wanted:
-        """The node as telemetry is to find it."""
+        """Return the node as telemetry is to find it."""
         return sources.Wanted(
             scope=self.scope,
             dims=self.dims,

@@ -19,7 +19,7 @@ def rate(before: float, after: float, elapsed_s: float) -> float | None:
 
 
 def ratio(before: float, after: float, elapsed: float) -> float | None:
-    """The share of `elapsed` that the counter spent counting, 0 to 1; both in one unit (PSI: microseconds).
+    """Return the share of `elapsed` that the counter spent counting, 0 to 1; both in one unit (PSI: microseconds).
 
     Held to 1: the two clocks are read an instant apart, so a full counter may read a little more than the interval.
 
@@ -31,7 +31,9 @@ def ratio(before: float, after: float, elapsed: float) -> float | None:
 
 
 def share(part_before: float, part_after: float, whole_before: float, whole_after: float) -> float | None:
-    """The share of the whole that the part took between two reads, 0 to 1; None where either went back or none moved.
+    """Return the share of the whole that the part took between two reads, 0 to 1.
+
+    None where either went back or none moved.
 
     >>> share(10, 15, 100, 120)
     0.25

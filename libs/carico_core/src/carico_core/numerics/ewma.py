@@ -62,7 +62,7 @@ class DynamicEma:
         return np.array(self._gains)
 
     def update(self, values: arrays.Array) -> arrays.Array:
-        """The filtered values (d,) after one more sample; the first sample is taken as it is."""
+        """Return the filtered values (d,) after one more sample; the first sample is taken as it is."""
         samples: list[float] = values.tolist()
         held = self._values
         if held is None:
@@ -79,7 +79,8 @@ class DynamicEma:
         return np.array(held)
 
     def follow(self, values: arrays.Array, gain: arrays.Array) -> arrays.Array:
-        """The values (d,) of a filter that takes another filter's gains, for what must lag exactly as that one does.
+        """Return the values (d,) of a filter that takes another filter's gains,
+        for what must lag exactly as that one does.
 
         The counters are not touched: one filter either measures its own direction or follows, never both.
         """

@@ -52,13 +52,13 @@ class Centred:
         object.__setattr__(self, "mean", arrays.frozen(self.mean, name="fpca mean", size=self.model.dimensions))
 
     def project(self, y: arrays.Array) -> arrays.Array:
-        """Where usage `y` (d,) lies along each of the r directions, seen from the mean (r,)."""
+        """Return where usage `y` (d,) lies along each of the r directions, seen from the mean (r,)."""
         projections: arrays.Array = self.model.u.T @ (y - self.mean)
         return projections
 
 
 def merge_block(held: Centred | None, block: arrays.Array, *, rank: int, gamma: float) -> Centred:
-    """The model after one more block (d, b); `held` is None before the first.
+    """Return the model after one more block (d, b); `held` is None before the first.
 
     Directions keep their sign from block to block, and first point to more usage: a projection must not jump because
     an SVD's sign did.
@@ -97,7 +97,7 @@ class Fpca:
         return self._held
 
     def take(self, y: arrays.Array) -> Centred | None:
-        """The latest model after one more usage (d,), held to [0, 1]; one that is no number is left out."""
+        """Return the latest model after one more usage (d,), held to [0, 1]; one that is not a number is left out."""
         sample = arrays.vector(y, name="fpca sample", size=self._block.shape[0])
         if np.isfinite(sample).all():
             self._block[:, self._filled] = np.clip(sample, 0.0, 1.0)

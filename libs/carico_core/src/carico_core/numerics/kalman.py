@@ -24,13 +24,13 @@ class Belief(NamedTuple):
 
 
 def predict(belief: Belief, *, q: float) -> Belief:
-    """The belief after a random walk of variance `q`."""
+    """Return the belief after a random walk of variance `q`."""
     # P <- P + Q
     return Belief(belief.mean, belief.variance + q)
 
 
 def update(belief: Belief, *, innovation: float, h: float, r: float) -> Belief:
-    """The belief after a measurement z = h x + noise of variance `r`, given as its innovation z - h x."""
+    """Return the belief after a measurement z = h x + noise of variance `r`, given as its innovation z - h x."""
     variance = h * h * belief.variance + r
     if variance < LEAST_VARIANCE:
         return belief
@@ -42,7 +42,7 @@ def update(belief: Belief, *, innovation: float, h: float, r: float) -> Belief:
 
 
 def update_censored(belief: Belief, *, innovation: float, h: float, r: float, side: Side) -> Belief:
-    """The belief after a measurement that stopped at the end of its range.
+    """Return the belief after a measurement that stopped at the end of its range.
 
     `at_least`: the true value is at or above the reading; `at_most`: at or below it. Where the prediction already
     lies there, the reading says nothing and the belief stays; otherwise it counts as a plain measurement.
@@ -54,7 +54,7 @@ def update_censored(belief: Belief, *, innovation: float, h: float, r: float, si
 def update_vector(
     mean: arrays.Array, covariance: arrays.Array, *, innovation: float, h: arrays.Array, r: float
 ) -> tuple[arrays.Array, arrays.Array]:
-    """Mean (k,) and covariance (k, k) after one scalar measurement z = h . x + noise of variance `r`."""
+    """Return mean (k,) and covariance (k, k) after one scalar measurement z = h . x + noise of variance `r`."""
     spread = covariance @ h
     variance = float(h @ spread) + r
     if variance < LEAST_VARIANCE:

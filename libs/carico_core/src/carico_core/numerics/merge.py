@@ -26,7 +26,7 @@ class Round:
             raise ValueError(f"round: expected horizon_s > 0, got {self.horizon_s}")
 
     def step(self, model: arrays.Array | None, grams: arrays.Array, weights: arrays.Array, dt_s: float) -> arrays.Array:
-        """The next (d, d) model from grams (n, d, d), weights (n,) and the time since the last step.
+        """Return the next (d, d) model from grams (n, d, d), weights (n,) and the time since the last step.
 
         Sums in the order given and without BLAS, so that replicas with the same entries agree to the bit.
         """
@@ -51,7 +51,7 @@ class Sequential:
     """
 
     def arrive(self, model: arrays.Array | None, gram: arrays.Array, live_nodes: int) -> arrays.Array:
-        """The next (d, d) model after one node's local model (d, d) arrived, with N = live_nodes."""
+        """Return the next (d, d) model after one node's local model (d, d) arrived, with N = live_nodes."""
         if live_nodes < 1:
             raise ValueError(f"sequential.arrive: expected live_nodes >= 1, got {live_nodes}")
         if model is None:

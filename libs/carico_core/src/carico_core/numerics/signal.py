@@ -13,7 +13,7 @@ GUARD = 0.95
 
 
 def direction(gram: arrays.Array, mode: SignalMode) -> arrays.Array:
-    """The footprint w (d,) that the signal divides by, from a (d, d) Gram matrix.
+    """Return the footprint w (d,) that the signal divides by, from a (d, d) Gram matrix.
 
     `sigma1u1` is the paper's (it carries the size of recent work), `trace` what the published logs show was run
     (free of scale). A model without any usage gives zeros.
@@ -39,7 +39,7 @@ def trace_direction(u: arrays.Array, sigma: arrays.Array) -> arrays.Array:
 
 
 def capacity_signal(y: arrays.Array, w: arrays.Array, *, ceiling: arrays.Array, cap: float) -> tuple[float, int | None]:
-    """(k, index of the dimension that sets it): 0 where a dimension is at the guard, never above `cap` (Pods).
+    """Return (k, index of the dimension that sets it): 0 where a dimension is at the guard, never above `cap` (Pods).
 
     The index is None where no dimension sets it: no recent work at all, or the cap.
     The paper has ceiling 1 in every dimension.

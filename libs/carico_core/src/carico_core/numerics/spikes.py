@@ -69,7 +69,7 @@ class SpikeDetector:
     def observe(self, value: float) -> int:
         """1 for a spike upwards, -1 for one downwards, else 0; 0 too until the window is full.
 
-        What is no number is no spike, and leaves the window as it is.
+        What is not a number is not a spike, and leaves the window as it is.
         """
         if not math.isfinite(value):
             return 0
@@ -114,9 +114,10 @@ class RejectJob:
         self._detectors = [SpikeDetector(constants.spikes) for _ in range(rank)]
 
     def observe(self, y: arrays.Array, held: fpca.Centred) -> Verdict:
-        """The verdict on one more usage (d,), held to [0, 1], with the latest model, a node's own or a merged one.
+        """Return the verdict on one more usage (d,), held to [0, 1], with the latest model,
+        a node's own or a merged one.
 
-        A reading that is no number rejects, and leaves no trace: it must never pass for room.
+        A reading that is not a number rejects, and leaves no trace: it must never pass for room.
         """
         if held.model.rank != len(self._detectors):
             raise ValueError(f"reject-job: expected a model of rank {len(self._detectors)}, got {held.model.rank}")

@@ -17,7 +17,7 @@ GRAM_MOST = 1.0 + 1e-6
 
 
 def gram(batch: arrays.Array) -> arrays.Array:
-    """The (d, d) Gram matrix of a (d, b) batch, or (..., d, d) of a stack (..., d, b).
+    """Return the (d, d) Gram matrix of a (d, b) batch, or (..., d, d) of a stack (..., d, b).
 
     >>> gram(np.array([[1.0, 1.0], [0.0, 2.0]])).tolist()
     [[1.0, 1.0], [1.0, 2.0]]
@@ -30,14 +30,14 @@ def gram(batch: arrays.Array) -> arrays.Array:
 
 
 def from_gram(matrix: arrays.Array) -> subspace.Subspace:
-    """The full-rank subspace of a (d, d) Gram matrix; rounding below zero counts as a singular value of 0."""
+    """Return the full-rank subspace of a (d, d) Gram matrix; rounding below zero counts as a singular value of 0."""
     values, vectors = np.linalg.eigh(_single(matrix))
     # G = U S^2 U^T; eigh lists the smallest first.
     return subspace.Subspace(u=vectors[:, ::-1], sigma=np.sqrt(np.maximum(values[::-1], 0.0)))
 
 
 def to_gram(model: subspace.Subspace) -> arrays.Array:
-    """The (d, d) Gram matrix of a subspace."""
+    """Return the (d, d) Gram matrix of a subspace."""
     scaled = model.u * model.sigma
     # G = (U S) (U S)^T
     product: arrays.Array = scaled @ scaled.T
@@ -45,14 +45,14 @@ def to_gram(model: subspace.Subspace) -> arrays.Array:
 
 
 def stack_to_gram(u: arrays.Array, sigma: arrays.Array) -> arrays.Array:
-    """The (n, d, d) Gram matrices of n subspaces given as (n, d, r) and (n, r)."""
+    """Return the (n, d, d) Gram matrices of n subspaces given as (n, d, r) and (n, r)."""
     scaled = u * sigma[..., None, :]
     product: arrays.Array = scaled @ scaled.swapaxes(-1, -2)
     return product
 
 
 def svd_of_batch(batch: arrays.Array, rank: int | None = None) -> subspace.Subspace:
-    """The subspace of a (d, b) batch by SVD, divided by sqrt(b) as `gram` is by b, cut to `rank` if given."""
+    """Return the subspace of a (d, b) batch by SVD, divided by sqrt(b) as `gram` is by b, cut to `rank` if given."""
     if batch.ndim != 2 or batch.shape[1] == 0:
         raise ValueError(f"svd_of_batch: expected a batch (d, b) with b >= 1, got {batch.shape}")
     # A / sqrt(b) = U S V^T
@@ -60,7 +60,7 @@ def svd_of_batch(batch: arrays.Array, rank: int | None = None) -> subspace.Subsp
 
 
 def merge_gram(a: arrays.Array, b: arrays.Array, *, weight_a: float) -> arrays.Array:
-    """The Gram matrix of the weighted merge; the weights are `weight_a` and 1 - `weight_a`."""
+    """Return the Gram matrix of the weighted merge; the weights are `weight_a` and 1 - `weight_a`."""
     _check_weight(weight_a)
     # G <- w_A G_A + w_B G_B
     return weight_a * a + (1.0 - weight_a) * b
@@ -69,14 +69,14 @@ def merge_gram(a: arrays.Array, b: arrays.Array, *, weight_a: float) -> arrays.A
 def merge_svd(
     a: subspace.Subspace, b: subspace.Subspace, *, weight_a: float, rank: int | None = None
 ) -> subspace.Subspace:
-    """The weighted merge of two subspaces by SVD, cut to `rank` if given: the only path for r < d."""
+    """Return the weighted merge of two subspaces by SVD, cut to `rank` if given: the only path for r < d."""
     _check_weight(weight_a)
     # SVD of [sqrt(w_A) U_A S_A, sqrt(w_B) U_B S_B]
     return _left(np.hstack([math.sqrt(weight_a) * (a.u * a.sigma), math.sqrt(1.0 - weight_a) * (b.u * b.sigma)]), rank)
 
 
 def principal(matrix: arrays.Array) -> tuple[float, arrays.Array]:
-    """(sigma_1, |u_1|) of a (d, d) Gram matrix: the size and the direction (d,) of recent work.
+    """Return (sigma_1, |u_1|) of a (d, d) Gram matrix: the size and the direction (d,) of recent work.
 
     |u_1|: by Perron and Frobenius a non-negative Gram matrix has a leading eigenvector without negative components.
     """

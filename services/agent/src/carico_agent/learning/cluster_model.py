@@ -27,11 +27,11 @@ class Intake:
         self.newest: messages.GlobalModel | None = None
 
     def age_s(self) -> float | None:
-        """How long ago the newest model came; None before the first."""
+        """Return how long ago the newest model came; None before the first."""
         return None if self._at_s is None else self._clock.monotonic_s() - self._at_s
 
     def take(self, payload: bytes) -> None:
-        """Nothing; follows the model, or drops and counts a message that cannot be used."""
+        """Follow the model, or drop and count a message that cannot be used."""
         try:
             model = wire.decode_model(payload)
         except errors.MessageError as error:
@@ -52,7 +52,7 @@ class Intake:
             self._counted.models.inc()
 
     def take_stored(self, payload: bytes | None) -> None:
-        """Nothing; follows the model kept for late joiners unless it is too old to say anything."""
+        """Follow the model stored on the bus, unless it is too old to be of use."""
         if payload is None:
             return
         try:

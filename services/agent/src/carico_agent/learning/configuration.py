@@ -12,7 +12,7 @@ from carico_core.wire import freshness
 
 
 def node_config(chosen: settings.AgentSettings, facts: panel.Facts) -> base.EstimatorConfig:
-    """What the estimator needs to know of the node."""
+    """Return what the estimator needs to know of the node."""
     ceilings = {"cpu": chosen.ceiling_cpu, "memory": chosen.ceiling_memory}
     return base.EstimatorConfig(
         dims=facts.dims,
@@ -26,7 +26,7 @@ def node_config(chosen: settings.AgentSettings, facts: panel.Facts) -> base.Esti
 
 
 def signal_mode(chosen: settings.AgentSettings) -> signal.SignalMode:
-    """The signal's direction; `auto` goes by the estimator."""
+    """Return the signal's direction; `auto` goes by the estimator."""
     if chosen.signal_mode == "auto":
         # On an idle node sigma1u1 is almost infinite; a scalar mode would take that for the scale of all to come.
         return "trace" if chosen.estimator in registry.SCALAR else "sigma1u1"
@@ -34,14 +34,14 @@ def signal_mode(chosen: settings.AgentSettings) -> signal.SignalMode:
 
 
 def model_kind(named: str) -> local_model.Kind:
-    """The kind of model of this name, one of those that the setting lets through."""
+    """Return the kind of model of this name, one of those that the setting lets through."""
     if named == "svd":
         return "svd"
     return "fpca" if named == "fpca" else "gram"
 
 
 def pipeline_config(chosen: settings.AgentSettings, node: base.EstimatorConfig) -> pipeline.PipelineConfig:
-    """The pipeline as the settings want it; raises `SettingsError` for a rank that the model cannot have."""
+    """Return the pipeline as the settings want it; raises `SettingsError` for a rank that the model cannot have."""
     try:
         local_model.make(model_kind(chosen.model), rank=chosen.model_rank, dimensions=len(node.dims))
     except ValueError as error:

@@ -19,7 +19,7 @@ class LocalModel(Protocol):
         ...
 
     def take(self, batch: messages.Array, weight: float) -> messages.Array:
-        """The Gram matrix (d, d) after one more batch (d, b) of this weight, from 0 to 1."""
+        """Return the Gram matrix (d, d) after one more batch (d, b) of this weight, from 0 to 1."""
         ...
 
 
@@ -32,10 +32,10 @@ class Gram:
         self._held: messages.Array | None = None
 
     def see(self, usage: messages.Array) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def take(self, batch: messages.Array, weight: float) -> messages.Array:
-        """The Gram matrix (d, d) after one more batch (d, b)."""
+        """Return the Gram matrix (d, d) after one more batch (d, b)."""
         newest = subspace.gram(batch)
         # G <- (1 - w) G + w A A^T / b
         self._held = newest if self._held is None else subspace.merge_gram(self._held, newest, weight_a=1.0 - weight)
@@ -52,10 +52,10 @@ class Svd:
         self._held: records.Subspace | None = None
 
     def see(self, usage: messages.Array) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def take(self, batch: messages.Array, weight: float) -> messages.Array:
-        """The Gram matrix (d, d), of rank r, after one more batch (d, b)."""
+        """Return the Gram matrix (d, d), of rank r, after one more batch (d, b)."""
         newest = subspace.svd_of_batch(batch, self._rank)
         held = self._held
         # SVD of [sqrt(1 - w) U S, sqrt(w) U_A S_A]
@@ -80,13 +80,16 @@ class Fpca:
             self.rejecting = self._reject.observe(usage, self._held).rejected
 
     def take(self, batch: messages.Array, weight: float) -> messages.Array:
-        """The variation (d, d) around the mean after one more batch (d, b); it forgets by gamma, not by weight."""
+        """Return the variation (d, d) around the mean after one more batch (d, b).
+
+        It forgets by gamma, not by weight.
+        """
         self._held = fpca.merge_block(self._held, batch, rank=self._rank, gamma=fpca.OURS.gamma)
         return subspace.to_gram(self._held.model) / self._held.weight
 
 
 def make(kind: Kind, *, rank: int | None, dimensions: int) -> LocalModel:
-    """A fresh model; raises ValueError for a rank that is none of the model's."""
+    """Return a fresh model; raises ValueError for a rank that is none of the model's."""
     directions = dimensions if rank is None else rank
     if not 1 <= directions <= dimensions:
         raise ValueError(f"model rank: expected 1 to {dimensions}, as many as there are dimensions, got {directions}")

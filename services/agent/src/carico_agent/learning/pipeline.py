@@ -77,7 +77,7 @@ class Pipeline:
     """The learning half of an agent."""
 
     def __init__(self, config: PipelineConfig) -> None:
-        """Raises `ValueError` where the estimator is not known, or the model has no such rank."""
+        """Raise `ValueError` where the estimator is not known, or the model has no such rank."""
         self._config = config
         self._filter = ewma.DynamicEma(config.filter)
         self._estimator = registry.create(config.estimator, config.node, config.constants)
@@ -122,7 +122,7 @@ class Pipeline:
         return max(1, min(left, EAGER_SAMPLES - self._filled)) if self._by_class.eager else left
 
     def sample(self, sample: Sample) -> bool:
-        """True where an update is due: this sample fills a batch, or the estimator is eager."""
+        """Return True where an update is due: this sample fills a batch, or the estimator is eager."""
         self._usage = self._filter.update(sample.values)
         self._estimator.tick(sample.values, self._filter.last_gain, sample.pods, sample.dt_s)
         self._model.see(self._usage)
@@ -134,7 +134,7 @@ class Pipeline:
         return self._filled == BATCH or self._is_eager()
 
     def follow(self, model: messages.GlobalModel, *, now_s: float) -> bool:
-        """True where the cluster's model covers this node's dimensions and is used from now on."""
+        """Return True where the cluster's model covers this node's dimensions and is used from now on."""
         dims = self._config.node.dims
         if not set(dims) <= set(model.dims):
             return False
@@ -147,12 +147,12 @@ class Pipeline:
         return True
 
     def pods_changed(self, running: Mapping[str, str]) -> None:
-        """Nothing; an estimator that tells classes apart hears which Pods run (UID to class)."""
+        """Report which Pods run (UID to class) to an estimator that keeps classes apart."""
         if self._by_class is not None:
             self._by_class.follow(running)
 
     def update(self, *, pods: int, churning: bool) -> State | None:
-        """The state after learning from the batch so far; None before the first sample."""
+        """Return the state after learning from the batch so far; None before the first sample."""
         if self._last is None or self._filled == 0:
             return None
         # A part of a batch has that part of the weight.
@@ -167,7 +167,10 @@ class Pipeline:
         return self._state(observation, self._estimated)
 
     def estimate(self, *, pods: int, churning: bool) -> State | None:
-        """The state for another Pod count, nothing learnt: for a publish at once. None before the first update."""
+        """Return the state for another Pod count, nothing learnt: for a publish at once.
+
+        None before the first update.
+        """
         if self._last is None or self._estimated is None:
             return None
         observation = self._observe(pods, churning, dt_s=0.0)

@@ -16,7 +16,7 @@ class Adapter:
         self._log = logs.get("pods", adapter=name)
 
     def current(self) -> pod_states.PodSet:
-        """The Pods now; while their source is away, those of before."""
+        """Return the Pods now; while their source is away, those of before."""
         return self._states.current(self._clock.monotonic_s())
 
     def on_change(self, callback: Callable[[], None]) -> None:
@@ -24,5 +24,5 @@ class Adapter:
         self._states.on_change(callback)
 
     def on_event(self, witness: pod_states.Witness) -> None:
-        """`witness` is told of each event of a Pod."""
+        """Call `witness` with each event of a Pod."""
         self._states.on_event(witness)

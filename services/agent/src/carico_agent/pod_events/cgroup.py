@@ -2,7 +2,7 @@
 
 A Pod is created when its folder appears, runs while its group holds a process (`populated` in cgroup.events), and has
 ended when it holds none any more. Where the runtime is containerd, the process of the sandbox stays on for seconds: the
-group of a Pod's first container is the sandbox's, and is left out. The kernel tells of each change by inotify; where
+group of a Pod's first container is the sandbox's, and is left out. The kernel reports each change by inotify; where
 only v1 trees are mounted, or inotify is used up, folders are looked at ten times a second.
 
 Limit: a cgroup does not say who owns its Pod, so DaemonSet-owned and static Pods count as workload here. Use the
@@ -24,7 +24,7 @@ from carico_core.runtime.process import clock as clocks
 
 # Ten looks a second, as telemetry itself.
 POLL_S = 0.1
-# Beside inotify, whose overflows are told and mended at once, looks are for what nobody thought of; each costs
+# Besides inotify, whose overflows are handled at once, looks are for the unforeseen; each costs
 # milliseconds. Where watches are refused, looks are all there is for those Pods.
 FULL_LOOK_S = 30.0
 UNWATCHED_LOOK_S = 1.0
@@ -33,7 +33,7 @@ _CONTAINERD = re.compile(r"[0-9a-f]{64}|cri-containerd-[0-9a-f]{64}\.scope")
 
 
 def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "CgroupPods":
-    """The adapter for these settings: Pods below the node's cgroup, or below the host's roots."""
+    """Return the adapter for these settings: Pods below the node's cgroup, or below the host's roots."""
     discover = functools.partial(cgroup_tree.discover, pathlib.Path(chosen.proc) / "mounts", below=chosen.cgroup_root)
     return CgroupPods(chosen.cgroup, clock=clock, discover=discover)
 
@@ -62,7 +62,7 @@ class CgroupPods(adapter.Adapter):
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
-        """Never returns; keeps `current` up to date."""
+        """Keep `current` up to date until cancelled."""
         self._root = await self._find_root()
         self._notify = self._open_notify(self._root)
         loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ class CgroupPods(adapter.Adapter):
         return UNWATCHED_LOOK_S if self._unwatched else FULL_LOOK_S
 
     async def _find_root(self) -> pathlib.Path:
-        """The folder that Pods' folders are below; waits for it, as the node may start after its agent."""
+        """Return the folder that Pods' folders are below; waits for it, as the node may start after its agent."""
         said = False
         while True:
             try:
@@ -120,7 +120,7 @@ class CgroupPods(adapter.Adapter):
                 self._try_to_look()
             elif mask & inotify.IN_IGNORED:
                 if self._watches.ended(watch) == self._root:
-                    # The node's group was removed; it may be made anew.
+                    # The node's group was removed; it may be made again.
                     self._wake.set()
             elif path is not None:
                 try:
@@ -134,7 +134,7 @@ class CgroupPods(adapter.Adapter):
             self._watches.drop_below(path / name)
         pod = _pod_of(path)
         if path == self._root.parent:
-            # The node's group was removed, or made anew: the kernel tells it of the folder above alone.
+            # The node's group was removed, or made again: the kernel reports it for the folder above only.
             if name == self._root.name:
                 self._wake.set()
         elif pod is not None:
@@ -154,7 +154,7 @@ class CgroupPods(adapter.Adapter):
             self._limited.warning("look", "Pods cannot be looked at: they are those of before", why=str(error))
 
     def _look(self, root: pathlib.Path) -> None:
-        """Looks at every Pod below `root`, and watches what is not watched yet."""
+        """Look at every Pod below `root`, and watch what is not watched yet."""
         self._unwatched = False
         self._wanted = set()
         self._watch(root.parent, inotify.IN_CREATE | inotify.IN_DELETE)
@@ -171,7 +171,7 @@ class CgroupPods(adapter.Adapter):
             self._watches.keep(self._wanted)
 
     def _folders(self, root: pathlib.Path, depth: int) -> list[pathlib.Path]:
-        """The Pods' folders; those on the way to them are watched."""
+        """Return the Pods' folders; those on the way to them are watched."""
         found = []
         for child in cgroup_tree.folders(root):
             if cgroup_tree.pod_uid(child.name) is not None:
@@ -195,7 +195,7 @@ class CgroupPods(adapter.Adapter):
     def _on_pod(self, uid: str, folder: pathlib.Path) -> None:
         if folder.is_dir():
             self._states.created(uid, self._clock.monotonic_s())
-        # Watch first, then read: a change between the two is told, one before is read.
+        # Watch first, then read: a change between the two is reported, one before is read.
         self._watch(folder, inotify.IN_CREATE | inotify.IN_DELETE)
         self._watch(folder / "cgroup.events", inotify.IN_MODIFY)
         containers = cgroup_tree.folders(folder)
@@ -241,7 +241,7 @@ def _pod_of(path: pathlib.Path) -> tuple[str, pathlib.Path] | None:
 
 
 def _sandbox(containers: list[pathlib.Path]) -> pathlib.Path | None:
-    """The group of a Pod's sandbox among its containers'; None where the runtime has none.
+    """Return the group of a Pod's sandbox among its containers'; None where the runtime has none.
 
     containerd names groups by ids, and a Pod's sandbox is made before its containers.
     """
@@ -255,12 +255,17 @@ def _sandbox(containers: list[pathlib.Path]) -> pathlib.Path | None:
 
 
 def _age_order(group: pathlib.Path) -> int:
-    """What is smaller for the older of two groups: kernfs counts inodes up (other file systems use theirs again)."""
+    """Return what is smaller for the older of two groups: kernfs counts inodes up (other file systems use
+    theirs again).
+    """
     return group.stat().st_ino
 
 
 def _populated(folder: pathlib.Path) -> bool | None:
-    """Whether the group or one below it holds a process; None where it is gone. Raises `OSError` as `folders`."""
+    """Return whether the group or one below it holds a process.
+
+    None where it is gone. Raises `OSError` as `folders`.
+    """
     try:
         events = (folder / "cgroup.events").read_text(encoding="ascii")
     except FileNotFoundError:
@@ -273,7 +278,7 @@ def _populated(folder: pathlib.Path) -> bool | None:
 
 
 def _holds_process(folder: pathlib.Path) -> bool | None:
-    """The same by cgroup.procs, for v1 trees."""
+    """Return the same by cgroup.procs, for v1 trees."""
     try:
         if (folder / "cgroup.procs").read_bytes().strip():
             return True

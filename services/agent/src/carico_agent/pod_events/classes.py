@@ -1,7 +1,7 @@
 """What each Pod on this node is, as the Kubernetes API shows it: other adapters see UIDs.
 
 A Pod is bound half a second before its container starts, so that its class is known by then; one that is not yet
-known counts as of the general class, and moves to its own as soon as it is told.
+known counts as of the general class, and moves to its own as soon as the API shows it.
 """
 
 from collections.abc import Callable, Set
@@ -22,7 +22,7 @@ STATIC_UID_ANNOTATION = "kubernetes.io/config.hash"
 
 
 def open_classes(chosen: settings.AgentSettings, *, clock: clocks.Clock, metrics: metric.Metrics) -> "PodClasses":
-    """The classes of the Pods bound to the agent's Node."""
+    """Return the classes of the Pods bound to the agent's Node."""
     asked = client_metrics.KubeMetrics(metrics).asked
     connect = node_pods.connector(chosen, clock=clock, observe=asked)
     return PodClasses(chosen.node, connect=connect, baseline_namespaces=frozenset(chosen.baseline_namespaces))
@@ -43,11 +43,11 @@ class PodClasses:
         self._log = logs.get("classes")
 
     def of(self, uid: str) -> str:
-        """The class of a Pod; the general one where the API has not told."""
+        """Return the class of a Pod; the general one where the API has not shown it."""
         return self._classes.get(uid) or messages.ANY_CLASS
 
     def is_baseline(self, uid: str) -> bool:
-        """True if the API shows that the Pod belongs to its node."""
+        """Return True if the API shows that the Pod belongs to its node."""
         return uid in self._classes and self._classes[uid] is None
 
     def on_change(self, callback: Callable[[], None]) -> None:
@@ -55,7 +55,7 @@ class PodClasses:
         self._callbacks.append(callback)
 
     async def run(self) -> None:
-        """Never returns; keeps the classes up to date, as they were while the API is away. Raises `KubeconfigError`."""
+        """Keep the classes up to date until cancelled; while the API is away they stay. Raises `KubeconfigError`."""
         await node_pods.follow(self._node, self._connect, self._take)
 
     def _take(self, event: api_client.MirrorEvent) -> None:
@@ -73,7 +73,7 @@ class PodClasses:
                     self._tell()
 
     def _note(self, pod: dict[str, Any]) -> bool:
-        """True where the Pod's class is news."""
+        """Return True where the Pod's class is news."""
         try:
             found = api_objects.parse_pod(pod)
         except ValueError as error:
@@ -91,7 +91,7 @@ class PodClasses:
 
 
 def _uid_on_node(pod: dict[str, Any]) -> str:
-    """The UID that the runtime of the node knows the Pod by."""
+    """Return the UID that the runtime of the node knows the Pod by."""
     metadata = pod["metadata"]
     annotations = metadata.get("annotations") or {}
     return str(annotations.get(STATIC_UID_ANNOTATION) or metadata.get("uid", ""))

@@ -23,7 +23,7 @@ from carico_core.runtime.process import clock as clocks
 
 # containerd does not say when a subscription stands, so what came about while it was made is looked for once more.
 SETTLE_S = 1.0
-# Events are queued and none is lost; looks are for what nobody thought of, and show a containerd that hangs.
+# Events are queued and none is lost; looks are for the unforeseen, and show a containerd that hangs.
 LOOK_EVERY_S = 60.0
 # A containerd that restarts is back within seconds.
 RETRY_FIRST_S, RETRY_MOST_S = 0.1, 5.0
@@ -35,7 +35,7 @@ class Api(Protocol):
     """What the adapter needs of a connection."""
 
     def subscribe(self) -> AbstractAsyncContextManager[NextEvent]:
-        """A function that waits for the next event; None for one that does not matter."""
+        """Return a function that waits for the next event; None for one that does not matter."""
         ...
 
     async def container(self, name: str) -> wire.Container | None:
@@ -43,11 +43,11 @@ class Api(Protocol):
         ...
 
     async def containers(self) -> list[wire.Container]:
-        """The containers of Pods."""
+        """Return the containers of Pods."""
         ...
 
     async def running(self) -> frozenset[str]:
-        """The ids of the containers whose task runs."""
+        """Return the ids of the containers whose task runs."""
         ...
 
 
@@ -55,7 +55,10 @@ Connect = Callable[[], AbstractAsyncContextManager[Api]]
 
 
 def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "ContainerdPods":
-    """The adapter for these settings. Raises `EnvironmentUnfit` without the package, the socket or the right to it."""
+    """Return the adapter for these settings.
+
+    Raises `EnvironmentUnfit` without the package, the socket or the right to it.
+    """
     try:
         from carico_agent.pod_events import containerd_client as client
     except ImportError as error:
@@ -88,7 +91,7 @@ class ContainerdPods(adapter.Adapter):
         self._limited = logs.RateLimited(self._log, clock=clock)
 
     async def run(self) -> None:
-        """Never returns; keeps `current` up to date. Raises `EnvironmentUnfit` where the socket is not containerd's."""
+        """Keep `current` up to date until cancelled. Raises `EnvironmentUnfit` where the socket is not containerd's."""
         while True:
             try:
                 async with self._connect() as api, api.subscribe() as next_event:
@@ -99,7 +102,9 @@ class ContainerdPods(adapter.Adapter):
             self._retry_s = min(2.0 * self._retry_s, RETRY_MOST_S)
 
     async def _follow(self, api: Api, next_event: NextEvent) -> None:
-        """Never returns. Events that come during a look wait for its end: they are newer, or say the same again."""
+        """Take in events until cancelled. Those that come during a look wait for its end: they are newer,
+        or repeat it.
+        """
         loop = asyncio.get_running_loop()
         await self._look(api)
         self._retry_s = RETRY_FIRST_S
@@ -126,7 +131,7 @@ class ContainerdPods(adapter.Adapter):
                 reading.exception()  # it is away: said by the call that found out
 
     async def _look(self, api: Api) -> None:
-        """Nothing; the ledger stands as containerd lists its containers and tasks."""
+        """Bring the states in line with the containers and tasks that containerd lists."""
         containers = {container.id: container for container in await api.containers()}
         running = await api.running()
         uids = {container.pod_uid for container in containers.values() if container.pod_uid is not None}
@@ -172,7 +177,10 @@ class ContainerdPods(adapter.Adapter):
                 self._on_deleted(container, uid, now_s)
 
     async def _container(self, api: Api, event: wire.Event) -> wire.Container | None:
-        """Whose event it is. Events name containers alone; their labels are asked for once, while they are there."""
+        """Return whose event it is. Events name containers alone.
+
+        Their labels are asked for once, while they are there.
+        """
         if event.kind is wire.Kind.DELETED:
             return self._containers.pop(event.container, None)
         if event.container not in self._containers and event.kind in (wire.Kind.CREATED, wire.Kind.STARTED):
@@ -196,7 +204,7 @@ class ContainerdPods(adapter.Adapter):
             self._states.ended(uid, now_s)
 
     def _on_task_deleted(self, container: wire.Container, uid: str, now_s: float) -> None:
-        # Also of a task whose exit was not told.
+        # Also of a task whose exit was not reported.
         self._forget_task(container, uid)
         if uid in self._tasks:
             return

@@ -40,11 +40,11 @@ class Raw(grpclib.encoding.base.CodecBase):
     __content_subtype__ = "proto"
 
     def encode(self, message: Any, message_type: Any) -> bytes:
-        """The message itself."""
+        """Return the message itself."""
         return bytes(message)
 
     def decode(self, data: bytes, message_type: Any) -> Any:
-        """The bytes themselves."""
+        """Return the bytes themselves."""
         return bytes(data)
 
 
@@ -56,7 +56,7 @@ class Client:
 
     @contextlib.asynccontextmanager
     async def subscribe(self) -> AsyncIterator[Callable[[], Awaitable[wire.Event | None]]]:
-        """A function that waits for the next event; None for one that does not matter."""
+        """Return a function that waits for the next event; None for one that does not matter."""
         async with self._open(EVENTS, Cardinality.UNARY_STREAM) as stream:
             with _translated():
                 await stream.send_message(wire.encode_subscribe(), end=True)
@@ -74,14 +74,14 @@ class Client:
                 raise
 
     async def containers(self) -> list[wire.Container]:
-        """The containers of Pods."""
+        """Return the containers of Pods."""
         with _translated():
             async with self._call(CONTAINERS, wire.encode_list(), Cardinality.UNARY_STREAM) as stream:
                 # One at a time: a container brings its whole OCI specification along.
                 return [wire.parse_container(message) async for message in stream]
 
     async def running(self) -> frozenset[str]:
-        """The ids of the containers whose task runs."""
+        """Return the ids of the containers whose task runs."""
         with _translated():
             async with self._call(TASKS, b"", Cardinality.UNARY_UNARY) as stream:
                 return wire.parse_running(await stream.recv_message() or b"")
@@ -98,7 +98,7 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def connect(socket: str) -> AsyncIterator[Client]:
-    """A client; it connects with its first call."""
+    """Return a client; it connects with its first call."""
     channel = grpclib.client.Channel(path=socket, codec=Raw())
     try:
         yield Client(channel)

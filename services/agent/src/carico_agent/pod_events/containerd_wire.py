@@ -84,7 +84,7 @@ def encode_get(container: str) -> bytes:
 
 
 def parse_envelope(data: bytes) -> Event | None:
-    """The event of an Envelope; None where it is of no kind that matters, or of a process that `exec` started.
+    """Return the event of an Envelope; None where it is of no kind that matters, or of a process that `exec` started.
 
     Raises `Malformed`.
     """
@@ -107,7 +107,7 @@ def parse_envelope(data: bytes) -> Event | None:
 
 
 def parse_container(data: bytes) -> Container:
-    """The container of a GetContainerResponse or a ListContainerMessage. Raises `Malformed`."""
+    """Return the container of a GetContainerResponse or a ListContainerMessage. Raises `Malformed`."""
     name, labels = "", {}
     for number, value in fields(_first_bytes(data, 1, what="container"), what="container"):
         if number == 1:
@@ -123,7 +123,7 @@ def parse_container(data: bytes) -> Container:
 
 
 def parse_running(data: bytes) -> frozenset[str]:
-    """The ids of the tasks of a ListTasksResponse whose main process runs. Raises `Malformed`."""
+    """Return the ids of the tasks of a ListTasksResponse whose main process runs. Raises `Malformed`."""
     running = set()
     for number, value in fields(data, what="tasks"):
         if number != 1:
@@ -136,7 +136,7 @@ def parse_running(data: bytes) -> frozenset[str]:
 
 
 def fields(data: bytes, *, what: str) -> Iterator[tuple[int, int | bytes]]:
-    """(number, value) of each field of a protobuf message; fixed-size ones as their bytes.
+    """Return (number, value) of each field of a protobuf message; fixed-size ones as their bytes.
 
     >>> list(fields(bytes([0x08, 0x96, 0x01, 0x12, 0x02]) + b"ab", what="a message"))
     [(1, 150), (2, b'ab')]

@@ -1,4 +1,4 @@
-"""Changes of files and folders as the kernel tells them: inotify(7), by the C library."""
+"""Changes of files and folders as the kernel reports them: inotify(7), by the C library."""
 
 import ctypes
 import os
@@ -25,11 +25,11 @@ class Inotify:
             raise OSError(ctypes.get_errno(), "inotify is not available")
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Return the descriptor."""
         return self._fd
 
     def add(self, path: pathlib.Path, mask: int) -> int:
-        """The watch's number. Raises `OSError` where the path is gone or no watch is left."""
+        """Return the watch's number. Raises `OSError` where the path is gone or no watch is left."""
         found = int(self._libc.inotify_add_watch(self._fd, os.fsencode(path), mask))
         if found < 0:
             number = ctypes.get_errno()
@@ -37,11 +37,11 @@ class Inotify:
         return found
 
     def remove(self, watch: int) -> None:
-        """Nothing; the watch is given back. One that the kernel has ended by itself is passed over."""
+        """Remove the watch. One that the kernel has ended by itself is passed over."""
         self._libc.inotify_rm_watch(self._fd, watch)
 
     def read(self) -> Iterator[tuple[int, int, str]]:
-        """(watch, mask, name) of what has changed."""
+        """Return (watch, mask, name) of what has changed."""
         while True:
             try:
                 found = os.read(self._fd, _READ_BYTES)
@@ -55,7 +55,7 @@ class Inotify:
                 offset += _EVENT.size + length
 
     def close(self) -> None:
-        """Ends all watches."""
+        """End all watches."""
         os.close(self._fd)
 
 
@@ -76,11 +76,11 @@ class Watches:
         return len(self._paths)
 
     def path(self, watch: int) -> pathlib.Path | None:
-        """What the watch is of; None where it has ended."""
+        """Return what the watch is of; None where it has ended."""
         return self._paths.get(watch)
 
     def add(self, path: pathlib.Path, mask: int) -> None:
-        """Nothing; the path is watched. Raises `OSError` where it is gone, or no watch is left."""
+        """Watch the path. Raises `OSError` where it is gone, or no watch is left."""
         try:
             watch = self._notify.add(path, mask)
         except FileNotFoundError:
@@ -92,24 +92,24 @@ class Watches:
         self._numbers[path], self._paths[watch] = watch, path
 
     def drop(self, path: pathlib.Path) -> None:
-        """Nothing; the path is not watched any more."""
+        """Stop watching the path."""
         watch = self._numbers.pop(path, None)
         if watch is not None:
             del self._paths[watch]
             self._notify.remove(watch)
 
     def drop_below(self, folder: pathlib.Path) -> None:
-        """Nothing; neither the folder nor anything in it is watched any more."""
+        """Stop watching the folder and everything in it."""
         for path in [path for path in self._numbers if path.is_relative_to(folder)]:
             self.drop(path)
 
     def keep(self, wanted: set[pathlib.Path]) -> None:
-        """Nothing; only these paths are watched on."""
+        """Stop watching all paths but these."""
         for path in self._numbers.keys() - wanted:
             self.drop(path)
 
     def ended(self, watch: int) -> pathlib.Path | None:
-        """What the watch was of, where the kernel has ended it by itself."""
+        """Return what the watch was of, where the kernel has ended it by itself."""
         path = self._paths.pop(watch, None)
         if path is not None:
             del self._numbers[path]

@@ -1,4 +1,4 @@
-"""Pod events from the Kubernetes API. Pods that belong to the node are told apart, and not counted.
+"""Pod events from the Kubernetes API. Pods that belong to the node are left out of the count.
 
 Late by what the kubelet and the API add: a Pod shows as created when it is bound, as running and as ended when the
 kubelet has said so, after the runtime's own spikes. The API does not say when a sandbox is removed, so the hold after
@@ -17,7 +17,7 @@ from carico_core.wire.kubernetes import status
 
 
 def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "KubernetesPods":
-    """The adapter for these settings: the Pods bound to the agent's Node."""
+    """Return the adapter for these settings: the Pods bound to the agent's Node."""
     return KubernetesPods(
         chosen.node, clock=clock, connect=node_pods.connector(chosen, clock=clock),
         baseline_namespaces=frozenset(chosen.baseline_namespaces),
@@ -45,7 +45,7 @@ class KubernetesPods(adapter.Adapter):
         return dataclasses.replace(super().current(), baseline=frozenset(self._own))
 
     async def run(self) -> None:
-        """Never returns; keeps `current` up to date. Raises `KubeconfigError`."""
+        """Keep `current` up to date until cancelled. Raises `KubeconfigError`."""
         await node_pods.follow(self._node, self._connect, self._take)
 
     def _take(self, event: api_client.MirrorEvent) -> None:
@@ -109,7 +109,7 @@ class KubernetesPods(adapter.Adapter):
         if not is_news and uid not in self._states.known():
             return
         if uid not in self._states.current(now_s).ended:
-            # Also one that ran between two messages of the kubelet: told of, so that what covers it is published.
+            # Also one that ran between two messages of the kubelet: reported, so that what covers it is published.
             self._states.started(uid, now_s)
         self._states.ended(uid, now_s)
         self._states.removed(uid, now_s)

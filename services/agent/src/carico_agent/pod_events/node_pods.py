@@ -21,7 +21,7 @@ class Api(Protocol):
         ...
 
     async def close(self) -> None:
-        """Nothing; it is not used any more."""
+        """Close it."""
         ...
 
 
@@ -31,13 +31,13 @@ Connect = Callable[[], Awaitable[Api]]
 def connector(
     chosen: settings.AgentSettings, *, clock: clocks.Clock, observe: api_client.Observe | None = None
 ) -> Connect:  # fmt: skip
-    """What connects to the API that these settings name."""
+    """Return what connects to the API that these settings name."""
     wanted = api_client.KubeSettings(kubeconfig=chosen.kubeconfig, context=chosen.kube_context)
     return lambda: api_client.connect(wanted, clock=clock, user_agent=settings.PROGRAM, observe=observe)
 
 
 async def follow(node: str, connect: Connect, take: Callable[[api_client.MirrorEvent], None]) -> None:
-    """Never returns; `take` is given each event of the node's Pods. Raises `KubeconfigError`."""
+    """Pass each event of the node's Pods to `take` until cancelled. Raises `KubeconfigError`."""
     api = await connect()
     try:
         async with contextlib.aclosing(api.mirror(PODS, params={"fieldSelector": f"spec.nodeName={node}"})) as events:

@@ -1,4 +1,4 @@
-"""Pod events of a node whose Pods nobody counts: telemetry and the model go on, the cost of a Pod is not learnt."""
+"""Pod events of a node whose Pods are not counted: telemetry and the model go on, the cost of a Pod is not learnt."""
 
 import asyncio
 import dataclasses
@@ -9,7 +9,7 @@ from carico_core.domain import recording
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Nobody:
+class NoPodSet:
     """No Pods, ever."""
 
     running: frozenset[str] = frozenset()
@@ -22,15 +22,15 @@ class NoPods:
     """A `PodEvents` that never changes."""
 
     def current(self) -> ports.PodSet:
-        """No Pods."""
-        return Nobody()
+        """Return no Pods."""
+        return NoPodSet()
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Nothing: there is no change."""
+        """Do nothing: there is no change."""
 
     def on_event(self, witness: Callable[[recording.EventKind, str, float], None]) -> None:
-        """Nothing: nothing happens."""
+        """Do nothing: there are no events."""
 
     async def run(self) -> None:
-        """Never."""
+        """Wait until cancelled."""
         await asyncio.Event().wait()

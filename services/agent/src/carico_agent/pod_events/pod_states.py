@@ -1,4 +1,4 @@
-"""Which Pods run, which ended lately, and whether the runtime is at work: what every adapter keeps, and how."""
+"""Which Pods run, which ended in the last minute, and whether the runtime is at work: what every adapter keeps."""
 
 import dataclasses
 import math
@@ -53,11 +53,11 @@ class PodStates:
         self._callbacks.append(callback)
 
     def on_event(self, witness: Witness) -> None:
-        """`witness` is told of each event: one that takes in the same ones is equal to this one does."""
+        """Call `witness` with each event; states that take in the same ones are equal."""
         self._witnesses.append(witness)
 
     def current(self, now_s: float) -> PodSet:
-        """The Pods at `now_s`."""
+        """Return the Pods at `now_s`."""
         # In the order of their ends.
         while self._ended_s and now_s - next(iter(self._ended_s.values())) >= ENDED_KEPT_S:
             del self._ended_s[next(iter(self._ended_s))]
@@ -68,7 +68,7 @@ class PodStates:
         )
 
     def _ends(self) -> Set[str]:
-        """Those that are gone, oldest first; then those that have ended and are still on the node, likewise.
+        """Return those that are gone, oldest first; then those that have ended and are still on the node, likewise.
 
         Of the latter also one that ended long ago, as between two restarts. They come last, as they are kept first: a
         Pod that stands at the API and that no message covers makes its node suspect. None of them runs: a Pod that
@@ -122,7 +122,7 @@ class PodStates:
             self._hold_until_s = max(self._hold_until_s, now_s + HOLD_AFTER_REMOVAL_S)
 
     def removed(self, uid: str, now_s: float) -> None:
-        """Nothing is left of the Pod on the node."""
+        """Take in that nothing is left of the Pod on the node."""
         was_running = uid in self._running
         was_known = was_running or uid in self._creating_s or uid in self._removing_s
         ended_lately = self._ended_lately(uid, now_s)
@@ -152,11 +152,11 @@ class PodStates:
         verbs[event.kind](event.uid, event.at_s)
 
     def known(self) -> frozenset[str]:
-        """Pods that have not been removed yet."""
+        """Return the Pods that have not been removed yet."""
         return frozenset(self._running | self._creating_s.keys() | self._removing_s.keys())
 
     def _ended_lately(self, uid: str, now_s: float) -> bool:
-        # Whether or not somebody has looked since, and what is too old was dropped.
+        # Also where no one asked since then, so that old ones are still kept.
         return now_s - self._ended_s.get(uid, -math.inf) < ENDED_KEPT_S
 
     def _note_end(self, uid: str, now_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Pod events without the node's own Pods: an adapter that sees UIDs alone cannot tell a DaemonSet's from a job's."""
+"""Pod events without the node's own Pods: an adapter that sees UIDs cannot separate a DaemonSet's from a job's."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,7 +16,7 @@ class Workloads:
     classes: ports.PodClasses
 
     def current(self) -> ports.PodSet:
-        """The Pods now, less the baseline's."""
+        """Return the Pods now, less the baseline's."""
         now = self.pods.current()
         own = [uid for uid in now.running if self.classes.is_baseline(uid)]
         if not own:
@@ -32,14 +32,14 @@ class Workloads:
         self.pods.on_change(callback)
 
     def on_event(self, witness: pod_states.Witness) -> None:
-        """`witness` is told what happens to Pods that are not known to be baseline by then."""
+        """Call `witness` with what happens to Pods that are not known to be baseline by then."""
 
-        def tell(kind: recording.EventKind, uid: str, at_s: float) -> None:
+        def report(kind: recording.EventKind, uid: str, at_s: float) -> None:
             if not self.classes.is_baseline(uid):
                 witness(kind, uid, at_s)
 
-        self.pods.on_event(tell)
+        self.pods.on_event(report)
 
     async def run(self) -> None:
-        """Never; keeps `current` up to date."""
+        """Keep `current` up to date until cancelled."""
         await self.pods.run()

@@ -9,7 +9,7 @@ from carico_core.domain import messages
 from carico_core.numerics import subspace
 from carico_core.numerics.estimators import base
 
-# Pods that ended lately and are covered, at most, beyond the Pod limit (messages.md).
+# Pods that ended recently and are covered, at most, beyond the Pod limit (messages.md).
 COVERS_MARGIN = 256
 # To ask the enumeration itself takes longer than all else of a field.
 _MODES: dict[str, messages.Mode] = {mode.value: mode for mode in messages.Mode}
@@ -27,7 +27,7 @@ class Stamp(NamedTuple):
 def capacity(
     stamp: Stamp, state: pipeline.State, *, dims: tuple[str, ...], covers: frozenset[str]
 ) -> messages.Advertisement:
-    """What the node tells the scheduler."""
+    """Return what the node states to the scheduler."""
     estimate = state.estimate
     return messages.Advertisement(
         node=stamp.node,
@@ -68,7 +68,7 @@ def covers(pods: ports.PodSet, *, pod_limit: int) -> frozenset[str]:
 def local_subspace(
     stamp: Stamp, state: pipeline.State, source: pipeline.Pipeline, *, node: base.EstimatorConfig
 ) -> messages.LocalSubspace | None:
-    """The node's own model and evidence for the aggregator; None before the first batch."""
+    """Return the node's own model and evidence for the aggregator; None before the first batch."""
     if source.local_gram is None:
         return None
     model = subspace.from_gram(source.local_gram)
@@ -114,7 +114,7 @@ def _evidence(state: pipeline.State) -> dict[str, messages.ClassEvidence]:
 
 
 def _pods_of(name: str, estimate: base.CapacityEstimate, pods: int) -> int:
-    """Running Pods of a class; all of them where the estimator knows no classes."""
+    """Return the running Pods of a class; all of them where the estimator knows no classes."""
     return pods if estimate.class_pods is None else estimate.class_pods.get(name, 0)
 
 

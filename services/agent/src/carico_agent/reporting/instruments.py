@@ -62,18 +62,18 @@ class Instruments:
         self._metrics = metrics
 
     def describe(self, *, node: str, estimator: str) -> None:
-        """Nothing; says whose series these are."""
+        """Set the series that identify the agent."""
         self._info.labels(node, estimator).set(1)
 
     def ask(self, ages: Ages) -> None:
-        """Nothing; at each scrape `ages` is asked how old what the agent knows is."""
+        """Read the ages from `ages` at each scrape."""
         self._metrics.reading("sample_age_seconds", "time since the newest sample", lambda: _alone(ages.sample_age_s()))
         self._metrics.reading(
             "model_age_seconds", "time since the newest model of the cluster", lambda: _alone(ages.model_age_s())
         )
 
     def show(self, state: pipeline.State, dims: tuple[str, ...], scale: Sequence[float]) -> None:
-        """Nothing; the gauges stand at this state. `scale`: what a share of 1 is, by dimension."""
+        """Set the gauges to this state. `scale`: what a share of 1 is, by dimension."""
         estimate = state.estimate
         self._capacity.set(estimate.capacity)
         self._capacity_sd.set(estimate.capacity_sd)

@@ -24,16 +24,16 @@ class Publishers:
         agent.when_due(capacity=self._capacity_due.set, subspace=self._subspace_due.set)
 
     def refresh(self) -> None:
-        """Nothing; everything is sent anew: after a reconnect others may have missed it."""
+        """Send everything again: after a reconnect others may have missed it."""
         self._capacity_due.set()
         self._subspace_due.set()
 
     async def send_capacities(self) -> None:
-        """Never; publishes whenever the agent says so."""
+        """Publish each due advertisement until cancelled."""
         await self._whenever(self._capacity_due, "capacity", self._send_capacity)
 
     async def send_subspaces(self) -> None:
-        """Never; enqueues whenever the agent says so."""
+        """Enqueue each due local model until cancelled."""
         await self._whenever(self._subspace_due, "subspace", self._send_subspace)
 
     async def _send_capacity(self) -> None:

@@ -1,4 +1,4 @@
-"""The agent's part of a Pod's trace: its container was made, and the scheduler was told that it counts."""
+"""The agent's part of a Pod's trace: its container was made, and the scheduler was notified that it counts."""
 
 import collections
 from collections.abc import Set
@@ -16,10 +16,10 @@ class Tracer(Protocol):
     """Where steps go."""
 
     def follows(self, uid: str) -> bool:
-        """True for Pods that are traced."""
+        """Return True for Pods that are traced."""
 
     def add(self, step: tracing.Step) -> None:
-        """Takes in a step that is over."""
+        """Take in a step that is over."""
 
 
 class PodTraces:
@@ -33,20 +33,20 @@ class PodTraces:
         self._started_s: collections.OrderedDict[str, float] = collections.OrderedDict()
 
     def happened(self, kind: recording.EventKind, uid: str, at_s: float) -> None:
-        """Nothing; this happened to a Pod."""
+        """Take in an event of a Pod."""
         if not self._tracer.follows(uid):
             return
         if kind is recording.EventKind.CREATED:
             _keep(self._creating_s, uid, at_s)
         elif kind is recording.EventKind.STARTED:
-            # Where nobody saw it being made, it began and ended in the same instant.
+            # Where its creation was not seen, it began and ended in the same instant.
             self._add("start", uid, self._creating_s.pop(uid, at_s), at_s, {})
             _keep(self._started_s, uid, at_s)
         elif kind is recording.EventKind.REMOVED:
             self._creating_s.pop(uid, None)
 
     def advertised(self, covers: Set[str], *, seq: int, capacity: float) -> None:
-        """Nothing; an advertisement that covers these UIDs is on its way."""
+        """Take in that an advertisement covering these UIDs is being sent."""
         if not self._started_s:
             return
         now_s = self._clock.monotonic_s()

@@ -8,7 +8,7 @@ from carico_agent.telemetry import panel
 
 
 def of_source(facts: panel.Facts, *, ceiling: Sequence[float]) -> dict[str, Any]:
-    """What the node is and where its figures come from."""
+    """Return what the node is and where its figures come from."""
     return {
         "source": facts.source,
         "notes": list(facts.notes),
@@ -41,12 +41,12 @@ def history_row(state: pipeline.State) -> tuple[Any, ...]:
 
 
 def of_history(rows: Iterable[tuple[Any, ...]], dims: tuple[str, ...]) -> dict[str, Any]:
-    """The last minutes as a table."""
+    """Return the last minutes as a table."""
     return {"columns": ["sampled_at_ns", "capacity", "sd", "signal", "pods", *dims], "rows": list(rows)}
 
 
 def of_state(state: pipeline.State, dims: tuple[str, ...]) -> dict[str, Any]:
-    """What is advertised now, and every number it rests on."""
+    """Return what is advertised now, and every number it rests on."""
     estimate = state.estimate
     return {
         "capacity": estimate.capacity,

@@ -36,7 +36,8 @@ class CgroupUtilisation:
         return self._cores
 
     def read(self) -> float | None:
-        """The share of its CPUs that was used since the last read: by all who share them, where a group above is short.
+        """Return the share of its CPUs that was used since the last read: by all who share them,
+        where a group above is short.
 
         A kubelet's Pods in a container with a quota share it with the kubelet itself.
         """
@@ -74,7 +75,7 @@ class CgroupUtilisation:
 
 
 def quota_cores(group: cgroup_tree.Group) -> float | None:
-    """The CPUs that a group's quota allows; None where it has none."""
+    """Return the CPUs that a group's quota allows; None where it has none."""
     if group.cpu is None:
         return None
     bandwidth = quota_us(group.cpu)
@@ -82,7 +83,7 @@ def quota_cores(group: cgroup_tree.Group) -> float | None:
 
 
 def quota_us(folder: pathlib.Path) -> tuple[int, int] | None:
-    """(quota, period) of a cgroup's folder in microseconds, v1 or v2; None where it has no quota."""
+    """Return (quota, period) of a cgroup's folder in microseconds, v1 or v2; None where it has no quota."""
     try:
         words = _text(folder / "cpu.max").split() or [
             _text(folder / "cpu.cfs_quota_us").strip(),
@@ -95,7 +96,10 @@ def quota_us(folder: pathlib.Path) -> tuple[int, int] | None:
 
 
 def cpuset_cores(group: cgroup_tree.Group) -> float | None:
-    """The CPUs of a group's cpuset, as all above it have left them; None where it has none of its own to read."""
+    """Return the CPUs of a group's cpuset, as all above it have left them.
+
+    None where it has none of its own to read.
+    """
     folder = group.unified if group.layout is cgroup_tree.Layout.V2 else group.v1.get("cpuset")
     if folder is None:
         return None
@@ -108,7 +112,7 @@ def cpuset_cores(group: cgroup_tree.Group) -> float | None:
 
 
 def count_cpus(listed: str) -> int:
-    """The number of CPUs in a kernel list.
+    """Return the number of CPUs in a kernel list.
 
     >>> count_cpus("0-3,8,10-11")
     7

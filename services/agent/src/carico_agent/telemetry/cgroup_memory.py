@@ -10,7 +10,7 @@ class CgroupMemory:
     """What could not be taken back at once, as a share of the limit."""
 
     def __init__(self, group: cgroup_tree.Group, *, limit_bytes: float) -> None:
-        """Raises `Absent` where its memory cannot be read."""
+        """Raise `Absent` where its memory cannot be read."""
         self._limit_bytes = limit_bytes
         if group.layout is cgroup_tree.Layout.V2 and group.unified is not None:
             folder, usage, self._inactive = group.unified, "memory.current", b"inactive_file"
@@ -22,14 +22,14 @@ class CgroupMemory:
         self._stat = kernel_file.KernelFile(folder / "memory.stat", size=8192)
 
     def read(self) -> float:
-        """The share in use now."""
+        """Return the share in use now."""
         usage = kernel_file.whole(self._usage.read(), what="memory usage")
         inactive = kernel_file.keyed(self._stat.read(), self._inactive, what="memory.stat")
         return min(1.0, max(0.0, (usage - inactive) / self._limit_bytes))
 
 
 def bound(lineage: Sequence[cgroup_tree.Group], *, host_bytes: float) -> tuple[float, cgroup_tree.Group]:
-    """The least limit of a group and of those above it, and the group whose usage counts against it."""
+    """Return the least limit of a group and of those above it, and the group whose usage counts against it."""
     # Of equal limits the uppermost: more use it up.
     limits = [(limit_bytes(group, host_bytes=host_bytes), group) for group in reversed(lineage)]
     least = min(limits, key=lambda limit: limit[0])
@@ -37,9 +37,9 @@ def bound(lineage: Sequence[cgroup_tree.Group], *, host_bytes: float) -> tuple[f
 
 
 def limit_bytes(group: cgroup_tree.Group, *, host_bytes: float) -> float:
-    """The group's memory limit, or the host's memory where that is smaller or there is no limit.
+    """Return the group's memory limit, or the host's memory where that is smaller or there is no limit.
 
-    v1 tells of every group above it too, mounted here or not; v2 of the group's own limit alone.
+    v1 reports every group above it too, mounted here or not; v2 of the group's own limit alone.
     """
     said: list[float | None] = []
     if group.layout is cgroup_tree.Layout.V2 and group.unified is not None:

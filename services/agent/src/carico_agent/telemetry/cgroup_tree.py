@@ -33,7 +33,7 @@ class Tree:
     unified: pathlib.Path | None
 
     def group(self, name: str) -> "Group":
-        """The files of one cgroup by its path below the roots (or an absolute path inside one of them).
+        """Return the files of one cgroup by its path below the roots (or an absolute path inside one of them).
 
         Raises `Absent` where the group is in none of them.
         """
@@ -52,7 +52,7 @@ class Tree:
         return group
 
     def lineage(self, name: str) -> tuple["Group", ...]:
-        """The group and those above it, nearest first, as far up as is mounted here.
+        """Return the group and those above it, nearest first, as far up as is mounted here.
 
         In a container that ends at the container's own group: what limits those above cannot be seen. Raises `Absent`.
         """
@@ -87,7 +87,7 @@ class Group:
 
 
 def discover(mounts: pathlib.Path = pathlib.Path("/proc/mounts"), *, below: str = "") -> Tree:
-    """How this machine mounts its cgroups. Raises `Absent` where it mounts none.
+    """Return how this machine mounts its cgroups. Raises `Absent` where it mounts none.
 
     `below`: only mounts at or below this folder count. In a container that is where the host's tree is mounted: at
     /sys/fs/cgroup is the container's own.
@@ -99,7 +99,7 @@ def discover(mounts: pathlib.Path = pathlib.Path("/proc/mounts"), *, below: str 
 
 
 def parse_mounts(lines: Iterable[str], *, below: str = "") -> Tree:
-    """The tree that lines of /proc/mounts describe.
+    """Return the tree that lines of /proc/mounts describe.
 
     >>> parse_mounts(["cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0"]).layout
     <Layout.V2: 'v2'>
@@ -128,7 +128,7 @@ def parse_mounts(lines: Iterable[str], *, below: str = "") -> Tree:
 
 
 def pod_uid(folder: str) -> str | None:
-    """The Pod UID of a cgroup's folder name; None where it is not a Pod's.
+    """Return the Pod UID of a cgroup's folder name; None where it is not a Pod's.
 
     >>> pod_uid("kubepods-burstable-pod1c9c1f31_3a0e_4b7c_9f0e_2f6a0d5f4c11.slice")
     '1c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c11'
@@ -138,7 +138,10 @@ def pod_uid(folder: str) -> str | None:
 
 
 def pods(root: pathlib.Path, *, depth: int = POD_DEPTH) -> Iterator[pathlib.Path]:
-    """The Pods' folders below a node's; folders that go away meanwhile are left out. Raises `OSError` as `folders`."""
+    """Return the Pods' folders below a node's.
+
+    Folders that go away meanwhile are left out. Raises `OSError` as `folders`.
+    """
     if depth == 0:
         return
     for child in folders(root):
@@ -149,7 +152,10 @@ def pods(root: pathlib.Path, *, depth: int = POD_DEPTH) -> Iterator[pathlib.Path
 
 
 def folders(root: pathlib.Path) -> list[pathlib.Path]:
-    """The folders in a folder; none where it went away. Raises `OSError` where nothing can be opened any more."""
+    """Return the folders in a folder; none where it went away.
+
+    Raises `OSError` where nothing can be opened any more.
+    """
     try:
         # scandir knows folders without a stat of each file; a Pod's group has two dozen.
         with os.scandir(root) as entries:

@@ -5,7 +5,7 @@ node read .80. With R tasks running and W waiting on average, and C CPUs, the ke
 
     P = W / B,   B = min(C, max(1, R + W))            (B: CPUs that are not idle)
 
-R is known (utilisation x CPUs), so W follows from P. The Pods' own cpu.stat tells how many of the W are throttled, T
+R is known (utilisation x CPUs), so W follows from P. The Pods' own cpu.stat says how many of the W are throttled, T
 (mean number of CPUs on which a Pod's tasks are held back), so the contention that is left is
 
     P' = max(0, W - T) / min(C, max(1, R + max(0, W - T)))
@@ -64,11 +64,14 @@ class Correction:
         self._spans: collections.deque[Span] = collections.deque()
 
     def clear(self) -> None:
-        """Nothing; forgets the window."""
+        """Forget the window."""
         self._spans.clear()
 
     def apply(self, pressure: float, span: Span, *, in_progress_s: float) -> float:
-        """The sample's pressure without what is explained; `in_progress_s`: throttling not booked yet, at most."""
+        """Return the sample's pressure without what is explained.
+
+        `in_progress_s`: throttling not booked yet, at most.
+        """
         self._spans.append(span)
         elapsed_s = sum(one.elapsed_s for one in self._spans)
         while len(self._spans) > 1 and elapsed_s - self._spans[0].elapsed_s >= WINDOW_S:

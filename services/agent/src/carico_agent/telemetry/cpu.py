@@ -45,11 +45,11 @@ class Cpu:
         return 2.0 if self.has_pressure else 1.0
 
     def pods_changed(self) -> None:
-        """Nothing; limits are looked for at the next read."""
+        """Look for limits again at the next read."""
         self._scanned_s = None
 
     def read(self) -> float | None:
-        """The share since the last read; `parts` holds what it is made of."""
+        """Return the share since the last read; `parts` holds what it is made of."""
         utilisation = self._utilisation.read()
         pressure = None if self._pressure is None else self._pressure.read()
         now_s = self._clock.monotonic_s()

@@ -39,7 +39,7 @@ class Disk:
         self._parts = parts
 
     def read(self) -> float | None:
-        """The share since the last read."""
+        """Return the share since the last read."""
         shares = [part.read() for part in self._parts]
         known = [share for share in shares if share is not None]
         return sum(known) / len(known) if len(known) == len(shares) else None
@@ -49,13 +49,13 @@ class HostBusy:
     """The busy share of the busiest device. Partitions and volumes are listed too and are never busier than it."""
 
     def __init__(self, proc: pathlib.Path = pathlib.Path("/proc"), *, clock: clocks.Clock) -> None:
-        """Raises `Absent` where no device is listed."""
+        """Raise `Absent` where no device is listed."""
         self._devices = _open_devices(proc)
         self._clock = clock
         self._last: tuple[Mapping[str, Device], float] | None = None
 
     def read(self) -> float | None:
-        """The share of time in which a request was in the device, since the last read."""
+        """Return the share of time in which a request was in the device, since the last read."""
         found, now_s = parse_diskstats(self._devices.read_all()), self._clock.monotonic_s()
         last, self._last = self._last, (found, now_s)
         if last is None:
@@ -81,7 +81,7 @@ class CgroupBusy:
         self._last: tuple[Mapping[str, Device], Mapping[str, int], float] | None = None
 
     def read(self) -> float | None:
-        """The share of a device's time that the group's requests took, since the last read."""
+        """Return the share of a device's time that the group's requests took, since the last read."""
         moved = parse_io_stat(self._stat.read_all())
         found, now_s = parse_diskstats(self._devices.read_all()), self._clock.monotonic_s()
         last, self._last = self._last, (found, moved, now_s)
@@ -98,7 +98,10 @@ class CgroupBusy:
 
 
 def open_disk(proc: pathlib.Path, *, clock: clocks.Clock, group: cgroup_tree.Group | None, notes: list[str]) -> Disk:
-    """The disk of the host or of one cgroup; what it does without is noted. Raises `Absent` where it has neither."""
+    """Return the disk of the host or of one cgroup.
+
+    What it does without is noted. Raises `Absent` where it has neither.
+    """
     folder = proc / "pressure" if group is None else group.unified
     parts: list[port.Gauge] = []
     try:
@@ -119,7 +122,7 @@ def open_disk(proc: pathlib.Path, *, clock: clocks.Clock, group: cgroup_tree.Gro
 
 
 def parse_diskstats(data: bytes) -> dict[str, Device]:
-    """The devices that were ever used, by "major:minor"; a machine lists dozens of loop devices that were not.
+    """Return the devices that were ever used, by "major:minor"; a machine lists dozens of loop devices that were not.
 
     >>> parse_diskstats(b"254 0 vda 9 0 16 5 9 0 8 5 0 70 10\\n")
     {'254:0': Device(busy_ms=70, moved_bytes=12288)}
@@ -187,7 +190,7 @@ def _whole(word: bytes) -> int:
 
 
 def _most(shares: Iterable[float | None]) -> float | None:
-    """The largest, 0 where there is none; None where one has no sample."""
+    """Return the largest, 0 where there is none; None where one has no sample."""
     found = list(shares)
     known = [share for share in found if share is not None]
     return max(known, default=0.0) if len(known) == len(found) else None

@@ -18,7 +18,7 @@ class Gpus:
     """The GPUs of a machine. `nvml` is the module pynvml, or one that answers as it does."""
 
     def __init__(self, nvml: Any) -> None:
-        """Raises `Absent` without a driver or a GPU."""
+        """Raise `Absent` without a driver or a GPU."""
         self._nvml = nvml
         try:
             nvml.nvmlInit()
@@ -29,7 +29,7 @@ class Gpus:
             raise port.Absent("NVML", "this machine has no GPU")
 
     def ask(self, question: Callable[[Any, Any], int]) -> list[int]:
-        """The answer of each GPU, in order. Raises `Broken`."""
+        """Return the answer of each GPU, in order. Raises `Broken`."""
         try:
             return [question(self._nvml, handle) for handle in self.handles]
         except self._nvml.NVMLError as error:
@@ -40,14 +40,14 @@ class GpuUtilisation:
     """The mean of the GPUs' utilisation."""
 
     def __init__(self, gpus: Gpus) -> None:
-        """Raises `Absent` where a GPU does not tell (one that is split into MIG instances)."""
+        """Raise `Absent` where a GPU does not report it (one that is split into MIG instances)."""
         self._gpus = gpus
         # GPUs.
         self.full = float(len(gpus.handles))
         _tells(self.read)
 
     def read(self) -> float:
-        """The share in use lately."""
+        """Return the share in use over the last interval."""
         percents = self._gpus.ask(lambda nvml, gpu: int(nvml.nvmlDeviceGetUtilizationRates(gpu).gpu))
         if not all(0 <= percent <= 100 for percent in percents):
             raise port.Broken("NVML utilisation", percents)
@@ -58,13 +58,13 @@ class GpuMemory:
     """What is taken of the GPUs' memory together."""
 
     def __init__(self, gpus: Gpus) -> None:
-        """Raises `Absent` where a GPU does not tell."""
+        """Raise `Absent` where a GPU does not report it."""
         self._gpus = gpus
         # Bytes.
         self.full = float(_tells(self._total))
 
     def read(self) -> float:
-        """The share in use now."""
+        """Return the share in use now."""
         used = self._gpus.ask(lambda nvml, gpu: int(nvml.nvmlDeviceGetMemoryInfo(gpu).used))
         if min(used) < 0 or sum(used) > self.full:
             raise port.Broken("NVML memory", used)
@@ -78,12 +78,12 @@ class GpuMemory:
 
 
 def open_gpus(nvml: Any = None) -> Gpus:
-    """The machine's GPUs. Raises `Absent` without the package, the driver or a GPU."""
+    """Return the machine's GPUs. Raises `Absent` without the package, the driver or a GPU."""
     return Gpus(load_nvml() if nvml is None else nvml)
 
 
 def load_nvml() -> Any:
-    """The module pynvml. Raises `Absent` where it is not installed."""
+    """Return the module pynvml. Raises `Absent` where it is not installed."""
     try:
         return importlib.import_module(MODULE)
     except ImportError:

@@ -16,29 +16,32 @@ _SPENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class KernelFile:
-    """Reads a small file from its start; it is opened anew after it went away."""
+    """Reads a small file from its start; it is opened again after it went away."""
 
     __slots__ = ("_fd", "_size", "path")
 
     def __init__(self, path: pathlib.Path, *, size: int = 4096) -> None:
-        """Opens it. Raises `Absent` where that is not possible."""
+        """Open it. Raises `Absent` where that is not possible."""
         self.path = path
         self._size = size
         self._fd = self._open()
 
     def read(self) -> bytes:
-        """What is in it now. Raises `Broken` where it went away, `Absent` where its feature is switched off."""
+        """Return what is in it now. Raises `Broken` where it went away, `Absent` where its feature is switched off."""
         return self._read_at(0)
 
     def read_all(self) -> bytes:
-        """The whole of a file of many lines, which the kernel hands out about a page a call. Raises as `read`."""
+        """Return the whole of a file of many lines, which the kernel hands out about a page a call.
+
+        Raises as `read`.
+        """
         parts = [self._read_at(0)]
         while parts[-1]:
             parts.append(self._read_at(sum(map(len, parts))))
         return b"".join(parts)
 
     def close(self) -> None:
-        """Nothing; the file is closed until it is read again."""
+        """Close the file until it is read again."""
         if self._fd >= 0:
             with contextlib.suppress(OSError):
                 os.close(self._fd)
@@ -70,12 +73,12 @@ class KernelFile:
 
 
 def is_spent(error: OSError) -> bool:
-    """True where the error says nothing of what was to be read, which must not pass for gone then."""
+    """Return True where the error says nothing of what was to be read, which must not pass for gone then."""
     return error.errno in _SPENT
 
 
 def keyed(data: bytes, key: bytes, *, what: str) -> int:
-    """The number after `key` in a file of "key value" lines, such as cpu.stat.
+    """Return the number after `key` in a file of "key value" lines, such as cpu.stat.
 
     >>> keyed(b"usage_usec 15\\nuser_usec 9\\n", b"user_usec", what="cpu.stat")
     9
@@ -89,7 +92,10 @@ def keyed(data: bytes, key: bytes, *, what: str) -> int:
 
 
 def whole(data: bytes, *, what: str) -> int:
-    """The one whole number in `data`, as the kernel prints its 64-bit counters. Raises `Broken` where there is none."""
+    """Return the one whole number in `data`, as the kernel prints its 64-bit counters.
+
+    Raises `Broken` where there is none.
+    """
     digits = data.strip()
     if not digits.isdigit() or len(digits) > DIGITS_MOST:
         raise port.Broken(what, data)

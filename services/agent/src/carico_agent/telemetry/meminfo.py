@@ -20,23 +20,23 @@ class HostMemory:
     """1 - free / MemTotal."""
 
     def __init__(self, proc: pathlib.Path = pathlib.Path("/proc"), *, free_by: FreeBy = FreeBy.AVAILABLE) -> None:
-        """Raises `Absent` without /proc/meminfo."""
+        """Raise `Absent` without /proc/meminfo."""
         self._file = kernel_file.KernelFile(proc / "meminfo")
         self._free_by = free_by
 
     def read(self) -> float:
-        """The share in use now."""
+        """Return the share in use now."""
         total, free = parse_meminfo(self._file.read(), self._free_by)
         return min(1.0, max(0.0, 1.0 - free / total))
 
 
 def total_bytes(proc: pathlib.Path = pathlib.Path("/proc")) -> float:
-    """The host's memory. Raises `Absent` or `Broken`."""
+    """Return the host's memory. Raises `Absent` or `Broken`."""
     return parse_meminfo(kernel_file.KernelFile(proc / "meminfo").read(), FreeBy.PAPER)[0]
 
 
 def parse_meminfo(data: bytes, free_by: FreeBy) -> tuple[float, float]:
-    """(total, free) in bytes. Raises `Broken`."""
+    """Return (total, free) in bytes. Raises `Broken`."""
     total = _bytes(data, b"MemTotal")
     free = sum(_bytes(data, key) for key in _KEYS[free_by])
     if total <= 0:

@@ -33,7 +33,7 @@ class Network:
             raise port.Absent(f"network interface {interface}", f"not in {self._file.path}")
 
     def read(self) -> float | None:
-        """The share of the link's speed in use since the last read."""
+        """Return the share of the link's speed in use since the last read."""
         found = parse_dev(self._file.read_all(), self._name)
         if found is None:
             raise port.Broken(str(self._file.path), f"no interface {self._name.decode()}")
@@ -50,7 +50,7 @@ class Network:
 def open_network(
     proc: pathlib.Path, *, clock: clocks.Clock, interface: str, mbit_per_s: float | None, classes: pathlib.Path
 ) -> Network:
-    """The dimension of the named interface, or of the default route's; without a given speed, at the kernel's.
+    """Return the dimension of the named interface, or of the default route's; without a given speed, at the kernel's.
 
     `classes`: /sys/class/net. Raises `Absent`, naming the setting that mends it.
     """
@@ -65,7 +65,7 @@ def open_network(
 
 
 def read_speed(folder: pathlib.Path) -> float | None:
-    """The link's Mbit/s; None where the kernel does not say (virtual interfaces, a link that is down)."""
+    """Return the link's Mbit/s; None where the kernel does not say (virtual interfaces, a link that is down)."""
     try:
         speed = int((folder / "speed").read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -74,7 +74,10 @@ def read_speed(folder: pathlib.Path) -> float | None:
 
 
 def default_interface(proc: pathlib.Path) -> str:
-    """The interface that the best default route leaves by, IPv4 before IPv6. Raises `Absent` where there is none."""
+    """Return the interface that the best default route leaves by, IPv4 before IPv6.
+
+    Raises `Absent` where there is none.
+    """
     for name, parse in (("route", parse_route), ("ipv6_route", parse_ipv6_route)):
         try:
             data = kernel_file.KernelFile(proc / "net" / name, size=16384).read_all()
@@ -90,7 +93,7 @@ def default_interface(proc: pathlib.Path) -> str:
 
 
 def parse_dev(data: bytes, name: bytes) -> tuple[int, int] | None:
-    """(received, sent) bytes of one interface of /proc/net/dev; None where it is not listed.
+    """Return (received, sent) bytes of one interface of /proc/net/dev; None where it is not listed.
 
     >>> parse_dev(b"Inter-|\\n face |\\n  eth0:7 0 0 0 0 0 0 0 9 0 0 0 0 0 0 0\\n", b"eth0")
     (7, 9)
@@ -113,7 +116,7 @@ def parse_dev(data: bytes, name: bytes) -> tuple[int, int] | None:
 
 
 def parse_route(text: str) -> str | None:
-    """The interface of the best default route in /proc/net/route; None where there is none. Raises `Broken`."""
+    """Return the interface of the best default route in /proc/net/route; None where there is none. Raises `Broken`."""
     routes = [words for line in text.splitlines() if len(words := line.split()) >= 8]
     usable = [
         (int(words[6]), words[0])
@@ -124,7 +127,7 @@ def parse_route(text: str) -> str | None:
 
 
 def parse_ipv6_route(text: str) -> str | None:
-    """The same of /proc/net/ipv6_route, whose numbers are hexadecimal. Raises `Broken`."""
+    """Return the same of /proc/net/ipv6_route, whose numbers are hexadecimal. Raises `Broken`."""
     routes = [words for line in text.splitlines() if len(words := line.split()) >= 10]
     usable = [
         (_hex(words[5]), words[9])

@@ -23,7 +23,7 @@ _QUOTA_FILES = ("cpu.cfs_quota_us", "cpu.max")
 
 
 def resolved(chosen: settings.AgentSettings) -> settings.AgentSettings:
-    """The settings with scope node replaced by what it is here: host, or the node's cgroup.
+    """Return the settings with scope node replaced by what it is here: host, or the node's cgroup.
 
     Raises `EnvironmentUnfit` where the Pod's cgroup is not to be seen.
     """
@@ -47,7 +47,10 @@ def resolved(chosen: settings.AgentSettings) -> settings.AgentSettings:
 
 
 def find(tree: cgroup_tree.Tree, uid: str) -> str | None:
-    """The path below the tree's roots of the group that holds the node's Pods; None where none holds Pod `uid`."""
+    """Return the path below the tree's roots of the group that holds the node's Pods.
+
+    None where none holds Pod `uid`.
+    """
     for root in _roots(tree):
         found = _pod(root, uid, DEEPEST)
         if found is not None:
@@ -59,13 +62,15 @@ def find(tree: cgroup_tree.Tree, uid: str) -> str | None:
 
 
 def is_host(tree: cgroup_tree.Tree, node: str) -> bool:
-    """Whether the node's group is the root of the hierarchy, and so the host."""
+    """Return whether the node's group is the root of the hierarchy, and so the host."""
     folder = tree.group(node).cpu
     return folder is None or not any((folder / name).exists() for name in _QUOTA_FILES)
 
 
 def _roots(tree: cgroup_tree.Tree) -> list[pathlib.Path]:
-    """Where to look: the hierarchy with quotas first, since not every runtime puts Pods into an unused unified tree."""
+    """Return where to look: the hierarchy with quotas first,
+    since not every runtime puts Pods into an unused unified tree.
+    """
     found = [tree.v1.get("cpu"), tree.v1.get("cpuacct"), tree.unified]
     return [root for root in found if root is not None]
 

@@ -38,7 +38,7 @@ class Panel:
         self._cpu = next((gauge for gauge in self._gauges if isinstance(gauge, cpus.Cpu)), None)
 
     def pods_changed(self) -> None:
-        """Nothing; sources that depend on which Pods run look again."""
+        """Have sources that depend on which Pods run look again."""
         if self._cpu is not None:
             self._cpu.pods_changed()
 

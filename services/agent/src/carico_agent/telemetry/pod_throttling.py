@@ -43,7 +43,7 @@ class PodThrottling:
         return bool(self._pods)
 
     def rescan(self) -> None:
-        """Nothing; knows the limits of the Pods that exist now. Counters of Pods known already go on."""
+        """Read the limits of the Pods that exist now. Counters of known Pods go on."""
         try:
             found = {pod: self._limits_of(pod) for pod in cgroup_tree.pods(self._folder)}
         except OSError:

@@ -27,7 +27,7 @@ class Gauge(Protocol):
     """One share of a node, 0 (free) to 1 (exhausted)."""
 
     def read(self) -> float | None:
-        """The share since the last read; None where there is no sample (first read, a counter that went back).
+        """Return the share since the last read; None where there is no sample (first read, a counter that went back).
 
         Raises `Broken`.
         """
@@ -42,7 +42,7 @@ class Utilisation(Gauge, Protocol):
 
 
 class Dimension(Gauge, Protocol):
-    """The gauge of a dimension beside CPU and memory; `full` says what a share of 1 is, in physical units."""
+    """The gauge of a dimension other than CPU and memory; `full` says what a share of 1 is, in physical units."""
 
     @property
     def full(self) -> float: ...

@@ -1,6 +1,6 @@
 """Pressure (PSI, "some") of the host or of one cgroup: of its CPUs, or of its I/O.
 
-Absent (no CONFIG_PSI, psi=0, cgroup.pressure 0) is told when the gauge is made; broken (a truncated file) at a read.
+Absent (no CONFIG_PSI, psi=0, cgroup.pressure 0) shows when the gauge is made, broken (a truncated file) at a read.
 https://docs.kernel.org/accounting/psi.html
 """
 
@@ -18,14 +18,14 @@ class Pressure:
     """d_total_us / d_elapsed_us of the "some" line."""
 
     def __init__(self, path: pathlib.Path, *, clock: clocks.Clock) -> None:
-        """Raises `Absent` where the kernel has no PSI here."""
+        """Raise `Absent` where the kernel has no PSI here."""
         self._file = kernel_file.KernelFile(path, size=256)
         self._file.read()
         self._clock = clock
         self._last: tuple[int, float] | None = None
 
     def read(self) -> float | None:
-        """The share of time in which a task waited for it, since the last read."""
+        """Return the share of time in which a task waited for it, since the last read."""
         try:
             total_us = parse_some(self._file.read(), what=str(self._file.path))
         except port.Absent as error:
@@ -38,7 +38,7 @@ class Pressure:
 
 
 def parse_some(data: bytes, *, what: str = "cpu.pressure") -> int:
-    """The microseconds of "some".
+    """Return the microseconds of "some".
 
     >>> parse_some(b"some avg10=0.00 avg60=0.00 avg300=0.00 total=42\\nfull avg10=0.00 avg60=0.00 total=0\\n")
     42

@@ -27,7 +27,7 @@ class HostUtilisation:
         return self._cores
 
     def read(self) -> float | None:
-        """The busy share since the last read."""
+        """Return the busy share since the last read."""
         idle, total = parse_cpu_line(self._file.read())
         last, self._last = self._last, (idle, total)
         if last is None:
@@ -37,7 +37,7 @@ class HostUtilisation:
 
 
 def parse_cpu_line(data: bytes) -> tuple[int, int]:
-    """(idle + iowait, all) in ticks.
+    """Return (idle + iowait, all) in ticks.
 
     >>> parse_cpu_line(b"cpu  4 0 2 90 4 0 0 0 0 0\\ncpu0 ...")
     (94, 100)

@@ -43,7 +43,7 @@ class ProcessTable:
     """Running totals of the processes below `root_pid`. They only grow: what has ended keeps what it had used."""
 
     def __init__(self, root_pid: int, *, clock: clocks.Clock, proc: pathlib.Path = pathlib.Path("/proc")) -> None:
-        """Raises `Absent` where there is no such process."""
+        """Raise `Absent` where there is no such process."""
         self._root_pid = root_pid
         self._proc = proc
         self._clock = clock
@@ -55,7 +55,7 @@ class ProcessTable:
             raise port.Absent(f"process {root_pid}", "not running")
 
     def refresh(self) -> None:
-        """Nothing; the totals are of now."""
+        """Take the totals of now."""
         now_s = self._clock.monotonic_s()
         if self._scanned_s is None or now_s - self._scanned_s >= SCAN_S:
             self._find(first=self._scanned_s is None)
@@ -129,7 +129,7 @@ class ProcessUtilisation:
         self.demand = 0.0
 
     def read(self) -> float | None:
-        """The share of the quota used since the last read."""
+        """Return the share of the quota used since the last read."""
         self._table.refresh()
         now_s, cpu_s = self._clock.monotonic_s(), self._table.cpu_s
         last, self._last = self._last, (now_s, cpu_s)
@@ -152,7 +152,7 @@ class ProcessPressure:
         self._last: tuple[float, float] | None = None
 
     def read(self) -> float | None:
-        """The pressure since the last read."""
+        """Return the pressure since the last read."""
         now_s, delay_s = self._clock.monotonic_s(), self._table.delay_s
         last, self._last = self._last, (now_s, delay_s)
         if last is None or now_s <= last[0]:
@@ -169,7 +169,7 @@ class ProcessMemory:
         self._limit_bytes = limit_bytes
 
     def read(self) -> float:
-        """The share in use now."""
+        """Return the share in use now."""
         return min(1.0, max(0.0, self._table.resident_bytes() / self._limit_bytes))
 
 
@@ -189,7 +189,7 @@ def parse_stat(data: bytes) -> ProcessStat:
 
 
 def parse_delay_s(data: bytes) -> float:
-    """Seconds spent waiting for a CPU, the second field of a schedstat; 0 where the thread has ended.
+    """Return seconds spent waiting for a CPU, the second field of a schedstat; 0 where the thread has ended.
 
     >>> parse_delay_s(b"1000000 2500000000 7\\n")
     2.5
@@ -199,7 +199,10 @@ def parse_delay_s(data: bytes) -> float:
 
 
 def kernel_names(folder: pathlib.Path) -> list[str]:
-    """The names in a folder of /proc; none where it went away. Raises `Broken` where nothing can be opened any more."""
+    """Return the names in a folder of /proc.
+
+    None where it went away. Raises `Broken` where nothing can be opened any more.
+    """
     try:
         return os.listdir(folder)
     except OSError as error:

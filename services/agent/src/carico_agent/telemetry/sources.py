@@ -84,10 +84,10 @@ DIMS = ("cpu", "memory", *OPTIONAL)
 
 
 def open_panel(wanted: Wanted, *, clock: clocks.Clock) -> panel.Panel:
-    """The panel of a node. Raises `Absent` where what is needed is not there (yet).
+    """Return the panel of a node. Raises `Absent` where what is needed is not there (yet).
 
-    An optional dimension that cannot be measured is a person's to mend: `EnvironmentUnfit`. A cgroup that cannot be
-    read falls back to the node's processes where `root_pid` names them.
+    An optional dimension that cannot be measured raises `EnvironmentUnfit`: the user has to choose. A cgroup that
+    cannot be read falls back to the node's processes where `root_pid` names them.
     """
     if wanted.scope is Scope.HOST:
         return _host(wanted, clock)
@@ -200,7 +200,7 @@ def _panel(
 def _further(
     wanted: Wanted, clock: clocks.Clock, notes: list[str], *, group: cgroup_tree.Group | None = None
 ) -> dict[str, port.Dimension]:
-    """The optional dimensions that are named. Raises `EnvironmentUnfit` where one cannot be measured here."""
+    """Return the optional dimensions that are named. Raises `EnvironmentUnfit` where one cannot be measured here."""
     place = Place(wanted=wanted, clock=clock, group=group, notes=notes)
     opened: dict[str, port.Dimension] = {}
     for dim in wanted.dims:

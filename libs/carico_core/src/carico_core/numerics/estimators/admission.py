@@ -32,7 +32,8 @@ def limit(
     config: base.EstimatorConfig, *, own_peak_pods: float, peak_pods_per_core: float, growth: float,
     unknown_per_core: float,
 ) -> int:  # fmt: skip
-    """Most Pods for now: an unmeasured load may only grow by a factor (0: without bound), and never past the Pod limit.
+    """Return the most Pods for now: an unmeasured load may only grow by a factor (0: without bound),
+    and never past the Pod limit.
 
     The largest filtered counts so far: own_peak_pods of this node, peak_pods_per_core of the cluster (NaN: not known).
     """
@@ -53,7 +54,7 @@ def fit(
     most_pods: int,
     closed: bool,
 ) -> Fit:
-    """capacity = min_i H_i / c+_i, at most `most_pods` beside the present ones; `closed`: a usage is at its guard."""
+    """capacity = min_i H_i / c+_i, at most `most_pods` with the present ones; `closed`: a usage is at its guard."""
     rooms = [max(0.0, room) / cost for room, cost in zip(headroom, cost_plus, strict=True)]
     tightest = min(range(len(rooms)), key=rooms.__getitem__)
     capacity = rooms[tightest]
@@ -67,12 +68,15 @@ def fit(
 
 
 def is_guarded(usages: Sequence[float]) -> bool:
-    """Whether some usage is so high that even an empty node takes nothing."""
+    """Return whether some usage is so high that even an empty node takes nothing."""
     return any(usage >= signal.GUARD for usage in usages)
 
 
 def mode(*, full: bool, measured: bool, ahead_pods: float) -> base.Mode:
-    """Which equation made an estimate. full: a reading may have ended short of the truth; ahead_pods: not shown yet."""
+    """Return which equation made an estimate. full: a reading may have ended short of the truth.
+
+    Ahead_pods: not shown yet.
+    """
     if full:
         return "saturated"
     if not measured:
@@ -94,14 +98,14 @@ class FullShare:
         self._shares = [0.0] * dimensions
 
     def tick(self, samples: list[float], gains: list[float]) -> None:
-        """Move on by one sample with the filter's gains in [0, 1]; a sample that is no number counts as full."""
+        """Move on by one sample with the filter's gains in [0, 1]; a sample that is not a number counts as full."""
         shares = self._shares
         for index, (sample, gain) in enumerate(zip(samples, gains, strict=True)):
             full = 0.0 if sample < self._full_from else 1.0
             shares[index] += gain * (full - shares[index])
 
     def full(self, usages: list[float]) -> list[bool]:
-        """Whether each filtered usage may have ended short of the truth (d,)."""
+        """Return whether each filtered usage may have ended short of the truth (d,)."""
         return [
             usage >= self._full_from or share > MOSTLY_OPEN for usage, share in zip(usages, self._shares, strict=True)
         ]
@@ -111,7 +115,7 @@ class FullShare:
 MOSTLY_OPEN = 0.25
 
 
-# Of the ceiling, what has to be left. Up to here a cost is in nobody's way.
+# Of the ceiling, what has to be left. Up to here a cost holds nothing up.
 FROM = 0.5
 # What the Pod is then said to take of the room: more than half, so that two never fit. The rest is for what is promised
 # already: a small Pod that waits for its image would otherwise hold the tried one back for as long.
@@ -137,7 +141,7 @@ class Trial:
         self._still_s += dt_s
 
     def is_due(self, *, is_unknown: bool, runs: bool) -> bool:
-        """Whether a Pod is tried of a class that nobody has measured, or of one that does not run on the node.
+        """Return whether a Pod is tried of a class that is not measured, or of one that does not run on the node.
 
         >>> Trial().is_due(is_unknown=True, runs=False), Trial().is_due(is_unknown=False, runs=False)
         (True, False)

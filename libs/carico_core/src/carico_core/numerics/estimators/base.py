@@ -28,7 +28,7 @@ DEFAULT_POD_LIMIT = 110
 CAPACITY_CAP = 1000.0
 # From this usage on a reading says "at least": the filtered maximum of a full node stays just below 1 (spec 7, 4).
 CENSORED_FROM = 0.97
-# The class of an estimator that does not tell classes apart.
+# The class of an estimator that does not keep classes apart.
 ALL_PODS = messages.ANY_CLASS
 # A node asleep for longer learns nothing from the gap.
 MAX_INTERVAL_S = 60.0
@@ -37,7 +37,7 @@ SIGNAL = "signal"
 
 
 def default_ceiling(dims: tuple[str, ...]) -> arrays.Array:
-    """The ceiling (d,) of each named dimension."""
+    """Return the ceiling (d,) of each named dimension."""
     return arrays.vector([DEFAULT_CEILING.get(dim, OTHER_CEILING) for dim in dims], name="ceiling")
 
 
@@ -126,21 +126,23 @@ class Estimator(Protocol):
         ...
 
     def update(self, observation: Observation) -> CapacityEstimate:
-        """The estimate after learning from one more observation."""
+        """Return the estimate after learning from one more observation."""
         ...
 
     def estimate(self, observation: Observation) -> CapacityEstimate:
-        """The estimate for this observation without learning from it: for a publish when a Pod starts or ends."""
+        """Return the estimate for this observation without learning from it: for a publish when a Pod starts or
+        ends.
+        """
         ...
 
 
 @runtime_checkable
 class ByClass(Protocol):
-    """What an estimator that tells classes of Pods apart is told besides."""
+    """What an estimator that keeps classes of Pods apart is given besides."""
 
     @property
     def eager(self) -> bool:
-        """Whether an update is worth its while after a few samples: so little is known that each tells much."""
+        """Whether an update is worth its while after a few samples: so little is known that each says much."""
         ...
 
     def follow(self, running: Mapping[str, str]) -> None:
@@ -153,14 +155,14 @@ class ByClass(Protocol):
 
 
 def usage(y: arrays.Array) -> tuple[list[float], bool]:
-    """(usages held to [0, 1], whether all were finite). What is not a number counts as full: never as room."""
+    """Return (usages held to [0, 1], whether all were finite). What is not a number counts as full: never as room."""
     values: list[float] = y.tolist()
     whole = all(map(math.isfinite, values))
     return [min(max(value, 0.0), 1.0) if math.isfinite(value) else 1.0 for value in values], whole
 
 
 def steps(gains: arrays.Array, dimensions: int) -> list[float] | None:
-    """The filter's gains, one for each dimension, held to [0, 1]; None where they are no such gains."""
+    """Return the filter's gains, one for each dimension, held to [0, 1]; None where they are no such gains."""
     found: list[float] = gains.tolist()
     if len(found) != dimensions or not all(map(math.isfinite, found)):
         return None
@@ -168,5 +170,7 @@ def steps(gains: arrays.Array, dimensions: int) -> list[float] | None:
 
 
 def elapsed(dt_s: float) -> float:
-    """`dt_s` where it is a sane interval, else 0: a clock that jumps must not make a filter forget everything."""
+    """Return `dt_s` where it is a sane interval,
+    else 0: a clock that jumps must not make a filter forget everything.
+    """
     return dt_s if 0.0 < dt_s <= MAX_INTERVAL_S else 0.0

@@ -3,7 +3,7 @@
     Y = b + sum over classes k and parts j of c_kj x_kj + noise
 
 x_kj: the Pods of class k as the filter shows them; a dimension that Pods hold (memory) has further parts, by age
-(`growth`). One Kalman filter for all costs together, so that classes that run side by side are told apart as far as
+(`growth`). One Kalman filter for all costs together, so that classes that run side by side are kept apart as far as
 the data can. What is believed before it has learnt: `priors`.
 """
 
@@ -49,7 +49,7 @@ class _Held:
 
 
 class ClassCosts:
-    """Learns one dimension for all classes of Pods that run, or ran lately, on the node.
+    """Learns one dimension for all classes of Pods that run on the node, or ran a short time ago.
 
     Where Pods do not grow, a class is one number, and plain ones are several times quicker than arrays of one.
     """
@@ -91,14 +91,14 @@ class ClassCosts:
         return frozenset(name for name, held in self._held.items() if held.is_reached)
 
     def is_unknown(self, name: str, *, runs: bool) -> bool:
-        """Whether neither this node nor its peers have measured what a Pod of this class takes.
+        """Return whether neither this node nor its peers have measured what a Pod of this class takes.
 
-        A class is held from its first start: a Pod that ended before it showed has told nothing. One that runs is
+        A class is held from its first start: a Pod that ended before it showed has shown nothing. One that runs is
         telling, though a full node's readings say little.
         """
         if self._priors.heard(name) is not None:
             return False
-        return not self._is_told(name) or (
+        return not self._is_identified(name) or (
             not (self.grows or runs) and self._variance(name) >= growth.MEASURED * self._priors.whole(name)[1]
         )
 
@@ -140,11 +140,11 @@ class ClassCosts:
             self._baseline = self.facts.followed(
                 self._baseline, level, gain_per_s=self._constants.baseline_gain, dt_s=dt_s
             )
-            told_below = growth.MEASURED * self._priors.unknown_part()
+            identified_below = growth.MEASURED * self._priors.unknown_part()
             self._priors.rest_on(self._baseline.mean)
             if self.grows and is_followed:
-                # What was told stays so where the baseline moves, and with it what counts as told.
-                self._filters.narrow(_KNOWN, told_below, growth.MEASURED * self._priors.unknown_part())
+                # What was identified stays so where the baseline moves, and with it what counts as identified.
+                self._filters.narrow(_KNOWN, identified_below, growth.MEASURED * self._priors.unknown_part())
             self._changed()
             return
         present = [counts.get(name, 0.0) for name in self._held]
@@ -177,9 +177,9 @@ class ClassCosts:
     def plus(self, name: str, life_s: float, risk_sd: float) -> float:
         """c+: what a Pod of a class takes cautiously, at the end of a life this long; in range."""
         if self.grows:
-            told = self._told(name)
-            if told is not None:
-                return max(told.plus(life_s, risk_sd), self.facts.least_cost)
+            identified = self._identified(name)
+            if identified is not None:
+                return max(identified.plus(life_s, risk_sd), self.facts.least_cost)
         elif name in self._held:
             mean, spread = self._single(name)
             return max(mean + risk_sd * spread, self.facts.least_cost)
@@ -187,17 +187,20 @@ class ClassCosts:
         return self.facts.held_to_range(mean + risk_sd * math.sqrt(variance))
 
     def cost(self, name: str, life_s: float) -> base.Spread:
-        """(mean, sd) of what a Pod of a class takes at the end of a life this long."""
-        if not self._is_told(name):
+        """Return (mean, sd) of what a Pod of a class takes at the end of a life this long."""
+        if not self._is_identified(name):
             mean, variance = self._priors.whole(name)
             return mean, math.sqrt(variance)
         mean, spread = self._growth(name).whole(life_s) if self.grows else self._single(name)
         return self.facts.held_to_range(mean), spread
 
     def left_to_grow(self, name: str, now: growth.Parts, pods: float, life_s: float) -> float:
-        """What the running Pods of a class, with these parts behind them, will still take, cautiously; not negative."""
-        told = self._told(name) if self.grows else None
-        return 0.0 if told is None else told.left(now, pods, life_s)
+        """Return what the running Pods of a class, with these parts behind them, will still take, cautiously.
+
+        Not negative.
+        """
+        identified = self._identified(name) if self.grows else None
+        return 0.0 if identified is None else identified.left(now, pods, life_s)
 
     def expected(self, pods: Counted) -> float:
         """sum of c_k n_k where Pods do not grow; a class that is not held counts as peers have it, or as unknown."""
@@ -208,17 +211,17 @@ class ClassCosts:
         return total
 
     def expected_by_part(self, pods: Shown) -> float:
-        """sum of c_kj n_kj; a class that is not held, or not told, counts as its peers have it, or as unknown."""
+        """sum of c_kj n_kj; a class that is not held, or not identified, counts as its peers have it, or as unknown."""
         total = 0.0
         for name, parts in pods.items():
-            told = self._told(name)
-            total += parts[0] * self._priors.whole(name)[0] if told is None else told.expected(parts)
+            identified = self._identified(name)
+            total += parts[0] * self._priors.whole(name)[0] if identified is None else identified.expected(parts)
         return total
 
     def evidence(self, name: str, life_s: float) -> base.Evidence | None:
-        """(mean, variance) of what a Pod costs by the end of a life this long, as measured here, no prior in it.
+        """Return (mean, variance) of what a Pod costs by the end of a life this long, as measured here, no prior in it.
 
-        None before a whole Pod was seen, and where readings do not tell its cost from those of other classes.
+        None before a whole Pod was seen, and where readings do not separate its cost from those of other classes.
         """
         held = self._held.get(name)
         if held is None or not held.is_reached:
@@ -228,29 +231,30 @@ class ClassCosts:
         return held.evident[1]
 
     def _measured(self, rows: slice, life_s: float) -> base.Evidence | None:
-        """`evidence`, worked out."""
-        told_below = growth.MEASURED * (self._constants.no_prior * self.facts.scale) ** 2
+        """Work out `evidence`."""
+        identified_below = growth.MEASURED * (self._constants.no_prior * self.facts.scale) ** 2
         if not self.grows:
             mean = self._filters.mean.item(_OWN, rows.start)
             variance = self._filters.covariance.item(_OWN, rows.start, rows.start)
-            return (self.facts.held_to_range(mean), max(variance, 0.0)) if variance < told_below else None
+            return (self.facts.held_to_range(mean), max(variance, 0.0)) if variance < identified_below else None
         covariance = self._block(_OWN, rows)
-        told = covariance.diagonal() < told_below
-        if not told[0]:
+        identified = covariance.diagonal() < identified_below
+        if not identified[0]:
             return None
         # Not by `growth.behind`, which keeps what it works out: the age of a Pod that stands is another every second.
-        reach = np.array(growth.behind([life_s])) * told
+        reach = np.array(growth.behind([life_s])) * identified
         variance = float(reach @ covariance @ reach)
         return self.facts.held_to_range(float(reach @ self._filters.mean[_OWN, rows])), max(variance, 0.0)
 
     def standing_evidence(self, name: str, age_s: float) -> base.Evidence | None:
-        """(mean, variance) of what a Pod holds of which no life is known, by running ones, the oldest of this age.
+        """Return (mean, variance) of what a Pod holds of which no life is known, by running ones,
+        the oldest of this age.
 
         What they will still take goes on as it did last, and is doubt besides. None where the doubt is larger than
         nodes differ by, or than what can never fill one.
         """
         found = self.evidence(name, age_s)
-        # Without a baseline it would be told with what the node itself holds.
+        # Without a baseline it would be stated with what the node itself holds.
         if found is None or self._baseline is None:
             return None
         mean, variance = found
@@ -265,28 +269,31 @@ class ClassCosts:
             held.changed()
         self._means = self._filters.mean[_KNOWN].tolist()
 
-    def _is_told(self, name: str) -> bool:
-        """Whether readings or peers have told what a Pod of this class takes."""
-        return self._told(name) is not None if self.grows else name in self._held
+    def _is_identified(self, name: str) -> bool:
+        """Return whether readings or peers have identified what a Pod of this class takes."""
+        return self._identified(name) is not None if self.grows else name in self._held
 
     def _rows_of(self, name: str) -> list[int]:
         rows = self._held[name].rows
         return list(range(rows.start, rows.stop))
 
     def _single(self, name: str) -> base.Spread:
-        """(mean, sd) of a cost that does not depend on age."""
+        """Return (mean, sd) of a cost that does not depend on age."""
         row = self._held[name].rows.start
         return self._means[row], math.sqrt(max(0.0, self._filters.covariance.item(_KNOWN, row, row)))
 
-    def _told(self, name: str) -> growth.Growth | None:
-        """A class of which readings or peers have told how it grows, in a dimension in which Pods do; else None."""
+    def _identified(self, name: str) -> growth.Growth | None:
+        """Return a class of which readings or peers have identified how it grows, in a dimension in which Pods do.
+
+        Else None.
+        """
         if name not in self._held:
             return None
         found = self._growth(name)
-        return found if found.is_told else None
+        return found if found.is_identified else None
 
     def _growth(self, name: str) -> growth.Growth:
-        """A class that is held, in a dimension in which Pods grow."""
+        """Return a class that is held, in a dimension in which Pods grow."""
         held = self._held[name]
         if held.grown is None:
             held.grown = self._grown(held.rows, _KNOWN)
@@ -304,5 +311,5 @@ class ClassCosts:
         return max(0.0, self._filters.covariance.item(_KNOWN, row, row))
 
     def _block(self, belief: int, rows: slice) -> arrays.Array:
-        """Those rows and columns (parts, parts) of one belief's covariance."""
+        """Return those rows and columns (parts, parts) of one belief's covariance."""
         return self._filters.covariance[belief, rows, rows]

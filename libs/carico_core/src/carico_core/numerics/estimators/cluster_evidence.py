@@ -17,12 +17,12 @@ _MOST_TAKEN = 0.95
 class ClusterEvidence:
     """The cluster's classes by its newest model, and this node's part in that."""
 
-    __slots__ = ("_between_nodes", "_own", "_told", "classes", "pods")
+    __slots__ = ("_between_nodes", "_most_classes", "_own", "classes", "pods")
 
-    def __init__(self, *, between_nodes: float, told: int) -> None:
-        """`between_nodes`: how far a class's cost differs from node to node (share). `told`: most `classes` kept."""
+    def __init__(self, *, between_nodes: float, most_classes: int) -> None:
+        """`between_nodes`: how far a class's cost differs from node to node (share). `most_classes`: kept."""
         self._between_nodes = between_nodes
-        self._told = told
+        self._most_classes = most_classes
         # By class and dimension what it was surest of, and how long ago (s) it last stated that.
         self._own: dict[tuple[str, str], tuple[base.Evidence, float]] = {}
         # The cluster's largest classes, and how many Pods of each class run in it.
@@ -30,9 +30,9 @@ class ClusterEvidence:
         self.pods: dict[str, float] = {}
 
     def take(self, fused: Fused) -> None:
-        """Nothing; these classes count from now on."""
+        """Use these classes from now on."""
         self.pods = {name: float(found.pods) for name, found in fused.items() if found.pods > 0}
-        self.classes = sorted(fused, key=lambda name: (-fused[name].pods, name))[: self._told]
+        self.classes = sorted(fused, key=lambda name: (-fused[name].pods, name))[: self._most_classes]
 
     def contribute(self, own: Own, dt_s: float) -> None:
         """Take in what the node states it has measured itself, `dt_s` after it last did.
@@ -40,15 +40,15 @@ class ClusterEvidence:
         What it says no more, or was surer of, counts for as long as the cluster's model may still have it: else the
         node would hear itself, and take that for others.
         """
-        told = {(name, dim): (each, 0.0) for name, dims in own.items() for dim, each in dims.items()}
+        stated = {(name, dim): (each, 0.0) for name, dims in own.items() for dim, each in dims.items()}
         for key, (before, since_s) in self._own.items():
-            now = told.get(key)
+            now = stated.get(key)
             if since_s + dt_s <= _ECHO_S and (now is None or self._part(before) < self._part(now[0])):
-                told[key] = (before, since_s + dt_s)
-        self._own = told
+                stated[key] = (before, since_s + dt_s)
+        self._own = stated
 
     def of_others(self, fused: Fused, dim: str) -> dict[str, base.Evidence]:
-        """(mean, variance) by class without this node's part in it; only of what somebody else has measured."""
+        """Return (mean, variance) by class without this node's part in it; only of what other nodes have measured."""
         found = ((name, self._without_own(name, dim, each)) for name, each in fused.items())
         return {name: evidence for name, evidence in found if evidence is not None}
 
@@ -65,7 +65,10 @@ class ClusterEvidence:
 
 
 def without(fused: base.Evidence, own: base.Evidence | None, share: float) -> base.Evidence | None:
-    """A fused (mean, variance) with one part taken out; None where nothing is left. Weights 1 / (v + (share c)^2)."""
+    """Return a fused (mean, variance) with one part taken out.
+
+    None where nothing is left. Weights 1 / (v + (share c)^2).
+    """
     mean, variance = fused
     if own is None:
         return fused

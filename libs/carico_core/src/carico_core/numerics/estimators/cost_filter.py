@@ -30,12 +30,12 @@ class CostFilters:
         # e = Y - x' c
         mean, covariance = self.mean, self.covariance
         innovation = level - np.vecdot(mean, design)
-        told = None
+        surprised = None
         if at_least:
-            told = np.flatnonzero(innovation > 0.0)
-            if not len(told):
+            surprised = np.flatnonzero(innovation > 0.0)
+            if not len(surprised):
                 return
-            mean, covariance, innovation = mean[told], covariance[told], innovation[told]
+            mean, covariance, innovation = mean[surprised], covariance[surprised], innovation[surprised]
         pulled = covariance @ design
         spread = np.vecdot(pulled, design) + variance
         gain = pulled / spread[:, np.newaxis]
@@ -47,9 +47,9 @@ class CostFilters:
         covariance -= crossed
         covariance -= crossed.transpose(0, 2, 1)
         covariance += spread[:, np.newaxis, np.newaxis] * (rows * gain[:, np.newaxis])
-        if told is not None:
+        if surprised is not None:
             # They were copies.
-            self.mean[told], self.covariance[told] = mean, covariance
+            self.mean[surprised], self.covariance[surprised] = mean, covariance
 
     def drift(
         self, share: float, shows: npt.NDArray[np.bool_] | None, dt_s: float, *, kept_below: float = math.inf
@@ -99,7 +99,7 @@ class CostFilters:
             self.begin(belief, range(kept, size), begun)
 
     def begin(self, belief: int, rows: Sequence[int], new: Sequence[base.Evidence]) -> None:
-        """Begin those rows of one belief anew, independent of all others."""
+        """Begin those rows of one belief again, independent of all others."""
         covariance = self.covariance[belief]
         for row, (value, variance) in zip(rows, new, strict=True):
             self.mean[belief, row] = value

@@ -26,24 +26,25 @@ class Facts(NamedTuple):
     cores: float
 
     def held_to_range(self, cost: float) -> float:
-        """A Pod's cost between what could never fill the node (S / Pod limit) and a full node, more than which cannot
+        """Return a Pod's cost between what could never fill the node (S / Pod limit) and a full node,
+        more than which cannot
         be read.
         """
         return min(max(cost, self.least_cost), self.scale)
 
     def unknown_cost(self, empty: float) -> float:
-        """The cost of a Pod nobody has measured, on a node that uses `empty` without workload."""
+        """Return the cost of a Pod of an unmeasured class, on a node that uses `empty` without workload."""
         # c0 = (ceiling S - Y) / cores
         return self.held_to_range((self.ceiling * self.scale - empty) / self.cores)
 
     def spread(self, baseline: kalman.Belief | None) -> base.Spread:
-        """Mean and standard deviation of a baseline; (0, S) of one that was never read."""
+        """Return the mean and standard deviation of a baseline; (0, S) of one that was never read."""
         return (0.0, self.scale) if baseline is None else (baseline.mean, math.sqrt(baseline.variance))
 
     def followed(
         self, baseline: kalman.Belief | None, level: float, *, gain_per_s: float, dt_s: float
     ) -> kalman.Belief:
-        """The baseline after a reading without workload; the first one is taken as it is."""
+        """Return the baseline after a reading without workload; the first one is taken as it is."""
         if baseline is None:
             return kalman.Belief(level, self.reading_variance)
         gain = 1.0 - (1.0 - gain_per_s) ** dt_s
@@ -55,7 +56,7 @@ class Facts(NamedTuple):
 
 
 def facts_of(config: base.EstimatorConfig) -> list[Facts]:
-    """The facts of each dimension, in order."""
+    """Return the facts of each dimension, in order."""
     return [
         Facts(
             scale=scale,
@@ -99,24 +100,24 @@ class Priors:
         self._peers = {name: (mean, variance + (share * mean) ** 2) for name, (mean, variance) in peers.items()}
 
     def heard(self, name: str) -> base.Evidence | None:
-        """(mean, variance) of a class as its peers have it; None where they have not measured it."""
+        """Return (mean, variance) of a class as its peers have it; None where they have not measured it."""
         return self._peers.get(name)
 
     def whole(self, name: str) -> base.Evidence:
-        """(mean, variance) of what a Pod of a class takes, as peers have it, or as unknown."""
+        """Return (mean, variance) of what a Pod of a class takes, as peers have it, or as unknown."""
         if name not in self._peers:
             return self._unknown
         mean, variance = self._peers[name]
         return self._facts.held_to_range(mean), variance
 
     def by_part(self, name: str) -> list[base.Evidence]:
-        """(mean, variance) of each part of a class that begins here."""
+        """Return (mean, variance) of each part of a class that begins here."""
         if name not in self._peers:
             return [self._unknown] + [(0.0, self.unknown_part())] * (self._parts - 1)
         mean, variance = self.whole(name)
-        # Peers tell the whole: taken as there at once, which is cautious, until this node has seen how it comes.
+        # Peers state the whole: taken as there at once, which is cautious, until this node has seen how it comes.
         return [(mean, variance)] + [(0.0, (_KNOWN_PART * mean) ** 2)] * (self._parts - 1)
 
     def unknown_part(self) -> float:
-        """Variance of a part of the profile that nobody measured."""
+        """Return the variance of a part of the profile that is not measured."""
         return float((self._constants.growth_sd * self._unknown[0]) ** 2)

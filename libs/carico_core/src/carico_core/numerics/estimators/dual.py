@@ -1,7 +1,7 @@
 """`dual`: the paper's two one-dimensional Kalman filters on `signal = baseline - cost x pods` (dissertation 4.2.4).
 
 With the logged constants and no decay it reproduces the author's published run. Known weaknesses (docs/critiques.md):
-at a constant Pod count baseline and cost cannot be told apart, and a moving model moves both.
+at a constant Pod count baseline and cost cannot be separated, and a moving model moves both.
 """
 
 from dataclasses import dataclass, field

@@ -20,7 +20,7 @@ from carico_core.numerics.estimators import (
 )
 
 # Classes advertised besides, that other nodes have measured: those with most Pods.
-CLASSES_TOLD = 48
+CLASSES_STATED = 48
 # From this age on a running Pod is evidence of what its class holds: five segments of its profile lie behind it.
 STOOD_S = 16.0
 
@@ -55,7 +55,8 @@ class Footprint:
         self._ticked = False
         self._peak_pods = 0.0
         self._cluster = cluster_evidence.ClusterEvidence(
-            between_nodes=constants.per_dimension.between_nodes, told=CLASSES_TOLD if constants.federated else 0
+            between_nodes=constants.per_dimension.between_nodes,
+            most_classes=CLASSES_STATED if constants.federated else 0,
         )
 
     def follow(self, running: Mapping[str, str]) -> None:
@@ -66,7 +67,7 @@ class Footprint:
 
     @property
     def eager(self) -> bool:
-        """Whether one class alone has run here, and for so short a time that a few samples tell much."""
+        """Whether one class alone has run here, and for so short a time that a few samples say much."""
         return self._pods.eager
 
     def _hold(self) -> None:
@@ -99,7 +100,7 @@ class Footprint:
         self._ticked = True
 
     def update(self, observation: base.Observation) -> base.CapacityEstimate:
-        """The estimate after learning from one more second."""
+        """Return the estimate after learning from one more second."""
         usages, whole = base.usage(observation.y)
         if not self._ticked:
             self.tick(observation.y, observation.gains, observation.pods, observation.dt_s)
@@ -229,7 +230,7 @@ class Footprint:
         )
 
     def _mean_cost(self, each: class_costs.ClassCosts, shown: Mapping[str, float], total: float) -> base.Spread:
-        """(mean, sd) of the cost of a Pod of those that show on this node; of a new one where none does."""
+        """Return (mean, sd) of the cost of a Pod of those that show on this node; of a new one where none does."""
         if total <= 0.0:
             return each.cost(messages.NEW_CLASS, growth.UNKNOWN_LIFE_S)
         if len(shown) == 1:
@@ -252,6 +253,6 @@ class Footprint:
         known = self._pods.lives
         if not each.grows or known.is_known(name):
             return each.evidence(name, known.longest_s(name))
-        # Others take what they are told for all there is, and a Pod's beginning says little about its whole.
+        # Others take what is stated for all there is, and a Pod's beginning says little about its whole.
         oldest_s = max(known.ages_s(name), default=0.0)
         return each.standing_evidence(name, oldest_s) if oldest_s >= STOOD_S else None

@@ -10,10 +10,10 @@ class CostConstants:
     """Numbers of the design's section 7, steps 3 to 6 and 10.
 
     few_pods: filtered Pods below which usage is baseline. baseline_gain: per second. drift: of a cost per root second,
-    as a share of it. unknown_sd: of a cost nobody measured, as a share of it. between_nodes: difference of a class's
+    as a share of it. unknown_sd: of an unmeasured cost, as a share of it. between_nodes: difference of a class's
     cost between nodes, as a share of it. entry_pods: filtered Pods from which a measurement is evidence for others
     (a count only approaches 1, and a lone Pod of a short job has to get there).
-    growth_sd: of a part of the profile that nobody measured, as a share of an unknown cost; 0: Pods do not grow.
+    growth_sd: of a part of the profile that is not measured, as a share of an unknown cost; 0: Pods do not grow.
     """
 
     few_pods: float = 0.2
@@ -29,7 +29,7 @@ class CostConstants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FootprintConstants:
-    """Switches and numbers beside those of each dimension.
+    """Switches and numbers other than those of each dimension.
 
     by_class: False puts all Pods into one class. federated: peers' evidence is used. risk_sd: standard deviations
     added to a cost. growth: by which factor an unmeasured load may grow at once, 0: without bound. unknown_per_core:

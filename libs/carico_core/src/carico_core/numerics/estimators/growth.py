@@ -29,7 +29,8 @@ _LAST_FIRST = (*zip(reversed(EDGES_S), reversed(WIDTHS_S), strict=True), (-math.
 
 
 def behind(ages_s: Iterable[float]) -> list[float]:
-    """How many Pods of these ages, oldest first, there are, and how much of each segment lies behind them (PARTS,).
+    """Return how many Pods of these ages, oldest first, there are,
+    and how much of each segment lies behind them (PARTS,).
 
     >>> behind([3.0, 0.5])
     [2.0, 1.5, 1.0, 0.5, 0.0, 0.0, 0.0, 0.0]
@@ -54,7 +55,7 @@ def behind(ages_s: Iterable[float]) -> list[float]:
 
 
 def extrapolated(parts: Sequence[float], measured: Sequence[bool]) -> list[float]:
-    """The parts (PARTS,), those beyond the last measured segment by its slope; none of them where none is."""
+    """Return the parts (PARTS,), those beyond the last measured segment by its slope; none of them where none is."""
     last = max((index for index in range(1, PARTS) if measured[index]), default=0)
     slope = max(0.0, parts[last]) / WIDTHS_S[last - 1] if last else 0.0
     return [*parts[: last + 1], *(slope * width_s for width_s in WIDTHS_S[last:])]
@@ -74,7 +75,7 @@ Parts = Sequence[float]
 
 
 class Growth:
-    """The parts of a class as the filter has them: which are told, what a whole life takes, what is still to come."""
+    """The parts of a class as the filter has them: which are known, what a whole life takes, what is still to come."""
 
     __slots__ = (
         "_beyond",
@@ -85,32 +86,32 @@ class Growth:
         "_unknown_part",
         "_variances",
         "_wholes",
-        "is_told",
+        "is_identified",
     )
 
     def __init__(self, mean: arrays.Array, covariance: arrays.Array, *, unknown_part: float) -> None:
-        """mean (PARTS,), covariance (PARTS, PARTS); unknown_part: variance of a part that nobody measured."""
+        """mean (PARTS,), covariance (PARTS, PARTS); unknown_part: variance of a part that is not measured."""
         self._mean: list[float] = mean.tolist()
         self._covariance = covariance
         self._unknown_part = unknown_part
         self._variances: list[float] = covariance.diagonal().tolist()
-        told_below = MEASURED * unknown_part
-        # 1 for the parts that readings or peers have told, 0 for the others, and the reverse.
-        self._known = [1.0, *(1.0 if variance <= told_below else 0.0 for variance in self._variances[1:])]
+        identified_below = MEASURED * unknown_part
+        # 1 for the parts that readings or peers have identified, 0 for the others, and the reverse.
+        self._known = [1.0, *(1.0 if variance <= identified_below else 0.0 for variance in self._variances[1:])]
         self._unknown = [1.0 - known for known in self._known]
-        # Whether readings or peers have told what such a Pod takes. The first second says nothing: a program that has
+        # Whether readings or peers show what such a Pod takes. The first second says nothing: a program that has
         # not yet loaded its data looks small.
-        self.is_told = self._known[1] > 0.0
+        self.is_identified = self._known[1] > 0.0
         self._beyond: list[float] | None = None
         self._wholes: dict[float, tuple[float, float]] = {}
 
     @property
     def variance(self) -> float:
-        """Variance of the sum of the parts that are told."""
+        """Variance of the sum of the parts that are identified."""
         return self._variance_of(self._known)
 
     def whole(self, life_s: float) -> tuple[float, float]:
-        """(mean, sd) of a Pod at that age of a life this long at which it takes most, as far as told.
+        """Return (mean, sd) of a Pod at that age of a life this long at which it takes most, as far as identified.
 
         Single parts may be unsure and cancel each other; their sum, which readings show, is what counts.
         """
@@ -120,7 +121,7 @@ class Growth:
         return found
 
     def plus(self, life_s: float, risk_sd: float) -> float:
-        """What a Pod takes cautiously at the end of a life this long."""
+        """Return what a Pod takes cautiously at the end of a life this long."""
         seen, spread = self.whole(life_s)
         # What was seen, with its risk; what lies beyond goes on as it did last, as far as that is sure.
         return seen + risk_sd * spread + dot(_times(behind_life(life_s), self._unknown), self._goes_on())
@@ -130,28 +131,28 @@ class Growth:
         return dot(parts, self._mean)
 
     def left(self, now: Parts, pods: float, life_s: float) -> float:
-        """What the running Pods, with these parts behind them, will still take, cautiously; not negative."""
+        """Return what the running Pods, with these parts behind them, will still take, cautiously; not negative."""
         rest = [pods * each - gone for each, gone in zip(behind_life(life_s), now, strict=True)]
         ahead = [0.0, *(each if each > 0.0 else 0.0 for each in rest[1:])]
-        told_ahead = _times(ahead, self._known)
-        told = 0.0
-        if any(told_ahead):
-            # What is told goes with its risk, as it does in c+: Pods that have just started hold little yet, and where
-            # the doubt counted for them the next one was let in beside them.
-            told = max(0.0, dot(told_ahead, self._mean) + math.sqrt(self._variance_of(told_ahead)))
-        return told + dot(_times(ahead, self._unknown), self._goes_on())
+        identified_ahead = _times(ahead, self._known)
+        identified = 0.0
+        if any(identified_ahead):
+            # It goes with its risk, as it does in c+: Pods that have just started hold little yet, and where
+            # the doubt counted for them the next one was let in as well.
+            identified = max(0.0, dot(identified_ahead, self._mean) + math.sqrt(self._variance_of(identified_ahead)))
+        return identified + dot(_times(ahead, self._unknown), self._goes_on())
 
     def _worked_out(self, life_s: float) -> tuple[float, float]:
-        told = _times(self._known, self._mean)
-        total, parts = max(((dot(parts, told), parts) for parts in _stages(life_s)), key=operator.itemgetter(0))
+        identified = _times(self._known, self._mean)
+        total, parts = max(((dot(parts, identified), parts) for parts in _stages(life_s)), key=operator.itemgetter(0))
         return max(0.0, total), math.sqrt(self._variance_of(_times(parts, self._known)))
 
     def _goes_on(self) -> list[float]:
-        """The parts, those beyond the last one told by its slope: growth goes on as far as it is likely."""
+        """Return the parts; those beyond the last identified one go on by its slope, as far as that is likely."""
         found = self._beyond
         if found is None:
             variances = [variance if variance > 0.0 else 0.0 for variance in self._variances]
-            # A part just reached is told, yet says little about its slope: the one before stands until then.
+            # A part just reached is identified, yet says little about its slope: the one before stands until then.
             sure = [variance < _SURE * self._unknown_part for variance in variances]
             likely = [
                 max(mean - _LIKELY_SD * math.sqrt(variance), 0.0)
@@ -161,13 +162,13 @@ class Growth:
         return found
 
     def _variance_of(self, parts: Parts) -> float:
-        """Variance of the sum of these parts."""
+        """Return the variance of the sum of these parts."""
         seen = np.array(parts)
         return max(0.0, float(seen @ self._covariance @ seen))
 
 
 def dot(left: Parts, right: Parts) -> float:
-    """The sum of products, from the first to the last.
+    """Return the sum of products, from the first to the last.
 
     >>> dot([1.0, 2.0], [3.0, 4.0])
     11.0
@@ -178,13 +179,13 @@ def dot(left: Parts, right: Parts) -> float:
 # Lives of a class change as its Pods end, and no more often.
 @functools.lru_cache(maxsize=4096)
 def behind_life(life_s: float) -> tuple[float, ...]:
-    """The parts that lie behind a Pod at the end of a life this long (PARTS,)."""
+    """Return the parts that lie behind a Pod at the end of a life this long (PARTS,)."""
     return tuple(behind([life_s]))
 
 
 @functools.lru_cache(maxsize=4096)
 def _stages(life_s: float) -> tuple[tuple[float, ...], ...]:
-    """The same at the edge of each segment before the end, and at the end."""
+    """Return the same at the edge of each segment before the end, and at the end."""
     return (*(behind_life(edge_s) for edge_s in EDGES_S if edge_s < life_s), behind_life(life_s))
 
 

@@ -20,7 +20,7 @@ class JointConstants(scalar.Constants):
 
     adaptive_share: by which share the cost's noise moves with each update that has Pods, so that surprises (e^2 / S)
     make it learn faster; 0 keeps it. calm_gain, surprised_gain: the gains of one Pod that it moves towards, below and
-    above a surprise of `surprised_from`. Without Pods the noise starts anew.
+    above a surprise of `surprised_from`. Without Pods the noise starts again.
     """
 
     baseline_variance: float = field(default=0.01, metadata=scalar.VARIANCE)

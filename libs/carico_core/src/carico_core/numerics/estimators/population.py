@@ -132,26 +132,26 @@ class Lifetimes:
         self._ended.pop(name, None)
 
     def counts(self) -> collections.Counter[str]:
-        """Running Pods by class."""
+        """Return the running Pods by class."""
         return collections.Counter([name for name, _ in self._running.values()])
 
     def ages_s(self, name: str, *, since_s: float = 0.0) -> list[float]:
-        """Ages of the running Pods of a class, counted from so long after their starts; oldest first."""
+        """Return the ages of the running Pods of a class, counted from so long after their starts; oldest first."""
         now_s = self._now_s
         return [now_s - started_s - since_s for held, started_s in self._running.values() if held == name]
 
     def is_known(self, name: str) -> bool:
-        """Whether enough lives of a class have ended to make a distribution."""
+        """Return whether enough lives of a class have ended to make a distribution."""
         ended = self._ended.get(name)
         return ended is not None and ended.longest_s is not None
 
     def longest_s(self, name: str) -> float:
-        """The longest of the last lives of a class; growth.UNKNOWN_LIFE_S until enough are known."""
+        """Return the longest of the last lives of a class; growth.UNKNOWN_LIFE_S until enough are known."""
         ended = self._ended.get(name)
         return growth.UNKNOWN_LIFE_S if ended is None or ended.longest_s is None else ended.longest_s
 
 
-# Classes held by a node: more than it can tell apart; the one that ran least recently gives way.
+# Classes held by a node: more than it can keep apart; the one that ran least recently gives way.
 CLASSES_HELD = 16
 
 
@@ -177,10 +177,10 @@ class Population:
         self._running = 0
         # Per growing dimension the Pods of each class by age, as the filter shows them.
         self._profiles: dict[int, dict[str, list[float]]] = {index: {} for index in growing}
-        # Whether classes are told; until they are, all Pods are of one.
+        # Whether classes are known; until they are, all Pods are of one.
         self._followed = False
         self._ticked_once = False
-        # How long ago a class came that had not run here; before any has, so long that it is of no account.
+        # How long ago a class came that had not run here; starts past the threshold, so it has no effect.
         self._new_s = constants.eager_s
 
     @property
@@ -195,7 +195,7 @@ class Population:
 
     @property
     def eager(self) -> bool:
-        """Whether one class alone has run here, and for so short a time that a few samples tell much.
+        """Whether one class alone has run here, and for so short a time that a few samples say much.
 
         Of two that come together a few samples cannot say which of them uses what: 12 Pods a core went to one node.
         """
@@ -207,7 +207,9 @@ class Population:
         self._take(running if self._constants.by_class else dict.fromkeys(running, base.ALL_PODS))
 
     def count(self, pods: int) -> bool:
-        """Whether what runs has changed: without word of classes the count is all there is, every Pod of one class."""
+        """Return whether what runs has changed: without word of classes the count is all there is,
+        every Pod of one class.
+        """
         if self._followed:
             return False
         wanted = min(max(pods, 0), self._pod_limit)
@@ -217,7 +219,7 @@ class Population:
         return True
 
     def counted(self, pods: int) -> Mapping[str, int]:
-        """Running Pods by class, of `pods` in all where classes are not told."""
+        """Return the running Pods by class, of `pods` in all where classes are not known."""
         return self._counts if self._followed else {base.ALL_PODS: min(max(pods, 0), self._pod_limit)}
 
     def tick(self, gains: list[float], dt_s: float) -> None:
@@ -230,15 +232,15 @@ class Population:
         self._ticked_once = True
 
     def shown(self, index: int) -> dict[str, float]:
-        """Pods of each class as the usage of a dimension shows them."""
+        """Return the Pods of each class as the usage of a dimension shows them."""
         return {name: count.value(index) for name, count in self._classes.items()}
 
     def shown_by_part(self, index: int) -> dict[str, list[float]]:
-        """Pods of each class as a dimension in which they grow shows them, by part."""
+        """Return the Pods of each class as a dimension in which they grow shows them, by part."""
         return {name: [self._classes[name].value(index), *parts[1:]] for name, parts in self._profiles[index].items()}
 
     def now_by_part(self, counted: Mapping[str, int]) -> dict[str, list[float]]:
-        """Pods of each class as they are, by part."""
+        """Return the Pods of each class as they are, by part."""
         return {name: [float(count), *self._behind(name)[1:]] for name, count in counted.items()}
 
     def _take(self, named: Mapping[str, str]) -> None:
@@ -263,7 +265,7 @@ class Population:
                 filtered[name] = now
 
     def _behind(self, name: str) -> list[float]:
-        """The running Pods of a class by age, which counts from when a program can have begun its work."""
+        """Return the running Pods of a class by age, which counts from when a program can have begun its work."""
         return growth.behind(self.lives.ages_s(name, since_s=self._constants.start_lag_s))
 
     def _new_count(self) -> FilteredCount:

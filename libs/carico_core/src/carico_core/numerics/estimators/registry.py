@@ -1,4 +1,4 @@
-"""The estimators by name. A new one is a file beside `dual`, and a line here."""
+"""The estimators by name. A new one is a file like `dual`, and a line here."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ SCALAR = frozenset({"delta", "dual", "joint"})
 
 
 def create(name: str, config: base.EstimatorConfig, constants: object | None = None) -> base.Estimator:
-    """A fresh estimator; raises ValueError with the known names where there is none of that name."""
+    """Return a fresh estimator; raises ValueError with the known names where there is none of that name."""
     if name in GONE:
         raise ValueError(f"estimator: {name!r} is gone: {GONE[name]}")
     if name not in ESTIMATORS:

@@ -46,7 +46,7 @@ class Constants:
     decay_per_s: float = 0.0
 
     def scaled(self, factor: float) -> Self:
-        """The same filter for a signal `factor` times as large: means by it, variances by its square."""
+        """Return the same filter for a signal `factor` times as large: means by it, variances by its square."""
         powers = {one.name: one.metadata["power"] for one in dataclasses.fields(self) if "power" in one.metadata}
         return dataclasses.replace(
             self, **{name: getattr(self, name) * factor**power for name, power in powers.items()}
@@ -61,7 +61,7 @@ class Scalar(abc.ABC, Generic[C]):
 
     __slots__ = ("_config", "_constants", "_seen_pods", "_settled_scale")
 
-    # Whether readings of 0 keep the baseline honest, so that a full node may be told more than "nothing".
+    # Whether readings of 0 keep the baseline honest, so that a full node may state more than "nothing".
     predicts_when_full: ClassVar[bool] = True
 
     def __init__(self, config: base.EstimatorConfig, constants: C) -> None:
@@ -79,7 +79,7 @@ class Scalar(abc.ABC, Generic[C]):
 
     @abc.abstractmethod
     def _beliefs(self) -> Beliefs:
-        """What is believed now."""
+        """Return what is believed now."""
 
     @abc.abstractmethod
     def _learn(self, level: float, pods: float) -> None:
@@ -89,10 +89,10 @@ class Scalar(abc.ABC, Generic[C]):
         """Forget part of a cost that no Pod shows, down to the share `keep`."""
 
     def tick(self, sample_y: object, gains: object, pods: int, dt_s: float) -> None:
-        """Nothing: this model pairs the filtered signal with the Pod count as it is (and so trails it in ramps)."""
+        """Do nothing: this model pairs the filtered signal with the Pod count as it is (and so trails it in ramps)."""
 
     def update(self, observation: base.Observation) -> base.CapacityEstimate:
-        """The estimate after learning from one more signal, unless a container is starting or stopping."""
+        """Return the estimate after learning from one more signal, unless a container is starting or stopping."""
         level = self._level(observation.signal)
         pods = _count(observation.pods)
         if math.isfinite(observation.signal) and not observation.churning:
@@ -128,7 +128,7 @@ class Scalar(abc.ABC, Generic[C]):
         )
 
     def _level(self, signal: float) -> float:
-        # The agent caps its signal too; a reading that is no number counts as full, never as room.
+        # The agent caps its signal too; a reading that is not a number counts as full, never as room.
         return min(max(signal, 0.0), base.CAPACITY_CAP) if math.isfinite(signal) else 0.0
 
     def _fit_scale(self, level: float) -> None:
@@ -156,7 +156,7 @@ class Scalar(abc.ABC, Generic[C]):
 
 
 def measured(level: float, cost: kalman.Belief, *, most: float) -> tuple[float, float]:
-    """(signal / cost, its standard deviation), both at most `most` Pods; the signal itself counts as exact."""
+    """Return (signal / cost, its standard deviation), both at most `most` Pods; the signal itself counts as exact."""
     if _endless(level, cost.mean, most):
         return (most if level > 0.0 else 0.0), most
     capacity = level / cost.mean
@@ -165,7 +165,7 @@ def measured(level: float, cost: kalman.Belief, *, most: float) -> tuple[float, 
 
 
 def predicted(beliefs: Beliefs, pods: float, *, most: float) -> tuple[float, float]:
-    """(baseline / cost - pods or 0, its standard deviation), both at most `most` Pods."""
+    """Return (baseline / cost - pods or 0, its standard deviation), both at most `most` Pods."""
     baseline, cost, covariance = beliefs
     room = max(0.0, baseline.mean - cost.mean * pods)
     if _endless(room, cost.mean, most):
@@ -178,7 +178,7 @@ def predicted(beliefs: Beliefs, pods: float, *, most: float) -> tuple[float, flo
 
 
 def forget(belief: kalman.Belief, constants: Constants, keep: float) -> kalman.Belief:
-    """A cost on its way back to its start, and its variance likewise: what is forgotten is no longer certain."""
+    """Return a cost on its way back to its start, and its variance likewise: what is forgotten is no longer certain."""
     # c <- c0 + (c - c0) exp(-decay dt)
     return kalman.Belief(
         constants.cost_start + (belief.mean - constants.cost_start) * keep,
