@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from carico_core.domain import cluster, constraints, messages
 from carico_scheduler.nodes import fleet as fleets
 from carico_scheduler.pods import anti_affinity_index, reservations
-from carico_scheduler.pods import baseline as baselines
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.pods import queue as queues
 from carico_scheduler.pods import record as records
@@ -41,7 +40,7 @@ class State:
         self._repellers = anti_affinity_index.AntiAffinityIndex(self.fleet.pod_counts)
         self.queue = queues.Queue(rng, self.demand_of)
         self.records = records.Records()
-        self.baseline = baselines.Baseline(policy.baseline_namespaces)
+        self.baseline = admission.Baseline(policy.baseline_namespaces)
         self.heard: dict[str, Heard] = {}
         # Called when something about claims or volumes has changed.
         self.on_volumes: Callable[[], None] = lambda: None

@@ -49,17 +49,17 @@ class _Found:
 async def answer(known: knowns.Known, asked: Mapping[str, Any], clock: clocks.Clock) -> dict[str, Any]:
     """Return per node and in all how many more Pods of a kind fit, as JSON. Raises `BadQuestion`."""
     limit, kind = questions.limit_of(asked), kinds.kind_of(known, asked)
-    board = known.cycle.explain(known.view(clock.monotonic_s()), kind.demand)
+    scores = known.cycle.explain(known.view(clock.monotonic_s()), kind.demand)
     is_capped = False
-    if _is_by_peers(board):
-        found, is_capped = _placed(known, kind, board)
+    if _is_by_peers(scores):
+        found, is_capped = _placed(known, kind, scores)
     else:
-        found = await _counted(known, kind, board, clock)
+        found = await _counted(known, kind, scores, clock)
     return {
         **_summary(kind, found, limit, known.lease_s),
         # True: counting was given up there; more may fit.
         "at_least": is_capped,
-        "threshold": board.view.policy.threshold,
+        "threshold": scores.view.policy.threshold,
         "kinds": overview(known, clock.monotonic_s()) if kind.is_typical else None,
     }
 
@@ -77,20 +77,20 @@ def overview(known: knowns.Known, now_s: float) -> list[dict[str, Any]]:
         running.pop(general, None)
     found = []
     for name in [*(name for name, _ in running.most_common(_KINDS_MOST)), messages.ANY_CLASS]:
-        board = known.cycle.explain(known.view(now_s), kinds.kind(known, kinds.typical(name), name, name).demand)
-        free = board.view.free(board.demand.pod_class)[board.values > scoring.REFUSED]
-        total = int(np.maximum(np.floor(free - board.view.policy.threshold + room.SLACK) + 1, 1).sum())
+        scores = known.cycle.explain(known.view(now_s), kinds.kind(known, kinds.typical(name), name, name).demand)
+        free = scores.view.free(scores.demand.pod_class)[scores.values > scoring.REFUSED]
+        total = int(np.maximum(np.floor(free - scores.view.policy.threshold + room.SLACK) + 1, 1).sum())
         shown = name if known.is_named(name) else messages.NEW_CLASS
-        stops = _stops_of_some(known, board)
+        stops = _stops_of_some(scores)
         found.append({"class": shown, "pods": running.get(name, 0), "total": total, "stopped_by": stops})
     return found
 
 
-def _stops_of_some(known: knowns.Known, board: cycles.Scores) -> str | None:
+def _stops_of_some(scores: cycles.Scores) -> str | None:
     """Return what stops the next Pod on most of some nodes; None if there are no nodes."""
-    slots = board.view.present.nonzero()[0]
-    rows = [board.view.row(slot) for slot in slots[:: max(len(slots) // _ASKED_MOST, 1)].tolist()]
-    asked = [_count_of_class(known, board, row).stopped_by for row in rows]
+    slots = scores.view.present.nonzero()[0]
+    rows = [scores.view.row(slot) for slot in slots[:: max(len(slots) // _ASKED_MOST, 1)].tolist()]
+    asked = [_count_of_class(scores, row).stopped_by for row in rows]
     return collections.Counter(asked).most_common(1)[0][0] if asked else None
 
 
@@ -109,50 +109,50 @@ def _summary(kind: kinds.Kind, found: list[_Found], limit: int, lease_s: float) 
     }
 
 
-def _is_by_peers(board: cycles.Scores) -> bool:
+def _is_by_peers(scores: cycles.Scores) -> bool:
     """Return True if one more Pod may change what other nodes allow."""
-    if not board.demand.looks_at_peers:
+    if not scores.demand.looks_at_peers:
         return False
-    return any(each.peers(board.view, board.demand) is not None for each in board.stages.by_peers)
+    return any(each.peers(scores.view, scores.demand) is not None for each in scores.stages.by_peers)
 
 
-async def _counted(known: knowns.Known, kind: kinds.Kind, board: cycles.Scores, clock: clocks.Clock) -> list[_Found]:
+async def _counted(known: knowns.Known, kind: kinds.Kind, scores: cycles.Scores, clock: clocks.Clock) -> list[_Found]:
     """Return every node by itself. Decisions are made between groups of nodes: each is as of when it is counted."""
     found: list[_Found] = []
     names = known.state.fleet.names()
     for begin in range(0, len(names), _NODES_AT_ONCE):
         if begin:
             await asyncio.sleep(0)
-            board = known.cycle.explain(known.view(clock.monotonic_s()), board.demand)
+            scores = known.cycle.explain(known.view(clock.monotonic_s()), scores.demand)
         slots = [known.state.fleet.slot_of(name) for name in names[begin : begin + _NODES_AT_ONCE]]
-        found += [_count(known, kind, board, board.view.row(slot)) for slot in slots if slot is not None]
+        found += [_count(known, kind, scores, scores.view.row(slot)) for slot in slots if slot is not None]
     return found
 
 
-def _count(known: knowns.Known, kind: kinds.Kind, board: cycles.Scores, row: snapshot.NodeRow) -> _Found:
+def _count(known: knowns.Known, kind: kinds.Kind, scores: cycles.Scores, row: snapshot.NodeRow) -> _Found:
     """Return one node: the tightest of its bounds, or why it is refused."""
     if not kind.is_typical:
-        return _count_of_class(known, board, row)
-    threshold = board.view.policy.threshold
+        return _count_of_class(scores, row)
+    threshold = scores.view.policy.threshold
     bounds = room.typical_bounds(row, known.advertisement(row.node.name))
-    rejection = _rejection(board, row)
+    rejection = _rejection(scores, row)
     if rejection is not None and rejection.reason is not decision.Reason.CAPACITY:
-        return _found(board, row, 0, rejection, _tightest(bounds, threshold))
-    return _found(board, row, room.typical_count(row, bounds, threshold), None, _tightest(bounds, threshold))
+        return _found(scores, row, 0, rejection, _tightest(bounds, threshold))
+    return _found(scores, row, room.typical_count(row, bounds, threshold), None, _tightest(bounds, threshold))
 
 
-def _count_of_class(known: knowns.Known, board: cycles.Scores, row: snapshot.NodeRow) -> _Found:
-    threshold = board.view.policy.threshold
-    tightest = _tightest(room.bounds(row, board.demand), threshold)
-    rejection = _rejection(board, row)
+def _count_of_class(scores: cycles.Scores, row: snapshot.NodeRow) -> _Found:
+    threshold = scores.view.policy.threshold
+    tightest = _tightest(room.bounds(row, scores.demand), threshold)
+    rejection = _rejection(scores, row)
     # An empty node takes one, whatever its cautious costs say (`headroom.NodeRoom`).
     fits = 0 if rejection is not None else max(tightest.count(threshold), 1)
-    return _found(board, row, fits, rejection, tightest)
+    return _found(scores, row, fits, rejection, tightest)
 
 
-def _rejection(board: cycles.Scores, row: snapshot.NodeRow) -> decision.Rejection | None:
+def _rejection(scores: cycles.Scores, row: snapshot.NodeRow) -> decision.Rejection | None:
     """Return why the node is refused; its score says whether it is, and quicker."""
-    return None if board.values[row.slot] > scoring.REFUSED else board.rejection(row)
+    return None if scores.values[row.slot] > scoring.REFUSED else scores.rejection(row)
 
 
 def _tightest(bounds: list[room.Bound], threshold: float) -> room.Bound:
@@ -160,15 +160,15 @@ def _tightest(bounds: list[room.Bound], threshold: float) -> room.Bound:
 
 
 def _found(
-    board: cycles.Scores, row: snapshot.NodeRow, fits: int, rejection: decision.Rejection | None, tightest: room.Bound
+    scores: cycles.Scores, row: snapshot.NodeRow, fits: int, rejection: decision.Rejection | None, tightest: room.Bound
 ) -> _Found:  # fmt: skip
     """Name the dimension or cap in place of the stages that say less: capacity, requests."""
     by_stage = rejection is not None and rejection.reason not in _BOUNDED
     return _Found(
         node=row.node.name,
         fits=fits,
-        free=row.free(board.demand.pod_class),
-        age_s=board.view.now_s - row.sampled_s,
+        free=row.free(scores.demand.pod_class),
+        age_s=scores.view.now_s - row.sampled_s,
         stopped_by=rejection.reason.value if rejection is not None and by_stage else tightest.what,
         say=functools.partial(str, rejection.detail) if rejection is not None and by_stage else tightest.say,
     )
@@ -195,14 +195,14 @@ class _Endless:
         self._is_done = True
 
 
-def _placed(known: knowns.Known, kind: kinds.Kind, board: cycles.Scores) -> tuple[list[_Found], bool]:
+def _placed(known: knowns.Known, kind: kinds.Kind, scores: cycles.Scores) -> tuple[list[_Found], bool]:
     """Return every node after the cycle has placed Pods of the kind for as long as it could; True if it could go on."""
-    view = board.view
+    view = scores.view
     most = min(max(_WORK_MOST // max(view.count, 1), _PLACED_LEAST), _PLACED_MOST)
     outcome = known.cycle.run(view, _Endless(kind), most=most)
     counts = collections.Counter(each.row.node.name for each in outcome.placed)
     if outcome.placed:
-        board = outcome.placed[-1].scores
+        scores = outcome.placed[-1].scores
     found = []
     for name in known.state.fleet.names():
         slot = known.state.fleet.slot_of(name)
@@ -210,7 +210,7 @@ def _placed(known: knowns.Known, kind: kinds.Kind, board: cycles.Scores) -> tupl
         row = _after(view.row(slot), kind.demand, counts[name])
         bounds = room.bounds(row, kind.demand)
         tightest = _tightest(bounds, view.policy.threshold)
-        found.append(_found(board, row, counts[name], board.rejection(row), tightest))
+        found.append(_found(scores, row, counts[name], scores.rejection(row), tightest))
     return found, not outcome.unplaced
 
 

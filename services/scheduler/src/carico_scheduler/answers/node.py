@@ -77,10 +77,10 @@ def _of_advertisement(said: messages.Advertisement | None) -> dict[str, Any]:
     }
 
 
-def _of_room(board: cycles.Scores, row: snapshot.NodeRow, bounds: list[room.Bound]) -> dict[str, Any]:
+def _of_room(scores: cycles.Scores, row: snapshot.NodeRow, bounds: list[room.Bound]) -> dict[str, Any]:
     """Return what is free for the typical Pod, what bounds it, and why the node takes none, if it does not."""
-    tightest, threshold = bounds[0], board.view.policy.threshold
-    rejection = board.rejection(row)
+    tightest, threshold = bounds[0], scores.view.policy.threshold
+    rejection = scores.rejection(row)
     if rejection is not None and rejection.reason is decision.Reason.CAPACITY:
         # That is by the cost of an unmeasured class; the question is about the typical Pod.
         rejection = None

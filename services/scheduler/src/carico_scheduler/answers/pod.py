@@ -43,13 +43,13 @@ def answer(known: knowns.Known, asked: Mapping[str, Any], now_s: float) -> dict[
         record = None
     kept = known.state.records.find(pod.uid)
     found, waiting = _standing(known, pod), None if kept is None else kept.waiting
-    board = known.cycle.explain(known.view(now_s), known.state.demand_of(pod._replace(node_name=None)))
+    scores = known.cycle.explain(known.view(now_s), known.state.demand_of(pod._replace(node_name=None)))
     return {
         **_of_pod(known, pod, found),
-        "why": _why(known, pod, found, record, board, waiting),
+        "why": _why(known, pod, found, record, scores, waiting),
         **_of_record(record),
         **_of_wait(known, waiting, now_s),
-        **_of_nodes(board, limit, known.lease_s),
+        **_of_nodes(scores, limit, known.lease_s),
     }
 
 
@@ -103,7 +103,7 @@ def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str,
 
 
 def _why(
-    known: knowns.Known, pod: cluster.Pod, found: Standing, record: decision.Decision | None, board: cycles.Scores,
+    known: knowns.Known, pod: cluster.Pod, found: Standing, record: decision.Decision | None, scores: cycles.Scores,
     waiting: queues.Waiting | None,
 ) -> str:  # fmt: skip
     """Return one line that says why."""
@@ -121,8 +121,8 @@ def _why(
             return f"not looked at before its scheduling gates are gone: {', '.join(pod.scheduling_gates)}"
         case Standing.ENDED:
             return "it is being deleted"
-    if not standing.feasible(board):
-        return explain.why_unplaced(board.refused, board.view.count, explain.candidates_of(board, board.seen()))
+    if not standing.feasible(scores):
+        return explain.why_unplaced(scores.refused, scores.view.count, explain.candidates_of(scores, scores.seen()))
     if waiting is not None and known.state.queue.due_s(pod.uid) is not None:
         return "there is room for it; it rests after a bind that failed"
     return "there is room for it: it is next, or was too late for this cycle"
@@ -154,14 +154,14 @@ def _of_wait(known: knowns.Known, waiting: queues.Waiting | None, now_s: float) 
     }
 
 
-def _of_nodes(board: cycles.Scores, limit: int, lease_s: float) -> dict[str, Any]:
+def _of_nodes(scores: cycles.Scores, limit: int, lease_s: float) -> dict[str, Any]:
     """Return every node's score or refusal for this Pod; for one more like it if it has its node."""
-    view: snapshot.Snapshot = board.view
+    view: snapshot.Snapshot = scores.view
     return {
         "threshold": view.policy.threshold,
         "nodes": view.count,
-        "feasible": standing.feasible(board),
-        "refused": dict(board.refused),
-        "candidates": standing.candidates(board, limit, lease_s),
+        "feasible": standing.feasible(scores),
+        "refused": dict(scores.refused),
+        "candidates": standing.candidates(scores, limit, lease_s),
         "left_off": max(view.count - limit, 0),
     }

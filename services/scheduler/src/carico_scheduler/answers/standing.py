@@ -14,44 +14,44 @@ from carico_scheduler.report import explain
 from carico_scheduler.rules import preferences
 
 
-def best_first(board: cycles.Scores) -> list[int]:
+def best_first(scores: cycles.Scores) -> list[int]:
     """Return the slots of all nodes: by score, and where they are refused by what is free."""
-    view = board.view
+    view = scores.view
     slots = view.present.nonzero()[0]
     # -inf where nothing is advertised: a refused node that says nothing comes last.
-    free = view.free(board.demand.pod_class)[slots]
-    order = np.lexsort((-free, -board.values[slots]))
+    free = view.free(scores.demand.pod_class)[slots]
+    order = np.lexsort((-free, -scores.values[slots]))
     found: list[int] = slots[order].tolist()
     return found
 
 
-def feasible(board: cycles.Scores) -> int:
+def feasible(scores: cycles.Scores) -> int:
     """Return how many nodes have room."""
-    return int(np.count_nonzero(board.values > scoring.REFUSED))
+    return int(np.count_nonzero(scores.values > scoring.REFUSED))
 
 
-def candidates(board: cycles.Scores, limit: int, lease_s: float) -> list[dict[str, object]]:
+def candidates(scores: cycles.Scores, limit: int, lease_s: float) -> list[dict[str, object]]:
     """Return the best `limit` nodes as JSON."""
-    scores = board.values
-    preferred = preferences.preferences_of(board.view, board.demand)
-    met = {} if preferred is None else preferred.parts(scores > scoring.REFUSED)
+    values = scores.values
+    preferred = preferences.preferences_of(scores.view, scores.demand)
+    met = {} if preferred is None else preferred.parts(values > scoring.REFUSED)
     found = []
-    for slot in best_first(board)[:limit]:
-        row, score = board.view.row(slot), float(scores[slot])
-        each = candidate(board, row, score, lease_s)
+    for slot in best_first(scores)[:limit]:
+        row, score = scores.view.row(slot), float(values[slot])
+        each = candidate(scores, row, score, lease_s)
         if math.isfinite(score):
-            each["score"], each["parts"] = questions.finite(score), _parts(board, row, met)
+            each["score"], each["parts"] = questions.finite(score), _parts(scores, row, met)
         found.append(each)
     return found
 
 
-def candidate(board: cycles.Scores, row: snapshot.NodeRow, score: float, lease_s: float) -> dict[str, object]:
+def candidate(scores: cycles.Scores, row: snapshot.NodeRow, score: float, lease_s: float) -> dict[str, object]:
     """Return one node as JSON: how many Pods of this kind it takes, and why it is refused."""
-    said = explain.candidate_of(board, row, score)
-    free = row.free(board.demand.pod_class)
+    said = explain.candidate_of(scores, row, score)
+    free = row.free(scores.demand.pod_class)
     return {
         "node": said.node,
-        **heard(row, board.view.now_s, lease_s),
+        **heard(row, scores.view.now_s, lease_s),
         "capacity": None if said.capacity is None else questions.finite(said.capacity),
         "reserved": row.reserved,
         "free": questions.finite(free),
@@ -78,9 +78,9 @@ def refused(found: decision.Rejection | None) -> dict[str, str] | None:
     return {"stage": found.reason.value, "means": explain.phrase(found.reason), "detail": found.detail}
 
 
-def _parts(board: cycles.Scores, row: snapshot.NodeRow, met: dict[str, snapshot.Floats]) -> dict[str, object]:
+def _parts(scores: cycles.Scores, row: snapshot.NodeRow, met: dict[str, snapshot.Floats]) -> dict[str, object]:
     """Return what the score is made of: that of room, and from 0 to 1 how far each kind of preference is met."""
-    room = float(board.stages.scorer.score(row, board.demand))
+    room = float(scores.stages.scorer.score(row, scores.demand))
     return {
         "room": questions.finite(room),
         "wishes": {kind: questions.finite(float(values[row.slot])) for kind, values in met.items()},

@@ -4,7 +4,6 @@
 - `demand`: what a Pod asks of a node; Pods of one demand share every answer.
 - `queue`: the Pods that wait for a node, highest priority first.
 - `reservations`: which Pods count on which node, and which of them no advertisement covers yet.
-- `baseline`: which Pods belong to their node, and are not workloads.
 - `pod_counts`: how many Pods on each node a selector means, for affinity and spreading.
 - `anti_affinity_index`: which Pods that exist may keep a given Pod away.
 """

@@ -50,17 +50,17 @@ class Reporter:
 
     def _why_unplaced(self, demand: demands.Demand, view: snapshot.Snapshot) -> decisions.Facts | None:
         """Return why Pods of this demand fit nowhere; None if they do."""
-        board = self._cycle.explain(view, demand)
-        if board.best("") != snapshot.NO_NODE:
+        scores = self._cycle.explain(view, demand)
+        if scores.best("") != snapshot.NO_NODE:
             return None
-        candidates = explain.candidates_of(board, board.seen())
+        candidates = explain.candidates_of(scores, scores.seen())
         return decisions.Facts(
             outcome=decision.Outcome.UNSCHEDULABLE,
             node=None,
             free=None,
             candidates=candidates,
-            refused=board.refused,
-            message=explain.why_unplaced(board.refused, view.count, candidates),
+            refused=scores.refused,
+            message=explain.why_unplaced(scores.refused, view.count, candidates),
         )
 
     def _tell(self, waiting: queues.Waiting, facts: decisions.Facts, now_s: float) -> bool:

@@ -1,13 +1,13 @@
 """The rule of admission: whether what a node's agent says lets a Pod of a class in.
 
 The four filters are the whole of it, for a decision, its words, a question about capacity, and a Pod that waits:
-`admits` asks the same filters.
+`admits` asks the same filters. `Baseline` says which Pods are exempt.
 """
 
 import math
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
-from carico_core.domain import decision
+from carico_core.domain import cluster, decision
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import demand as demands
 from carico_scheduler.rules import protocol
@@ -99,3 +99,39 @@ def admits(row: snapshot.NodeRow, pod_classes: Set[str]) -> Set[str]:
     # Classes that the node does not name have one cost and so one answer, however many wait.
     others = pod_classes - offer.costs.keys()
     return found | others if others and has_room(row, next(iter(others))) else found
+
+
+class Baseline:
+    """Which Pods belong to their node: they take room, and are neither refused nor reserved.
+
+    By what the API server vouches for, and nothing that whoever creates a Pod may write on it (ADR 31): Pods whose
+    controller is a DaemonSet that exists, by its UID, in the Pod's namespace; the API's copies of static Pods
+    (`api_objects.is_mirror`); Pods of the namespaces that the operator names.
+    """
+
+    def __init__(self, namespaces: Set[str]) -> None:
+        self._namespaces = namespaces
+        self._daemon_sets: dict[str, str] = {}
+
+    def includes(self, pod: cluster.Pod) -> bool:
+        """Return whether a Pod belongs to its node."""
+        if pod.is_mirror or pod.namespace in self._namespaces:
+            return True
+        owner = pod.owner
+        return owner is not None and pod.claims_daemon_set and self._daemon_sets.get(owner.uid) == pod.namespace
+
+    def put_all(self, found: Iterable[cluster.DaemonSet]) -> bool:
+        """Take in the list of all DaemonSets. True if it changed."""
+        listed = {each.uid: each.namespace for each in found}
+        changed, self._daemon_sets = listed != self._daemon_sets, listed
+        return changed
+
+    def put(self, found: cluster.DaemonSet) -> bool:
+        """Take in a DaemonSet. True if it is new."""
+        is_new = found.uid not in self._daemon_sets
+        self._daemon_sets[found.uid] = found.namespace
+        return is_new
+
+    def remove(self, uid: str) -> bool:
+        """Forget a DaemonSet. True if it was known."""
+        return self._daemon_sets.pop(uid, None) is not None

@@ -41,5 +41,5 @@ class Policy:
     ageing_s: float = freshness.AGEING_S
     lease_s: float = 10.0
     suspect_after_s: float = 30.0
-    # Namespaces whose Pods belong to their node: they pass everywhere, and are never reserved (`pods.baseline`).
+    # Namespaces whose Pods belong to their node: they pass everywhere, and are never reserved (`admission.Baseline`).
     baseline_namespaces: frozenset[str] = frozenset({"kube-system", "carico"})

@@ -9,8 +9,7 @@ from carico_core.domain import cluster
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler import state
 from carico_scheduler.decide import cycle
-from carico_scheduler.pods import baseline
-from carico_scheduler.rules import policy
+from carico_scheduler.rules import admission, policy
 from tests.unit.scheduler import objects
 
 NOW_S = 1000.0
@@ -75,7 +74,7 @@ def test_pods_of_a_daemon_set_belong_to_their_node_while_it_exists() -> None:
 
 
 def test_only_a_daemon_set_of_the_pods_namespace_and_uid_counts() -> None:
-    rule = baseline.Baseline(frozenset({"kube-system"}))
+    rule = admission.Baseline(frozenset({"kube-system"}))
     assert rule.put(cluster.DaemonSet(namespace="default", uid="ds"))
     assert not rule.put(cluster.DaemonSet(namespace="default", uid="ds"))
     assert rule.includes(daemon())

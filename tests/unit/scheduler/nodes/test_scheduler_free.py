@@ -1,13 +1,11 @@
-"""What is worked out from columns alone is what a row of the node says."""
+"""What the fleet caches of free Pods by slot is what each row says."""
 
 import math
 import random
 
 from carico_core.domain import messages
-from carico_scheduler.decide import cycle, scores
 from carico_scheduler.nodes import fleet
-from carico_scheduler.pods import queue, reservations
-from carico_scheduler.report import explain
+from carico_scheduler.pods import reservations
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
@@ -54,23 +52,3 @@ def test_free_pods_are_those_of_the_rows() -> None:
                 assert slot is not None
                 assert free[slot] == made.row(slot).free(pod_class)
             assert free[1] == -math.inf
-
-
-def test_candidates_are_those_of_the_rows() -> None:
-    compared = 0
-    for seed in range(20):
-        rng = random.Random(seed)
-        made = drawn_fleet(rng, 20)
-        source = queue.Queue(rng)
-        for index in range(4):
-            source.offer(objects.make_pod(f"pod-{index}"), 0.0)
-        view = made.snapshot(0.5)
-        for placed in cycle.Cycle(made.policy).run(view, source, most=4).placed:
-            seen = placed.others
-            rows = [row or view.row(slot) for slot, row in zip(seen.slots, seen.rows, strict=True)]
-            by_rows = scores.Seen(slots=seen.slots, scores=seen.scores, rows=list(rows))
-            chosen = (placed.row, placed.score)
-            found = explain.candidates_of(placed.scores, seen, chosen)
-            assert found == explain.candidates_of(placed.scores, by_rows, chosen)
-            compared += len(found)
-    assert compared > 100
