@@ -17,8 +17,8 @@ from bench import _process
 from bench import scheduler as fleet_bench
 from carico_cli.clusters import which
 from carico_cli.live import picture as pictures
+from carico_cli.live import ports, signals
 from carico_cli.live import reader as readers
-from carico_cli.live import signals
 from carico_cli.top import screen
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
@@ -138,7 +138,7 @@ async def _viewer(settings: buses.BusSettings) -> AsyncIterator[None]:
     here = which.Address(name="bench", bus=settings, kube=api_client.KubeSettings())
 
     @contextlib.asynccontextmanager
-    async def connect(address: which.Address) -> AsyncIterator[tuple[readers.Bus, readers.Api | str]]:
+    async def connect(address: which.Address) -> AsyncIterator[tuple[ports.Bus, ports.Api | str]]:
         bus = await nats_bus.connect(address.bus, name="viewer", clock=clock, owns_streams=False)
         try:
             yield bus, "no API here"

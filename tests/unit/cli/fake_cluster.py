@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 
 from carico_cli.clusters import which
+from carico_cli.live import ports
 from carico_cli.live import reader as readers
 from carico_core.domain import decision, errors, messages
 from carico_core.runtime.bus import memory_bus
@@ -111,7 +112,7 @@ class Cluster:
         self.reader = readers.Reader(lambda: self.where(), self._connect, clock=self.clock, lease_s=LEASE_S)
 
     @contextlib.asynccontextmanager
-    async def _connect(self, address: which.Address) -> AsyncIterator[tuple[readers.Bus, readers.Api | str]]:
+    async def _connect(self, address: which.Address) -> AsyncIterator[tuple[ports.Bus, ports.Api | str]]:
         if self.hub.away:
             raise errors.BusUnavailable("127.0.0.1:4222 is away")
         self.connected += 1

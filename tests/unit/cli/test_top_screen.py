@@ -255,3 +255,13 @@ async def test_names_and_texts_of_others_move_no_cursor() -> None:
         evil = fake_cluster.placed(node=None, free=None, message="no\x1b[2Jroom\r\n")
         stage.cluster.reader._signals._decisions.append(evil)
         await stage.shows("no [2Jroom")
+
+
+async def test_the_help_opens_over_a_node_as_well() -> None:
+    async with staged() as stage:
+        await stage.keys.press("enter")
+        await stage.shows("the last 60 s")
+        await stage.keys.press("question_mark")
+        await stage.shows("choose a node")
+        await stage.keys.press("x")
+        await stage.shows("the last 60 s")

@@ -87,7 +87,7 @@ def test_the_command_shows_them_side_by_side(
     assert "34.32" in row
     assert row.rstrip().endswith("%")
     assert "The twin beside emulated nodes" not in said
-    assert "beside emulated nodes" in (tmp_path / "evaluation.html").read_text()
+    assert "compared with emulated nodes" in (tmp_path / "evaluation.html").read_text()
     assert not math.isnan(json.loads((tmp_path / "evaluation.json").read_bytes())["beside"]["figures"][0]["error"])
 
 

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 
 from carico_cli.clusters import which
-from carico_cli.live import reader
+from carico_cli.live import ports, reader
 from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
@@ -44,7 +44,7 @@ async def connect_to(address: which.Address, environ: Mapping[str, str] | None =
 
 @contextlib.asynccontextmanager
 async def reading(
-    address: which.Address, environ: Mapping[str, str], *, name: str, record: reader.Record | None = None
+    address: which.Address, environ: Mapping[str, str], *, name: str, record: ports.Record | None = None
 ) -> AsyncIterator[reader.Reader]:  # fmt: skip
     """Read a cluster's signals until the block is left."""
     clock = clocks.SystemClock()
@@ -77,11 +77,11 @@ async def bus_of(
         await joined.close()
 
 
-def connector(clock: clocks.Clock, environ: Mapping[str, str], *, name: str) -> reader.Connect:
+def connector(clock: clocks.Clock, environ: Mapping[str, str], *, name: str) -> ports.Connect:
     """Connect to NATS, and to the Kubernetes API where a kubeconfig leads to one."""
 
     @contextlib.asynccontextmanager
-    async def connect(address: which.Address) -> AsyncIterator[tuple[reader.Bus, reader.Api | str]]:
+    async def connect(address: which.Address) -> AsyncIterator[tuple[ports.Bus, ports.Api | str]]:
         bus = await nats_bus.connect(
             address.bus, name=name, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI)
         )
@@ -97,7 +97,7 @@ def connector(clock: clocks.Clock, environ: Mapping[str, str], *, name: str) -> 
 @contextlib.asynccontextmanager
 async def _api(
     address: which.Address, clock: clocks.Clock, environ: Mapping[str, str], name: str
-) -> AsyncIterator[reader.Api | str]:
+) -> AsyncIterator[ports.Api | str]:
     try:
         api = await api_client.connect(address.kube, clock=clock, user_agent=name, environ=environ)
     except errors.KubeconfigError as error:

@@ -2,17 +2,15 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import orjson
 
 from carico_cli.clusters import which
-from carico_cli.live import jobs, node_answers, services, signals
+from carico_cli.live import jobs, node_answers, ports, services, signals
 from carico_cli.live import picture as pictures
 from carico_core.domain import errors
-from carico_core.runtime.bus import port as buses
-from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import streams, subjects
 
@@ -36,53 +34,6 @@ BACKLOG = f"$JS.API.STREAM.INFO.{streams.SUBSPACES}"
 _FIRSTS = ("kept", "scheduler", "services", "pods")
 
 
-class Bus(Protocol):
-    """What is needed of the bus."""
-
-    @property
-    def connected(self) -> bool: ...
-
-    async def subscribe(self, subject: str, handler: buses.Handler) -> object: ...
-
-    async def latest_capacities(self) -> list[tuple[str, bytes]]: ...
-
-    async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]: ...
-
-    async def get_model(self) -> bytes | None: ...
-
-    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes: ...
-
-    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]: ...
-
-    def on_reconnect(self, callback: Callable[[], None]) -> None: ...
-
-    async def wait_closed(self) -> None: ...
-
-
-class Api(Protocol):
-    """What is needed of the Kubernetes API."""
-
-    def mirror(
-        self, path: str, *, params: Mapping[str, str] | None = None
-    ) -> AsyncIterator[list_watch.MirrorEvent]: ...
-
-
-class Record(Protocol):
-    """Keeps the same signals for a report."""
-
-    def on_capacity(self, subject: str, payload: bytes) -> None: ...
-
-    def on_decision(self, subject: str, payload: bytes) -> None: ...
-
-    def on_pods(self, event: list_watch.MirrorEvent) -> None: ...
-
-
-class Connect(Protocol):
-    """Makes the connections to a cluster; both end with the block. No API: why not, in a line."""
-
-    def __call__(self, address: which.Address) -> contextlib.AbstractAsyncContextManager[tuple[Bus, Api | str]]: ...
-
-
 class _Left(errors.CaricoError):
     """The reader has to reconnect."""
 
@@ -91,8 +42,8 @@ class Reader:
     """One cluster's signals. `run` keeps them coming; `picture` is what is known now."""
 
     def __init__(
-        self, where: which.Where, connect: Connect, *, clock: clocks.Clock, lease_s: float,
-        record: Record | None = None,
+        self, where: which.Where, connect: ports.Connect, *, clock: clocks.Clock, lease_s: float,
+        record: ports.Record | None = None,
     ) -> None:  # fmt: skip
         """`record`: given the same capacities, decisions and Pods as they come."""
         self._record = record
@@ -101,7 +52,7 @@ class Reader:
         self._clock = clock
         self._signals = signals.Signals(clock=clock, lease_s=lease_s)
         self._jobs = jobs.Jobs()
-        self._bus: Bus | None = None
+        self._bus: ports.Bus | None = None
         self._url = ""
         self._bus_trouble: str | None = "not connected yet"
         self._api_trouble: str | None = None
@@ -185,7 +136,7 @@ class Reader:
         """Why there is no bus, as far as that is known; None where there is one, or it is only away."""
         return self._bus_trouble
 
-    async def _follow(self, bus: Bus, api: Api | str, address: which.Address) -> None:
+    async def _follow(self, bus: ports.Bus, api: ports.Api | str, address: which.Address) -> None:
         """Follow until cancelled. Raises `CaricoError` where the reader has to reconnect."""
         self._bus, self._bus_trouble = bus, None
         self._api_trouble = api if isinstance(api, str) else None
@@ -206,7 +157,7 @@ class Reader:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _listen(self, bus: Bus) -> None:
+    async def _listen(self, bus: ports.Bus) -> None:
         """Subscribe, and read what the bus has kept, again after each gap."""
         came_back = asyncio.Event()
         bus.on_reconnect(came_back.set)
@@ -229,7 +180,7 @@ class Reader:
         if self._record is not None:
             self._record.on_decision(subject, payload)
 
-    async def _take_kept(self, bus: Bus) -> None:
+    async def _take_kept(self, bus: ports.Bus) -> None:
         for subject, payload in await bus.latest_capacities():
             self._signals.on_stored_capacity(subject, payload)
             if self._record is not None:
@@ -240,7 +191,7 @@ class Reader:
         if model is not None:
             self._signals.on_model(subjects.MODEL, model)
 
-    async def _ask_scheduler(self, bus: Bus) -> None:
+    async def _ask_scheduler(self, bus: ports.Bus) -> None:
         while True:
             try:
                 self._signals.on_capacity_list(await bus.request(CAPACITY_LIST, b"", timeout_s=ANSWER_S))
@@ -251,7 +202,7 @@ class Reader:
             self._has_come("scheduler")
             await asyncio.sleep(max(RESERVED_EVERY_S, RESERVED_EVERY_S_PER_NODE * len(self._signals.node_names)))
 
-    async def _ask_services(self, bus: Bus) -> None:
+    async def _ask_services(self, bus: ports.Bus) -> None:
         asks_backlog = True
         while True:
             found, backlog = [], None
@@ -268,7 +219,7 @@ class Reader:
             self._has_come("services")
             await asyncio.sleep(SERVICES_EVERY_S)
 
-    async def _follow_pods(self, api: Api) -> None:
+    async def _follow_pods(self, api: ports.Api) -> None:
         """Watch the Pods: a message a change costs the API less than listing 10,000 Pods every few seconds."""
         while True:
             self._jobs.asked_at_s = self._clock.monotonic_s()
@@ -283,7 +234,7 @@ class Reader:
                 self._has_come("pods")
             await asyncio.sleep(CONNECT_S)
 
-    async def _stay(self, bus: Bus, address: which.Address) -> None:
+    async def _stay(self, bus: ports.Bus, address: which.Address) -> None:
         """Raise `_Left` where the bus is closed for good, or the cluster is elsewhere now."""
         closed = asyncio.ensure_future(bus.wait_closed())
         try:
@@ -317,7 +268,7 @@ class Reader:
                 await asyncio.sleep(AGAIN_S)
 
 
-async def _backlog(bus: Bus) -> int | None:
+async def _backlog(bus: ports.Bus) -> int | None:
     """Messages that wait for the aggregators; None where we may not ask."""
     try:
         answer = orjson.loads(await bus.request(BACKLOG, b"", timeout_s=ANSWER_S))

@@ -1,0 +1,56 @@
+"""What a reader of signals needs: a bus, the Kubernetes API, a way to connect to both, and perhaps a record."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Protocol
+
+from carico_cli.clusters import which
+from carico_core.runtime.bus import port as buses
+from carico_core.runtime.kube import list_watch
+
+
+class Bus(Protocol):
+    """What is needed of the bus."""
+
+    @property
+    def connected(self) -> bool: ...
+
+    async def subscribe(self, subject: str, handler: buses.Handler) -> object: ...
+
+    async def latest_capacities(self) -> list[tuple[str, bytes]]: ...
+
+    async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]: ...
+
+    async def get_model(self) -> bytes | None: ...
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes: ...
+
+    async def service_stats(self, name: str, *, within_s: float) -> list[tuple[float, bytes]]: ...
+
+    def on_reconnect(self, callback: Callable[[], None]) -> None: ...
+
+    async def wait_closed(self) -> None: ...
+
+
+class Api(Protocol):
+    """What is needed of the Kubernetes API."""
+
+    def mirror(
+        self, path: str, *, params: Mapping[str, str] | None = None
+    ) -> AsyncIterator[list_watch.MirrorEvent]: ...
+
+
+class Record(Protocol):
+    """Keeps the same signals for a report."""
+
+    def on_capacity(self, subject: str, payload: bytes) -> None: ...
+
+    def on_decision(self, subject: str, payload: bytes) -> None: ...
+
+    def on_pods(self, event: list_watch.MirrorEvent) -> None: ...
+
+
+class Connect(Protocol):
+    """Makes the connections to a cluster; both end with the block. No API: why not, in a line."""
+
+    def __call__(self, address: which.Address) -> contextlib.AbstractAsyncContextManager[tuple[Bus, Api | str]]: ...

@@ -1,0 +1,50 @@
+"""`-o json|wide` of every command that has it, and its short form --json."""
+
+import click
+import click.testing
+import pytest
+
+from carico_cli import application
+from carico_cli.output import formats
+
+
+@click.command()
+@formats.flag(formats.Output.JSON, formats.Output.WIDE)
+def command(output: formats.Output) -> None:
+    """Print how it would print."""
+    click.echo(output.value)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ([], "text"), (["-o", "json"], "json"), (["--output", "wide"], "wide"), (["--json"], "json"),
+        (["--json", "-o", "json"], "json"),
+    ],
+)  # fmt: skip
+def test_the_flag_and_its_short_form_choose_the_output(argv: list[str], said: str) -> None:
+    ended = click.testing.CliRunner().invoke(command, argv)
+    assert (ended.exit_code, ended.output) == (0, f"{said}\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [(["--json", "-o", "wide"], "--json and -o wide: got both"), (["-o", "yaml"], "'yaml' is not one of")],
+)
+def test_what_cannot_be_printed_is_refused(argv: list[str], said: str) -> None:
+    ended = click.testing.CliRunner().invoke(command, argv)
+    assert ended.exit_code == 2 and said in ended.output
+
+
+def test_every_command_with_json_has_the_flag() -> None:
+    context = click.Context(application.cli)
+    found = {}
+    for name in application.COMMANDS:
+        own = application.cli.get_command(context, name)
+        assert own is not None
+        flags = {flag for each in own.params for flag in each.opts}
+        found[name] = flags & {"-o", "--json"}
+    assert {name for name, flags in found.items() if flags} == {
+        "status", "top", "explain", "capacity", "doctor", "compare", "evaluate", "replay"
+    }  # fmt: skip
+    assert all(flags in (set(), {"-o", "--json"}) for flags in found.values())
