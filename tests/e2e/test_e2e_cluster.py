@@ -125,7 +125,7 @@ async def test_a_crashed_service_is_started_again_and_the_cluster_goes_on(shell:
         (("down", "--name", "nobody"), "start one with `carico up`"),
     ],
 )
-async def test_wrong_words_are_one_line_and_exit_code_2(
+async def test_wrong_arguments_give_one_line_and_exit_code_2(
     shell: carico_command.Shell, words: tuple[str, ...], expected: str
 ) -> None:
     code, out, err = await shell.run(*words)

@@ -73,7 +73,7 @@ async def watched(tmp_path: pathlib.Path) -> AsyncIterator[tuple[carico_command.
             yield shell, server
 
 
-async def test_it_is_scraped_shown_and_warned_of(
+async def test_metrics_are_scraped_and_alerts_fire(
     watched: tuple[carico_command.Shell, prometheus_server.Server],
 ) -> None:
     shell, server = watched

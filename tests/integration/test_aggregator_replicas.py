@@ -153,7 +153,7 @@ async def test_a_killed_replica_takes_no_contribution_along(rig: Rig) -> None:
     await rig.until(lambda: rig.agree(["r1"]))
 
 
-async def test_a_late_replica_is_told_what_the_others_have(rig: Rig) -> None:
+async def test_a_late_replica_gets_the_others_entries(rig: Rig) -> None:
     rig.start("r0")
     await rig.report()
     await rig.until(lambda: rig.agree(["r0"]))

@@ -80,7 +80,7 @@ def said() -> io.StringIO:
     [("expired", "has expired: renew it"), ("other name", "is not for the name in nats://127.0.0.1"),
      ("other authority", "is not signed by an authority in .*ca.crt"), ("no authority", "CARICO_BUS_TLS_CA names")],
 )  # fmt: skip
-async def test_a_certificate_that_is_not_good_is_told_in_one_line_and_waited_for(
+async def test_a_bad_certificate_gives_one_line_and_is_retried(
     server: nats_server.NatsServer, certificates: pathlib.Path, tmp_path: pathlib.Path, fault: str, words: str,
     said: io.StringIO,
 ) -> None:  # fmt: skip
@@ -216,7 +216,7 @@ async def test_a_server_that_hangs_up_in_place_of_an_answer_is_not_taken_for_a_y
 
 
 @pytest.mark.parametrize("hello", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"INFO not json\r\n", b"\x15\x03\x01"])
-async def test_something_else_on_the_port_hangs_nobody(
+async def test_connecting_to_another_protocol_does_not_hang(
     hello: bytes, certificates: pathlib.Path, monkeypatch: pytest.MonkeyPatch, said: io.StringIO
 ) -> None:
     monkeypatch.setattr(connection_options, "CONNECT_TIMEOUT_S", 0.3)
@@ -226,7 +226,7 @@ async def test_something_else_on_the_port_hangs_nobody(
             await line_with('"level":"warning"', said)
 
 
-async def test_tls_to_a_port_that_only_listens_hangs_nobody(
+async def test_tls_to_a_silent_port_does_not_hang(
     certificates: pathlib.Path, monkeypatch: pytest.MonkeyPatch, said: io.StringIO
 ) -> None:
     monkeypatch.setattr(connection_options, "CONNECT_TIMEOUT_S", 0.3)
@@ -256,7 +256,7 @@ async def test_a_file_that_is_no_good_is_named(
     assert "secret" not in str(caught.value)
 
 
-async def test_an_error_that_goes_on_is_said_once(said: io.StringIO) -> None:
+async def test_a_repeated_error_is_logged_once(said: io.StringIO) -> None:
     watch = connection_options.Watch(logs.get("bus"), buses.BusSettings())
     for _ in range(5):
         await watch.on_error(OSError("connection refused"))

@@ -79,7 +79,7 @@ async def _messages(client: Any) -> int:
     return 0
 
 
-async def test_other_copies_than_those_asked_for_are_said(servers: list[nats_server.NatsServer]) -> None:
+async def test_streams_with_other_replica_counts_are_reported(servers: list[nats_server.NatsServer]) -> None:
     url = servers[0].url
     first = await nats_bus.connect(bus.BusSettings(url=url, copies=3), name="a", clock=clock.SystemClock())
     try:

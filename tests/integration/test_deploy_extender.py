@@ -86,7 +86,7 @@ def test_streams_are_wanted_as_the_overlay_has_them(rendered: str) -> None:
     assert found == {"small": [], "ha": [variables(scheduler)[COPIES]]}
 
 
-def test_beside_the_callout_it_shows_the_token_of_a_scheduler() -> None:
+def test_with_the_callout_the_extender_uses_a_schedulers_token() -> None:
     found = pod(kubernetes.kubectl("kustomize", str(BESIDE_THE_CALLOUT)))
     (carico,) = (each for each in found["containers"] if each["name"] == "carico")
     assert variables(carico)["CARICO_BUS_TOKEN_FILE"] == "/etc/carico/bus/token"

@@ -89,7 +89,7 @@ def test_what_a_pod_names_is_there(rendered: Mapping[str, str], overlay: str) ->
         assert set(_references(spec)) <= named, name
 
 
-def test_high_availability_is_what_it_says(rendered: Mapping[str, str]) -> None:
+def test_overlay_ha_has_the_replicas_that_docs_state(rendered: Mapping[str, str]) -> None:
     found = {
         (each["kind"], each["metadata"]["name"]): each for each in objects(rendered["ha"])
     }  # fmt: skip
@@ -107,7 +107,7 @@ def test_high_availability_is_what_it_says(rendered: Mapping[str, str]) -> None:
     assert "carico-nats-2.carico-nats-peers" in configs[0]
 
 
-def test_both_configurations_of_the_bus_differ_in_the_cluster_alone() -> None:
+def test_nats_configurations_differ_only_in_the_cluster_block() -> None:
     base = (K8S / "base" / "nats.conf").read_text(encoding="utf-8").splitlines()
     high = (K8S / "overlays" / "ha" / "nats.conf").read_text(encoding="utf-8").splitlines()
     assert [line for line in base if line not in high] == []

@@ -101,7 +101,7 @@ def _selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     return all(labels.get(name) == value for name, value in wanted.items())
 
 
-def test_beside_the_callout_the_page_shows_a_token(tmp_path: pathlib.Path) -> None:
+def test_with_the_callout_the_page_uses_a_token(tmp_path: pathlib.Path) -> None:
     objects = rendered(tmp_path, "callout", "web", "web-callout")
     page = container(objects, "Deployment", "carico-web")
     named = {each["name"] for each in page["env"]}

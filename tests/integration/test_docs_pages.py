@@ -162,7 +162,7 @@ async def tour(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Tour]:
 @pytest.mark.timeout(900)
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("page", PAGES)
-async def test_the_pages_commands_show_what_they_say(tour: Tour, page: str) -> None:
+async def test_commands_of_the_docs_print_what_the_docs_show(tour: Tour, page: str) -> None:
     if page == "nats.md" and not tour.has_nats:
         pytest.skip("the nats CLI is not here and cannot be built")
     for command in commands(page):

@@ -104,7 +104,7 @@ async def test_focus_is_led_to_what_is_opened_and_back(page: browsers.Page, stag
     await expect(page.locator("#panel").get_by_role("heading", level=2)).to_contain_text("node-4")
 
 
-async def test_an_address_that_says_nothing_opens_nothing(page: browsers.Page, stage: web_site.Stage) -> None:
+async def test_an_invalid_page_address_opens_nothing(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage, "#node/%")
     await expect(page.locator("#panel").get_by_role("heading", level=2)).to_contain_text("%")
     await page.keyboard.press("Escape")
@@ -162,7 +162,7 @@ async def test_a_node_that_falls_silent_is_seen(page: browsers.Page, stage: web_
     await expect(chip).to_have_text("fresh", timeout=WITHIN_MS)
 
 
-async def test_words_off_the_bus_are_never_markup(page: browsers.Page, stage: web_site.Stage) -> None:
+async def test_text_from_the_bus_is_never_read_as_html(page: browsers.Page, stage: web_site.Stage) -> None:
     await opened(page, stage)
     trap = "<img src=x onerror=alert(1)>"
     shown = await page.evaluate(
@@ -196,7 +196,7 @@ async def test_a_bus_that_goes_and_comes_back(page: browsers.Page, stage: web_si
     await expect(page.locator("#sum-nodes-sub")).to_have_text("all fresh", timeout=WITHIN_MS)
 
 
-async def test_a_browser_without_websocket_is_told_so(page: browsers.Page, stage: web_site.Stage) -> None:
+async def test_a_browser_without_websocket_gets_a_message(page: browsers.Page, stage: web_site.Stage) -> None:
     await page.add_init_script("delete globalThis.WebSocket")
     await page.goto(stage.url)
     await expect(page.get_by_role("alert")).to_contain_text("This browser has no WebSocket")
@@ -236,7 +236,7 @@ async def test_every_width_is_readable(page: browsers.Page, stage: web_site.Stag
 
 
 @pytest.mark.parametrize("scheme", ["dark", "light"])
-async def test_words_stand_out_and_everything_has_a_name(
+async def test_the_page_has_contrast_and_accessible_names(
     page: browsers.Page, stage: web_site.Stage, scheme: str
 ) -> None:
     await page.emulate_media(color_scheme="light" if scheme == "light" else "dark")

@@ -70,7 +70,7 @@ def test_evidence_at_the_edges_makes_a_model_that_is_read() -> None:
     assert len(found.evidence["odd"].cost) == 32
 
 
-def test_a_model_of_too_many_classes_is_told_with_those_of_most_pods() -> None:
+def test_a_model_of_too_many_classes_keeps_those_with_most_pods() -> None:
     held = members.Members(lease_s=10.0, horizon_s=10.0)
     dims = tuple(f"{index:02}" + "d" * 60 for index in range(32))
     for number in range(10):

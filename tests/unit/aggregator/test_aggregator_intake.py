@@ -116,7 +116,7 @@ async def test_a_report_that_no_shares_make_is_counted_and_comes_no_more(replica
     assert not replica.app.members.entries(0.0)
 
 
-async def test_a_replica_that_joins_is_told_everything(replica: Replica) -> None:
+async def test_a_joining_replica_gets_all_entries(replica: Replica) -> None:
     said = messages.Partial(replica="r1", boot="1" * 16, seq=1, ts_ns=1, complete=False, joining=True, entries=())
     replica.app.on_partial(subjects.partial("r1"), wire.encode_partial(said))
     assert replica.app._complete_due.is_set()

@@ -178,7 +178,7 @@ def test_one_node_of_other_dimensions_does_not_end_the_sequential_model() -> Non
     np.testing.assert_array_equal(merger.gram(found.mergeable()), expected.gram(plain.mergeable()))
 
 
-def test_a_model_that_no_shares_make_is_left_out_whoever_tells_of_it() -> None:
+def test_an_impossible_gram_matrix_is_left_out_from_agents_and_replicas() -> None:
     found, other = new_members(None), members.Members(lease_s=10.0, horizon_s=None)
     lie = dataclasses.replace(reports.report("liar", 1), sigma=np.array([3.0, 1.0]))
     honest = found.take([reports.report("a", 1), lie], 0.0)

@@ -55,7 +55,7 @@ def test_a_cost_far_from_all_others_counts_for_nothing(cost: float, sd: float) -
     assert content.contributors == 11
 
 
-def test_what_is_near_the_others_counts_by_its_own_certainty() -> None:
+def test_costs_near_the_median_are_weighted_by_their_variance() -> None:
     content = made_of([*honest(), report("sure", 0.3, 0.0)])
     assert content.doubted == ()
     # Sure of a quarter of the cost: it weighs as sixteen nodes, and halves the cost of ten.
@@ -69,7 +69,7 @@ def test_of_two_far_apart_the_larger_counts_and_of_three_the_two_that_agree() ->
     assert made_of([report("a", 1.0), report("b", 1.1), report("c", 8.0)]).doubted == ("c",)
 
 
-def test_classes_that_one_node_makes_up_are_told_after_those_that_run() -> None:
+def test_classes_invented_by_one_node_come_after_those_that_run() -> None:
     made_up = {f"made-up-{number}": told(1.0, pods=20) for number in range(50)}
     content = made_of([*honest(), report("liar", 1.0, evidence=made_up)])
     assert content.doubted == ("liar",)
@@ -201,7 +201,7 @@ def lies(draw: st.DrawFn) -> messages.LocalSubspace:
 
 @hypothesis.settings(max_examples=150, deadline=None)
 @hypothesis.given(honest_nodes(), lies())
-def test_one_node_says_anything_and_the_model_stays_near_the_others(
+def test_one_wrong_node_moves_the_model_within_bounds(
     others: list[messages.LocalSubspace], lie: messages.LocalSubspace
 ) -> None:
     alone, content = made_of(others), made_of([*others, lie])

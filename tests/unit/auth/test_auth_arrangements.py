@@ -54,7 +54,7 @@ def test_nats_takes_a_template_with_the_keys_in_its_environment(kind: str, tmp_p
     assert subprocess.run(argv, capture_output=True, env={}).returncode != 0
 
 
-def test_seeds_are_for_their_owner_alone_and_stay_the_same(tmp_path: pathlib.Path) -> None:
+def test_seed_files_have_mode_0600_and_are_kept(tmp_path: pathlib.Path) -> None:
     run("static", "--out", str(tmp_path))
     before = (tmp_path / "bus.conf").read_text()
     for path in (tmp_path / "keys").iterdir():
@@ -99,12 +99,12 @@ def test_agents_with_keys_of_their_nodes_never_share_one_again(tmp_path: pathlib
      (("callout", "--tls-cert", "a", "--out", "DIR"), "expected both or none"),
      (("static", "--out", "/proc/none"), "expected a folder to write keys to")],
 )  # fmt: skip
-def test_a_mistake_is_told_in_one_line(argv: tuple[str, ...], words: str, tmp_path: pathlib.Path) -> None:
+def test_a_mistake_gives_one_line(argv: tuple[str, ...], words: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(errors.SettingsError, match=words):
         run(*(str(tmp_path / "out") if part == "DIR" else part for part in argv))
 
 
-def test_a_file_that_is_no_seed_is_named_and_not_shown(tmp_path: pathlib.Path) -> None:
+def test_a_file_without_a_seed_is_named_without_its_content(tmp_path: pathlib.Path) -> None:
     run("callout", "--out", str(tmp_path))
     (tmp_path / "keys/issuer.nk").write_text("secret")
     with pytest.raises(errors.SettingsError, match=r"issuer\.nk.*expected a seed of kind account") as caught:

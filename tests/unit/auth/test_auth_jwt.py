@@ -84,7 +84,7 @@ def test_a_user_has_the_rights_of_the_role_until_the_token_ends() -> None:
     assert user["allowed_connection_types"] == ["STANDARD"]
 
 
-def test_who_only_asks_may_answer_nobody() -> None:
+def test_a_role_that_only_requests_may_not_reply() -> None:
     request = nats_jwt.decode_request(questions.Server().question())
     allowed = roles.permissions(roles.Role.READER)
     grant = policy.Grant(name="x", role=roles.Role.READER, node=None, permissions=allowed, expires_s=1)

@@ -73,5 +73,5 @@ def test_settings_without_sense_are_refused_in_one_line(flags: dict[str, str], w
         loader.load(settings.AuthSettings, prefix="auth", argv=argv, environ={}, program="carico-auth")
 
 
-def test_nobody_is_the_owner_unless_somebody_says_so() -> None:
+def test_no_account_is_owner_by_default() -> None:
     assert roles.Role.OWNER not in settings.AuthSettings(issuer="x").accounts().values()

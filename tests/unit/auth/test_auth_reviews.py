@@ -42,7 +42,7 @@ def reviewer(api: Api, clock: clocks.FakeClock | None = None, *, remember_s: flo
     return reviews.Reviewer(api, audience="carico-nats", remember_s=remember_s, clock=clock or clocks.FakeClock())
 
 
-async def test_the_api_is_asked_for_our_audience_alone() -> None:
+async def test_token_reviews_name_only_our_audience() -> None:
     api = Api({"status": GOOD})
     assert await reviewer(api).review(TOKEN) == policy.Identity(username=AGENT, node="n1", expires_s=1_700_000_100)
     assert api.asked == [{"token": TOKEN, "audiences": ["carico-nats"]}]

@@ -54,7 +54,7 @@ def _code(patterns: tuple[str, ...]) -> str:
     return text.replace("|", "\\|")
 
 
-def test_the_page_says_what_the_roles_are() -> None:
+def test_docs_security_lists_every_role() -> None:
     text = PAGE.read_text()
     begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
     assert text[begin:end] == table(), f"put this between the marks:\n{table()}"

@@ -226,7 +226,7 @@ def test_the_table_is_plain_text() -> None:
         (["--name", "nobody"], "no cluster named 'nobody'"),
     ],
 )
-def test_wrong_words_are_one_line_and_exit_code_2(
+def test_wrong_arguments_give_one_line_and_exit_code_2(
     argv: list[str], expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert carico_cli.run(monkeypatch, "top", *argv) == 2

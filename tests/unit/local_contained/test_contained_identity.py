@@ -52,7 +52,7 @@ def test_what_is_no_answer_is_refused(data: bytes) -> None:
         identity.answer(data, query_id=5)
 
 
-def test_over_a_socket(tmp_path: pathlib.Path) -> None:
+def test_pages_and_malformed_requests_over_a_socket(tmp_path: pathlib.Path) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         server.settimeout(10.0)

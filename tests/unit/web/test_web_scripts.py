@@ -207,14 +207,14 @@ def test_numbers_as_people_read_them() -> None:
 
 
 @pytest.mark.parametrize("dim", ["cpu", "gpu", "memory", "gpu_memory", "network", "disk"])
-def test_amounts_are_said_as_the_command_line_says_them(dim: str) -> None:
+def test_page_and_command_line_format_amounts_alike(dim: str) -> None:
     values = [0.0, 0.004, -0.26, 1.224, 12.0, 999.6, 12345.6, 4.33e8, -1.015e9, 6.4e12]
     found = run(f"show({values}.map((value) => format.quantity('{dim}', value)))", "format")
     plain = [text.replace("−", "-").replace(" %", "%").replace(",", "") for text in found]
     assert plain == [amounts.text(dim, value) for value in values]
 
 
-def test_numbers_become_words_in_one_place() -> None:
+def test_numbers_are_formatted_in_one_module() -> None:
     """Elsewhere a number would be written as JavaScript writes it: 1015000000, 0.30000000000000004."""
     made = re.compile(r"\.toFixed|\.toPrecision|\.toExponential|\.toLocaleString|Intl\.|Math\.round\([^)]*\)\}")
     found = [path.name for path in page_files.FOLDER.glob("*.js") if made.search(path.read_text(encoding="utf-8"))]
@@ -223,7 +223,7 @@ def test_numbers_become_words_in_one_place() -> None:
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
-def test_words_can_be_read_on_every_colour_of_the_map(theme: str) -> None:
+def test_text_has_enough_contrast_on_every_colour_of_the_map(theme: str) -> None:
     style = (page_files.FOLDER / "style.css").read_text(encoding="utf-8")
     cards = re.findall(r"--card: (#[0-9a-f]{6});", style)
     script = f"""

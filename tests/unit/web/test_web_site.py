@@ -79,7 +79,7 @@ def test_the_page_has_no_inline_code_that_the_policy_would_stop() -> None:
     assert not re.search(r"\s(on\w+|style)=", text)
 
 
-def test_a_file_is_sent_anew_only_when_it_differs() -> None:
+def test_an_unchanged_file_is_answered_with_304() -> None:
     answers = make()
     first = answers.answer(get("/main.js"))
     again = answers.answer(get("/main.js", if_none_match=first.headers["ETag"]))
@@ -101,7 +101,7 @@ def test_another_name_is_refused(host: str) -> None:
     assert b"CARICO_WEB_HOSTS" in answer.body
 
 
-def test_any_name_is_taken_where_the_settings_say_so() -> None:
+def test_hosts_star_accepts_any_name() -> None:
     assert make(hosts="*").answer(get("/", host="page.example")).status == 200
     assert make(hosts="Page.Example, other").answer(get("/", host="page.example:443")).status == 200
 
@@ -115,7 +115,7 @@ def test_probes_are_answered_under_any_name() -> None:
     ("path", "method", "status"),
     [("/nothing", "GET", 404), ("/../settings.py", "GET", 404), ("/", "POST", 405), ("/identity", "GET", 405)],
 )
-def test_what_is_not_there_is_refused(path: str, method: str, status: int) -> None:
+def test_unknown_paths_and_methods_are_refused(path: str, method: str, status: int) -> None:
     assert make().answer(get(path, method=method)).status == status
 
 
@@ -135,7 +135,7 @@ def test_the_nonce_is_signed_and_the_seed_stays(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("nonce", ["", "short", "x" * 65, "with space here", None, 7, "CONNECT {}\r\n"])
-def test_what_is_no_nonce_is_not_signed(tmp_path: pathlib.Path, nonce: object) -> None:
+def test_only_nonces_are_signed(tmp_path: pathlib.Path, nonce: object) -> None:
     assert make(identity.Key(seed_file(tmp_path))).answer(post(nonce)).status == 400
 
 
@@ -145,7 +145,7 @@ def test_another_site_gets_no_signature(tmp_path: pathlib.Path) -> None:
     assert answers.answer(post("PXoWU7zWAMt75FY", content_type="text/plain")).status == 415
 
 
-def test_a_token_is_read_anew_each_time(tmp_path: pathlib.Path) -> None:
+def test_a_token_is_read_from_its_file_each_time(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "token"
     answers = make(identity.Token(path))
     assert answers.answer(post("")).status == 503
@@ -170,7 +170,7 @@ def test_not_ready_without_the_identity_that_it_was_given(tmp_path: pathlib.Path
         ({"hosts": " , "}, "--hosts: got none"),
     ],
 )
-def test_settings_without_sense_are_refused(given: dict[str, Any], said: str) -> None:
+def test_invalid_settings_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(errors.SettingsError, match=re.escape(said)):
         setting.WebSettings(**given)
 
@@ -184,7 +184,7 @@ async def send_bytes(port: int, payload: bytes) -> bytes:
         writer.close()
 
 
-async def test_over_a_socket(caplog: pytest.LogCaptureFixture) -> None:
+async def test_pages_and_malformed_requests_over_a_socket(caplog: pytest.LogCaptureFixture) -> None:
     async with service.listening(setting.WebSettings(http_port=0), clock=clocks.SystemClock()) as server:
         host = f"Host: localhost:{server.port}\r\nConnection: close\r\n\r\n".encode()
         page = await send_bytes(server.port, b"GET / HTTP/1.1\r\n" + host)
@@ -202,7 +202,7 @@ async def test_over_a_socket(caplog: pytest.LogCaptureFixture) -> None:
     assert not caplog.records, "anybody can send malformed requests"
 
 
-async def test_its_end_waits_for_no_connection(
+async def test_stopping_closes_idle_connections(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A browser opens connections before it needs them, and keeps those that it has used."""
@@ -238,7 +238,7 @@ async def test_a_connection_without_a_request_is_closed(monkeypatch: pytest.Monk
         assert (await send_bytes(server.port, unfinished)).startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_port_that_is_taken_is_said() -> None:
+async def test_a_taken_port_gives_one_line() -> None:
     async with service.listening(setting.WebSettings(http_port=0), clock=clocks.SystemClock()) as server:
         second = setting.WebSettings(http_port=server.port)
         with pytest.raises(errors.EnvironmentUnfit, match="give --http-port another port"):
