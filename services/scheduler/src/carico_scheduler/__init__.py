@@ -10,7 +10,7 @@ Rooms, each with a map of its own:
 - `report`: why Pods are where they are, or wait: records, Events, metrics, traces.
 - `answers`: queries over the bus.
 - `leadership`: which of several schedulers decides.
-- `extender`: beside or inside kube-scheduler.
+- `extender`: answers a stock kube-scheduler, which then places by CARICO's capacity.
 
 At the top: `engine` takes in, decides and binds; `app` puts everything together, by `settings`, and stops it in order;
 `main` connects it to the API and the bus.

@@ -25,7 +25,7 @@ from carico_scheduler.report import decisions, events, instruments, traces
 if TYPE_CHECKING:
     from carico_scheduler.extender import unit
 
-# The decision loop beats every second; a loop that is silent for this long is stuck, and a restart mends it.
+# The decision loop beats every second; a loop that is silent for this long is stuck, and is restarted.
 STUCK_AFTER_S = 30.0
 INSIST_EVERY_S = 0.5
 
@@ -51,7 +51,7 @@ class Bus(decisions.Publisher, Protocol):
         """Answers queries."""
 
     async def wait_closed(self) -> None:
-        """Returns when the bus is closed for good."""
+        """Wait until the bus is closed for good."""
 
 
 class Scheduler:
@@ -145,7 +145,7 @@ class Scheduler:
             logs.get("scheduler").info("stopped", binds_in_doubt=left, records_published=published)
 
     async def _listen(self, bus: Bus) -> None:
-        """Never returns; hears advertisements, once the bus lets it."""
+        """Subscribe to advertisements as soon as the bus allows it; runs until cancelled."""
         # What is stored comes last: the store may be away while messages flow, and what is published meanwhile is not
         # missed. Of a node that was heard already it says nothing newer, and is passed over.
         await _insist("advertisements", lambda: bus.subscribe(subjects.CAPACITY_ALL, self.engine.on_advertisement))
@@ -153,7 +153,7 @@ class Scheduler:
         await asyncio.Event().wait()
 
     async def _answer(self, bus: Bus) -> None:
-        """Never returns; answers questions while it leads: a standby knows of no decision."""
+        """Answer queries while this one leads, until cancelled: a standby knows of no decision."""
         while True:
             await self.office.until(leads=True)
             handles: list[buses.ServiceHandle] = []
@@ -245,7 +245,7 @@ class Scheduler:
 
 
 async def _insist(what: str, attempt: Callable[[], Awaitable[object]]) -> None:
-    """Returns once `attempt` has worked; the bus may go away at any moment."""
+    """Repeat `attempt` until it succeeds; the bus may go away at any moment."""
     while True:
         try:
             await attempt()

@@ -105,17 +105,17 @@ class Engine:
         return self._parts.term() if self.mirrors.is_current else None
 
     def on_advertisement(self, subject: str, payload: bytes) -> None:
-        """Takes in a message from the bus; nothing is decoded before the next cycle."""
+        """Take in a message from the bus; nothing is decoded before the next cycle."""
         self.intake.store(subject, payload, self._clock.monotonic_s())
         self._wake.set()
 
     def wake(self) -> None:
-        """Decides anew about every Pod that waits: what stood in its way may have gone."""
+        """Look again at every Pod that waits: what stood in its way may be gone."""
         self.state.queue.unpark()
         self._wake.set()
 
     def recall(self, stored: list[tuple[str, bytes]]) -> None:
-        """Takes in the advertisements that the bus had kept."""
+        """Take in the advertisements that the bus had kept."""
         now_s, wall_ns = self._clock.monotonic_s(), self._clock.wall_ns()
         for subject, payload in stored:
             heard = self.intake.recall(subject, payload, now_s=now_s, wall_ns=wall_ns)
@@ -124,7 +124,7 @@ class Engine:
         self._wake.set()
 
     async def decide_forever(self) -> None:
-        """Never; decides whenever something has happened. Raises where a bind's outcome could not be dealt with."""
+        """Decide whenever something has happened, until cancelled. Raises where a bind's outcome is lost."""
         while True:
             await self._until_woken()
             if self.binder.fault is not None:
@@ -135,7 +135,7 @@ class Engine:
             await asyncio.sleep(0)
 
     async def report_forever(self) -> None:
-        """Never; tells about Pods that wait, and keeps the gauges."""
+        """Report Pods that wait and set the gauges, until cancelled."""
         while True:
             await asyncio.sleep(REPORT_EVERY_S)
             self.report()
@@ -180,7 +180,7 @@ class Engine:
             self._parts.traces.sweep(lambda uid: self.state.pod(uid) is not None)
 
     def _hear(self, now_s: float) -> None:
-        """Takes in advertisements: all that have come, where the loop's turns are short."""
+        """Take in advertisements: all that have come, where the loop's turns are short."""
         share = (now_s - self._heard_s) / DECODED_WITHIN_S
         self._heard_s = now_s
         come = self.intake.drain(max(DECODED_AT_ONCE, math.ceil(share * len(self.intake))))
@@ -231,7 +231,7 @@ class Engine:
         self._drop_line.warning(reason, "message dropped", subject=subject, reason=reason, detail=detail)
 
     async def _until_woken(self) -> None:
-        """Returns when something has happened, a resting Pod is due, or it is time for a heartbeat."""
+        """Wait until something has happened, a resting Pod is due, or it is time for a heartbeat."""
         if not len(self.intake):
             # With no room, a Pod that is due changes nothing: the loop would spin until there is.
             may_decide = self.binder.room > 0 and self.term() is not None

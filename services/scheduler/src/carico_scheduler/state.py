@@ -1,4 +1,4 @@
-"""What the scheduler knows, kept in step with the API and the advertisements: fleet, claims and queue together.
+"""What the scheduler knows, kept in step with the API and the advertisements: nodes, Pods and queue together.
 
 Pure: events in, changed state out. Everything in it can be rebuilt from the API's lists of Pods and Nodes and the
 newest advertisements, which is what happens at a start.
@@ -151,7 +151,7 @@ class State:
         return True
 
     def put_nodes(self, nodes: Iterable[cluster.Node]) -> None:
-        """Takes in the list of all Nodes: those not in it are gone."""
+        """Take in the list of all Nodes: those not in it are gone."""
         listed = {node.name: node for node in nodes}
         for name in [name for name in self.fleet.names() if name not in listed]:
             self.remove_node(name)
@@ -159,7 +159,7 @@ class State:
             self.put_node(node)
 
     def put_node(self, node: cluster.Node) -> None:
-        """Takes in a Node as the API shows it."""
+        """Take in a Node as the API shows it."""
         is_new = self.fleet.slot_of(node.name) is None
         if not self.fleet.put_node(node, self.ledger.load(node.name)):
             return
@@ -170,7 +170,7 @@ class State:
         self.queue.unpark_if(self._helped_by(node.name))
 
     def remove_node(self, name: str) -> None:
-        """Forgets a Node and what it advertised; Pods that the API still shows on it keep their claims."""
+        """Forget a Node and what it advertised; Pods that the API still shows on it keep their claims."""
         self.fleet.remove_node(name)
         self.heard.pop(name, None)
         self._strangers.pop(name, None)
@@ -178,7 +178,7 @@ class State:
         self.queue.unpark_if(self._helped_by(name))
 
     def put_advertisement(self, heard: Heard, now_s: float) -> None:
-        """Takes in a newer advertisement of a node, and releases the reservations that it covers."""
+        """Take in a newer advertisement of a node, and releases the reservations that it covers."""
         node = heard.advertisement.node
         self.heard[node] = heard
         if self.fleet.slot_of(node) is None:
@@ -212,29 +212,29 @@ class State:
             self._renew_claims(now_s)
 
     def put_namespaces(self, labels: Mapping[str, Mapping[str, str]], now_s: float) -> None:
-        """Takes in the labels of all namespaces, which some terms select Pods by."""
+        """Take in the labels of all namespaces, which some terms select Pods by."""
         if self.fleet.pod_counts.put_namespaces(labels):
             self._renew_demands(now_s)
             self.queue.unpark_if(lambda demand: demand.looks_at_peers)
 
     def put_namespace(self, name: str, labels: Mapping[str, str], now_s: float) -> None:
-        """Takes in the labels of one namespace."""
+        """Take in the labels of one namespace."""
         self.put_namespaces({**self.fleet.pod_counts.namespaces, name: labels}, now_s)
 
     def remove_namespace(self, name: str, now_s: float) -> None:
-        """Forgets a namespace."""
+        """Forget a namespace."""
         known = self.fleet.pod_counts.namespaces
         self.put_namespaces({key: value for key, value in known.items() if key != name}, now_s)
 
     def note_namespaces(self, lacking: str | None, now_s: float) -> None:
-        """Notes why the labels of namespaces are not known; None: they are."""
+        """Note why the labels of namespaces are not known; None: they are."""
         if self.fleet.pod_counts.lacking != lacking:
             self.fleet.pod_counts.lacking = lacking
             self._renew_demands(now_s)
             self.queue.unpark_if(lambda demand: demand.looks_at_peers)
 
     def volumes_changed(self) -> None:
-        """Something about claims, volumes or their classes has changed: Pods that wait for it are looked at again."""
+        """Look again at Pods that wait for a claim, a volume or a class: one has changed."""
         self.queue.unpark_if(lambda demand: bool((demand.constraints or constraints.NONE).volume_claims))
         self.on_volumes()
 
@@ -248,7 +248,7 @@ class State:
                 self._place(record, self._claim_of(record.pod, record.claim.node, now_s))
 
     def _renew_demands(self, now_s: float) -> None:
-        """Works out the demands of all that wait: terms have come, or mean other Pods than before."""
+        """Compute the demands of all that wait: terms have come, or mean other Pods than before."""
         for waiting in self.queue:
             self.queue.offer(waiting.pod, now_s)
 
@@ -383,7 +383,7 @@ class State:
         return admission.admits(self.fleet.row(slot, now_s), pod_classes)
 
     def _bound_strangers(self, node: str) -> None:
-        """Notes an advertisement of a node that the API has not shown; the oldest gives way."""
+        """Note an advertisement of a node that the API has not shown; the oldest gives way."""
         self._strangers[node] = None
         if len(self._strangers) > _STRANGERS_MAX:
             oldest = next(iter(self._strangers))

@@ -41,7 +41,7 @@ class Holds:
         return self._holds.get(uid)
 
     def put(self, pod: cluster.Pod, demand: demands.Demand, nodes: Iterable[str], now_s: float) -> None:
-        """Holds room for a Pod on each of `nodes`, in place of what was held for it before."""
+        """Hold room for a Pod on each of `nodes`, in place of what was held for it before."""
         self.drop(pod.uid)
         hold = Hold(pod=pod, demand=demand, nodes=tuple(nodes), since_s=now_s)
         if not hold.nodes:
@@ -96,6 +96,6 @@ class Waits:
         return self._since_s.get(uid, now_s)
 
     def drop_ended(self, waits: Callable[[str], bool], *, before_s: float) -> None:
-        """Nothing; Pods that wait no more are forgotten, but for those of after `before_s`: the watch may be behind."""
+        """Forget Pods that wait no more, except those of after `before_s`: the watch may be behind."""
         for uid in [uid for uid, since_s in self._since_s.items() if since_s < before_s and not waits(uid)]:
             del self._since_s[uid]

@@ -21,7 +21,7 @@ from carico_scheduler.pods import demand as demands
 from carico_scheduler.report import explain
 from carico_scheduler.rules import admission, scorers
 
-# kube-scheduler counts nodes by reason, and writes an Event and the Pod's condition anew whenever the words differ: no
+# kube-scheduler counts nodes by reason, and writes an Event and the Pod's condition again whenever the words differ: no
 # numbers in them, and who says so.
 _SAID_BY = "CARICO: "
 UNKNOWN = "the scheduler has not seen this node at the API yet"

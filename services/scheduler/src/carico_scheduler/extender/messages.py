@@ -24,7 +24,7 @@ class BadRequest(errors.CaricoError):
 class Args:
     """ExtenderArgs: a Pod and the nodes that have passed so far, in kube-scheduler's order.
 
-    `objects` are the whole Nodes, where kube-scheduler was told that the extender knows none (nodeCacheCapable false).
+    `objects` are the whole Nodes, where kube-scheduler is configured with nodeCacheCapable false.
     """
 
     pod: cluster.Pod

@@ -1,7 +1,7 @@
 """The HTTP server of the extender.
 
 On aiohttp, whose client the scheduler has loaded anyway: kube-scheduler sends whole Nodes, many megabytes of them,
-unless it is told not to.
+unless it is configured not to.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ class Server:
     port: int
 
     async def close(self) -> None:
-        """Nothing; requests under way were answered, and the port is free."""
+        """Answer the requests under way and free the port."""
         await self.runner.cleanup()
 
 

@@ -116,7 +116,7 @@ class Extender:
     async def verify_unshown(self) -> None:
         """Ask the API for Pods that were bound here and that the watch still does not show: they may be gone.
 
-        A list does not tell: it may be older than such a Pod.
+        A list does not show that: it may be older than such a Pod.
         """
         for record in self._state.records.unshown():
             claim, pod = record.claim, record.pod
@@ -137,7 +137,7 @@ class Extender:
                     self._state.see_pod(found, self._clock.monotonic_s())
 
     def tidy(self) -> None:
-        """Nothing; holds have ended whose Pods are bound, gone, or were given up."""
+        """End holds whose Pods are bound, gone or given up."""
         dropped = self.holds.drop_old(self._clock.monotonic_s())
         for hold in self.holds:
             uid = hold.pod.uid
@@ -148,7 +148,7 @@ class Extender:
             self._wake()
 
     def forget(self) -> None:
-        """Nothing; Pods that are bound or gone are not waited for any more."""
+        """Forget since when Pods have waited that are bound or gone."""
         self.waits.drop_ended(self._waits, before_s=self._clock.monotonic_s() - self._wanted.hold_s)
 
     def held(self) -> Iterator[tuple[str, demands.Demand]]:

@@ -1,4 +1,4 @@
-"""The extender at work beside the engine of one scheduler: its binder, its server, its housekeeping."""
+"""The extender of one scheduler: its binder, its server and its housekeeping, run next to the engine."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ class Unit:
         self.extender = service.Extender(wanted, parts, self.binder)
 
     async def serve_forever(self) -> None:
-        """Never; answers kube-scheduler, and ends what is held for nothing."""
+        """Answer kube-scheduler and end holds that are no longer needed, until cancelled."""
         running = await server.serve(self.extender, self._wanted, clock=self._clock, on_answer=self._count)
         logs.get("extender").info("serving kube-scheduler", host=self._wanted.host, port=running.port)
         try:

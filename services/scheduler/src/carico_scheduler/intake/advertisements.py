@@ -25,7 +25,7 @@ class Newest(Generic[_P]):
         self, *, lease_s: float, on_drop: Callable[[str, str, str], None],
         parse: Callable[[str, _P], messages.Advertisement],
     ) -> None:  # fmt: skip
-        """`on_drop(subject, reason, detail)` is told of every message dropped.
+        """`on_drop(subject, reason, detail)` is called for every message dropped.
 
         `parse(subject, payload)`: the advertisement in a message; raises `MessageError`.
         """

@@ -30,7 +30,7 @@ class Collection:
     put: Callable[[Any], None]
     # Takes the metadata of an object that has gone.
     remove: Callable[[Object], None]
-    # None: no decision is made while it is not known. Else it is told why it is not known, or None once it is, and
+    # None: no decision is made while it is not known. Else called with why it is not known, or None once it is, and
     # only Pods that need it wait; an API that does not serve the collection has none of its objects.
     lacks: Callable[[str | None], None] | None = None
 

@@ -1,8 +1,8 @@
 """How long the Kubernetes API has said nothing to this scheduler, where it does not answer any more.
 
-Its watches tell when they last brought something, but not whether there was nothing to bring: those of a frozen API
+Its watches show when they last brought something, but not whether there was nothing to bring: those of a frozen API
 stay open and silent for minutes, as do those of a quiet one. So who wants to know asks it something. That a quiet one
-was there until then, the answers to renewals of the Lease tell.
+was there until then, the answers to renewals of the Lease show.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from carico_core.domain import errors
 from carico_core.runtime.kube import api_actions
 from carico_core.runtime.process import clock as clocks
 
-# Nothing is asked of an API that said something just now. It answers this at once, from memory, to whoever may ask.
+# Nothing is asked of an API that said something just now. It answers this at once, from memory, to any client.
 QUIET_S = 2.0
 ANSWER_S = 1.0
 _ASKED = "/version"

@@ -81,7 +81,7 @@ class Informers:
         return {each.path.rpartition("/")[2]: self._follow(each) for each in self._collections}
 
     async def _follow(self, collection: api_collections.Collection) -> None:
-        """Never; keeps the state in step with one collection."""
+        """Keep the state in step with one collection, until cancelled."""
         while True:
             read, fresh = functools.partial(self._parsed, collection), self._freshness[collection.path]
             async with contextlib.aclosing(self._kube.mirror(collection.path, read=read, freshness=fresh)) as mirror:

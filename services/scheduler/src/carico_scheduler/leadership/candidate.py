@@ -55,7 +55,7 @@ class Candidate:
 
     @property
     def holder(self) -> str:
-        """Who held the Lease when it was last seen; empty for nobody."""
+        """The holder of the Lease when it was last seen; empty for none."""
         return "" if self._record is None else self._record.holder
 
     @property
@@ -69,7 +69,7 @@ class Candidate:
         return not self._is_known
 
     def see(self, found: leases.Lease | None, now_s: float) -> None:
-        """Takes in the Lease as it was read; the wait for its end starts anew where it has changed."""
+        """Take in the Lease as it was read; the wait for its end starts again where it has changed."""
         self._is_known = True
         self._is_missing = found is None
         if found is None:

@@ -16,7 +16,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_scheduler.leadership import candidate as candidates
 from carico_scheduler.leadership import leases
 
-# The end of a term is told within this; whether it has ended is asked of the clock at each bind.
+# The end of a term is reported within this; whether it has ended is asked of the clock at each bind.
 LOOK_EVERY_S = 0.25
 
 
@@ -60,7 +60,7 @@ class Elector:
 
     @property
     def holder(self) -> str:
-        """Who leads, as far as is known here; empty for nobody."""
+        """The leader as far as is known here; empty for none."""
         return self._candidate.holder
 
     @property
@@ -78,7 +78,7 @@ class Elector:
         return not self._has_resigned and self._candidate.leads(self._clock.monotonic_s())
 
     async def campaign_forever(self) -> None:
-        """Never; renews the Lease while it is held, and takes it over when it ends."""
+        """Renew the Lease while it is held and take it over when it ends, until cancelled."""
         while True:
             await self._round()
             self._moved.set()
@@ -86,7 +86,7 @@ class Elector:
             await asyncio.sleep(max(self._candidate.next_s(now_s) - now_s, 0.0))
 
     async def take_office_forever(self) -> None:
-        """Never; prepares each term, and tells when this one begins and ceases to lead."""
+        """Prepare each term and report when this one begins and ceases to lead, until cancelled."""
         while True:
             if self._holds and not self.is_leading:
                 await self._prepare_term()
@@ -97,7 +97,7 @@ class Elector:
             self._moved.clear()
 
     def stand_down(self) -> None:
-        """Nothing; leads no more from now on. The Lease stays held: binds under way may still land."""
+        """Stop leading now. The Lease stays held: binds under way may still land."""
         self._has_resigned = True
         self._note_changes()
 
@@ -141,7 +141,7 @@ class Elector:
         """Writes the Lease where it is ours or free."""
         sent_s = self._clock.monotonic_s()
         wanted = self._candidate.proposal(sent_s, self._clock.wall_ns())
-        # Read anew before the next try, whatever comes of this one, unless it is accepted.
+        # To be read before the next try, unless this one is accepted.
         self._candidate.doubt()
         if wanted is None or (self.holder != self.identity and not self._duties.is_fit()):
             return

@@ -1,6 +1,6 @@
 """What a new leader waits for before it decides: that it knows every bind of the leader before it.
 
-A standby hears of a bind by its watch, which is behind by as long as the API takes to tell. Where the old leader gave
+A standby hears of a bind by its watch, which lags behind the API. Where the old leader gave
 up the Lease a moment ago, a decision made now could miss its last binds and fill a node twice.
 """
 

@@ -60,7 +60,7 @@ class Leadership:
         return {"campaign": self._elector.campaign_forever(), "office": self._elector.take_office_forever()}
 
     async def until(self, *, leads: bool) -> None:
-        """Nothing, once this one leads, or does not."""
+        """Wait until this one leads, or does not."""
         while self.leads() is not leads:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
@@ -68,12 +68,12 @@ class Leadership:
                     await self._changed.wait()
 
     def stand_down(self) -> None:
-        """Nothing; this one leads no more, and nobody else does yet."""
+        """Stop leading; no other scheduler can lead yet."""
         if self._elector is not None:
             self._elector.stand_down()
 
     async def give_up(self) -> None:
-        """Nothing; another may lead at once. No bind may be under way any more."""
+        """Give up the Lease, so that another may lead at once. No bind may be under way any more."""
         if self._elector is not None:
             await self._elector.release()
 

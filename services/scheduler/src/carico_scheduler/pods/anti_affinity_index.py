@@ -1,7 +1,7 @@
 """The required anti-affinity terms of all known Pods: by whom a Pod that is still to be placed may be repelled.
 
 A Pod's labels matter to others' terms alone. So a demand names the terms that mean the Pod, and not its labels: Pods
-that differ in labels nobody asks about are decided on together.
+that differ in labels no term asks about are decided on together.
 """
 
 import collections
@@ -26,7 +26,7 @@ class AntiAffinityIndex:
         return brings_new
 
     def remove(self, pod: cluster.Pod) -> None:
-        """Forgets a Pod; demands that name a term which nobody has any more are still right."""
+        """Forget a Pod; demands that name a term which no Pod has any more stay correct."""
         for term in (pod.constraints or constraints.NONE).anti_affinity:
             self._terms[term] -= 1
             if self._terms[term] <= 0:

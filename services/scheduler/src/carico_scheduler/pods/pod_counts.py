@@ -104,7 +104,7 @@ class Using:
 
 
 class PodCounts:
-    """The placed Pods by node, assumed ones included. `slot_of` tells a node's slot, None where it is not known."""
+    """The placed Pods by node, assumed ones included. `slot_of` returns a node's slot, None where it is not known."""
 
     def __init__(self, slot_of: Callable[[str], int | None]) -> None:
         self._slot_of = slot_of
@@ -181,7 +181,7 @@ class PodCounts:
         return self.lacking is not None and any(term.namespace_selector for term in terms)
 
     def recount(self, node: str, slot: int) -> None:
-        """Works a slot out anew: its node came, or went."""
+        """Recount a slot: its node came or went."""
         is_there = self._slot_of(node) == slot
         for question in self._answers:
             answer = self._answers.peek(question)
@@ -219,5 +219,5 @@ class PodCounts:
 
 
 def _looks_alike(old: cluster.Pod, new: cluster.Pod) -> bool:
-    """True where no question can tell them apart; what else a Pod states of itself cannot change once it is placed."""
+    """True where no question separates them; what else a Pod states of itself cannot change once it is placed."""
     return old.labels == new.labels and old.deleting == new.deleting

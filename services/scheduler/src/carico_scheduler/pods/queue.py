@@ -30,7 +30,7 @@ class Waiting:
     demand: demands.Demand
     since_s: float
     attempts: int = 0
-    # What people were told of it: reasons and when, by subject (`notices`); and when its turn to be told was last.
+    # What was reported of it: reasons and when, by subject (`notices`); and when it was last considered.
     told: dict[str, tuple[frozenset[str], float]] = dataclasses.field(default_factory=dict)
     looked_s: float = -math.inf
 
@@ -68,7 +68,7 @@ class Queue:
         # Heads of open lanes, oldest entries may be out of date: checked when taken.
         self._open: list[tuple[_Key, int]] = []
         self._by_id: dict[int, _Lane] = {}
-        # The classes of parked lanes, kept as each advertisement asks for them; None: to be worked out anew.
+        # The classes of parked lanes, kept as each advertisement asks for them; None: to be computed again.
         self._parked: frozenset[str] | None = None
         self._resting: list[tuple[float, str]] = []
         self._due: dict[str, float] = {}
@@ -148,13 +148,13 @@ class Queue:
         return None
 
     def park(self, waiting: Waiting) -> None:
-        """Gives a Pod back for which there is no node now, and parks its lane with it."""
+        """Give a Pod back for which there is no node now, and parks its lane with it."""
         self._waiting[waiting.pod.uid] = waiting
         self._enter_lane(waiting).is_parked = True
         self._parked = None
 
     def retry(self, waiting: Waiting, now_s: float) -> float:
-        """Gives a Pod back whose bind failed; the seconds it rests first."""
+        """Give a Pod back whose bind failed; the seconds it rests first."""
         rest_s = backoff_s(waiting.attempts, self._rng)
         self._waiting[waiting.pod.uid] = waiting
         self._due[waiting.pod.uid] = now_s + rest_s
@@ -162,11 +162,11 @@ class Queue:
         return rest_s
 
     def unpark(self) -> None:
-        """Opens every lane: something has happened that could help."""
+        """Open every lane: something has happened that could help."""
         self.unpark_if(lambda _: True)
 
     def unpark_if(self, could_help: Callable[[demands.Demand], bool]) -> None:
-        """Opens the parked lanes of the demands that something has happened for; drops lanes that are empty."""
+        """Open the parked lanes of the demands that something has happened for; drops lanes that are empty."""
         for lane in list(self._lanes.values()):
             if not lane.heap:
                 self._drop_lane(lane)
@@ -195,7 +195,7 @@ class Queue:
         return lane
 
     def _count_dead(self, demand: demands.Demand) -> None:
-        """Notes that a Pod has left the lane of `demand`, and sweeps the lane where it is mostly such keys."""
+        """Note that a Pod has left the lane of `demand`, and sweeps the lane where it is mostly such keys."""
         lane = self._lanes.get(demand)
         if lane is None:
             return
@@ -205,7 +205,7 @@ class Queue:
             self._sweep(lane)
 
     def _sweep(self, lane: _Lane) -> None:
-        """Leaves each Pod that waits in the lane once, and drops the lane where none does."""
+        """Leave each Pod that waits in the lane once, and drops the lane where none does."""
         lane.heap = sorted({key for key in lane.heap if self._valid(lane, key) is not None})
         lane.dead = 0
         if lane.heap:
@@ -224,7 +224,7 @@ class Queue:
         self._show(lane)
 
     def _show(self, lane: _Lane) -> None:
-        """Enters the lane's head among the open ones."""
+        """Enter the lane's head among the open ones."""
         if lane.heap and not lane.is_parked:
             heapq.heappush(self._open, (lane.heap[0], id(lane)))
             if len(self._open) > SWEEP_ABOVE and len(self._open) > 2 * len(self._lanes):

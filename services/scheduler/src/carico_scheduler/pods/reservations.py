@@ -1,6 +1,6 @@
 """Which Pods count on which node, and which of them no advertisement covers yet.
 
-A Pod counts from the decision that chose its node (or from the moment the API shows it bound, whoever bound it)
+A Pod counts from the decision that chose its node (or from the moment the API shows it bound, by any scheduler)
 until it has ended. While the node's newest advertisement does not cover it, it is reserved: the node does not know
 it yet. An advertisement of a new boot decides again. Pods of the baseline (DaemonSets, static Pods) take room under
 the Pod limit and requests, but are never reserved.
@@ -162,7 +162,7 @@ class Reservations:
         return True
 
     def forget_node(self, node: str) -> None:
-        """Drops what `node` advertised; the claims on it stay until their Pods end."""
+        """Drop what `node` advertised; the claims on it stay until their Pods end."""
         self._covers.pop(node, None)
         for claim in self._by_node.get(node, {}).values():
             self._mark(claim)
@@ -202,7 +202,7 @@ class Reservations:
         )
 
     def _mark(self, claim: Claim) -> None:
-        """Files the claim as reserved or as covered."""
+        """File the claim as reserved or as covered."""
         if self._release is policies.Release.PAPER:
             is_reserved = claim.is_pending
         else:
