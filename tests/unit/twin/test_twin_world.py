@@ -29,6 +29,8 @@ def plan(pods: int = 40, nodes: int = 3, **changes: Any) -> scenario.Scenario:
 
 @pytest.mark.parametrize("name", ["kube least", "trimaran", "oracle", "footprint"])
 def test_a_run_leaves_no_cycles_that_only_the_collector_would_find(name: str) -> None:
+    # What is imported at first use (numpy.ma by the aggregator's median) leaves cycles of its own.
+    world.run(plan(pods=4), CHOICES[name], seed=1)
     running = world.World(plan(pods=12), CHOICES[name], seed=1)
     gc.collect()
     with world.uncollected():
