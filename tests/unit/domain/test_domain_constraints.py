@@ -48,7 +48,7 @@ def test_disks(one: constraints.Disk, other: constraints.Disk, is_conflict: bool
     assert one.conflicts(other) is other.conflicts(one) is is_conflict
 
 
-def test_spreads_are_hard_or_wishes() -> None:
+def test_spreads_are_required_or_preferred() -> None:
     hard, soft = (
         constraints.Spread(namespace="d", topology_key="zone", selector=WEB, max_skew=1, is_soft=is_soft)
         for is_soft in (False, True)

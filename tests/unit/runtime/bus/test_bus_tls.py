@@ -11,7 +11,7 @@ EXPIRED, OTHER_NAME, UNKNOWN, ODD = 10, 62, 20, 99
 
 
 @pytest.mark.parametrize("code", [EXPIRED, OTHER_NAME, UNKNOWN, ODD])
-def test_an_address_is_told_without_its_password(code: int) -> None:
+def test_an_address_is_shown_without_its_password(code: int) -> None:
     error = ssl.SSLCertVerificationError("certificate verify failed")
     error.verify_code, error.verify_message = code, "why"
     settings = buses.BusSettings(url="tls://agent:secret@nats-0:4222,tls://agent:secret@nats-1:4222")

@@ -74,14 +74,14 @@ async def test_name_and_password_in_the_url_give_way_to_a_token(tmp_path: pathli
         assert await access.credentials.authorization() == expected
 
 
-async def test_nobody_at_a_plain_server(tmp_path: pathlib.Path) -> None:
+async def test_a_plain_server_needs_no_credentials(tmp_path: pathlib.Path) -> None:
     access = load(write(tmp_path, server="http://127.0.0.1:8080/"), context="anonymous")
     assert access.server == "http://127.0.0.1:8080"
     assert access.tls is None
     assert await access.credentials.authorization() is None
 
 
-def test_tls_and_proxy_as_told(tmp_path: pathlib.Path) -> None:
+def test_tls_and_proxy_of_the_kubeconfig(tmp_path: pathlib.Path) -> None:
     told: dict[str, Any] = {
         "insecure-skip-tls-verify": True,
         "tls-server-name": "kube",
@@ -93,7 +93,7 @@ def test_tls_and_proxy_as_told(tmp_path: pathlib.Path) -> None:
     assert (access.server_hostname, access.proxy) == ("kube", "http://proxy:3128")
 
 
-def test_certificates_beside_the_file_or_inside(tmp_path: pathlib.Path, authority: str) -> None:
+def test_certificates_in_files_or_inline(tmp_path: pathlib.Path, authority: str) -> None:
     (tmp_path / "pair.pem").write_text(authority)
     data = base64.b64encode(authority.encode()).decode()
     user = {"client-certificate": "pair.pem", "client-key-data": data}

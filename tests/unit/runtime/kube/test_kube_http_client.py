@@ -205,7 +205,7 @@ async def test_a_connection_that_a_server_has_closed_is_not_used_again() -> None
         assert connections == 2
 
 
-async def test_what_nobody_asked_for_ends_a_connection() -> None:
+async def test_an_unrequested_answer_ends_a_connection() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read(reader)
         writer.write(PLAIN)

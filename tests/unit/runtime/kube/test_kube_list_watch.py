@@ -136,7 +136,7 @@ async def test_objects_of_a_list_are_read_page_by_page() -> None:
     assert (listed.objects, read) == (["a", "b", "c"], ["page", "a", "b", "page", "c"])
 
 
-async def test_a_list_whose_pages_expire_starts_anew_without_them(waits: list[float]) -> None:
+async def test_a_list_whose_pages_expire_is_read_without_pages(waits: list[float]) -> None:
     whole = page(6, obj("a", 1), obj("b", 6))
     script = Script(lists=[page(5, obj("a", 1), following="next"), GONE], watches=[[whole]])
     assert await run(script) == ["list a,b"]
@@ -144,13 +144,13 @@ async def test_a_list_whose_pages_expire_starts_anew_without_them(waits: list[fl
     assert "continue" not in script.asked[2]
 
 
-async def test_bookmarks_move_the_position_and_are_not_told(waits: list[float]) -> None:
+async def test_bookmarks_move_the_position_and_are_not_yielded(waits: list[float]) -> None:
     script = Script(lists=[page(5)], watches=[[event("BOOKMARK", "", 90)], [event("ADDED", "a", 91)]])
     assert await run(script) == ["list ", "ADDED a"]
     assert script.positions() == ["list", "5", "90", "91"]
 
 
-async def test_repetitions_and_older_ones_are_not_told(waits: list[float]) -> None:
+async def test_repeated_and_older_events_are_not_yielded(waits: list[float]) -> None:
     script = Script(
         lists=[page(5, obj("a", 5))],
         watches=[
@@ -161,7 +161,7 @@ async def test_repetitions_and_older_ones_are_not_told(waits: list[float]) -> No
     assert script.positions() == ["list", "5", "8"]
 
 
-async def test_a_delete_with_the_version_of_the_last_change_is_told(waits: list[float]) -> None:
+async def test_a_delete_with_the_version_of_the_last_change_is_yielded(waits: list[float]) -> None:
     script = Script(lists=[page(5, obj("a", 5))], watches=[[event("DELETED", "a", 5)]])
     assert await run(script) == ["list a", "DELETED a"]
 
@@ -180,7 +180,7 @@ async def test_too_old_is_listed_again(told_in: str, waits: list[float]) -> None
     assert script.positions() == ["list", "5", "list", "50", "51"]
 
 
-async def test_one_break_is_not_told(waits: list[float]) -> None:
+async def test_one_break_is_silent(waits: list[float]) -> None:
     script = Script(
         lists=[page(5)], watches=[[event("ADDED", "a", 6), AWAY], [event("ADDED", "b", 7), AWAY], [], [AWAY]]
     )
@@ -188,7 +188,7 @@ async def test_one_break_is_not_told(waits: list[float]) -> None:
     assert script.positions() == ["list", "5", "6", "7", "7", "7"]
 
 
-async def test_two_breaks_are_away_once_and_then_listed_anew(waits: list[float]) -> None:
+async def test_two_breaks_are_one_away_and_a_new_list(waits: list[float]) -> None:
     lists = [page(5, obj("a", 1)), AWAY, AWAY, errors.Forbidden(status=403, reason="", message="", request=""), page(3)]
     script = Script(lists=lists, watches=[[AWAY], [AWAY], [event("ADDED", "b", 4)]])
     # The version is lower than before: another past, as after a restored backup.
@@ -196,7 +196,7 @@ async def test_two_breaks_are_away_once_and_then_listed_anew(waits: list[float])
     assert script.positions() == ["list", "5", "5", "list", "list", "list", "list", "3", "4"]
 
 
-async def test_away_from_the_start_is_told_once_and_again_after_it_was_back(waits: list[float]) -> None:
+async def test_away_comes_once_for_each_outage(waits: list[float]) -> None:
     script = Script(lists=[AWAY, AWAY, page(5), AWAY, page(6)], watches=[[GONE], []])
     assert await run(script) == ["away", "list ", "away", "list "]
 

@@ -45,7 +45,7 @@ async def test_ready_follows_the_checks_and_health_its_own() -> None:
         await server.close()
 
 
-async def test_a_check_at_fault_is_told_and_leaves_no_connection_open() -> None:
+async def test_a_failing_check_is_reported_and_leaves_no_connection_open() -> None:
     def broken() -> str | None:
         raise RuntimeError("a bug in a check")
 
@@ -59,7 +59,7 @@ async def test_a_check_at_fault_is_told_and_leaves_no_connection_open() -> None:
         await server.close()
 
 
-async def test_its_end_waits_for_nobody_who_asks_nothing(
+async def test_its_end_does_not_wait_for_silent_connections(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(health, "REQUEST_TIMEOUT_S", 1e6)
@@ -102,7 +102,7 @@ async def test_a_port_in_use_is_one_line_and_off_serves_nothing() -> None:
     await off.close()
 
 
-async def test_notes_are_said_beside_the_verdict() -> None:
+async def test_notes_are_shown_with_the_verdict() -> None:
     why: list[str | None] = [None]
     made = health.Health({"bus": lambda: why[0]}, notes={"leader": lambda: "node-1_17"})
     server = await health.serve(made, metric.Metrics("agent"), host="127.0.0.1", port=0)

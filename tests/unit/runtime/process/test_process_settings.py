@@ -179,7 +179,7 @@ def test_a_type_that_settings_cannot_have_is_a_programming_error() -> None:
         settings.describe(Wrong, prefix="X")
 
 
-def test_help_that_nobody_reads_to_its_end_ends_quietly() -> None:
+def test_help_into_a_closed_pipe_ends_quietly() -> None:
     program = (
         "from carico_core.runtime.bus import port\nfrom carico_core.runtime.process import settings\n"
         "settings.load(port.BusSettings, prefix='bus', program='x')\n"

@@ -37,7 +37,7 @@ def test_an_error_raised_on_purpose_is_one_line_and_one(capsys: pytest.CaptureFi
     assert capsys.readouterr().err == "carico-agent: the bus closed for good\n"
 
 
-def test_an_error_nobody_expected_shows_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unexpected_error_shows_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     async def main(stop: tasks.Stop) -> None:
         raise RuntimeError("bug")
 

@@ -280,7 +280,7 @@ BROKEN: dict[str, tuple[list[Any], Any, str]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_the_path_of_a_bad_field_is_told(name: str) -> None:
+def test_the_error_names_the_path_of_the_bad_field(name: str) -> None:
     path, value, expected = BROKEN[name]
     obj = pod()
     target: Any = obj

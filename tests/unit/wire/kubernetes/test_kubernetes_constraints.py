@@ -92,7 +92,7 @@ def test_a_pod_is_its_own_peer_where_all_terms_mean_it() -> None:
     assert not parse(affinity={"podAffinity": {REQUIRED: [web, other]}}).is_own_peer
 
 
-def test_anti_affinity_is_a_wish_of_negative_weight() -> None:
+def test_anti_affinity_is_a_preference_of_negative_weight() -> None:
     wish = {"weight": 7, "podAffinityTerm": {"topologyKey": "zone", "labelSelector": WEB}}
     found = parse(affinity={"podAntiAffinity": {PREFERRED: [wish]}, "podAffinity": {PREFERRED: [wish]}}).pod_preferences
     assert [each.weight for each in found] == [7, -7]

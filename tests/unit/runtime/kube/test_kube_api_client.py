@@ -124,7 +124,7 @@ async def test_the_error_says_what_the_api_said(start: Start) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"<html>bad gateway</html>", b"[1]", b'"x"', b"\xff\xfe", b'{"reason": 5}'])
-async def test_an_error_without_a_status_object_is_told_all_the_same(payload: bytes, start: Start) -> None:
+async def test_an_error_without_a_status_object_is_reported(payload: bytes, start: Start) -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(body=payload, status=403)
 
@@ -156,7 +156,7 @@ async def test_an_answer_beyond_the_limit_is_refused(code: int, start: Start, mo
         assert await client.request("GET", "/fits") == {"x": "x" * 991}
 
 
-async def test_nobody_listening_is_unavailable(unused_tcp_port: int) -> None:
+async def test_a_refused_connection_is_unavailable(unused_tcp_port: int) -> None:
     client = make_client(f"http://127.0.0.1:{unused_tcp_port}")
     with pytest.raises(errors.ApiUnavailable) as failed:
         await client.request("GET", "/x")
@@ -225,7 +225,7 @@ async def test_a_revoked_token_is_renewed_once(start: Start) -> None:
     await client.close()
 
 
-async def test_a_client_that_is_not_known_is_told_so(start: Start) -> None:
+async def test_an_unknown_client_is_refused(start: Start) -> None:
     asked = 0
 
     async def answer(_: web.Request) -> web.Response:
