@@ -82,7 +82,12 @@ class Project:
     def run(self, *words: str) -> tuple[int, str]:
         """Exit code and output of the tiers."""
         started = self.start(*words)
-        output, _ = started.communicate(timeout=WITHIN_S)
+        try:
+            output, _ = started.communicate(timeout=WITHIN_S)
+        finally:
+            # After a timeout: pytest and its workers end when this does.
+            started.kill()
+            started.wait()
         return started.returncode, output
 
 
