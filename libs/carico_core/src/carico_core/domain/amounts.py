@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from carico_core.domain import dimensions
-
-# What a dimension is counted in; those in bytes are `dimensions.IN_BYTES`, all others shares of the whole.
+# Dimensions whose scale is bytes; any other is a share of time, such as the CPU's.
+IN_BYTES = frozenset({"memory", "gpu_memory"})
+# What a dimension is counted in; those in bytes are `IN_BYTES`, all others shares of the whole.
 _COUNTED: Mapping[str, str] = {"cpu": "tasks", "gpu": "GPUs"}
 _RATES: Mapping[str, str] = {"network": "B/s"}
 _PREFIXES = ("", "k", "M", "G", "T")
@@ -72,7 +72,7 @@ def number(value: float, digits: int) -> str:
 
 
 def _sized(dimension: str) -> str | None:
-    return "B" if dimension in dimensions.IN_BYTES else _RATES.get(dimension)
+    return "B" if dimension in IN_BYTES else _RATES.get(dimension)
 
 
 def _scale(value: float) -> tuple[float, str]:
