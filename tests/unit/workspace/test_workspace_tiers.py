@@ -140,8 +140,9 @@ def test_a_worker_that_crashes_fails_the_run(project: Project) -> None:
     project.add("tests/unit/test_unit.py", "import os\ndef test_crashes(): os.abort()\ndef test_after(): pass\n")
     code, output = project.run("parallel", "--workers", "2")
     assert code == 1, output
-    assert "worker 'gw0' crashed while running 'tests/unit/test_unit.py::test_crashes'" in output
-    assert "1 failed" in output.splitlines()[-1]
+    # Either worker may get the file, and the other one after it.
+    assert re.search(r"worker 'gw\d' crashed while running 'tests/unit/test_unit.py::test_crashes'", output), output
+    assert re.search(r"[12] failed", output.splitlines()[-1]), output
 
 
 @pytest.mark.parametrize("to_all", [True, False], ids=["at a terminal", "to the command alone"])
