@@ -121,7 +121,7 @@ async def test_a_crashed_service_is_started_again_and_the_cluster_goes_on(shell:
         (("up", "--nodes", "kwok=3", "--control-plane", "embedded"), "needs --control-plane real"),
         (("demo", "--nodes", "kwok"), "there is nothing to measure"),
         (("status", "--name", "nobody"), "no cluster named 'nobody'"),
-        (("env",), "no cluster named 'demo'"),
+        (("env",), "no cluster runs on this machine"),
         (("down", "--name", "nobody"), "start one with `carico up`"),
     ],
 )
