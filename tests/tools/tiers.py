@@ -32,7 +32,7 @@ SERIAL = (
     "tests/integration/test_agent_cgroups.py", "tests/integration/test_node_restarts.py",
 )  # fmt: skip
 # Where tests of system software may be: `refuse_misplaced` refuses them elsewhere.
-SYSTEM = ("tests/e2e", "tests/integration", "tests/conformance")
+SYSTEM = ("tests/conformance", "tests/integration", "tests/e2e")
 _QUICK = ("-m", "not system and not upstream", "--durations=10", "--durations-min=5")
 RUNS: Mapping[str, tuple[str, ...]] = {
     "parallel": (*_QUICK, "tests", *(f"--ignore={path}" for path in SERIAL)),
