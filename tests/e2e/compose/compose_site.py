@@ -136,7 +136,7 @@ class Stack:
         if not self.kubeconfig.exists():
             self.compose("cp", "api:/access/host.yaml", str(self.kubeconfig))
         found = json.loads(self.kubeconfig.read_bytes())
-        assert found["clusters"][0]["cluster"]["server"].endswith(self.api_url.removeprefix("http:/"))
+        assert found["clusters"][0]["cluster"]["server"].endswith(self.api_url.removeprefix("http://"))
         return str(found["users"][0]["user"]["token"])
 
     def pods(self, job: str) -> list[dict[str, Any]]:
