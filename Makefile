@@ -2,6 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# A PYTHON= that is not the environment's own makes that anew.
+ifneq ($(filter command environment,$(origin PYTHON)),)
+PREFIX := import sys; print(sys.base_prefix, sys.version_info[:2])
+ifeq ($(shell [ -x $(BIN)/python ] && [ "$$($(PYTHON) -c '$(PREFIX)')" != "$$($(BIN)/python -c '$(PREFIX)')" ] && echo other),other)
+$(info $(VENV) is not of $(PYTHON): it is made again)
+$(shell rm -rf $(VENV))
+endif
+endif
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 # Shipped with the package, since `carico up --control-plane real` installs Go by it where there is none.
 GO_LOCK := local/src/carico_local/binaries/go
@@ -49,11 +57,12 @@ pictures: install-dev ## the pictures and transcripts of the docs; on an idle ma
 install: $(VENV)/.installed-demo ## what the demo needs, into .venv
 install-dev: $(VENV)/.installed-dev ## what the checks and tests need, into .venv
 
-$(VENV)/bin/python:
+# pip is the last that venv makes: an environment without it is a broken one, as where Debian's python3-venv is missing.
+$(VENV)/bin/pip:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"CARICO needs Python 3.11 or later; {sys.executable} is {v[0]}.{v[1]}. Name another: make PYTHON=/path/to/python3.12 ...")'
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); echo "no environment could be made: on Debian and Ubuntu, apt-get install python3-venv" >&2; exit 1; }
 
-$(VENV)/.installed-demo: requirements/demo.txt $(LOCAL_PROJECTS) | $(VENV)/bin/python
+$(VENV)/.installed-demo: requirements/demo.txt $(LOCAL_PROJECTS) | $(VENV)/bin/pip
 	@echo "installing CARICO into $(VENV) (once; about a minute, with nothing to see)"
 	@$(PIP) install --require-hashes -r requirements/demo.txt
 	@$(PIP) install --no-deps --no-build-isolation $(foreach m,$(MEMBERS),-e $(m))

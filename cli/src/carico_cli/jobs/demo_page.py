@@ -166,8 +166,8 @@ def _capacities(found: Report) -> list[charts.Chart]:
                 title=node, x_label="seconds since the job was submitted" if index == len(nodes) - 1 else "",
                 y_label="Pods", height_in=1.6,
                 lines=[
-                    charts.Line(label="", x=times, y=total, low=low, high=high, colour=ink),
-                    charts.Line(label="", x=times, y=pods, colour=ink, dashed=True),
+                    charts.Line(label="", x=times, y=total, low=low, high=high, colour=ink, steps=True),
+                    charts.Line(label="", x=times, y=pods, colour=ink, dashed=True, steps=True),
                 ],
             )
         )  # fmt: skip

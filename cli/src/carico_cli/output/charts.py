@@ -37,6 +37,8 @@ class Line:
     dashed: bool = False
     line: bool = True
     marks: bool = False
+    # Holds each value until the next, as a count does.
+    steps: bool = False
     words: Sequence[str] = ()
 
 
@@ -124,12 +126,13 @@ def legend(axes: Any, *, columns: int = 4) -> None:
 
 def _draw_chart(axes: Any, chart: Chart) -> None:
     for line in chart.lines:
+        step = "post" if line.steps else None
         if line.low:
-            axes.fill_between(line.x, line.low, line.high, color=line.colour, alpha=0.18, linewidth=0)
+            axes.fill_between(line.x, line.low, line.high, color=line.colour, alpha=0.18, linewidth=0, step=step)
         style = ("--" if line.dashed else "-") if line.line else "none"
         axes.plot(
             line.x, line.y, color=line.colour, linestyle=style, marker="o" if line.marks else "", markersize=4.5,
-            linewidth=1.5, label=line.label or "_",
+            linewidth=1.5, label=line.label or "_", drawstyle="steps-post" if line.steps else "default",
         )  # fmt: skip
     axes.set(xlabel=chart.x_label, ylabel=chart.y_label)
     if chart.title:
