@@ -24,9 +24,9 @@ WITHIN_S = carico_command.WITHIN_S
 NAME = "e2e-metrics"
 # What no cluster of this kind has: kube-scheduler beside it, the callout; and what has not happened there.
 EMPTY = {
-    "Requests of kube-scheduler", "Time to answer", "Let in", "Refused", "Checks that fail", "What it does without",
-    "Messages dropped", "Why nodes are refused", "Requests of browsers", "Time to answer browsers",
-    "Refused by it, or not answered",
+    "Requests from kube-scheduler", "Time to answer", "Accepted", "Refused", "Failing checks", "Degraded features",
+    "Messages dropped", "Why nodes are refused", "Requests from browsers", "Response time to browsers",
+    "Refused or not answered",
 }  # fmt: skip
 # Families that a quiet cluster has no series of: nothing of their kind has happened, or the machine offers all.
 UNUSED = {
