@@ -38,7 +38,7 @@ async def test_what_cannot_be_compared_is_one_line(tmp_path: pathlib.Path) -> No
     shell = carico_command.Shell(tmp_path)
     for words, said in (
         (("--contender", "yarn"), "expected carico, kube-500m"),
-        (("--control-plane", "embedded"), "kube-scheduler runs on no other"),
+        (("--control-plane", "embedded"), "kube-scheduler needs it"),
         (("--pods", "-3"), "--pods: got -3"),
         (("--servers-cpu", "5"), "expected CPU such as 100m"),
     ):

@@ -60,7 +60,7 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
     "nats rtt": ("nats://127.0.0.1",),
     "nats latency": ("Median Latency",),
     "explain crowd-23": ("Pod default/crowd-23 ", "class app/default/pi"),
-    "explain crowd-00": ("Pod default/crowd-00 ", "it acted on advertisement"),
+    "explain crowd-00": ("Pod default/crowd-00 ", "it used advertisement"),
     "explain node node-1": ("DIMENSION", "kubelet's Pod limit", "(not measured yet)"),
     "capacity --like crowd-23": ("more fit of", "node-1"),
     "capacity --class pi": ("a Pod of class app/default/pi",),

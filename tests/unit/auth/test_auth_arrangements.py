@@ -95,7 +95,7 @@ def test_agents_with_keys_of_their_nodes_never_share_one_again(tmp_path: pathlib
     [(("static",), "--out: got none"),
      (("static", "--rotate", "x", "--out", "DIR"), "expected no --rotate yet: .*/keys has no keys to rotate"),
      (("static", "--node", "A", "--out", "DIR"), "--node: got 'A'"),
-     (("callout", "--node", "a", "--out", "DIR"), "with static only"),
+     (("callout", "--node", "a", "--out", "DIR"), "expected static: with callout"),
      (("callout", "--tls-cert", "a", "--out", "DIR"), "expected both or none"),
      (("static", "--out", "/proc/none"), "expected a folder to write keys to")],
 )  # fmt: skip

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from carico_cli.clusters import which
-from carico_cli.doctor import cluster, command, findings, rights, signals
+from carico_cli.doctor import bus as bus_checks
+from carico_cli.doctor import command, findings, kubernetes, rights
 from carico_core.domain import errors
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client
@@ -91,7 +92,7 @@ def advertised(name: str, age_s: float = 1.0) -> tuple[str, bytes]:
 
 
 async def look(api: Api) -> dict[str, list[findings.Finding]]:
-    seen = await cluster.check(api, "carico", now_s=NOW_S)
+    seen = await kubernetes.check(api, "carico", now_s=NOW_S)
     found: dict[str, list[findings.Finding]] = {}
     for one in seen.findings:
         found.setdefault(one.what, []).append(one)
@@ -103,7 +104,7 @@ async def listen(bus: Bus, *names: str, at: which.Address = AT) -> list[findings
         return bus
 
     nodes = [objects.make_node(name) for name in names]
-    found = await signals.check(connect, nodes, lease_s=10.0, now_s=NOW_S, at=at, namespace="carico")
+    found = await bus_checks.check(connect, nodes, lease_s=10.0, now_s=NOW_S, at=at, namespace="carico")
     assert bus.closed
     return found
 
@@ -206,7 +207,7 @@ async def test_a_pod_that_has_been_about_to_start_for_long_is_named_too() -> Non
 
 
 async def test_all_is_well_on_the_bus() -> None:
-    answers: dict[str, Any] = {subjects.query(name, verb): {} for name, verb in signals.QUESTIONS.items()}
+    answers: dict[str, Any] = {subjects.query(name, verb): {} for name, verb in bus_checks.QUESTIONS.items()}
     found = await listen(Bus([advertised("n1")], answers), "n1")
     assert {one.level for one in found} == {Level.OK}
 
@@ -221,7 +222,7 @@ async def test_who_is_silent_and_what_the_agents_lack_is_named() -> None:
     ]
     found = await listen(Bus(stored, answers), "n1", "n2", "n3", "n4")
     by_what = {one.what: one for one in found}
-    assert by_what["agents"].detail == "not heard for 10 s: n2, n4"
+    assert by_what["agents"].detail == "no advertisement for 10 s from n2, n4"
     assert "n3" in by_what["clocks"].detail
     assert by_what["messages"].detail.startswith("1 stored")
     assert by_what["telemetry"].detail == "n1: no PSI of the CPU"
@@ -247,10 +248,10 @@ async def test_a_clock_that_is_behind_and_a_store_that_is_are_not_taken_for_sile
     stored.append((subjects.capacity("n7"), b"?"))
     names = [f"n{number}" for number in range(1, 8)]
     by_what = {one.what: one for one in await listen(Bus(stored, answers), *names)}
-    assert by_what["clocks"].detail == "behind this machine's: n1"
-    assert by_what["streams"].detail == "heard, but no longer kept by NATS: n4, n5"
-    assert by_what["agents"].detail == "not heard for 10 s: n2, n3"
-    assert "restarted" in by_what["streams"].do
+    assert by_what["clocks"].detail == "behind this machine's clock: n1"
+    assert by_what["streams"].detail == "NATS no longer stores advertisements of n4, n5"
+    assert by_what["agents"].detail == "no advertisement for 10 s from n2, n3"
+    assert "restart NATS" in by_what["streams"].do
     here = dataclasses.replace(AT, name="shop", is_local=True)
     (streams,) = [one for one in await listen(Bus(stored, answers), "n1", "n4", at=here) if one.what == "streams"]
     assert streams.do.startswith("`carico logs nats --name shop`")
@@ -271,17 +272,17 @@ async def test_streams_that_nobody_has_made_yet() -> None:
 
 
 async def test_a_bus_that_lets_nobody_in_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signals, "CONNECT_MOST_S", 0.05)
+    monkeypatch.setattr(bus_checks, "CONNECT_MOST_S", 0.05)
 
     async def connect() -> Bus:
         await asyncio.Event().wait()
         raise AssertionError
 
-    found = await signals.check(connect, [], lease_s=10.0, now_s=NOW_S, at=AT, namespace="carico")
+    found = await bus_checks.check(connect, [], lease_s=10.0, now_s=NOW_S, at=AT, namespace="carico")
     assert [one.level for one in found] == [Level.FAIL]
     assert "nats://x:4222" in found[0].detail and "service/carico-nats" in found[0].do
     here = dataclasses.replace(AT, name="shop", is_local=True)
-    found = await signals.check(connect, [], lease_s=10.0, now_s=NOW_S, at=here, namespace="carico")
+    found = await bus_checks.check(connect, [], lease_s=10.0, now_s=NOW_S, at=here, namespace="carico")
     assert "`carico status --name shop`" in found[0].do
 
 
@@ -327,7 +328,7 @@ def test_an_api_that_does_not_answer_is_a_finding(
     assert carico_cli.run(monkeypatch, "doctor", "--kubeconfig", config) == 1
     said = capsys.readouterr().out
     assert said.startswith("fail  Kubernetes: ")
-    assert "skip  NATS: not looked at" in said
+    assert "skip  NATS: not checked" in said
 
 
 def test_the_rights_that_are_asked_for_are_those_that_deploy_gives() -> None:

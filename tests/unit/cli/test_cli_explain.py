@@ -85,10 +85,10 @@ def assert_fits_a_terminal(text: str) -> None:
 async def test_a_placed_pod_is_told_with_what_it_acted_on() -> None:
     text = await told(desk_with_pods(), "placed")
     assert text.startswith("Pod default/placed is on node-0 (Running)\n")
-    assert "attempt 1" in text and "it acted on advertisement 1 of node-0" in text
-    assert "its node does not account for it yet" in text
-    assert "As it was decided: 1 by taint" in text
-    assert "for one more Pod like it: 0 of 2 nodes would do" in text
+    assert "attempt 1" in text and "it used advertisement 1 of node-0" in text
+    assert "its node's advertisements do not cover it yet" in text
+    assert "At the decision: refused: 1 by taint" in text
+    assert "Now 0 of 2 nodes can take one more Pod like it" in text
     assert_fits_a_terminal(text)
 
 
@@ -96,21 +96,21 @@ async def test_a_pod_on_a_node_that_is_not_ready_or_has_gone_is_told_so() -> Non
     desk = desk_with_pods()
     desk.state.put_node(objects.make_node("node-0", ready=False))
     text = await told(desk, "placed")
-    assert text.splitlines()[1].startswith("  its node is not ready and reports nothing: `kubectl describe node")
+    assert text.splitlines()[1].startswith("  its node is not ready and does not report: `kubectl describe node")
     assert_fits_a_terminal(text)
     desk.state.remove_node("node-0")
-    assert (await told(desk, "placed")).splitlines()[1].startswith("  its node has gone from the API")
+    assert (await told(desk, "placed")).splitlines()[1].startswith("  its node is gone from the API")
 
 
 async def test_a_waiting_pod_is_told_every_node_and_why() -> None:
     text = await told(desk_with_pods(), "waits")
     assert text.startswith("Pod default/waits waits\n")
-    assert "for 4.0 s, 0 binds tried; next try as soon as something changes" in " ".join(text.split())
+    assert "for 4.0 s, 0 binds tried; next try when something changes" in " ".join(text.split())
     assert "    capacity: 0.33 free of threshold 1, 1 reserved" in text
     assert "    taint: " in text
-    assert "What could help, by reason:\n  capacity: " in text and "\n  taint: a toleration in the Pod" in text
+    assert "What could help:\n  capacity: " in text and "\n  taint: add a toleration to the Pod" in text
     # Without what is reserved there, node-0 would have taken it.
-    assert "\n  reserved: Pods that are on their way to a node hold their room there" in text
+    assert "\n  reserved: Pods that have not started yet reserve room on their node" in text
     assert_fits_a_terminal(text)
 
 
@@ -156,7 +156,7 @@ async def test_a_pod_that_failed_is_told_with_its_containers_end() -> None:
     assert text.startswith(
         "Pod default/bad has ended on node-0 (Failed)\n"
         "  container main ended with exit code 3: Error: no such file\n"
-        "  `kubectl logs bad` has what it wrote\n"
+        "  `kubectl logs bad` shows its output\n"
     )
     evicted = {**failed, "status": {"phase": "Failed", "reason": "OutOfmemory", "message": "not enough"}}
     assert "\n  OutOfmemory: not enough\n" in await told(desk_with_pods(), "bad", pods={"bad": evicted})
@@ -186,7 +186,7 @@ async def test_a_pod_whose_record_has_gone_is_still_told_of() -> None:
     ended = {"metadata": {"uid": "u"}, "spec": {"nodeName": "node-7"}, "status": {"phase": "Succeeded"}}
     text = await told(desk, "ended", pods={"ended": ended})
     assert text.startswith("Pod default/ended has ended on node-7 (Succeeded)")
-    assert "no decision about it is kept" in text
+    assert "there is no record of a decision about it" in text
 
 
 async def test_with_no_scheduler_the_stream_and_the_api_answer() -> None:
@@ -219,7 +219,7 @@ async def test_with_no_scheduler_and_no_api_a_pod_is_not_said_to_have_ended() ->
 async def test_an_api_that_does_not_answer_the_scheduler_is_said_in_a_last_line() -> None:
     desk = desk_with_pods()
     asked = asker(answering.DeskBus(desk))
-    assert "does not answer" not in await told(desk, "waits")
+    assert "last answered" not in await told(desk, "waits")
     desk.silent_s = 95.0
     texts = [
         await told(desk, "waits"),
@@ -227,7 +227,7 @@ async def test_an_api_that_does_not_answer_the_scheduler_is_said_in_a_last_line(
         fit_text.text(await asked.ask("capacity.fit", {})),
     ]
     for text in texts:
-        last = "the Kubernetes API does not answer the scheduler, which last heard of it 2 min ago: Pods and Nodes are"
+        last = "the Kubernetes API last answered the scheduler 2 min ago: Pods and Nodes are"
         assert f" {last}" in f" {' '.join(text.split())}"
         assert text.splitlines()[-1].endswith("shown as they were then")
         assert_fits_a_terminal(text)
@@ -263,18 +263,16 @@ async def test_a_job_whose_pods_the_api_refuses_is_told_with_the_reason() -> Non
 
     event = {"metadata": {}, "lastTimestamp": "2026-01-01T00:00:00Z", "message": "Error creating: no room"}
     api = Refusing({"batch": {"metadata": {"uid": "u"}}, "events": {"items": [event]}})
-    with pytest.raises(
-        errors.SettingsError, match=r"there is a Job of that name, whose Pods the API refused: no room$"
-    ):
+    with pytest.raises(errors.SettingsError, match=r"the API refused the Pods of the Job of that name: no room$"):
         await command.explain_pod(asker(answering.DeskBus(desk_with_pods()), api), "default", "batch", 20)
 
 
 async def test_a_node_is_told_by_dimension_cap_and_class() -> None:
     bus = answering.DeskBus(desk_with_pods())
     text = node_text.text(await command.explain_node(asker(bus), "node-0"))
-    assert text.startswith("node-0 takes 1.0 more typical Pods; what bounds it: cpu")
+    assert text.startswith("node-0 takes 1.0 more typical Pods; limited by: cpu")
     assert "reserved: 1 Pod: default/placed" in text
-    for word in ("DIMENSION", "most for now: 6.0 more", "image/pi", "on it: 1 of image/pi"):
+    for word in ("DIMENSION", "temporary limit: 6.0 more", "image/pi", "running: 1 of image/pi"):
         assert word in text, text
     for amount in ("2.00 tasks", "8.0 GB", "50.0 MB", "cpu 1.50 tasks, memory 10.0 MB"):
         assert amount in text, text
@@ -289,7 +287,7 @@ async def test_what_fits_is_told_with_what_stops_it() -> None:
     text = fit_text.text(await ask.ask("capacity.fit", {}))
     assert text.startswith("8 more fit of a typical Pod, on 1 of 2 nodes\n")
     assert "cpu: capacity 9.5 advertised, 1 reserved" in text
-    assert "stopped by: cpu on 1, taint on 1" in text and "(any: one cost for all)" in text
+    assert "limited by: cpu on 1, taint on 1" in text and "(any: one cost for all)" in text
     assert_fits_a_terminal(text)
     unknown = fit_text.text(await ask.ask("capacity.fit", {"pod": {"containers": [{"image": "new"}]}}))
     assert "no node has measured its class yet" in unknown
@@ -336,15 +334,18 @@ def test_what_makes_no_pods_is_none() -> None:
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (["explain"], "expected a Pod's name, or: node NODE"),
-        (["explain", "a", "b"], "expected a Pod's name, or: node NODE"),
-        (["explain", "node"], "expected a Pod's name, or: node NODE"),
+        (["explain"], "expected POD or: node NODE"),
+        (["explain", "a", "b"], "expected POD or: node NODE"),
+        (["explain", "node"], "expected POD or: node NODE"),
         (["explain", "UPPER"], "not a valid Kubernetes name"),
         (["explain", "a", "-n", "b.c"], "not a valid Kubernetes name"),
         (["explain", "a", "--name", "x", "--nats-url", "nats://127.0.0.1:1"], "got both"),
         (["explain", "deploy/web"], "got 'deploy/web', expected a Pod or a node: `kubectl get pods`"),
         (["explain", "job", "web"], "got 'job web', expected a Pod or a node"),
-        (["explain", "default/huge", "-n", "kube-system"], "-n: got 'kube-system', but the Pod is named in namespace"),
+        (
+            ["explain", "default/huge", "-n", "kube-system"],
+            "-n: got 'kube-system', but default/huge names another namespace",
+        ),
         (["explain", "a", "--name", "gone"], "no cluster named 'gone'"),
         (["capacity", "--like", "a", "--class", "b"], "--like and --class"),
         (["capacity", "--file", "nowhere.yaml"], "--file nowhere.yaml: No such file"),
@@ -370,9 +371,9 @@ def test_every_reason_has_what_could_help() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (b"a: [", "no YAML: line 1, column 5: "),
+        (b"a: [", "not valid YAML: line 1, column 5: "),
         (b"kind: Service", "got Service, expected a Pod"),
-        (b"\x92\xff", "no UTF-8"),
+        (b"\x92\xff", "not UTF-8"),
     ],
 )
 def test_manifests_that_cannot_be_used_are_told_of(
@@ -392,7 +393,7 @@ def test_a_pod_that_no_node_can_take_does_not_read_like_one_in_the_queue() -> No
     rows = {"state": "waiting", "namespace": "default", "pod": "huge", "why": "", "feasible": 0, "nodes": 2,
             "candidates": []}  # fmt: skip
     lasting = pod_text.text({**rows, "refused": {"node_selector": 2}}, now_ns=0)
-    assert lasting.startswith("Pod default/huge waits, and fits no node as it is\n")
+    assert lasting.startswith("Pod default/huge waits, and no node can take it as it is\n")
     assert pod_text.text({**rows, "refused": {"capacity": 2}}, now_ns=0).startswith("Pod default/huge waits\n")
 
 

@@ -46,7 +46,7 @@ def test_who_follows_a_log_is_told_that_the_cluster_was_ended(
     monkeypatch.setattr("time.sleep", lambda _: log.unlink())
     assert carico_cli.run(monkeypatch, "logs", "nats", "-f", "--name", "shop") == 0
     said = capsys.readouterr()
-    assert (said.out, said.err) == ("[1] started\n", "carico: cluster 'shop' was ended, and its logs with it\n")
+    assert (said.out, said.err) == ("[1] started\n", "carico: cluster 'shop' was ended and its logs were removed\n")
 
 
 def test_who_follows_a_log_is_told_that_nobody_writes_to_it_any_more(
@@ -71,7 +71,7 @@ def test_who_follows_a_log_is_told_that_nobody_writes_to_it_any_more(
     assert carico_cli.run(monkeypatch, "logs", "nats", "-f", "--name", "shop") == 0
     said = capsys.readouterr()
     assert said.out == "[1] started\n[2] ended\n"
-    assert "cluster 'shop' does not run any more" in said.err and said.err.count("\n") == 1
+    assert "cluster 'shop' no longer runs" in said.err and said.err.count("\n") == 1
     # A moment without its lock is no end: so a cluster starts.
     assert 3.0 <= sum(looks[100:]) <= 10.0
 

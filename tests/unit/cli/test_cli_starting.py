@@ -14,7 +14,7 @@ REAL = plan.Wish(control_plane="real")
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+def obtained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """What was asked for, of a machine that has to build all of it."""
     asked: list[tuple[str, ...]] = []
 
@@ -38,29 +38,29 @@ def context(*, plain: bool) -> settings.Context:
 
 
 def test_without_a_terminal_there_are_whole_lines_and_few(
-    told: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]
+    obtained: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = starting.obtain(REAL, context(plain=True))
     assert found["etcd"] == "/t/etcd"
-    assert set(found) == set(told[0])
+    assert set(found) == set(obtained[0])
     # What passes is of interest after half a minute, and this took less.
     assert capsys.readouterr().out == "building all\nbuilt all\n"
 
 
 def test_on_a_terminal_what_passes_is_drawn_in_place(
-    told: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]
+    obtained: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     starting.obtain(REAL, context(plain=False))
     out = capsys.readouterr().out
     assert out.count("\n") == 2
     # Without the codes that clear a line, which click keeps for real terminals.
     assert "\r2 packages compiled\rbuilt all\n" in out
-    assert len(told) == 1
+    assert len(obtained) == 1
 
 
-def test_an_embedded_control_plane_asks_for_nothing(told: list[tuple[str, ...]]) -> None:
+def test_an_embedded_control_plane_asks_for_nothing(obtained: list[tuple[str, ...]]) -> None:
     assert starting.obtain(plan.Wish(), context(plain=True)) == {}
-    assert told == []
+    assert obtained == []
 
 
 def test_a_note_ends_its_lines_between_words_on_a_terminal(

@@ -86,13 +86,13 @@ async def test_a_frozen_node_is_not_ready_although_its_process_is_there(monkeypa
     found = dataclasses.replace(FOUND, services=tuple(map(service, ("node/node-1", "node/node-2", "agent/node-2"))))
     view = status._services(found, running=True)
     assert status._text(view, now_ns=1).startswith("cluster x: ready\n")
-    status._mark(view["services"], await status._unready(Api(), found))
+    status._mark(view["services"], await status._unready_nodes(Api(), found))
     said = status._text(view, now_ns=1)
-    assert said.startswith("cluster x: up, but not all of it is ready\n")
+    assert said.startswith("cluster x: up, but not everything is ready\n")
     assert [row["ready"] for row in view["services"]] == [True, False, True]
-    assert "not ready: node/node-2 (the API shows its Node as not ready" in said
+    assert "not ready: node/node-2 (its Node is not ready" in said
     monkeypatch.setattr(status, "_ANSWER_S", 0.01)
-    assert await status._unready(Api(frozen=True), found) == set()
+    assert await status._unready_nodes(Api(frozen=True), found) == set()
 
 
 def test_a_crash_says_how_long_ago_it_was() -> None:

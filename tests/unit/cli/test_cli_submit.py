@@ -36,7 +36,7 @@ def test_without_a_local_cluster_the_environment_says_where(tmp_path: pathlib.Pa
     ("environ", "said"),
     [
         ({}, "no cluster runs on this machine"),
-        ({"NATS_URL": "nats://x:1"}, "got an address of NATS alone"),
+        ({"NATS_URL": "nats://x:1"}, "got only a NATS address"),
         ({"KUBECONFIG": "/etc/k"}, "no cluster runs on this machine"),
     ],
 )
@@ -61,8 +61,13 @@ def test_a_container_is_run_again_where_that_is_asked_for() -> None:
     [
         ("pi", 27, False, "job j on cluster nats:4222: 27 Pods created"),
         ("pi", 1, False, "job j on cluster nats:4222: 1 Pod created"),
-        ("pi", 27, True, "job j on cluster nats:4222: 1 Job created, of which the Job controller makes 27 Pods"),
-        ("mixed", 27, True, "job j on cluster nats:4222: 2 Jobs created, of which the Job controller makes 27 Pods"),
+        ("pi", 27, True, "job j on cluster nats:4222: 1 Job created; the Job controller creates 27 Pods"),
+        (
+            "mixed",
+            27,
+            True,
+            "job j on cluster nats:4222: 2 Jobs created; the Job controller creates 27 Pods",
+        ),
     ],
 )
 async def test_what_is_said_to_be_created_is_there(
@@ -89,9 +94,33 @@ async def test_what_is_said_to_be_created_is_there(
 
     monkeypatch.setattr(connection, "connect_to", connect_to)
     job = jobs.Job(name="j", workload=jobs.Workload(workload), pods=pods)
-    assert await submit._submit(REMOTE, job, wait=False, why_gone=lambda _: None) == 0
+    assert await submit._submit(REMOTE, job, wait=False, why_gone=lambda _: None, why_slow=str) == 0
     assert capsys.readouterr().out == said + "\n"
     assert f"{len(made)} {'Job' if batch else 'Pod'}" in said
+
+
+async def test_a_job_that_the_api_does_not_take_is_announced_while_it_is_submitted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(submit, "_SILENT_S", 0.0)
+    said: list[str] = []
+
+    class Full:
+        async def request(self, method: str, path: str, *, body: object = None) -> object:
+            # As on a full disk: nothing is accepted before there is room again.
+            while method == "POST" and not said:
+                await asyncio.sleep(0)
+                said.extend(capsys.readouterr().err.splitlines())
+            return {}
+
+    @contextlib.asynccontextmanager
+    async def connect_to(address: which.Address, environ: object) -> AsyncGenerator[object, None]:
+        yield types.SimpleNamespace(api=Full())
+
+    monkeypatch.setattr(connection, "connect_to", connect_to)
+    why = "the disk of /x is full"
+    assert await submit._submit(REMOTE, JOB, wait=False, why_gone=lambda _: None, why_slow=lambda: why) == 0
+    assert said == ["job j: still submitting: the disk of /x is full"]
 
 
 NO_ANSWER = errors.ApiUnavailable("GET /api/v1/pods: no answer in time")
@@ -120,7 +149,7 @@ class Api:
         raise self._fails
 
 
-class Live(connection.Session):
+class Live(connection.ApiSession):
     """A session with such an API, whose clock goes on by a second each time it is asked."""
 
     def __init__(self, *events: tuple[float, list_watch.MirrorEvent], fails: Exception | None = None) -> None:
@@ -156,7 +185,7 @@ async def test_who_waits_hears_that_the_local_cluster_was_ended(
     live = Live((0.0, list_watch.Away(error=NO_ANSWER)))
     with pytest.raises(errors.ApiUnavailable, match="job j: 0 of 2 done, and its cluster was ended"):
         await submit._wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), gone, JOB, away_s=s))
-    assert capsys.readouterr().err == "job j: GET /api/v1/pods: no answer in time; waiting goes on\n"
+    assert capsys.readouterr().err == "job j: GET /api/v1/pods: no answer in time; still waiting\n"
 
 
 @pytest.mark.usefixtures("quick")
@@ -166,7 +195,7 @@ async def test_a_cluster_elsewhere_that_is_gone_for_good_is_given_up_after_a_min
         await submit._wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), REMOTE, JOB, away_s=s))
     assert str(failed.value) == (
         "job j: 1 of 2 done, and its cluster's API has not answered for 60 s: was the cluster ended? If not, the job "
-        "goes on by itself, and `kubectl get pods -l carico.dev/job=j` shows it"
+        "continues, and `kubectl get pods -l carico.dev/job=j` shows it"
     )
 
 
@@ -181,8 +210,8 @@ async def test_an_api_that_is_back_within_the_minute_is_waited_for_again(
     asked = await submit._wait(live, JOB, why_gone=lambda s: submit._why_gone(context(tmp_path), REMOTE, JOB, away_s=s))
     assert asked == 0
     assert capsys.readouterr().err.splitlines() == [
-        "job j: GET /api/v1/pods: no answer in time; waiting goes on", "job j: it is back",
-        "job j: GET /api/v1/pods: no answer in time; waiting goes on",
+        "job j: GET /api/v1/pods: no answer in time; still waiting", "job j: the API is back",
+        "job j: GET /api/v1/pods: no answer in time; still waiting",
     ]  # fmt: skip
 
 
@@ -194,10 +223,10 @@ async def test_who_waits_hears_once_where_a_job_stands_still(capsys: pytest.Capt
     )  # fmt: skip
     assert await submit._wait(live, JOB, why_gone=lambda _: None) == 0
     assert capsys.readouterr().err.splitlines() == [
-        "job j: nothing new for 60 s: 2 without a node; `carico explain j-0` says why, `carico doctor` what is wrong; "
-        "waiting goes on",
-        "job j: nothing new for 60 s: 1 without a node; `carico explain j-1` says why, `carico doctor` what is wrong; "
-        "waiting goes on",
+        "job j: no progress for 60 s: 2 without a node; `carico explain j-0` says why, `carico doctor` checks the "
+        "cluster; still waiting",
+        "job j: no progress for 60 s: 1 without a node; `carico explain j-1` says why, `carico doctor` checks the "
+        "cluster; still waiting",
     ]
 
 
@@ -234,10 +263,10 @@ async def test_who_waits_hears_once_what_refuses_the_pods(capsys: pytest.Capture
     ]
     assert await submit._wait(live, JOB, why_gone=lambda _: None, batch=True) == 0
     assert len(api.refused) == 1
-    there = "job j: 1 of 2 Pods are not there, since the API refuses them"
+    there = "job j: 1 of 2 Pods do not exist, because the API refuses them"
     assert capsys.readouterr().err.splitlines() == [
-        f"{there}: exceeded quota: q, requested: pods=1, used: pods=1; waiting goes on",
-        f"{there}: guard denied it; waiting goes on",
+        f"{there}: exceeded quota: q, requested: pods=1, used: pods=1; still waiting",
+        f"{there}: guard denied it; still waiting",
     ]
 
 

@@ -55,7 +55,7 @@ async def test_it_ends_with_its_cluster_and_goes_on_with_the_next(monkeypatch: p
         assert await answers(first.url) == 200
         now[0] = None
         await waiting.until(lambda: len(said) == 2)
-        assert said[1] == "cluster x is gone: goes on by itself after `carico up --name x`; Ctrl-C ends it"
+        assert said[1] == "cluster x is gone: the page returns after `carico up --name x`; Ctrl-C ends it"
         # The next run of the cluster wants the same port.
         assert ports.is_free(first.chosen.http_port)
         second = run(first.chosen.http_port, started_ns=2)
@@ -115,7 +115,7 @@ def test_a_cluster_is_there_as_long_as_its_supervisor_is_and_does_not_end(tmp_pa
         written(tmp_path, phase=state.Phase.STOPPING)
         assert web.run_now(tmp_path, "x") is None
         written(tmp_path, page="")
-        with pytest.raises(errors.SettingsError, match="by a carico without the page"):
+        with pytest.raises(errors.SettingsError, match="by a version without the page"):
             web.run_of(tmp_path, "x")
     with pytest.raises(errors.SettingsError, match="does not run: `carico up --name x`"):
         web.run_of(tmp_path, "x")

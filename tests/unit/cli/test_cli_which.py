@@ -156,10 +156,10 @@ def test_up_starts_the_cluster_of_the_flag_or_of_the_environment(
     flags: tuple[str, ...], environ: Mapping[str, str], expected: str, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    def wish(name: str, _: object) -> None:
+    def request(name: str, _: object) -> None:
         raise errors.SettingsError(f"meant: {name}")
 
-    monkeypatch.setattr(options, "wish", wish)
+    monkeypatch.setattr(options, "request", request)
     for variable, value in environ.items():
         monkeypatch.setenv(variable, value)
     assert carico_cli.run(monkeypatch, "up", *flags) == 2
@@ -194,7 +194,7 @@ def test_the_kubeconfig_of_a_cluster_that_runs_means_that_cluster(home: pathlib.
 
 def test_flags_of_an_address_need_all_of_it(home: pathlib.Path) -> None:
     context = settings.Context(home=home, environ={}, plain=True)
-    with pytest.raises(errors.SettingsError, match=r"^--kubeconfig: got it without an address of NATS"):
+    with pytest.raises(errors.SettingsError, match=r"^--kubeconfig: the cluster's NATS address is missing"):
         which.meant(context, which.Flags(kubeconfig="/k"))
     for flags in (which.Flags(name="a", nats_url=A), which.Flags(name="a", kubeconfig="/k")):
         with pytest.raises(errors.SettingsError, match="got both"):

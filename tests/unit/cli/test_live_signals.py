@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from carico_cli.live import jobs, node_answers, services, signals
+from carico_cli.live import job_counts, node_answers, services, signals
 from carico_core.domain import decision, errors
 from carico_core.runtime.kube import list_watch
 from carico_core.runtime.process import clock as clocks
@@ -125,7 +125,7 @@ def test_messages_a_second_are_counted(heard: signals.Signals, clock: clocks.Fak
 
 
 def test_jobs_are_counted_by_where_their_pods_are() -> None:
-    found = jobs.Jobs()
+    found = job_counts.JobCounts()
     pods = [
         fake_cluster.pod("a", phase="Pending", node=None), fake_cluster.pod("b", phase="Pending"),
         fake_cluster.pod("c"), fake_cluster.pod("d", phase="Succeeded"), fake_cluster.pod("e", phase="Failed"),
@@ -148,7 +148,7 @@ def test_jobs_are_counted_by_where_their_pods_are() -> None:
 
 
 def test_an_api_that_is_away_keeps_the_jobs_and_says_so() -> None:
-    found = jobs.Jobs()
+    found = job_counts.JobCounts()
     found.on_event(list_watch.Listed(objects=[fake_cluster.pod("a")], resource_version="1"))
     found.on_event(list_watch.Away(error=errors.ApiUnavailable("GET /api/v1/pods: refused")))
     assert found.trouble is not None

@@ -22,9 +22,9 @@ def test_a_folder_is_made_and_nothing_is_left_in_it(tmp_path: pathlib.Path) -> N
 def test_what_is_no_folder_is_told(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_text("")
     for act in (report_folder.check, lambda folder: report_folder.write(folder, {"x": b""})):
-        with pytest.raises(errors.EnvironmentUnfit, match=r"^--out: nothing can be written to .*/file/x \(Not a dir"):
+        with pytest.raises(errors.EnvironmentUnfit, match=r"^--out: cannot write to .*/file/x \(Not a dir"):
             act(tmp_path / "file" / "x")
-    with pytest.raises(errors.EnvironmentUnfit, match=r"^--snapshot: nothing .*/file \(File exists\): give another"):
+    with pytest.raises(errors.EnvironmentUnfit, match=r"^--snapshot: cannot write to .*/file \(File exists\): choose"):
         report_folder.check(tmp_path / "file", flag="--snapshot")
 
 

@@ -14,7 +14,7 @@ from carico_local.report import facts
         ("CARICO_AGNT_CEILING_CPU", "nearest: CARICO_AGENT_..."),
         ("CARICO_SCHEDULR_OWN_PODS", "nearest: CARICO_SCHEDULER_..."),
         ("CARICO_SHARD_DATA", "nearest: CARICO_SHARED_DATA"),
-        ("CARICO_FOO", "CARICO_FOO, which nothing reads"),
+        ("CARICO_FOO", "unknown setting CARICO_FOO"),
         ("CARICO_AGENT", "nearest: CARICO_AGENT_"),
     ],
 )

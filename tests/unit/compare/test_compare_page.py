@@ -19,7 +19,7 @@ def report(runs: int) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize(("runs", "said"), [(1, "One run of each."), (5, "Medians of 5 runs in turns.")])
+@pytest.mark.parametrize(("runs", "said"), [(1, "One run of each."), (5, "Medians of 5 runs in turn.")])
 def test_one_run_is_no_median(runs: int, said: str) -> None:
     assert compare_page._sentence(report(runs)).endswith(f"bound 21.7 s. {said}")
 

@@ -86,7 +86,7 @@ def test_the_report_is_written_where_nobody_reads_what_is_printed(
         (("--beside", "/dev/zero"), "/dev/zero: got more than 16 MiB, expected what `carico compare` wrote"),
         (("--seeds", "0"), "Invalid value for '--seeds'"),
         (("--jobs", "0"), "Invalid value for '--jobs'"),
-        (("--scenario", "pi-100", "--out", "/proc/none"), "--out: nothing can be written to /proc/none"),
+        (("--scenario", "pi-100", "--out", "/proc/none"), "--out: cannot write to /proc/none"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from carico_cli.evaluation import emulated, pictures
+from carico_cli.evaluation import emulated, plots
 from carico_cli.output import report
 
 Json = Mapping[str, Any]
@@ -33,9 +33,9 @@ Row = tuple[str, Sequence[str]]
 def page(found: Json) -> str:
     """Return the whole page."""
     sections = (
-        _summaries(found), _targets(found), _figures("Pictures", pictures.own(found)), _shapes(found),
+        _summaries(found), _targets(found), _figures("Pictures", plots.own(found)), _shapes(found),
         _calibration(found), emulated.section(found["beside"]),
-        _figures("Chapter 5 on the calibrated twin", pictures.chapter_5(found)),
+        _figures("Chapter 5 on the calibrated twin", plots.chapter_5(found)),
         _ablation(found), _faults(found), _scenarios(found), _schedulers(found),
     )  # fmt: skip
     seeds = found["seeds"]
@@ -112,7 +112,7 @@ def _targets(found: Json) -> str:
     return f"<h2>Targets</h2>{_table(('', 'reached', 'at most', '', '', ''), rows)}"
 
 
-def _figures(title: str, drawn: Iterator[pictures.Picture]) -> str:
+def _figures(title: str, drawn: Iterator[plots.Picture]) -> str:
     parts = [report.figure(svg, caption) for caption, svg in drawn]
     return f"<h2>{title}</h2>{''.join(parts)}" if parts else ""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from carico_cli.evaluation import emulated
-from carico_cli.output import tables
+from carico_cli.output import formats
 
 Json = Mapping[str, Any]
 _COLUMNS = ("job_s", "pod_mean_s", "pod_max_s", "slowdown", "most_per_core", "overrun_node_s")
@@ -46,7 +46,7 @@ def _scenarios(found: Json) -> Iterator[str]:
             [name, *(with_interval(cell["figures"][column]) for column in _COLUMNS), _ended(cell)]
             for name, cell in cells.items()
         ]
-        yield from tables.aligned((plan, *_TITLES, ""), rows)
+        yield from formats.aligned((plan, *_TITLES, ""), rows)
         yield ""
 
 
@@ -65,7 +65,7 @@ def _summaries(found: Json) -> Iterator[str]:
         )
         for name, each in found["summaries"].items()
     ]  # fmt: skip
-    yield from tables.aligned(("over all scenarios run", "job s", "slowdown", "overrun", "scenarios", ""), rows)
+    yield from formats.aligned(("over all scenarios run", "job s", "slowdown", "overrun", "scenarios", ""), rows)
     yield ""
 
 
@@ -103,7 +103,7 @@ def _beside(found: Json) -> Iterator[str]:
     if found["beside"] is not None:
         yield ""
         yield emulated.sentence(found["beside"])
-        yield from tables.aligned(emulated.HEAD, emulated.rows(found["beside"]))
+        yield from formats.aligned(emulated.HEAD, emulated.rows(found["beside"]))
 
 
 def _ablation(found: Json) -> Iterator[str]:
@@ -117,6 +117,6 @@ def _ablation(found: Json) -> Iterator[str]:
         for each in found["ablation"]
     ]  # fmt: skip
     yield ""
-    yield from tables.aligned(
+    yield from formats.aligned(
         ("one thing changed", "job s", "slowdown", "job ratio", "slowdown ratio", "overrun"), rows
     )

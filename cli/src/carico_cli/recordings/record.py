@@ -9,7 +9,7 @@ from carico_agent import recording
 from carico_agent import settings as agent
 from carico_cli.clusters import which
 from carico_cli.recordings import session
-from carico_cli.shell import exits, interrupts, settings
+from carico_cli.shell import exits, settings
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings as loader
@@ -65,7 +65,7 @@ def _of_cluster(context: settings.Context, name: str | None, node: str, out: pat
 
 
 async def _record(chosen: agent.AgentSettings, seconds: float) -> tuple[recording.Written, tuple[str, ...]]:
-    interrupts.cancel_on_signals()
+    exits.cancel_on_signals()
     running = session.Session(chosen, clock=clocks.SystemClock())
     notes = list(running.notes)
     try:

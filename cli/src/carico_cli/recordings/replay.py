@@ -7,8 +7,8 @@ from typing import Any, get_args
 import click
 
 from carico_agent import settings as agent
-from carico_cli.output import formats, tables
-from carico_cli.recordings import engine, fit, picture, reading
+from carico_cli.output import formats
+from carico_cli.recordings import engine, fit, plot, reading
 from carico_cli.shell import options
 
 # What an agent runs by default.
@@ -38,22 +38,22 @@ _DEFAULT = next(field.default for field in dataclasses.fields(agent.AgentSetting
 )
 @click.option("--partial", is_flag=True, help="Replay a file that was cut up to where it is whole.")
 @formats.flag(formats.Output.JSON)
-@click.option("--plot", type=click.Path(path_type=pathlib.Path), help="Draw it: a .png or .svg file.")
+@click.option("--plot", "plot_file", type=click.Path(path_type=pathlib.Path), help="Draw it: a .png or .svg file.")
 def command(
-    file: pathlib.Path, partial: bool, output: formats.Output, plot: pathlib.Path | None, **chosen: Any
+    file: pathlib.Path, partial: bool, output: formats.Output, plot_file: pathlib.Path | None, **chosen: Any
 ) -> None:
     """Run FILE, a recording or a log of the author's agent, through an estimator and print how well it fitted.
 
     The author is the dissertation's. docs/recordings.md says what each figure means.
     """
-    if plot is not None:
-        picture.check(plot)
+    if plot_file is not None:
+        plot.check(plot_file)
     trace = reading.read(file, partial=partial)
     run = engine.run(trace, engine.Setup(**chosen))
     found = fit.summary(run)
     click.echo(formats.json_text(found) if output is formats.Output.JSON else text(found))
-    if plot is not None:
-        picture.draw(run, plot)
+    if plot_file is not None:
+        plot.draw(run, plot_file)
 
 
 def text(found: dict[str, Any]) -> str:
@@ -74,7 +74,7 @@ def text(found: dict[str, Any]) -> str:
         ("first useful capacity", _after(found["first_useful_s"])),
         ("capacity at the end", f"{found['capacity']['last']:.2f} Pods ({found['capacity']['mode']})"),
     ]
-    return "\n".join([*tables.aligned(rows[0], rows[1:], left=2), *(f"note: {note}" for note in found["notes"])])
+    return "\n".join([*formats.aligned(rows[0], rows[1:], left=2), *(f"note: {note}" for note in found["notes"])])
 
 
 _INPUTS = {"samples": "raw samples", "logged": "logged evaluations"}

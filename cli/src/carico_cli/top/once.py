@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_cli.live import picture as pictures
-from carico_cli.output import tables
+from carico_cli.output import formats
 from carico_core.domain import amounts, decision, messages
 
 SCHEMA_VERSION = 1
@@ -160,4 +160,4 @@ def _percent(shares: Mapping[str, float], name: str) -> str | None:
 
 
 def _lines(rows: list[dict[str, Any]], columns: tuple[str, ...], title: str) -> list[str]:
-    return tables.lines(rows, columns, title, show=lambda value: _ascii(tables.cell(value)))
+    return formats.lines(rows, columns, title, show=lambda value: _ascii(formats.cell(value)))

@@ -12,9 +12,9 @@ import pytest
 from rich import console
 
 from carico_cli import application
-from carico_cli.jobs import demo_page, view
+from carico_cli.jobs import demo_page, live_view
 from carico_cli.live import signals
-from carico_cli.shell import interrupts, settings
+from carico_cli.shell import exits, settings
 from carico_cli.top import columns
 from carico_core.domain import messages
 from carico_core.runtime.process import clock as clocks
@@ -47,8 +47,8 @@ class Live:
     def hear(self, said: messages.Advertisement) -> None:
         self.signals.on_capacity(subjects.capacity(said.node), wire.encode_advertisement(said))
 
-    def screen(self, *, submitted_s: float = 80.0) -> view.Screen:
-        return view.Screen(
+    def screen(self, *, submitted_s: float = 80.0) -> live_view.Screen:
+        return live_view.Screen(
             lambda: self.signals.picture(jobs=(), links=()), self.observer, JOB, clock=self.clock,
             submitted_s=submitted_s,
         )  # fmt: skip
@@ -76,7 +76,7 @@ def live() -> Live:
     return found
 
 
-def drawn(screen: view.Screen, width: int = 110) -> str:
+def drawn(screen: live_view.Screen, width: int = 110) -> str:
     out = console.Console(file=io.StringIO(), width=width, color_system=None)
     with out.capture() as captured:
         out.print(screen)
@@ -107,7 +107,7 @@ def test_no_figure_is_cut_off_on_a_narrow_terminal(live: Live, width: int) -> No
     (row,) = [line for line in lines if "node-1" in line]
     reserved = r"0 +" if width > 68 else ""
     assert re.search(rf"100% .*20% .*10% +110 +12\.2 ±10\.1 +{reserved}fresh", row)
-    assert ("██" in row) is (width - view.ECHO_COLUMNS >= columns.WIDE)
+    assert ("██" in row) is (width - live_view.ECHO_COLUMNS >= columns.WIDE)
 
 
 def test_an_old_advertisement_turns_stale(live: Live) -> None:
@@ -122,7 +122,7 @@ def test_nothing_seen_yet_is_drawn_as_unknown_and_not_as_zero() -> None:
 
 
 def test_the_snapshot_is_a_picture(live: Live) -> None:
-    svg = view.to_svg(live.screen())
+    svg = live_view.to_svg(live.screen())
     assert svg.lstrip().startswith("<svg")
     assert "node-1" in svg
 
@@ -130,7 +130,7 @@ def test_the_snapshot_is_a_picture(live: Live) -> None:
 def test_without_a_terminal_a_line_comes_every_five_seconds(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
     screen = live.screen(submitted_s=100.0)
     clock = live.clock
-    with view.drawing(screen, plain=True) as draw:
+    with live_view.drawing(screen, plain=True) as draw:
         for _ in range(13):
             draw()
             clock.advance(1.0)
@@ -162,7 +162,7 @@ def some_report(live: Live) -> dict[str, Any]:
 
 
 def test_the_words_say_plainly_what_was_missed(live: Live) -> None:
-    words = view.summary(some_report(live))
+    words = live_view.summary(some_report(live))
     assert "1 of 3 Pods succeeded, 1 failed, 0 bound twice, 0 never bound" in words
     assert "(target at most 1.12: missed)" in words
     assert "(target at most 1.35: met)" in words
@@ -206,7 +206,7 @@ async def test_a_commands_end_is_finished_though_ctrl_c_comes_again() -> None:
         await release.wait()
         ended.append("all")
 
-    task = asyncio.ensure_future(interrupts.finished(end(), hurry=lambda: hurried.append(1)))
+    task = asyncio.ensure_future(exits.finished(end(), hurry=lambda: hurried.append(1)))
     for _ in range(3):
         await asyncio.sleep(0)
         task.cancel()
@@ -222,7 +222,7 @@ async def test_an_end_that_fails_says_so() -> None:
         raise OSError("cgroup stays")
 
     with pytest.raises(OSError, match="cgroup stays"):
-        await interrupts.finished(end(), hurry=lambda: None)
+        await exits.finished(end(), hurry=lambda: None)
 
 
 def test_env_prints_the_name_and_the_addresses_as_export_lines_that_a_shell_can_read(tmp_path: pathlib.Path) -> None:

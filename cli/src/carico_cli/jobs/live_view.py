@@ -1,4 +1,4 @@
-"""The live view of a job, and its report in words. Drawing costs little: it shares the machine with what it shows."""
+"""The live view of a job, and its report as text. Drawing must cost little: it shares the machine with the cluster."""
 
 import contextlib
 import io
@@ -16,7 +16,7 @@ from carico_local import job as jobs
 from carico_local import observer as observers
 from carico_local.report import figures
 
-# A terminal shows Ctrl-C as "^C": at the end of a full line it would begin another, and the next picture lie lower.
+# A terminal echoes Ctrl-C as "^C": at the end of a full line it would wrap and move the next picture down.
 ECHO_COLUMNS = 2
 PLAIN_LINE_EVERY_S = 5.0
 DECISIONS_SHOWN = 5
@@ -25,7 +25,7 @@ _SNAPSHOT_WIDTH = 110
 
 
 class Screen:
-    """What is drawn: nodes as `carico top` shows them, the job, the last decisions. Rich prints it as it is now."""
+    """Nodes as `carico top` shows them, the job, the last decisions. Each time rich prints it, it is up to date."""
 
     def __init__(
         self, read: Callable[[], pictures.Picture], seen: observers.Observer, job: jobs.Job, *, clock: clocks.Clock,
@@ -39,21 +39,21 @@ class Screen:
 
     @property
     def done(self) -> int:
-        """Pods that have ended."""
+        """How many Pods have ended."""
         return sum(pod.is_terminal for pod in self._seen.of_job(self._job.name))
 
     @property
     def is_done(self) -> bool:
-        """True where every Pod of the job has ended."""
+        """True once every Pod of the job has ended."""
         return self.done >= self._job.pods
 
     @property
     def elapsed_s(self) -> float:
-        """Since the job was submitted."""
+        """Time since the job was submitted."""
         return self._clock.wall_ns() / 1e9 - self._submitted_s
 
     def line(self) -> str:
-        """Return one plain line."""
+        """Return the job's progress as one line of plain text."""
         pods = self._counts()
         return (
             f"{self.elapsed_s:6.1f} s  done {pods['done']}/{self._job.pods}  running {pods['running']}  "
@@ -61,12 +61,12 @@ class Screen:
         )
 
     def __rich_console__(self, _: console.Console, options: console.ConsoleOptions) -> console.RenderResult:
-        """Return the whole view, in the width there is."""
+        """Yield the view's lines, in the console's width."""
         for line in self.lines(options.max_width - ECHO_COLUMNS):
             yield text.Text.assemble(*line, no_wrap=True, overflow="crop")
 
     def lines(self, width: int) -> list[spans.Line]:
-        """Return the whole view in lines of at most `width` cells."""
+        """Return the view in lines of at most `width` cells."""
         picture = self._read()
         shown = columns.shown(width, longest=max((len(node.name) for node in picture.nodes), default=0))
         nodes = [columns.row(node, shown) for node in picture.nodes] or [(("no node heard yet", "dim"),)]
@@ -99,13 +99,13 @@ class Screen:
         done = self.done
         if done == 0:
             return "?"
-        # At the pace so far; the ramp at the start makes it a little pessimistic at first.
+        # At the pace so far, which is a little pessimistic at first because of the slow start.
         return f"{max(0.0, self.elapsed_s * (self._job.pods - done) / done):.0f} s"
 
 
 @contextlib.contextmanager
 def drawing(screen: Screen, *, plain: bool) -> Iterator[Callable[[], None]]:
-    """Give a function that draws the screen as it is now. The terminal is left whole, whatever happens."""
+    """Yield a function that draws the screen's present state. The terminal is always restored."""
     if plain:
         said_s = -PLAIN_LINE_EVERY_S
 
@@ -122,16 +122,16 @@ def drawing(screen: Screen, *, plain: bool) -> Iterator[Callable[[], None]]:
 
 
 def to_svg(screen: Screen) -> str:
-    """Return the view as a picture."""
+    """Return the view as SVG."""
     recorder = console.Console(record=True, width=_SNAPSHOT_WIDTH, file=io.StringIO(), force_terminal=True)
     recorder.print(screen)
     picture = recorder.export_svg(title="carico demo")
-    # rich has the font loaded from the web; a picture in a repository loads nothing.
+    # rich loads the font from the web; a picture that is kept must load nothing.
     return re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL).replace("Fira Code", "ui-monospace")
 
 
 def summary(report: Mapping[str, Any]) -> str:
-    """Return the report in a few lines."""
+    """Return the report as a few lines of text: the outcome, then the figures behind it."""
     times = report["pod_s"]
     targets = report["targets"]
     lines = [

@@ -1,4 +1,4 @@
-"""What NATS says of itself, and whether every node, aggregator and scheduler is heard on it."""
+"""Checks NATS, and whether every node, aggregator and scheduler is heard on it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,18 +13,18 @@ from carico_core.wire import subjects
 
 CONNECT_MOST_S = 5.0
 ANSWER_MOST_S = 2.0
-# A question that each service answers at once.
+# A question to each service that it answers at once.
 QUESTIONS = {"aggregator": "model.get", "scheduler": "capacity.list"}
-# One question a node; more than this many are not waited for one by one.
+# Nodes that are asked at the same time.
 ASKED_AT_ONCE = 64
-WHO = "is the address right, and are CARICO_BUS_NKEY and CARICO_BUS_TLS_CA those of the role cli (docs/security.md)?"
+WHO = "is the address right, and do CARICO_BUS_NKEY and CARICO_BUS_TLS_CA belong to the role cli (docs/security.md)?"
 
 
 class Bus(Protocol):
-    """What is needed of the bus."""
+    """The bus."""
 
     async def latest_capacities(self) -> list[tuple[str, bytes]]:
-        """(subject, payload) of each node's newest advertisement."""
+        """Return (subject, payload) of each node's newest advertisement."""
         ...
 
     async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
@@ -40,7 +40,7 @@ async def check(
     connect: Callable[[], Awaitable[Bus]], nodes: Sequence[cluster.Node], *, lease_s: float, now_s: float,
     at: which.Address, namespace: str,
 ) -> list[findings.Finding]:  # fmt: skip
-    """Check everything about the bus."""
+    """Check the bus and the services on it."""
     what, url = "NATS", at.url
     try:
         async with asyncio.timeout(CONNECT_MOST_S):
@@ -52,17 +52,17 @@ async def check(
     except errors.CaricoError as error:
         return [findings.fail(what, str(error), "see docs/nats.md and docs/security.md")]
     try:
-        found = [findings.ok(what, f"{url}: version and JetStream suit")]
+        found = [findings.ok(what, f"{url}: its version is supported, and JetStream is on")]
         try:
             stored = await bus.latest_capacities()
         except errors.BusError:
-            do = "start an aggregator or a scheduler: either makes them"
-            return [*found, findings.warn("streams", "not there yet", do)]
+            do = "start an aggregator or a scheduler: either creates them"
+            return [*found, findings.warn("streams", "they do not exist yet", do)]
         asked = {name: await _service(bus, name, verb, at=at, namespace=namespace) for name, verb in QUESTIONS.items()}
         names = [node.name for node in nodes]
         newest = agents.newest_of(asked["scheduler"][1])
         seen = agents.look(stored, names, newest=newest, lease_s=lease_s, now_s=now_s)
-        found += agents.told(seen, lease_s=lease_s, at=at)
+        found += agents.report(seen, lease_s=lease_s, at=at)
         found += [finding for finding, _ in asked.values()]
         found += await _notes(bus, names)
         return found
@@ -78,13 +78,13 @@ async def _service(
         answer = await bus.request(subjects.query(name, verb), b"", timeout_s=ANSWER_MOST_S)
     except errors.BusError as error:
         log = f"carico logs {name} --name {at.name}" if at.is_local else ""
-        do = f"`{log or f'kubectl -n {namespace} logs deployment/carico-{name}'}`; `nats service ls` shows who answers"
+        do = f"`{log or f'kubectl -n {namespace} logs deployment/carico-{name}'}`; `nats service ls` lists the services"
         return findings.fail(name, f"does not answer: {error}", do), b""
     return findings.ok(name, "answers"), answer
 
 
 async def _notes(bus: Bus, nodes: list[str]) -> list[findings.Finding]:
-    """Report what the agents' telemetry lacks, such as PSI, from their own answers."""
+    """Return what telemetry the agents lack, such as PSI, from their own answers."""
 
     async def ask(node: str) -> tuple[str, list[str]]:
         try:
@@ -96,12 +96,12 @@ async def _notes(bus: Bus, nodes: list[str]) -> list[findings.Finding]:
         said: Any = answer.get("notes", []) if isinstance(answer, dict) else []
         return node, [str(note) for note in said]
 
-    told: list[tuple[str, list[str]]] = []
+    answers: list[tuple[str, list[str]]] = []
     for begin in range(0, len(nodes), ASKED_AT_ONCE):
-        told += await asyncio.gather(*map(ask, nodes[begin : begin + ASKED_AT_ONCE]))
+        answers += await asyncio.gather(*map(ask, nodes[begin : begin + ASKED_AT_ONCE]))
     by_note: dict[str, list[str]] = {}
-    for node, said in told:
-        for note in said:
+    for node, notes in answers:
+        for note in notes:
             by_note.setdefault(note, []).append(node)
-    do = "the agent goes on without; docs/architecture.md says what that costs"
+    do = "the agent works without it; docs/critiques.md describes what that costs"
     return [findings.warn("telemetry", f"{findings.names(found)}: {note}", do) for note, found in by_note.items()]

@@ -1,4 +1,4 @@
-"""What the Kubernetes API says of itself, of its nodes, and of Pods that wait for CARICO."""
+"""Checks the Kubernetes API, its nodes, and Pods that wait for CARICO."""
 
 import asyncio
 import contextlib
@@ -13,36 +13,36 @@ from carico_cli.explain import containers, words
 from carico_core.domain import cluster, errors
 from carico_core.wire.kubernetes import api_objects
 
-# Node-bound tokens, by which the auth-callout knows an agent's node, are on by default from here.
+# Node-bound tokens, which identify an agent's node to the auth callout, are on by default from this version.
 NODE_TOKENS_FROM = (1, 30)
-# Sidecars, and all else that the scheduler reads, are on by default from here; deploy/README.md says the same.
+# Sidecars, and whatever else the scheduler reads, are on by default from this version; deploy/README.md says the same.
 OLDEST = (1, 29)
-# https://docs.kernel.org/accounting/psi.html: in the kernel since 4.20; distributions may build it switched off.
+# https://docs.kernel.org/accounting/psi.html: in the kernel since 4.20; a distribution may have switched it off.
 PSI_FROM = (4, 20)
 WAITING_LONG_S = 60.0
-# What a container waits for that is about to start: its image is pulled, its volumes are mounted. It says no more of
-# a volume that is not there, so that after as long as alerts wait (deploy/observe/rules) it is not about to start.
-_ON_THE_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+# Why a container waits that is about to start: its image is pulled, its volumes are mounted. A missing volume has the
+# same reason, so that after as long as the alerts wait (deploy/observe/rules) the container is reported.
+_STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 STARTS_WITHIN_S = 600.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What the checks of the API found, and the nodes for those of the bus."""
+    """The findings about the API, and its nodes for the checks of the bus."""
 
     findings: list[findings.Finding]
     nodes: list[cluster.Node]
 
 
 async def check(api: rights.Api, namespace: str, *, now_s: float) -> Seen:
-    """Check everything about the API. Raises `ApiUnavailable`; `ApiError` where it does not give its version."""
+    """Check the API. Raises `ApiUnavailable`; `ApiError` where it does not report its version."""
     version = await api.request("GET", "/version")
     found = [_version(version)]
     found += await rights.check(api, namespace)
     try:
         objects = (await api.request("GET", "/api/v1/nodes"))["items"]
     except errors.Forbidden as error:
-        do = "use a kubeconfig whose user may list nodes: without them neither PSI nor agents can be looked for"
+        do = "use a kubeconfig whose user may list nodes: otherwise neither PSI nor agents can be checked"
         return Seen(findings=[*found, findings.fail("nodes", str(error), do), *await _pending(api, now_s)], nodes=[])
     pressure = dict(await asyncio.gather(*(_pressure(api, item) for item in objects)))
     found += _nodes(objects, pressure)
@@ -62,13 +62,13 @@ def _version(said: Mapping[str, Any]) -> findings.Finding:
         return findings.warn(
             "Kubernetes",
             f"{text}: tokens do not name their node before {_dotted(NODE_TOKENS_FROM)}",
-            "use static NATS identities (docs/security.md) in place of the auth-callout, or upgrade",
+            "use static NATS identities (docs/security.md) instead of the auth callout, or upgrade",
         )
     return findings.ok("Kubernetes", text)
 
 
 async def _pressure(api: rights.Api, node: Mapping[str, Any]) -> tuple[str, bool | None]:
-    """Return the node's name, and whether its kubelet shows PSI; None where that cannot be seen from here."""
+    """Return the node's name, and True where its kubelet reports PSI; None where that is not known."""
     name = str(node["metadata"]["name"])
     try:
         summary = await api.request("GET", f"/api/v1/nodes/{name}/proxy/stats/summary")
@@ -81,7 +81,7 @@ async def _pressure(api: rights.Api, node: Mapping[str, Any]) -> tuple[str, bool
 
 def _nodes(objects: list[dict[str, Any]], pressure: Mapping[str, bool | None]) -> list[findings.Finding]:
     if not objects:
-        return [findings.fail("nodes", "there are none", "add nodes to the cluster first")]
+        return [findings.fail("nodes", "the cluster has none", "add nodes to the cluster first")]
     unready, foreign, old, seen = [], [], [], []
     for item in objects:
         name, info = str(item["metadata"]["name"]), item.get("status", {}).get("nodeInfo", {})
@@ -100,22 +100,22 @@ def _nodes(objects: list[dict[str, Any]], pressure: Mapping[str, bool | None]) -
             findings.warn(
                 "nodes",
                 f"not ready: {findings.names(unready)}",
-                "they get no Pods until they are: `kubectl describe node NODE` says why",
+                "they get no Pods until they are ready: `kubectl describe node NODE` says why",
             )
         )
     if foreign:
-        do = "an agent needs Linux; keep Pods of CARICO off them by a node selector"
+        do = "an agent needs Linux: keep CARICO's Pods off these nodes with a node selector"
         found.append(findings.warn("nodes", f"not Linux: {findings.names(foreign)}", do))
     if old:
-        do = f"pressure (PSI) needs a kernel of {_dotted(PSI_FROM)} or later; utilisation alone is used there"
+        do = f"pressure (PSI) needs kernel {_dotted(PSI_FROM)} or later; on these nodes only utilisation is used"
         found.append(findings.warn("PSI", f"no PSI in the kernel of {findings.names(old)}", do))
     elif seen:
-        found.append(findings.ok("PSI", f"shown by the kubelets of {len(seen)} nodes of {len(objects)}"))
+        found.append(findings.ok("PSI", f"reported by the kubelets of {len(seen)} of {len(objects)} nodes"))
     return found
 
 
 async def _pending(api: rights.Api, now_s: float) -> list[findings.Finding]:
-    """Return Pods that wait for a node, and those that their node does not start."""
+    """Return the findings about Pods that wait for a node, and about those that their node does not start."""
     try:
         listed = await api.request("GET", "/api/v1/pods", params={"fieldSelector": "status.phase=Pending"})
     except errors.Forbidden as error:
@@ -138,20 +138,20 @@ async def _pending(api: rights.Api, now_s: float) -> list[findings.Finding]:
 def _waiting(pods: list[str]) -> findings.Finding:
     what = "waiting Pods"
     if not pods:
-        return findings.ok(what, f"none has waited for CARICO for more than {WAITING_LONG_S:.0f} s")
+        return findings.ok(what, f"no Pod has waited for CARICO for more than {WAITING_LONG_S:.0f} s")
     return findings.warn(
         what,
         f"waiting for more than {WAITING_LONG_S:.0f} s: {findings.names(pods)}",
-        "`carico explain NAMESPACE/POD` says why, by node, and what could help; `kubectl describe pod` has the Event: "
-        f"without one no scheduler {cluster.SCHEDULER_NAME!r} runs",
+        "`carico explain NAMESPACE/POD` says why, for each node, and what could help; `kubectl describe pod` shows the "
+        f"Event; if there is none, no scheduler {cluster.SCHEDULER_NAME!r} is running",
     )
 
 
 def _why_not_started(pod: Mapping[str, Any], now_s: float) -> list[str]:
-    """The first reason for which a container of the Pod has not started, other than being on its way for a while."""
+    """Return the first reason for which a container has not started, unless it may still be about to start."""
     status = pod.get("status") or {}
     waits = [fact["reason"] for fact in containers.of_status(status) if fact["state"] == "waits"]
-    stuck = [reason for reason in waits if reason not in _ON_THE_WAY]
+    stuck = [reason for reason in waits if reason not in _STARTING]
     placed_s = _placed_s(status)
     if stuck or not waits or _has_begun(status) or now_s - placed_s <= STARTS_WITHIN_S:
         return stuck[:1]
@@ -159,13 +159,13 @@ def _why_not_started(pod: Mapping[str, Any], now_s: float) -> list[str]:
 
 
 def _has_begun(status: Mapping[str, Any]) -> bool:
-    """Return whether an init container runs or has run: what comes after it waits for that."""
+    """Return whether an init container runs or has run: the containers after it wait for that."""
     states = [each.get("state") or {} for each in status.get("initContainerStatuses") or ()]
     return any("running" in state or "terminated" in state for state in states)
 
 
 def _placed_s(status: Mapping[str, Any]) -> float:
-    """Return when the Pod was given its node, in Unix seconds; +inf where it does not say."""
+    """Return when the Pod was bound, in Unix seconds; +inf where that is not known."""
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
             with contextlib.suppress(ValueError, TypeError):
@@ -177,8 +177,8 @@ def _not_started(pods: list[str]) -> list[findings.Finding]:
     if not pods:
         return []
     do = (
-        "each may start at any moment, so its room is kept: fix the image, key or volume that it names, or delete it; "
-        "`kubectl describe pod` has the node's Events"
+        "each may start at any moment, so its room stays reserved: fix its image, key or volume, or delete it; "
+        "`kubectl describe pod` shows the node's Events"
     )
     return [findings.warn("Pods not started", f"their nodes cannot start them: {findings.names(pods)}", do)]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib import figure
 
-from carico_cli.recordings import engine, picture, reading
+from carico_cli.recordings import engine, plot, reading
 from carico_core.numerics.estimators import base
 from tests.unit.cli import author_logs
 
@@ -27,7 +27,7 @@ def drawn(run: engine.Run, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPat
         save(self, path, metadata=metadata)
 
     monkeypatch.setattr(figure.Figure, "savefig", kept)
-    picture.draw(run, tmp_path / "o.png")
+    plot.draw(run, tmp_path / "o.png")
     return made[0]
 
 
