@@ -15,7 +15,7 @@ from carico_agent import pod_events, ports
 from carico_core.domain import errors
 from carico_core.runtime.kube import memory_kube
 from carico_core.runtime.process import clock as clocks
-from tests.conformance import containerd_real, containerd_sites, pod_sites
+from tests.conformance import containerd_real, containerd_site, pod_site
 from tests.contract.kubernetes import control_planes
 from tests.tools import debian, waiting
 
@@ -47,9 +47,9 @@ def _with_marks(name: str) -> object:
     return pytest.param(name, marks=pytest.mark.system) if name.startswith("containerd: real") else name
 
 
-@pytest.fixture(params=map(_with_marks, sorted(pod_sites.STAGES)))
-async def stage(request: pytest.FixtureRequest) -> AsyncIterator[pod_sites.Stage]:
-    async with pod_sites.STAGES[request.param](request) as made:
+@pytest.fixture(params=map(_with_marks, sorted(pod_site.STAGES)))
+async def stage(request: pytest.FixtureRequest) -> AsyncIterator[pod_site.Stage]:
+    async with pod_site.STAGES[request.param](request) as made:
         yield made
 
 
@@ -102,7 +102,7 @@ class Agent:
 
 
 @contextlib.asynccontextmanager
-async def agent_of(stage: pod_sites.Stage, clock: clocks.FakeClock | None = None) -> AsyncIterator[Agent]:
+async def agent_of(stage: pod_site.Stage, clock: clocks.FakeClock | None = None) -> AsyncIterator[Agent]:
     clock = clock or clocks.FakeClock()
     agent = Agent(stage.open(clock), clock)
     task = asyncio.create_task(agent.pods.run())
@@ -119,7 +119,7 @@ def uids(count: int) -> list[str]:
     return [str(uuid.uuid4()) for _ in range(count)]
 
 
-async def test_a_pod_counts_from_its_start_to_its_exit(stage: pod_sites.Stage) -> None:
+async def test_a_pod_counts_from_its_start_to_its_exit(stage: pod_site.Stage) -> None:
     (uid,) = uids(1)
     async with agent_of(stage) as agent:
         await stage.start(uid)
@@ -133,7 +133,7 @@ async def test_a_pod_counts_from_its_start_to_its_exit(stage: pod_sites.Stage) -
         await agent.until_later(lambda: agent.ended == set())
 
 
-async def test_the_runtimes_own_work_is_held(stage: pod_sites.Stage) -> None:
+async def test_the_runtimes_own_work_is_held(stage: pod_site.Stage) -> None:
     (uid,) = uids(1)
     async with agent_of(stage) as agent:
         assert not agent.holding()
@@ -157,7 +157,7 @@ def _is_over(agent: Agent) -> bool:
     return not agent.holding() and not agent.running
 
 
-async def test_running_pods_are_counted_at_the_start(stage: pod_sites.Stage) -> None:
+async def test_running_pods_are_counted_at_the_start(stage: pod_site.Stage) -> None:
     first, second, third = uids(3)
     await stage.start(first)
     await stage.start(second)
@@ -171,7 +171,7 @@ async def test_running_pods_are_counted_at_the_start(stage: pod_sites.Stage) -> 
         await agent.until(lambda: agent.running == {second})
 
 
-async def test_a_deleted_pod_has_ended(stage: pod_sites.Stage) -> None:
+async def test_a_deleted_pod_has_ended(stage: pod_site.Stage) -> None:
     first, second = uids(2)
     async with agent_of(stage) as agent:
         await stage.start(first)
@@ -182,7 +182,7 @@ async def test_a_deleted_pod_has_ended(stage: pod_sites.Stage) -> None:
         await agent.until(lambda: not agent.running and agent.ended == {first, second})
 
 
-async def test_a_burst(stage: pod_sites.Stage) -> None:
+async def test_a_burst(stage: pod_site.Stage) -> None:
     names = uids(stage.burst)
     some = len(names) * 4 // 5
     async with agent_of(stage) as agent:
@@ -198,7 +198,7 @@ async def test_a_burst(stage: pod_sites.Stage) -> None:
         assert agent.ended == set(names)
 
 
-async def test_a_pod_that_exits_at_once_has_ended(stage: pod_sites.Stage) -> None:
+async def test_a_pod_that_exits_at_once_has_ended(stage: pod_site.Stage) -> None:
     (uid, other) = uids(2)
     async with agent_of(stage) as agent:
         await stage.start(other)
@@ -214,7 +214,7 @@ async def test_a_pod_that_exits_at_once_has_ended(stage: pod_sites.Stage) -> Non
         assert agent.running == {other}
 
 
-async def test_names_that_come_again_are_other_pods(stage: pod_sites.Stage) -> None:
+async def test_names_that_come_again_are_other_pods(stage: pod_site.Stage) -> None:
     for uid in uids(5):
         async with agent_of(stage) as agent:
             await stage.start(uid)
@@ -223,7 +223,7 @@ async def test_names_that_come_again_are_other_pods(stage: pod_sites.Stage) -> N
             await agent.until(lambda: agent.ended == {uid} and not agent.running)  # noqa: B023  # likewise
 
 
-async def test_an_exit_is_told_in_time(stage: pod_sites.Stage) -> None:
+async def test_an_exit_is_told_in_time(stage: pod_site.Stage) -> None:
     waited_s = []
     async with agent_of(stage) as agent:
         names = uids(10)
@@ -249,14 +249,14 @@ class TestKubernetesAlone:
             {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]},
             {
                 "annotations": {"kubernetes.io/config.mirror": "x"},
-                "ownerReferences": [{"kind": "Node", "name": pod_sites.NODE, "uid": "n", "controller": True}],
+                "ownerReferences": [{"kind": "Node", "name": pod_site.NODE, "uid": "n", "controller": True}],
             },
         ],
     )
     async def test_daemons_and_static_pods_are_not_counted(
         self, metadata: dict[str, object], request: pytest.FixtureRequest
     ) -> None:
-        async with pod_sites.memory(request) as stage, agent_of(stage) as agent:
+        async with pod_site.memory(request) as stage, agent_of(stage) as agent:
             daemon, other = uids(2)
             await stage.create(daemon, **metadata)
             await stage.start(daemon)
@@ -268,7 +268,7 @@ class TestKubernetesAlone:
             await agent.until(lambda: agent.ended == {other})
 
     async def test_what_happened_while_the_api_was_away_is_made_up_for(self, request: pytest.FixtureRequest) -> None:
-        async with pod_sites.memory(request) as stage, agent_of(stage) as agent:
+        async with pod_site.memory(request) as stage, agent_of(stage) as agent:
             api = stage.client
             assert isinstance(api, memory_kube.MemoryKube)
             stays, exits, goes, comes = uids(4)
@@ -289,7 +289,7 @@ class TestKubernetesAlone:
             await agent.until(lambda: agent.running == {comes})
 
     async def test_pods_that_ended_long_ago_are_no_news(self, request: pytest.FixtureRequest) -> None:
-        async with pod_sites.memory(request) as stage:
+        async with pod_site.memory(request) as stage:
             done, other = uids(2)
             await stage.start(done)
             await stage.exit(done)
@@ -303,14 +303,14 @@ class TestKubernetesAlone:
                 await agent.until(lambda: agent.ended == {other})
 
     async def test_a_pod_that_cannot_be_read_harms_no_other(self, request: pytest.FixtureRequest) -> None:
-        async with pod_sites.memory(request) as stage, agent_of(stage) as agent:
+        async with pod_site.memory(request) as stage, agent_of(stage) as agent:
             bad, good = uids(2)
             await stage.create(bad, annotations=["not", "a", "mapping"])
             await stage.start(good)
             await agent.until(lambda: agent.running == {good})
 
     async def test_a_container_that_starts_again_counts_again(self, request: pytest.FixtureRequest) -> None:
-        async with pod_sites.memory(request) as stage, agent_of(stage) as agent:
+        async with pod_site.memory(request) as stage, agent_of(stage) as agent:
             (uid,) = uids(1)
             await stage.start(uid)
             await agent.until(lambda: agent.running == {uid})
@@ -326,7 +326,7 @@ class TestContainerdAlone:
 
     @pytest.mark.system
     async def test_pods_go_on_while_containerd_restarts(self, request: pytest.FixtureRequest) -> None:
-        async with containerd_sites.real_stage(request) as stage, agent_of(stage) as agent:
+        async with containerd_site.real_stage(request) as stage, agent_of(stage) as agent:
             stays, comes = uids(2)
             await stage.start(stays)
             await agent.until(lambda: agent.running == {stays})
@@ -344,5 +344,5 @@ def test_every_adapter_is_under_conformance() -> None:
     adapters = {
         name for name in names if hasattr(importlib.import_module(f"carico_agent.pod_events.{name}"), "open_pods")
     }
-    assert adapters == {name.split(":")[0] for name in pod_sites.STAGES}
+    assert adapters == {name.split(":")[0] for name in pod_site.STAGES}
     assert len(adapters) == 3

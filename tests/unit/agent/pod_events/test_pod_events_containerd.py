@@ -21,7 +21,7 @@ from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings as loader
 from carico_core.runtime.process import tasks
-from tests.conformance import containerd_sites, fake_containerd
+from tests.conformance import containerd_site, fake_containerd
 from tests.tools import waiting
 
 POD = "2f6a0d5f-0000-4000-8000-000000000001"
@@ -83,7 +83,7 @@ async def running(world: World) -> AsyncIterator[World]:
 def life(request: pytest.FixtureRequest) -> fake_containerd.Life:
     found = fake_containerd.recorded() if request.param == "recorded" else fake_containerd.generated()
     if found is None:
-        pytest.skip(containerd_sites.ABSENT)
+        pytest.skip(containerd_site.ABSENT)
     return found
 
 
@@ -286,7 +286,7 @@ class TestSocket:
             for uid in (POD, OTHER):
                 async with fake_containerd.serve(world, path):
                     if pods is None:
-                        pods = containerd_sites.open_pods(path, clocks.FakeClock())
+                        pods = containerd_site.open_pods(path, clocks.FakeClock())
                         task = asyncio.create_task(pods.run())
                     for step in life.create + life.start:
                         world.play(step, uid)
@@ -304,7 +304,7 @@ class TestSocket:
         with tempfile.TemporaryDirectory(prefix="carico-") as folder:
             path = pathlib.Path(folder) / "c.sock"
             async with fake_containerd.serve(Nothing(), path):
-                pods = containerd_sites.open_pods(path, clocks.FakeClock())
+                pods = containerd_site.open_pods(path, clocks.FakeClock())
                 with pytest.raises(errors.EnvironmentUnfit, match="CARICO_AGENT_CONTAINERD_SOCKET"):
                     await asyncio.wait_for(pods.run(), PATIENCE_S)
 
