@@ -167,8 +167,10 @@ async def test_running_pods_are_counted_at_the_start(stage: pod_site.Stage) -> N
         await agent.until(lambda: agent.running == {first, second})
         await stage.exit(first)
         await agent.until(lambda: agent.running == {second})
+        assert first not in agent.running
     async with agent_of(stage) as agent:
         await agent.until(lambda: agent.running == {second})
+        assert third not in agent.running, "ended before the agent started"
 
 
 async def test_a_deleted_pod_has_ended(stage: pod_site.Stage) -> None:
@@ -179,7 +181,8 @@ async def test_a_deleted_pod_has_ended(stage: pod_site.Stage) -> None:
         await agent.until(lambda: agent.running == {first} and agent.holding())
         await stage.remove(first)
         await stage.remove(second)
-        await agent.until(lambda: not agent.running and agent.ended == {first, second})
+        await agent.until(lambda: not agent.running and len(agent.ended) == 2)
+        assert agent.ended == {first, second}
 
 
 async def test_a_burst(stage: pod_site.Stage) -> None:
@@ -220,7 +223,8 @@ async def test_names_that_come_again_are_other_pods(stage: pod_site.Stage) -> No
             await stage.start(uid)
             await agent.until(lambda: agent.running == {uid})  # noqa: B023  # awaited before the next round
             await stage.remove(uid)
-            await agent.until(lambda: agent.ended == {uid} and not agent.running)  # noqa: B023  # likewise
+            await agent.until(lambda: bool(agent.ended) and not agent.running)  # noqa: B023  # likewise
+            assert agent.ended == {uid}, "and not those of earlier rounds"
 
 
 async def test_an_exit_is_told_in_time(stage: pod_site.Stage) -> None:
@@ -300,14 +304,16 @@ class TestKubernetesAlone:
                 await stage.exit(done)
                 await stage.remove(done)
                 await stage.remove(other)
-                await agent.until(lambda: agent.ended == {other})
+                await agent.until(lambda: not agent.running)
+                assert agent.ended == {other}
 
     async def test_a_pod_that_cannot_be_read_harms_no_other(self, request: pytest.FixtureRequest) -> None:
         async with pod_site.memory(request) as stage, agent_of(stage) as agent:
             bad, good = uids(2)
             await stage.create(bad, annotations=["not", "a", "mapping"])
             await stage.start(good)
-            await agent.until(lambda: agent.running == {good})
+            await agent.until(lambda: bool(agent.running))
+            assert agent.running == {good}
 
     async def test_a_container_that_starts_again_counts_again(self, request: pytest.FixtureRequest) -> None:
         async with pod_site.memory(request) as stage, agent_of(stage) as agent:

@@ -73,10 +73,10 @@ async def test_a_message_reaches_every_subscriber_of_its_subject_and_no_other(jo
     assert other == []
 
 
-async def test_a_handler_that_raises_ends_nothing(join: Join, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_handler_that_raises_is_called_again(join: Join, capsys: pytest.CaptureFixture[str]) -> None:
     bus = await join()
-    if isinstance(bus, memory_bus.MemoryBus):
-        return
+    # In memory a handler runs in the publisher's call, which raises: a test is to see it.
+    raised = pytest.raises(ValueError) if isinstance(bus, memory_bus.MemoryBus) else contextlib.nullcontext()
     seen: list[bytes] = []
 
     def handler(_: str, payload: bytes) -> None:
@@ -84,9 +84,11 @@ async def test_a_handler_that_raises_ends_nothing(join: Join, capsys: pytest.Cap
         raise ValueError("a bug in a handler")
 
     await bus.subscribe("carico.v1.capacity.*", handler)
-    await bus.publish("carico.v1.capacity.a", b"1")
-    await bus.publish("carico.v1.capacity.a", b"2")
+    for payload in (b"1", b"2"):
+        with raised:
+            await bus.publish("carico.v1.capacity.a", payload)
     await waiting.until(lambda: len(seen) == 2)
+    assert seen == [b"1", b"2"]
 
 
 async def test_an_ended_subscription_is_silent(join: Join) -> None:

@@ -138,6 +138,7 @@ async def test_replicas_broadcast_the_same_model_to_the_bit(rig: Rig, count: int
     for _ in range(3):
         await rig.report()
     await rig.until(lambda: rig.agree(names))
+    assert len({rig.models[name].gram.tobytes() for name in names}) == 1
 
 
 async def test_a_killed_replica_takes_no_contribution_along(rig: Rig) -> None:
@@ -159,6 +160,7 @@ async def test_a_late_replica_gets_the_others_entries(rig: Rig) -> None:
     await rig.until(lambda: rig.agree(["r0"]))
     rig.start("r1")
     await rig.until(lambda: rig.agree(["r0", "r1"]))
+    assert rig.models["r1"].contributors == NODES, "without another report"
 
 
 async def test_nats_killed_and_back_nothing_is_restarted(rig: Rig) -> None:
@@ -195,6 +197,7 @@ async def test_sequential_has_one_leader_and_another_takes_over(rig: Rig) -> Non
         await rig.until(lambda: rig.replicas["r0"].poll() is not None)
         rig.models.clear()
         await rig.until(lambda: "r1" in rig.models)
+    assert rig.replicas["r1"].poll() is None
 
 
 async def test_a_wrong_flag_is_one_line_and_exit_code_2() -> None:

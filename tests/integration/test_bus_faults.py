@@ -32,7 +32,7 @@ LEASE_S = 300.0
 
 
 async def pull(bus: nats_bus.NatsBus, into: list[bytes]) -> None:
-    """Never; keeps and acknowledges whatever the queue holds."""
+    """Keep and acknowledge whatever the queue holds, until cancelled."""
     async for batch in bus.pull():
         for item in batch:
             into.append(item.payload)
@@ -106,6 +106,7 @@ async def test_a_frozen_server_is_noticed(server: nats_server.NatsServer, monkey
     finally:
         os.kill(server.pid, signal.SIGCONT)
     await waiting.until(lambda: bus.connected, within_s=BACK_S)
+    assert bus.traffic.reconnects
     await bus.close()
 
 
@@ -141,30 +142,23 @@ async def test_a_credentials_file_that_is_not_there_is_named() -> None:
         await nats_bus.connect(settings, name="x", clock=clock.SystemClock())
 
 
-async def test_a_server_that_comes_back_empty_is_furnished_again(server: nats_server.NatsServer) -> None:
+async def test_a_server_that_comes_back_empty_gets_its_streams_again(server: nats_server.NatsServer) -> None:
     bus = await join(server)
     pulled: list[bytes] = []
-
     puller = asyncio.create_task(pull(bus, pulled))
     try:
         await asyncio.sleep(0.1)
         server.kill()
         shutil.rmtree(server.directory / "store")
         server.start()
-
-        async def enqueue(number: int) -> bool:
-            try:
-                await bus.enqueue(subjects.subspace("n1"), b"%d" % number, msg_id=str(number))
-            except errors.BusUnavailable:
-                return False
-            return True
-
+        number = 0
         async with asyncio.timeout(BACK_S):
-            number = 0
             while not pulled:
                 number += 1
-                await enqueue(number)
+                with contextlib.suppress(errors.BusUnavailable):
+                    await bus.enqueue(subjects.subspace("n1"), b"%d" % number, msg_id=str(number))
                 await asyncio.sleep(0.05)
+        assert set(pulled) <= {b"%d" % sent for sent in range(1, number + 1)}
     finally:
         puller.cancel()
         await bus.close()
@@ -282,6 +276,7 @@ async def test_the_connection_is_renewed_before_its_token_expires(tmp_path: path
         bus.on_reconnect(back.set)
         await asyncio.wait_for(back.wait(), BACK_S)
         await bus.publish(subjects.capacity("n1"), b"still allowed")
+        assert bus.connected
         await bus.close()
     finally:
         server.stop()
@@ -348,6 +343,7 @@ async def test_a_renewal_that_fails_for_good_ends_the_connection_at_once_and_not
     settings = buses.BusSettings(url=server.url, token_file=str(token))
     bus = await nats_bus.connect(settings, name="x", clock=clock.SystemClock())
     await asyncio.wait_for(bus.wait_closed(), waiting.WAIT_S)
+    assert not bus.connected
     await bus.close()
 
 

@@ -294,6 +294,7 @@ async def test_a_server_that_is_restarted_is_joined_again_by_all_while_a_replica
         site.callouts[0].kill()
         try:
             await waiting.until(lambda: all(agent.connected for agent in agents))
+            assert all(agent.traffic.reconnects for agent in agents)
         finally:
             site.callouts[0].start()
 

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import pathlib
 import sys
 import threading
 from collections.abc import Iterator
@@ -113,6 +114,7 @@ def test_deletion_with_sigterm_honoured_needs_no_grace(site: node_site.NodeSite)
     site.until_phase("polite", "Running")
     site.request("DELETE", f"{PODS}/polite?gracePeriodSeconds=600")
     site.until(lambda: site.pod("polite") is None, "the Pod to go, long before its grace is over")
+    assert site.pod("polite") is None
 
 
 def test_deletion_while_starting_leaves_nothing(site: node_site.NodeSite) -> None:
@@ -120,9 +122,12 @@ def test_deletion_while_starting_leaves_nothing(site: node_site.NodeSite) -> Non
     for n in range(5):
         site.request("DELETE", f"{PODS}/early-{n}?gracePeriodSeconds=1")
     site.until(lambda: all(site.pod(f"early-{n}") is None for n in range(5)), "the Pods to go")
-    site.until(
-        lambda: not any(list(path.rglob(f"pod{uid}")) for path in site.cgroups() for uid in uids), "their cgroups to go"
-    )
+
+    def cgroups() -> list[pathlib.Path]:
+        return [found for path in site.cgroups() for uid in uids for found in path.rglob(f"pod{uid}")]
+
+    site.until(lambda: not cgroups(), "their cgroups to go")
+    assert cgroups() == []
 
 
 def test_restart_policies_and_back_off(site: node_site.NodeSite) -> None:

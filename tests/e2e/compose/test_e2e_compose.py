@@ -33,7 +33,8 @@ def test_up_waits_until_everything_is_healthy(stack: compose_site.Stack) -> None
 
 
 def test_one_of_two_schedulers_leads(stack: compose_site.Stack) -> None:
-    stack.until("one leads", lambda: len(stack.leader()) == 1)
+    stack.until("one leads", stack.leader)
+    assert len(stack.leader()) == 1
 
 
 def test_nothing_is_reachable_from_elsewhere_and_nothing_has_rights(stack: compose_site.Stack) -> None:

@@ -236,7 +236,7 @@ class TestAway:
             assert world.now.ended == {POD, OTHER}
             assert world.connections == 5
 
-    async def test_waits_grow_and_begin_anew_once_it_is_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_waits_grow_and_start_again_from_the_first_once_it_is_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
         waits: list[float] = []
         world = World()
         world.refusals = [containerd_client.Away("refused")] * 8
@@ -258,13 +258,14 @@ class TestAway:
         task.cancel()
         await asyncio.wait({task})
 
-    async def test_what_came_while_the_stream_was_made_is_looked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_pod_that_starts_while_the_stream_is_opened_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(containerd, "SETTLE_S", 0.02)
         async with running(World()) as world:
-            # No event of it: the subscription did not stand yet.
+            # No event reports it: the subscription was not active yet.
             world.add("main", POD)
             world.fake.tasks["main"] = fake_containerd.RUNNING
-            await waiting.until(lambda: world.now.running == {POD})
+            await waiting.until(lambda: world.now.running)
+            assert world.now.running == {POD}
 
     async def test_a_mistake_of_our_own_is_not_taken_for_an_outage(self) -> None:
         world = World()

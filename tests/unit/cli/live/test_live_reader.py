@@ -68,6 +68,7 @@ async def test_a_cluster_that_was_taken_down_and_started_elsewhere_is_found() ->
         await waiting.until(lambda: cluster.connected == 2)
         await cluster.advertise(seq=2)
         await waiting.until(lambda: not any("NATS" in line for line in cluster.reader.picture().trouble))
+        assert {node.freshness.value for node in cluster.reader.picture().nodes} == {"fresh"}
 
 
 async def test_an_api_that_takes_the_question_and_says_nothing_is_told() -> None:

@@ -172,6 +172,7 @@ async def test_a_small_cluster_leaves_room_for_all_panels_at_80x24() -> None:
     async with staged(nodes=2) as stage:
         for title in ("node-2", "decisions ─", "jobs ─", "services ─", "Quit"):
             await stage.shows(title)
+        assert len(stage.text.splitlines()) == 24
 
 
 async def test_a_look_into_a_node_that_is_longer_than_the_screen_is_scrolled() -> None:
@@ -185,7 +186,7 @@ async def test_a_look_into_a_node_that_is_longer_than_the_screen_is_scrolled() -
         await stage.shows("the last 60 s")
 
 
-async def test_panels_are_gone_through_and_show_what_happens() -> None:
+async def test_tab_shows_decisions_jobs_and_services_in_turn() -> None:
     async with staged(nodes=12) as stage:
         await stage.cluster.decide(fake_cluster.placed())
         await stage.shows("hello-0 → node-1, room for 2.1, waited 4 ms")
@@ -196,6 +197,7 @@ async def test_panels_are_gone_through_and_show_what_happens() -> None:
         await stage.keys.press("tab")
         await stage.shows("scheduler")
         await stage.shows("12 heard; what they say is")
+        assert "decisions ─" not in stage.text
         await stage.keys.press("tab")
         await stage.shows("decisions ─")
 
@@ -234,6 +236,7 @@ async def test_a_terminal_too_small_says_so_and_is_whole_again() -> None:
     async with staged() as stage:
         await stage.keys.resize_terminal(40, 10)
         await stage.shows("40x10: too small")
+        assert "node-3" not in stage.text
         await stage.keys.resize_terminal(80, 24)
         await stage.shows("node-3")
 
@@ -248,13 +251,14 @@ async def test_a_thousand_nodes_are_moved_through() -> None:
         assert "1000/1000 nodes fresh" in stage.text
 
 
-async def test_names_and_texts_of_others_move_no_cursor() -> None:
+async def test_control_characters_in_a_decision_are_not_sent_to_the_terminal() -> None:
     cluster = fake_cluster.Cluster(1)
     cluster.own.hub.services.clear()
     async with staged(cluster=cluster, bottleneck="cpu") as stage:
         evil = fake_cluster.placed(node=None, free=None, message="no\x1b[2Jroom\r\n")
         stage.cluster.reader._signals._decisions.append(evil)
         await stage.shows("no [2Jroom")
+        assert "\x1b" not in stage.text
 
 
 async def test_the_help_opens_over_a_node_as_well() -> None:
@@ -265,3 +269,4 @@ async def test_the_help_opens_over_a_node_as_well() -> None:
         await stage.shows("choose a node")
         await stage.keys.press("x")
         await stage.shows("the last 60 s")
+        assert isinstance(stage.top.screen, overlays.NodeScreen)

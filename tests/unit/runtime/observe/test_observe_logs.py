@@ -58,7 +58,9 @@ def test_a_closed_stderr_does_not_stop_the_service() -> None:
     out = io.StringIO()
     logs.setup(service="agent", json=True, stream=out)
     out.close()
-    logs.get("x").error("nobody hears")
+    logs.get("x").error("lost")
+    # The line is lost without an exception, and so are those that follow.
+    assert out.closed
 
 
 def test_rate_limited_says_each_key_once_a_period_and_counts_the_rest() -> None:
