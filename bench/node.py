@@ -64,8 +64,8 @@ async def measure(pods: int, *, seconds: float, period_ms: float = settings.QUOT
         raise RuntimeError(f"no cgroups to measure in: {opened.reason}")
     with tempfile.TemporaryDirectory() as root:
         records = runtime.ensure_root(pathlib.Path(root))
-        beside = node_group.runtime_group(found, cluster, "node")
-        containers = runtime.Runtime(records.root, runtime_group=beside)
+        runtime_group = node_group.runtime_group(found, cluster, "node")
+        containers = runtime.Runtime(records.root, runtime_group=runtime_group)
         try:
             await containers.connect()
             for number in range(pods):

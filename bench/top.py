@@ -56,7 +56,7 @@ def run(quick: bool = False) -> list[Row]:
         (f"{NODES} nodes: both together", server + asked, "% of a core", "at most 2"),
         (f"{NODES} nodes: the viewer's own CPU for what it hears", taken_in, "% of a core", ""),
         (f"{NODES} nodes: a new picture taken, sorted and drawn at 80x24", frame_ms, "ms", "at most 50"),
-        (f"{NODES} nodes: a key that sorts anew and draws", key_ms, "ms", "at most 50"),
+        (f"{NODES} nodes: a key that sorts again and draws", key_ms, "ms", "at most 50"),
     ]
 
 

@@ -82,17 +82,17 @@ def options(estimator: str = "footprint", **rules: Any) -> world.CaricoOptions:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bind:
-    """A bind as it was decided: by which advertisement, beside which Pods of the node that the API showed as alive."""
+    """A bind as it was decided: by which advertisement, and next to which Pods that were alive in the API."""
 
     record: records.PodRecord
     at_s: float
     said: messages.Advertisement
-    beside: tuple[records.PodRecord, ...]
+    neighbours: tuple[records.PodRecord, ...]
 
     @property
     def reserved(self) -> tuple[records.PodRecord, ...]:
-        """Those of the Pods beside it that the node did not know of."""
-        return tuple(pod for pod in self.beside if pod.uid not in self.said.covers)
+        """Return those of its neighbours that the node did not know of."""
+        return tuple(pod for pod in self.neighbours if pod.uid not in self.said.covers)
 
 
 class Watched:
@@ -137,12 +137,12 @@ class Watched:
         if record not in self.world.pods:
             return
         now_s = self.world.now_s
-        beside = tuple(
+        neighbours = tuple(
             pod
             for pod in self.world.pods
             if pod.node == record.node and pod is not record and not pod.terminal_s + world.API_S <= now_s
         )
-        self.binds.append(Bind(record=record, at_s=now_s, said=self.said(record.node), beside=beside))
+        self.binds.append(Bind(record=record, at_s=now_s, said=self.said(record.node), neighbours=neighbours))
 
 
 def step_through(watched: Watched, look: Callable[[float], None]) -> None:
@@ -167,7 +167,7 @@ def class_name(job: str) -> str:
 
 
 def free_pods(said: messages.Advertisement, pod_class: str, reserved: Sequence[records.PodRecord]) -> float:
-    """Pods of a class that fit by an advertisement beside reserved ones (design, section 7, steps 11 and 12)."""
+    """Pods of a class that fit by an advertisement next to reserved ones (design, section 7, steps 11 and 12)."""
     left = _left(said, pod_class, collections.Counter(class_name(pod.job) for pod in reserved))
     if said.pods == 0 and not reserved:
         # An empty node takes one.

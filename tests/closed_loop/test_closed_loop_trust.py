@@ -55,7 +55,7 @@ def test_a_node_that_lies_never_holds_more_than_the_cap(plan: scenario.Scenario,
     watched = clusters.Watched(plan, clusters.options(max_pods_per_core=per_core), seed)
     watched.world.run_until(LOOKED_S)
     for bind in on_node(watched, LIAR):
-        assert len(bind.beside) + 1 <= cap(plan, per_core)
+        assert len(bind.neighbours) + 1 <= cap(plan, per_core)
 
 
 @pytest.mark.parametrize(("cores", "held"), [(2.0, 32), (4.0, 64), (8.0, POD_LIMIT)])
@@ -80,9 +80,9 @@ def test_a_node_that_accounts_for_none_of_its_pods_gets_none_after_30_s(plan: sc
     assert all(pod.binds <= 1 for pod in watched.world.pods)
     for bind in on_node(watched, LIAR):
         # Since when the API shows a Pod of the node as running that the node has not accounted for.
-        since_s = min((pod.started_s for pod in bind.beside if pod.started_s <= bind.at_s), default=bind.at_s)
+        since_s = min((pod.started_s for pod in bind.neighbours if pod.started_s <= bind.at_s), default=bind.at_s)
         assert bind.at_s - since_s <= RULES.suspect_after_s + SHOWN_S
-        assert len(bind.beside) + 1 <= cap(plan, RULES.max_pods_per_core)
+        assert len(bind.neighbours) + 1 <= cap(plan, RULES.max_pods_per_core)
 
 
 def test_a_suspect_node_is_passed_over_while_others_are_not() -> None:

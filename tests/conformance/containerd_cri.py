@@ -33,7 +33,7 @@ class Cri:
         self.containers: dict[str, str] = {}
 
     async def ready(self) -> None:
-        """Nothing, once the service answers; its socket is there before it is."""
+        """Wait until the service answers: its socket exists earlier."""
         async with asyncio.timeout(containerd_real.STARTUP_S):
             while True:
                 try:

@@ -49,12 +49,12 @@ class Stage(Protocol):
         ...
 
     async def remove(self, uid: str) -> None:
-        """Nothing is left of the Pod."""
+        """The Pod is gone, its sandbox and object too."""
         ...
 
 
 class KubernetesStage:
-    """Pods of an API, told of as kubelets do."""
+    """Pods of an API, with statuses as kubelets write them."""
 
     adapter = "kubernetes"
     burst = 50
@@ -102,7 +102,7 @@ class KubernetesStage:
 
 @dataclasses.dataclass
 class _Renamed:
-    """An adapter whose UIDs are told by the names that the suite gave."""
+    """An adapter that reports Pods by the suite's names in place of UIDs."""
 
     pods: ports.PodEvents
     uids: dict[str, str]

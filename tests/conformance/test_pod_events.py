@@ -1,4 +1,4 @@
-"""Every adapter of Pod events tells the same of the same Pods."""
+"""Every adapter of Pod events reports the same for the same Pods."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from tests.tools import debian, waiting
 
 PATIENCE_S = waiting.WAIT_S
 # A Pod's exit is to reach the scheduler within 150 ms at p99; asserted at four times that.
-EXIT_TOLD_S = 4 * 0.150
+EXIT_REPORTED_S = 4 * 0.150
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +54,12 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[pod_site.Stage]
 
 
 class Agent:
-    """A running adapter and what it told."""
+    """A running adapter, and how often it called back."""
 
     def __init__(self, pods: ports.PodEvents, clock: clocks.FakeClock) -> None:
         self.pods = pods
         self.clock = clock
-        self.told = 0
+        self.calls = 0
         self._moved = asyncio.Event()
         pods.on_change(self._on_change)
 
@@ -76,28 +76,28 @@ class Agent:
         return self.pods.current().holding
 
     async def until(self, wanted: Callable[[], bool]) -> None:
-        """Returns once `wanted` holds."""
+        """Wait until `wanted` holds."""
         deadline = time.monotonic() + PATIENCE_S
         while not wanted():
             assert time.monotonic() < deadline, self.pods.current()
             await asyncio.sleep(0.002)
 
-    async def until_told(self, wanted: Callable[[], bool]) -> None:
-        """Returns once `wanted` holds at a call back."""
+    async def until_called(self, wanted: Callable[[], bool]) -> None:
+        """Wait for callbacks until `wanted` holds."""
         async with asyncio.timeout(PATIENCE_S):
             while not wanted():
                 self._moved.clear()
                 await self._moved.wait()
 
     async def until_later(self, wanted: Callable[[], bool]) -> None:
-        """Returns once `wanted` holds, some seconds of the agent's clock later at most: nobody calls back for it."""
+        """Advance the agent's clock until `wanted` holds, for which there is no callback."""
         async with asyncio.timeout(PATIENCE_S):
             while not wanted():
                 self.clock.advance(1.0)
                 await asyncio.sleep(0.01)
 
     def _on_change(self) -> None:
-        self.told += 1
+        self.calls += 1
         self._moved.set()
 
 
@@ -123,9 +123,9 @@ async def test_a_pod_counts_from_its_start_to_its_exit(stage: pod_site.Stage) ->
     (uid,) = uids(1)
     async with agent_of(stage) as agent:
         await stage.start(uid)
-        await agent.until_told(lambda: agent.running == {uid})
+        await agent.until_called(lambda: agent.running == {uid})
         await stage.exit(uid)
-        await agent.until_told(lambda: not agent.running)
+        await agent.until_called(lambda: not agent.running)
         assert agent.ended == {uid}
         await stage.remove(uid)
         agent.clock.advance(59.0)
@@ -133,7 +133,7 @@ async def test_a_pod_counts_from_its_start_to_its_exit(stage: pod_site.Stage) ->
         await agent.until_later(lambda: agent.ended == set())
 
 
-async def test_the_runtimes_own_work_is_held(stage: pod_site.Stage) -> None:
+async def test_sampling_is_held_while_the_runtime_works_for_a_pod(stage: pod_site.Stage) -> None:
     (uid,) = uids(1)
     async with agent_of(stage) as agent:
         assert not agent.holding()
@@ -148,7 +148,7 @@ async def test_the_runtimes_own_work_is_held(stage: pod_site.Stage) -> None:
         await stage.exit(uid)
         await agent.until(agent.holding)
         await stage.remove(uid)
-        # The removal is told too; 300 ms after that the hold is over.
+        # The removal is reported too; 300 ms after that the hold is over.
         await agent.until(lambda: _is_over(agent))
 
 
@@ -185,14 +185,14 @@ async def test_a_deleted_pod_has_ended(stage: pod_site.Stage) -> None:
         assert agent.ended == {first, second}
 
 
-async def test_a_burst(stage: pod_site.Stage) -> None:
+async def test_every_pod_of_a_burst_is_counted_and_ends(stage: pod_site.Stage) -> None:
     names = uids(stage.burst)
     some = len(names) * 4 // 5
     async with agent_of(stage) as agent:
         for uid in names:
             await stage.start(uid)
         await agent.until(lambda: agent.running == set(names))
-        assert agent.told >= 1
+        assert agent.calls >= 1
         for uid in names[:some]:
             await stage.exit(uid)
         for uid in names[some:]:
@@ -227,7 +227,7 @@ async def test_names_that_come_again_are_other_pods(stage: pod_site.Stage) -> No
             assert agent.ended == {uid}, "and not those of earlier rounds"
 
 
-async def test_an_exit_is_told_in_time(stage: pod_site.Stage) -> None:
+async def test_an_exit_is_reported_within_four_times_its_150_ms(stage: pod_site.Stage) -> None:
     waited_s = []
     async with agent_of(stage) as agent:
         names = uids(10)
@@ -236,12 +236,12 @@ async def test_an_exit_is_told_in_time(stage: pod_site.Stage) -> None:
         await agent.until(lambda: agent.running == set(names))
         for uid in names:
             await stage.exit(uid)
-            # From when it is so: what the runtime's own command takes is its own.
+            # From the exit on: the time of the runtime's own command does not count.
             begun_s = time.monotonic()
-            await agent.until_told(lambda: uid not in agent.running)  # noqa: B023  # awaited in this round
+            await agent.until_called(lambda: uid not in agent.running)  # noqa: B023  # awaited in this round
             waited_s.append(time.monotonic() - begun_s)
     # The median: other work on the machine delays single ones.
-    assert statistics.median(waited_s) < EXIT_TOLD_S
+    assert statistics.median(waited_s) < EXIT_REPORTED_S
 
 
 class TestKubernetesAlone:
@@ -271,7 +271,7 @@ class TestKubernetesAlone:
             await stage.remove(other)
             await agent.until(lambda: agent.ended == {other})
 
-    async def test_what_happened_while_the_api_was_away_is_made_up_for(self, request: pytest.FixtureRequest) -> None:
+    async def test_changes_while_the_api_is_away_are_found_later(self, request: pytest.FixtureRequest) -> None:
         async with pod_site.memory(request) as stage, agent_of(stage) as agent:
             api = stage.client
             assert isinstance(api, memory_kube.MemoryKube)
@@ -292,7 +292,7 @@ class TestKubernetesAlone:
             await stage.remove(stays)
             await agent.until(lambda: agent.running == {comes})
 
-    async def test_pods_that_ended_long_ago_are_no_news(self, request: pytest.FixtureRequest) -> None:
+    async def test_pods_that_ended_before_the_start_are_not_reported(self, request: pytest.FixtureRequest) -> None:
         async with pod_site.memory(request) as stage:
             done, other = uids(2)
             await stage.start(done)
@@ -300,7 +300,7 @@ class TestKubernetesAlone:
             async with agent_of(stage) as agent:
                 await stage.start(other)
                 await agent.until(lambda: agent.running == {other})
-                # Something about it changes, and then it is deleted: still no news.
+                # It changes, and then it is deleted: still not reported.
                 await stage.exit(done)
                 await stage.remove(done)
                 await stage.remove(other)
@@ -342,7 +342,7 @@ class TestContainerdAlone:
             await stage.start(comes)
             await agent.until(lambda: agent.running == {stays, comes})
             await stage.exit(stays)
-            await agent.until_told(lambda: agent.running == {comes})
+            await agent.until_called(lambda: agent.running == {comes})
 
 
 def test_every_adapter_is_under_conformance() -> None:

@@ -50,7 +50,7 @@ async def join(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[J
 
 
 async def taken(bus: Any, count: int = 1) -> list[buses.QueueItem]:
-    """What the queue gives, until there are so many: what came at once may be told in parts."""
+    """Return so many items of the queue, which may come in several batches."""
     items: list[buses.QueueItem] = []
     async with asyncio.timeout(WAIT_S), contextlib.aclosing(bus.pull()) as batches:
         async for batch in batches:

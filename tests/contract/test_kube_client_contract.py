@@ -140,7 +140,7 @@ async def test_an_event_again_is_counted_up(site: kube_site.Site) -> None:
     counts = {item["reason"]: (item.get("series") or {}).get("count", 1) for item in found}
     assert counts == {"Scheduled": 3, "FailedScheduling": 1}
     assert all(item["regarding"]["uid"] == pod.uid for item in found)
-    # An Event that expired meanwhile is written anew.
+    # An Event that expired meanwhile is created again.
     for item in found:
         await site.client.request("DELETE", f"{path}/{item['metadata']['name']}")
     await recorder.record(pod, reason="Scheduled", action="Binding", note="placed")

@@ -19,7 +19,7 @@ PODS = "/api/v1/pods"
 
 
 class Copy:
-    """A reader of a mirror: keeps what it is told, and notes how."""
+    """A reader of a mirror: keeps the objects, and notes the kinds of events."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
@@ -27,7 +27,7 @@ class Copy:
         self._moved = asyncio.Event()
 
     async def follow(self, events: AsyncGenerator[list_watch.MirrorEvent, None]) -> None:
-        """Never returns."""
+        """Read until cancelled."""
         async with contextlib.aclosing(events):
             async for event in events:
                 self._take(event)
@@ -190,7 +190,7 @@ async def test_a_version_too_old_is_listed_again(site: kube_site.Site) -> None:
     if isinstance(site.client, memory_kube.MemoryKube):
         site.client.compact()
     else:
-        # An API server that starts anew knows no change from before.
+        # A restarted API server knows no earlier change.
         await site.restart()
     async with following(site, site.mirror(Tampered(site.client, version="1"))) as copy:
         await copy.until(lambda: len(copy.told) == 2)

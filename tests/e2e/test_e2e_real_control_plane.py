@@ -43,7 +43,7 @@ async def test_each_pod_of_a_job_is_bound_once_and_a_killed_tool_leaves_nothing(
 
 
 async def _check_binds(paths: state.Paths) -> None:
-    """The API server's own log of bindings, beside the Pods as they are."""
+    """Return the API server's own log of bindings."""
     settings = api_client.KubeSettings(kubeconfig=str(paths.kubeconfig))
     client = await api_client.connect(settings, clock=clocks.SystemClock(), user_agent="test")
     try:

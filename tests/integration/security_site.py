@@ -39,7 +39,7 @@ def make_certificates(directory: pathlib.Path, *names: str, days: int = 1) -> pa
 
 
 def tls_of(certificates: pathlib.Path) -> server_config.Tls:
-    """What the server is told of certificates that `make_certificates` made."""
+    """Return the server's configuration for certificates of `make_certificates`."""
     return server_config.Tls(cert=str(certificates / "tls.crt"), key=str(certificates / "tls.key"))
 
 

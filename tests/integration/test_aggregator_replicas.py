@@ -1,4 +1,4 @@
-"""Aggregator replicas as processes on a real NATS: one model, whoever dies."""
+"""Aggregator replicas as processes on a real NATS: one model, whichever replica dies."""
 
 import asyncio
 import contextlib

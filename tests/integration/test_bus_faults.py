@@ -369,7 +369,7 @@ async def _echo(payload: bytes) -> bytes:
 
 
 async def test_many_large_messages_are_read_whole_from_a_server_that_lets_little_wait(tmp_path: pathlib.Path) -> None:
-    # A page that a slow machine does not finish in time is asked for anew, while the first still waits to be sent.
+    # A page that a slow machine does not finish in time is requested again while the first still waits to be sent.
     server = nats_server.NatsServer(tmp_path / "nats", extra={"max_pending": 4 * 2**20}).start()
     bus = await join(server)
     try:

@@ -43,7 +43,7 @@ async def join(server: nats_server.NatsServer, user: str, **more: Any) -> nats_b
 async def test_an_agent_does_all_it_has_to_with_the_rights_of_its_role(server: nats_server.NatsServer) -> None:
     agent = await join(server, "agent:a", owns_streams=False)
     with pytest.raises(errors.BusUnavailable):
-        await agent.get_model()  # nobody has made the streams yet, and the agent may not
+        await agent.get_model()  # the streams do not exist yet, and the agent may not create them
     owner = await join(server, "aggregator:b")
     heard: list[bytes] = []
     models: list[bytes] = []

@@ -65,7 +65,7 @@ async def test_an_agent_of_one_node_is_refused_on_the_subjects_of_another(site: 
         await agent.get_model()
         await waiting.until(lambda: heard)
         assert heard == [subjects.capacity("node-a")]
-        # Beside what other tests have left there.
+        # In addition to what other tests have left there.
         kept = await waiting.answered(scheduler.latest_capacities, lambda kept: (heard[0], b"own") in kept)
         assert not any(payload == b"a lie" for _, payload in kept)
         with pytest.raises(errors.BusUnavailable):
@@ -239,7 +239,7 @@ async def test_a_rotated_token_reconnects_without_a_gap(
                 took_s.append(time.monotonic() - began_s)
                 await asyncio.sleep(EVERY_S)
         assert agent.connected
-    # An advertisement is fresh for 2.5 s. Counted in tries: while the machine stands still, nobody tries either.
+    # An advertisement is fresh for 2.5 s. Counted in tries: while the machine stands still, there are no tries either.
     assert max(later - earlier for earlier, later in itertools.pairwise(arrived)) * EVERY_S < 2.5
     assert max(took_s) < 2.5, "no try is held up"
 

@@ -145,6 +145,6 @@ async def test_a_job_is_bound_with_security_on(
             lambda listed: {each["node"] for each in listed} == {f"node-{number}" for number in range(AGENTS)},
         )
         assert (await ask(subjects.query("scheduler", "decision.get"), b'{"pod":"pi-0"}'))["found"] is True
-    # Nobody asked for more than the role may.
+    # No request went beyond the role's rights.
     assert "violation" not in services.logs().lower()
     assert "Violation" not in (site.nats.directory / "nats.log").read_text()

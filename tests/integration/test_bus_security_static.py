@@ -33,7 +33,7 @@ class Static:
         return buses.BusSettings(url=self.nats.url, tls_ca=str(self.certificates / "ca.crt"), nkey=str(path))
 
     def reload(self) -> None:
-        """Nothing, once the server has read the keys anew."""
+        """Wait until the server has read the keys again."""
         store = self.nats.directory / "store"
         config = nats_server.configuration(store_dir=store, port=self.nats.port, extra=self._config())
         (self.nats.directory / "nats.conf").write_text(config)
@@ -113,7 +113,7 @@ async def test_an_answer_goes_to_an_inbox_and_nowhere_else(shared: Static) -> No
             for subject in (asked, "$SRV.PING"):
                 await peer.client.publish(subject, b"", reply=subjects.capacity("node-b"))
             assert await peer.settled() == []
-        # It was asked, answered nobody, and still answers who asks as one should.
+        # It received the requests, answered none of them, and still answers valid ones.
         assert await reader.request(asked, b"", timeout_s=waiting.WAIT_S) == b"state"
         await agent.publish(subjects.capacity("node-a"), b"last")
         await waiting.until(lambda: heard)

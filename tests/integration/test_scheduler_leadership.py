@@ -1,4 +1,4 @@
-"""Schedulers as processes, on real NATS and the embedded API: whoever dies or sleeps, each Pod is bound once."""
+"""Schedulers as processes, on real NATS and the embedded API: whichever dies or sleeps, each Pod is bound once."""
 
 import asyncio
 import collections
@@ -23,7 +23,7 @@ PODS = 300
 # Long enough for a machine that stands still for some seconds: no leader is to go but those that the tests end.
 LEASE_S = 6
 SHORT = ["--leader-lease-s", str(LEASE_S), "--leader-renew-s", "5", "--leader-retry-s", "0.5", "--bind-timeout-s", "1"]
-# Whoever waited for its end would be noticed.
+# A test that waited for its end would be noticed.
 LONG = ["--leader-lease-s", "600", "--leader-renew-s", "300"]
 # A new leader binds within 5 s of the end of the Lease; machines that run tests are given four times that.
 TAKEOVER_S = 4 * 5.0

@@ -29,7 +29,7 @@ NODES = ("vol-a", "vol-b")
 
 
 class Site:
-    """An engine at work on the real API; requests decide, since nobody advertises."""
+    """An engine at work on the real API; requests decide, since no node advertises."""
 
     def __init__(self, api: api_client.KubeClient) -> None:
         self.api = api
@@ -96,7 +96,7 @@ def _status() -> dict[str, Any]:
 
 
 async def _live(api: api_client.KubeClient) -> None:
-    """Never; says what kubelets say: a node that is silent for 40 s is tainted."""
+    """Renew kubelets' Leases until cancelled: a node that is silent for 40 s is tainted."""
     while True:
         for name in NODES:
             with contextlib.suppress(errors.ApiUnavailable):

@@ -127,7 +127,7 @@ class _EmbeddedProcess:
         return self._process.wait(timeout=waiting.WAIT_S)
 
     def restart(self) -> None:
-        """Nothing; killed, and back on the same port."""
+        """Kill it, and start it on the same port."""
         self.stop(signal.SIGKILL)
         self.start()
 

@@ -1,4 +1,4 @@
-"""`carico web` beside a real local cluster: nodes, a job's Pods, the scheduler's own words, the end of both."""
+"""`carico web` on a real local cluster: nodes, a job's Pods, the scheduler's answers, and the end of both."""
 
 import asyncio
 import pathlib

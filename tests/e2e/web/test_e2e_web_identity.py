@@ -1,4 +1,4 @@
-"""The page on a bus that lets in nobody unnamed: it signs on by its server, which keeps the seed."""
+"""The page on a bus that requires identities: its server signs for it and keeps the seed."""
 
 import pathlib
 

@@ -67,7 +67,7 @@ class Pods:
         await asyncio.Event().wait()
 
     def become(self, *running: str, ended: tuple[str, ...] = (), holding: bool = False) -> None:
-        """These Pods run and have ended from now on, and whoever listens is told."""
+        """Set which Pods run and have ended, and call the callbacks."""
         self.now = Set(running=frozenset(running), ended=ended, holding=holding)
         for callback in self.callbacks:
             callback()

@@ -1,4 +1,4 @@
-"""Recording beside an agent: what is written, and that no disk ever holds the agent up."""
+"""Recording next to an agent: what is written, and that no disk ever delays the agent."""
 
 import errno
 import io

@@ -120,7 +120,7 @@ async def test_a_joining_replica_gets_all_entries(replica: Replica) -> None:
     said = messages.Partial(replica="r1", boot="1" * 16, seq=1, ts_ns=1, complete=False, joining=True, entries=())
     replica.app.on_partial(subjects.partial("r1"), wire.encode_partial(said))
     assert replica.app._complete_due.is_set()
-    # Our own messages come back to us and are nobody's news.
+    # Our own messages come back to us and change nothing.
     own = dataclasses.replace(said, replica="r0")
     replica.app._complete_due.clear()
     replica.app.on_partial(subjects.partial("r0"), wire.encode_partial(own))

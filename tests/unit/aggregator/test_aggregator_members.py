@@ -83,7 +83,7 @@ def test_filtering_in_the_entries_equals_the_recursion_over_rounds() -> None:
 
 @given(st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_replicas_that_share_a_queue_make_one_model_to_the_bit(count: int, seed: int) -> None:
-    """Whoever takes a message, and in whatever order entries travel, all replicas end with the same bits."""
+    """Whichever replica takes a message, and in whatever order entries arrive, all end with the same bits."""
     rng = np.random.default_rng(seed)
     members = [new_members() for _ in range(count)]
     for seq in range(1, 6):

@@ -39,4 +39,4 @@ def test_class_of(pod: cluster.Pod, expected: str) -> None:
 
 def test_a_class_has_a_bounded_name() -> None:
     assert len(pod_class.class_of(objects.make_pod(image="x" * 5000))) == pod_class.NAME_MAX
-    assert pod_class.NAME_MAX <= fields.CLASS_NAME_MAX, "nobody on the bus would take it"
+    assert pod_class.NAME_MAX <= fields.CLASS_NAME_MAX, "else every reader of the bus would refuse it"

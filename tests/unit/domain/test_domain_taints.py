@@ -1,4 +1,4 @@
-"""Which taints keep a Pod away, and which it would rather not meet; tolerations are tested beside the stages."""
+"""Which taints keep a Pod away, and which it would rather not meet; tolerations are tested with the stages."""
 
 import pytest
 

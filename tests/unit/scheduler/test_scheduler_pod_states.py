@@ -152,7 +152,7 @@ class Machine(stateful.RuleBasedStateMachine):
         # A list of the Pods that is on its way.
         self.listed: list[Answer] | None = None
         self.covered: dict[str, set[str]] = {node: set() for node in NODES}
-        # Pods of which the scheduler has been told that they are bound.
+        # Pods that the scheduler has seen bound.
         self.told: set[str] = set()
         self.asked: list[asyncio.Task[None]] = []
         self.run(self._build())
@@ -312,7 +312,7 @@ class Machine(stateful.RuleBasedStateMachine):
         self.run(asyncio.sleep(seconds))
 
     def catch_up(self) -> None:
-        """The watch has told all."""
+        """Deliver all pending events of the watch."""
         if self.listed is not None:
             self.list_again()
         while self.api.coming:

@@ -196,7 +196,7 @@ def test_an_advertisement_opens_the_queue_to_whom_it_helps_alone() -> None:
     small = take(made)
     assert (small.pod.name, made.queue.take(NOW_S)) == ("small", None)
     made.queue.park(small)
-    # Of a kind that nobody waits with, and of one that had room before.
+    # Of a kind of which no Pod waits, and of one that had room before.
     told(2.5, 3)
     assert made.queue.take(NOW_S) is None
     told(3.5, 4)

@@ -1,4 +1,4 @@
-"""Whatever happens, no Pod that would fit waits on: what opens the queue to some leaves out nobody it could help."""
+"""No Pod that would fit keeps waiting: every event that makes room opens the queue to all that it could help."""
 
 import random
 

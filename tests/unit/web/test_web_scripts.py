@@ -174,7 +174,7 @@ def test_the_ring_keeps_the_newest_and_their_order() -> None:
     assert run(script, "ring") == {"rows": [[1000, 2], [2000, 3], [3000, 5]], "oldest": 1000}
 
 
-# What a person reads of each number: (call, words). Edges where a unit or a digit changes stand beside each other.
+# What a person reads of each number: (call, words). Values on both sides of a change of unit or digit are adjacent.
 NUMBERS = (
     ("percent(0)", "0 %"), ("percent(0.0123)", "1.2 %"), ("percent(0.0994)", "9.9 %"), ("percent(0.0996)", "10 %"),
     ("percent(0.5)", "50 %"), ("whole(12345)", "12,345"), ("count(1, 'Pod')", "1 Pod"), ("count(0, 'Pod')", "0 Pods"),

@@ -1,4 +1,4 @@
-"""What each role may do on the bus, beside a table written by hand; NATS itself judges in the integration tests."""
+"""What each role may do on the bus, against a table written by hand; NATS itself judges in the integration tests."""
 
 import pytest
 

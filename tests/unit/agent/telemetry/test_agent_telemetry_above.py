@@ -41,7 +41,7 @@ class Machine:
         return cgroup_tree.discover(self.proc / "mounts").lineage(self.node)
 
     def limit(self, group: str, cores: float) -> None:
-        """Nothing; the group has this quota, or none where `cores` is 0."""
+        """Set the group's quota, or remove it where `cores` is 0."""
         us = round(cores * 100_000)
         if self.is_v2:
             (self.host / group / "cpu.max").write_text(f"{us or 'max'} 100000\n")
@@ -49,7 +49,7 @@ class Machine:
             (self.host / "cpu" / group / "cpu.cfs_quota_us").write_text(f"{us or -1}\n")
 
     def use(self, group: str, cpu_s: float) -> None:
-        """Nothing; the group has used so much more."""
+        """Add to the group's CPU time."""
         file = self.host / group / "cpu.stat" if self.is_v2 else self.host / "cpuacct" / group / "cpuacct.usage"
         lines = file.read_text().splitlines()
         at = next((n for n, line in enumerate(lines) if line.startswith("usage_usec")), 0)
@@ -76,7 +76,7 @@ def test_a_node_in_a_container_is_as_large_as_the_container(machine: Machine) ->
     assert found.facts.scale[1] == 2.0**30
     found.read()
     clock.advance(1.0)
-    # The kubelet and its runtime are beside the group of all Pods, and share the container's quota with it.
+    # The kubelet and its runtime are outside the group of all Pods, and share the container's quota with it.
     machine.use(".", 0.75)
     reading = found.read()
     assert reading is not None

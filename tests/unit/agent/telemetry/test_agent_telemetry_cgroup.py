@@ -117,7 +117,7 @@ def test_a_node_as_linux_6_1_shows_it_on_v2_alone(tmp_path: pathlib.Path) -> Non
 
 
 def add(file: pathlib.Path, key: str, amount: int) -> None:
-    """Nothing; the number at the end of the line that begins with `key` has grown."""
+    """Add to the number at the end of the line that begins with `key`."""
     lines = file.read_text().splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith(f"{key} "))
     number = lines[at].replace("=", " ").split()[-1]

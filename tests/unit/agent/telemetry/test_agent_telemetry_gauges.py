@@ -149,7 +149,7 @@ def test_no_content_of_its_files_gets_past_a_gauge(folder: pathlib.Path, name: s
 
 
 def rewrite(path: pathlib.Path, data: bytes) -> None:
-    """Nothing. A file that is emptied first is brought to the disk as it is closed (ext4), 25,000 times here."""
+    """Write over the file without emptying it: ext4 writes an emptied file to the disk at close, 25,000 times here."""
     with path.open("r+b") as file:
         file.write(data)
         file.truncate()

@@ -174,7 +174,7 @@ def test_a_process_whose_command_holds_brackets() -> None:
 
 
 class FakeProc:
-    """A folder of processes that can be told what they used."""
+    """A folder of processes whose usage a test sets."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder

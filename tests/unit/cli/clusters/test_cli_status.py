@@ -1,4 +1,4 @@
-"""`carico status`: what its tables say of a node, beside what its JSON has for scripts."""
+"""`carico status`: what its tables show of a node, and its JSON for scripts."""
 
 import asyncio
 import dataclasses

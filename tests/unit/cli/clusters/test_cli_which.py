@@ -39,7 +39,7 @@ LOCAL = {"status", "logs", "web", "env", "targets", "record", "down"}
 
 
 def written(home: pathlib.Path, name: str, url: str) -> state.Paths:
-    """A cluster as its supervisor writes it; it runs for whoever holds its lock."""
+    """A cluster as its supervisor writes it; it runs as long as a process holds its lock."""
     paths = state.Paths(home / name)
     paths.logs.mkdir(parents=True)
     paths.log("scheduler").write_text("")

@@ -49,7 +49,7 @@ def asker(bus: answering.DeskBus, pods: Mapping[str, Any] | Exception | Api | No
 
 
 class Hasty(clocks.FakeClock):
-    """Time flies: nobody is waited for."""
+    """A clock on which every wait is over at once."""
 
     def monotonic_s(self) -> float:
         self.advance(asking.LEADER_MOST_S)

@@ -52,7 +52,7 @@ def test_a_container_is_run_again_where_that_is_asked_for() -> None:
     assert next(jobs.manifests(job))["spec"]["restartPolicy"] == "OnFailure"
     batch = next(jobs.batch_manifests(job))["spec"]
     assert batch["template"]["spec"]["restartPolicy"] == "OnFailure"
-    # The API server allows no limit an index beside it.
+    # The API server allows no limit per index together with it.
     assert "backoffLimitPerIndex" not in batch
 
 
@@ -129,7 +129,7 @@ REMOTE = which.Address(name="nats:4222", bus=buses.BusSettings(url="nats://nats:
 
 
 class Api:
-    """An API that says what it is told to, each at its second; `fails` is how it ends, if it does."""
+    """An API that sends prepared events, each at its second; `fails` is how it ends, if it does."""
 
     def __init__(
         self, clock: clocks.FakeClock, *events: tuple[float, list_watch.MirrorEvent], fails: Exception | None = None

@@ -114,5 +114,5 @@ def check(found: pictures.Picture, role: roles.Role) -> None:
     assert (found.backlog is not None) == (role is roles.Role.CLI)
     (trouble,) = found.trouble
     assert "jobs are not shown" in trouble
-    # Nobody's password is drawn.
+    # No password is shown.
     assert ":x@" not in "".join(found.trouble)

@@ -124,7 +124,7 @@ class Plain:
             self.narrow(told_below, 0.25 * self.unknown_part)
 
     def narrow(self, told_below: float, most: float) -> None:
-        # What was told stays so: its deviations shrink, and its correlations stay.
+        # What was identified stays so: its deviations shrink, and its correlations stay.
         covariance = self.beliefs[KNOWN].covariance
         for row, variance in enumerate(covariance.diagonal().tolist()):
             if most < variance <= told_below:

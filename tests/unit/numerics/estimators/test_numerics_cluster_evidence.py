@@ -61,7 +61,7 @@ def test_what_the_others_say_does_not_depend_on_what_the_node_said(
 
 
 def taken_out(evidence: cluster_evidence.ClusterEvidence) -> float | None:
-    """The mean of what counts as the node's own in a model of twice as much weight, by which 2 is told; None: nothing.
+    """The mean of what counts as the node's own in a model of twice as much weight, by which 2 is known; None: nothing.
 
     Equal weights: the others' mean is 4 less the node's.
     """

@@ -59,7 +59,7 @@ def test_what_a_node_said_itself_is_taken_out_of_what_all_say() -> None:
 @pytest.mark.parametrize(
     ("fused", "own", "share"),
     [
-        # Nobody else said anything, or next to nothing; it was exact; what is fused is no number.
+        # No other node reported, or next to nothing; it was exact; the fused value is no number.
         ((1.0, 0.08), (1.0, 0.04), 0.2), ((1.0, 0.0765), (1.0, 0.04), 0.2), ((1.0, 1e-300), (1.0, 0.0), 0.0),
         ((1.0, math.nan), (1.0, 0.04), 0.2),
     ],

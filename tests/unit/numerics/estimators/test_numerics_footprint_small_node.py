@@ -1,4 +1,4 @@
-"""`footprint` on a node of one core that is never empty: work that nobody knows must still get in somewhere."""
+"""`footprint` on a node of one core that is never empty: Pods of an unknown class must still be placed somewhere."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ class Node:
         self.estimate = self.run(30.0)
 
     def run(self, for_s: float, more: tuple[float, float] = (0.0, 0.0), **pods: str) -> base.CapacityEstimate:
-        """The estimate after so long with these Pods beside it, and what they use."""
+        """The estimate after so long with these Pods next to it, and what they use."""
         self.estimator.follow({"standing": "standing"} | pods)
         for number in range(1, round(for_s / TICK_S) + 1):
             sample = self._used + np.array(more)

@@ -18,29 +18,29 @@ def test_a_sum_of_products_is_that_of_arrays(left: list[float], right: list[floa
     assert math.isclose(growth.dot(left, right), float(np.array(left) @ np.array(right)), abs_tol=1e-15 * size)
 
 
-def told(mean: list[float], *, measured: int) -> growth.Growth:
-    """A class of which so many parts are sure, and the others as unsure as those that nobody measured."""
+def fitted(mean: list[float], *, measured: int) -> growth.Growth:
+    """A class of which so many parts are sure, and the others as unsure as before any measurement."""
     variances = [1e-6] * measured + [1.0] * (growth.PARTS - measured)
     return growth.Growth(np.array(mean), np.diag(variances), unknown_part=1.0)
 
 
 def test_what_is_still_to_come_is_what_the_whole_life_takes_less_what_lies_behind() -> None:
     # A tenth at once, then one a second for four seconds, and nothing more.
-    found = told([0.1, 1.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0], measured=8)
+    found = fitted([0.1, 1.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0], measured=8)
     assert math.isclose(found.whole(4.0)[0], 4.1)
     assert math.isclose(found.left(growth.behind([3.0, 1.0]), 2.0, 4.0), 3.0 + 1.0, abs_tol=0.01)
     assert found.left(growth.behind([9.0, 4.0]), 2.0, 4.0) == 0.0
 
 
 def test_a_life_counts_where_it_held_most() -> None:
-    found = told([0.5, 3.0, -3.0, 0.0, 0.0, 0.0, 0.0, 0.0], measured=8)
+    found = fitted([0.5, 3.0, -3.0, 0.0, 0.0, 0.0, 0.0, 0.0], measured=8)
     assert math.isclose(found.whole(8.0)[0], 3.5)
 
 
 def test_growth_nobody_has_seen_goes_on_by_the_last_slope() -> None:
-    found = told([0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0], measured=3)
-    assert found.is_identified and not told([9.0] * 8, measured=1).is_identified
-    # Two seconds are told, six more at one a second.
+    found = fitted([0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0], measured=3)
+    assert found.is_identified and not fitted([9.0] * 8, measured=1).is_identified
+    # Two seconds are identified, six more follow at one a second.
     assert math.isclose(found.plus(8.0, 0.0), 8.0, rel_tol=0.01)
 
 
@@ -76,11 +76,11 @@ def test_what_is_still_to_come_goes_with_its_doubt_and_on_beyond_what_is_identif
         np.array([0.1, 1.0, 1.0, 2.0] + [0.0] * 4), np.diag([1e-12, 0.04] + [1e-12] * 6), unknown_part=1.0
     )
     assert math.isclose(doubted.left(growth.behind([0.0]), 1.0, 4.0), 4.2, abs_tol=0.01)
-    beyond = told([0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0], measured=3)
+    beyond = fitted([0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0], measured=3)
     assert math.isclose(beyond.left(growth.behind([0.0]), 1.0, 8.0), 8.0, abs_tol=0.05)
-    shrinks = told([0.0, -1.0] + [0.0] * 6, measured=8)
+    shrinks = fitted([0.0, -1.0] + [0.0] * 6, measured=8)
     assert shrinks.left(growth.behind([0.0]), 1.0, 8.0) == 0.0
-    assert told([-1.0] + [0.0] * 7, measured=8).whole(4.0)[0] == 0.0
+    assert fitted([-1.0] + [0.0] * 7, measured=8).whole(4.0)[0] == 0.0
 
 
 def test_growth_goes_on_as_far_as_it_is_likely() -> None:

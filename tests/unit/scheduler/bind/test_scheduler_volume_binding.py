@@ -31,7 +31,7 @@ class Api:
 
     async def request(self, method: str, path: str, *, params: Any = None, body: Any = None,
                       content_type: str = "", timeout_s: float = 10.0) -> Any:  # fmt: skip
-        """Nothing."""
+        """Do nothing."""
         assert (method, content_type) == ("PATCH", "application/merge-patch+json")
         self.patches.append((path, body))
         self.then(path, body)

@@ -1,4 +1,4 @@
-"""How long the API has said nothing: told only where it does not answer, and asked only where watches are quiet."""
+"""How long the API has been silent: reported only where it does not answer, and probed only where watches are quiet."""
 
 from typing import Any
 

@@ -144,7 +144,7 @@ def test_a_leader_cut_off_ceases_to_lead_in_time_and_leads_again_where_nobody_to
             await asyncio.sleep(3.0)
             assert made.leading == ["a"]
             assert made.told == [("a", True), ("a", False), ("a", True)]
-            assert (await made.lease()).transitions == 0, "nobody else held it meanwhile"
+            assert (await made.lease()).transitions == 0, "no other held it meanwhile"
 
     objects.run_fast(main())
 

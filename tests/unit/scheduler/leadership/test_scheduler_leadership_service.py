@@ -21,7 +21,7 @@ from tests.unit.scheduler import objects
 
 
 class Pair:
-    """Two schedulers and what they are told."""
+    """Two schedulers and the events they receive."""
 
     def __init__(self) -> None:
         self.clock = objects.LoopClock(asyncio.get_running_loop())

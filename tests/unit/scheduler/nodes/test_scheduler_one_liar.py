@@ -13,7 +13,7 @@ from carico_scheduler.rules import policy, scorers
 from tests.unit.scheduler import objects
 from tests.unit.wire import strategies
 
-CLASSES = ("Job/default/x", messages.NEW_CLASS, "a class that nobody names")
+CLASSES = ("Job/default/x", messages.NEW_CLASS, "a class that no node names")
 PODS = 3
 CORES, POD_LIMIT = 4.0, 110
 

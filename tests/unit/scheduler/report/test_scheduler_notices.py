@@ -1,4 +1,4 @@
-"""People are told of a Pod that waits as seldom as will do: not at once, sooner where the reasons have changed."""
+"""Notices of a waiting Pod are rare: not at once, and sooner where the reasons have changed."""
 
 import math
 

@@ -89,7 +89,7 @@ def test_each_decision_of_a_cycle_is_what_a_cycle_of_its_own_would_decide(seed: 
     for each in pods:
         known.put_pod(each, NOW_S)
     outcome = cycle.Cycle(BY_REQUESTS).run(known.fleet.snapshot(NOW_S), known.queue, most=100)
-    # The same history, told to a state that works everything out anew after each placement.
+    # The same history, given to a state that computes everything again after each placement.
     fresh, _ = without_api(seed)
     for each in pods:
         fresh.put_pod(each, NOW_S)
@@ -181,7 +181,7 @@ def test_pods_that_repel_each_other_are_apart_within_one_cycle_and_the_rule_hold
     for index in range(3):
         known.put_pod(pod(f"web-{index}", labels={"app": "web"}, affinity=apart), NOW_S)
     assert sorted(decide(known).values()) == ["a", "b"]
-    # This one repels nobody, and is repelled by both.
+    # This one repels no other, and is repelled by both.
     plain = pod("plain", labels={"app": "web"})
     assert refused(known, plain) == {"pod_anti_affinity": 2}
     assert refused(known, pod("other", labels={"app": "db"})) == {}

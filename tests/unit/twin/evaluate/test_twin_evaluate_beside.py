@@ -1,4 +1,4 @@
-"""The twin beside a recorded comparison on emulated nodes: the same cluster and job, every scheduler, errors stated.
+"""The twin next to a recorded comparison on emulated nodes: the same cluster and job, every scheduler, errors stated.
 
 The recording is of `carico compare` on a machine that other work shared: it shows the way, not what the nodes can do.
 """

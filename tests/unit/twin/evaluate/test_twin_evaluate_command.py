@@ -69,7 +69,7 @@ def test_the_report_is_written_where_nobody_reads_what_is_printed(
         raise BrokenPipeError
 
     monkeypatch.setattr(evaluate_text, "text", gone)
-    # What is said to nobody is not: a real one has another stderr for the next command.
+    # Text without a reader is not: a real one has another stderr for the next command.
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert carico("evaluate", "--plan", plan, "--scheduler", "oracle", "--seeds", 1, "--out", plan.parent / "out") == 1
     assert json.loads((plan.parent / "out" / "evaluation.json").read_bytes())["runs"] == 1
@@ -150,7 +150,7 @@ def _until_two_workers(pid: int) -> list[str]:
     def workers() -> list[str]:
         return [each for each in children.read_text().split() if _has_begun(each)]
 
-    # Beside other tests this is the one that waits for a CPU.
+    # While other tests run, this one may wait for a CPU.
     waiting.until_now(lambda: len(workers()) == 2, within_s=200.0)
     return workers()
 

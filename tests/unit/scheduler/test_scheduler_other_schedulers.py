@@ -1,4 +1,4 @@
-"""Beside other schedulers: every Pod on a node counts, whoever bound it, until the node accounts for it."""
+"""Next to other schedulers: every Pod on a node counts, whichever bound it, until the node accounts for it."""
 
 import random
 
@@ -40,7 +40,7 @@ def test_a_pod_that_another_bound_is_reserved_until_its_node_covers_it(scheduler
     made.put_pod(theirs, NOW_S)
     made.put_pod(objects.make_pod("ours"), NOW_S)
     assert placed(made) == []
-    # Covered: what the node advertises now is beside it.
+    # Covered: what the node advertises now already excludes it.
     hear(made, 2, 1.0, frozenset({theirs.uid}), pods=1)
     assert placed(made) == ["ours"]
 
