@@ -223,7 +223,7 @@ async def test_names_that_come_again_are_other_pods(stage: pod_site.Stage) -> No
             await stage.start(uid)
             await agent.until(lambda: agent.running == {uid})  # noqa: B023  # awaited before the next round
             await stage.remove(uid)
-            await agent.until(lambda: bool(agent.ended) and not agent.running)  # noqa: B023  # likewise
+            await agent.until(lambda: bool(agent.ended) and not agent.running)
             assert agent.ended == {uid}, "and not those of earlier rounds"
 
 

@@ -146,9 +146,7 @@ async def test_selectors_limit_a_mirror(site: kube_site.Site) -> None:
 class Tampered:
     """A client whose first watches go wrong in one way."""
 
-    def __init__(
-        self, client: kube_site.Client, *, break_after: int | None = None, version: str | None = None
-    ) -> None:
+    def __init__(self, client: kube_site.Client, *, break_after: int | None = None, version: str | None = None) -> None:
         self._client = client
         self._break_after = break_after
         self._version = version

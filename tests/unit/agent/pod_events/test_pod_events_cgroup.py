@@ -77,7 +77,9 @@ async def test_the_pods_of_a_node_that_starts_after_its_agent_are_seen(tmp_path:
         assert pods.current().running == {UID}
 
 
-async def test_the_pods_of_a_nodes_group_that_is_made_again_are_seen(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_pods_of_a_nodes_group_that_is_made_again_are_seen(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cgroup, "UNWATCHED_LOOK_S", 0.02)
     pods = node.open()
     node.make(node.group / f"pod{UID}", populated=1)

@@ -236,7 +236,9 @@ class TestAway:
             assert world.now.ended == {POD, OTHER}
             assert world.connections == 5
 
-    async def test_waits_grow_and_start_again_from_the_first_once_it_is_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_waits_grow_and_start_again_from_the_first_once_it_is_back(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         waits: list[float] = []
         world = World()
         world.refusals = [containerd_client.Away("refused")] * 8
