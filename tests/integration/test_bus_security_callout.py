@@ -125,7 +125,7 @@ def bad_token(site: security_site.Site, kind: str) -> tuple[str, str]:
         case "expired":
             return api.token(AGENT, node="n1", life_s=-1.0), "token_refused"
         case "for another audience":
-            return api.token(AGENT, node="n1", audience="vault"), "token_refused"
+            return api.token(AGENT, node="n1", audience="vault"), "other_audience"
         case "signed by somebody else":
             return api.token(AGENT, node="n1", secret=b"x" * 32), "token_refused"
         case "of a Pod that is gone":
