@@ -13,7 +13,7 @@ import pytest
 
 from carico_agent import ports
 from carico_agent.pod_events import cgroup, inotify, kubernetes
-from carico_agent.telemetry import cgroup_tree
+from carico_agent.telemetry.cgroups import hierarchy
 from carico_core.domain import recording
 from carico_core.runtime.kube import api_client, memory_kube
 from carico_core.runtime.process import clock as clocks
@@ -175,7 +175,7 @@ class CgroupStage:
         self._path = path
         self._container = container
         self._has_sandbox = has_sandbox
-        self._tree = _v1_tree() if v1_only else cgroup_tree.discover()
+        self._tree = _v1_tree() if v1_only else hierarchy.discover()
         self._processes: dict[str, list[subprocess.Popen[bytes]]] = {}
 
     def open(self, clock: clocks.Clock) -> ports.PodEvents:
@@ -228,11 +228,11 @@ def _hex(uid: str, last: str) -> str:
     return f"{turned}{turned}"[:63].ljust(63, "f") + last
 
 
-def _v1_tree() -> cgroup_tree.Tree:
-    found = cgroup_tree.discover()
+def _v1_tree() -> hierarchy.Tree:
+    found = hierarchy.discover()
     if not found.v1:
         pytest.skip("this machine has no v1 controllers")
-    return cgroup_tree.Tree(layout=cgroup_tree.Layout.V1, v1=found.v1, unified=None)
+    return hierarchy.Tree(layout=hierarchy.Layout.V1, v1=found.v1, unified=None)
 
 
 @contextlib.contextmanager

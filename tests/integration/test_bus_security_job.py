@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from carico_core.domain import decision
-from carico_core.wire import decision as wire
 from carico_core.wire import roles, subjects
+from carico_core.wire.messages import decision as wire
 from tests.contract.kubernetes import control_planes
 from tests.integration import security_site
 from tests.tools import waiting

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from carico_core.domain import quantity
+from carico_core.domain import amounts as quantities
 
 Object = Mapping[str, Any]
 GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
@@ -36,7 +36,7 @@ def _amounts(resources: Object) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def _positive(amounts: Object) -> dict[str, float]:
-    found = {name: quantity.parse_quantity(amount) for name, amount in amounts.items() if name in _COMPUTE}
+    found = {name: quantities.parse_quantity(amount) for name, amount in amounts.items() if name in _COMPUTE}
     return {name: amount for name, amount in found.items() if amount > 0.0}
 
 

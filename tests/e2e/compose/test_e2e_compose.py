@@ -75,7 +75,7 @@ def test_each_image_is_small_and_has_no_user(built_stack: compose_site.Stack) ->
 
 def test_a_node_compiles_nothing_when_it_starts(stack: compose_site.Stack) -> None:
     """A module whose bytecode is not in the image is compiled at every start, on half a CPU."""
-    look = "import carico_local.contained.main, carico_local.contained.programs, carico_agent.main, encodings.idna"
+    look = "import carico_local.contained.main, carico_local.contained.programs, carico_agent.__main__, encodings.idna"
     words = ("python", "-OO", "-v", "-c", look)
     done = stack.attempt("exec", "-T", "--index", "1", "node", *words)
     assert done.returncode == 0

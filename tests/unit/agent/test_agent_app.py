@@ -10,7 +10,7 @@ from carico_agent import settings
 from carico_agent.reporting import advertisement
 from carico_agent.telemetry import port
 from carico_core.domain import errors
-from carico_core.numerics.estimators import registry
+from carico_core.numerics import estimators
 from carico_core.runtime.bus import memory_bus
 from tests.unit.agent import agent_site
 
@@ -64,7 +64,7 @@ def has_said_more(one: agent_site.Rig, seq: int) -> bool:
     return one.heard[-1].seq > seq
 
 
-@pytest.mark.parametrize("estimator", sorted(registry.SCALAR))
+@pytest.mark.parametrize("estimator", sorted(estimators.SCALAR))
 async def test_the_papers_modes_publish_when_the_hold_ends(rig: agent_site.Make, estimator: str) -> None:
     one = rig(estimator=estimator)
     one.start()

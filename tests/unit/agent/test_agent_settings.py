@@ -2,7 +2,7 @@
 
 import pytest
 
-from carico_agent import main, service, settings
+from carico_agent import __main__, service, settings
 from carico_agent.learning import configuration
 from carico_agent.pod_events import none
 from carico_agent.telemetry import panel, sources
@@ -74,7 +74,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["carico-agent", "--nodee", "x"])
-    assert main.main() == 2
+    assert __main__.main() == 2
     assert capsys.readouterr().err == "carico-agent: unknown flag --nodee; nearest: --node (see --help)\n"
 
 

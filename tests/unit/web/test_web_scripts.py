@@ -16,7 +16,7 @@ import pytest
 from carico_core.domain import amounts, messages
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
-from carico_web import page_files
+from carico_web import site
 
 BOOT = "18e9f814b6bb5a96"
 SHOW = "const show = (value) => console.log(JSON.stringify(value));\n"
@@ -24,7 +24,7 @@ SHOW = "const show = (value) => console.log(JSON.stringify(value));\n"
 
 def run(script: str, *modules: str) -> Any:
     """What the script showed. Modules are imported under their own names."""
-    imports = "".join(f'import * as {name} from "{(page_files.FOLDER / name).as_uri()}.js";\n' for name in modules)
+    imports = "".join(f'import * as {name} from "{(site.PAGE / name).as_uri()}.js";\n' for name in modules)
     node = driver.compute_driver_executable()[0]
     done = subprocess.run(
         [node, "--input-type=module", "-"], input=imports + SHOW + script, capture_output=True, text=True,
@@ -217,14 +217,14 @@ def test_page_and_command_line_format_amounts_alike(dim: str) -> None:
 def test_numbers_are_formatted_in_one_module() -> None:
     """Elsewhere a number would be written as JavaScript writes it: 1015000000, 0.30000000000000004."""
     made = re.compile(r"\.toFixed|\.toPrecision|\.toExponential|\.toLocaleString|Intl\.|Math\.round\([^)]*\)\}")
-    found = [path.name for path in page_files.FOLDER.glob("*.js") if made.search(path.read_text(encoding="utf-8"))]
+    found = [path.name for path in site.PAGE.glob("*.js") if made.search(path.read_text(encoding="utf-8"))]
     # `Intl` besides: the order of names in fleet.js.
     assert sorted(found) == ["fleet.js", "format.js"]
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
 def test_text_has_enough_contrast_on_every_colour_of_the_map(theme: str) -> None:
-    style = (page_files.FOLDER / "style.css").read_text(encoding="utf-8")
+    style = (site.PAGE / "style.css").read_text(encoding="utf-8")
     cards = re.findall(r"--card: (#[0-9a-f]{6});", style)
     script = f"""
     const hex = (text) => [1, 3, 5].map((i) => Number.parseInt(text.slice(i, i + 2), 16));

@@ -15,7 +15,7 @@ from carico_core.runtime.observe import health, metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import roles
 from carico_local.cluster.services import web_access
-from carico_web import identity, page_files, service, site
+from carico_web import identity, service, site
 from carico_web import settings as setting
 
 SECRETS = ("SU", "SA")
@@ -25,7 +25,7 @@ def make(who: identity.Identity | None = None, **given: Any) -> site.Site:
     chosen = setting.WebSettings(**given)
     who = who or identity.Anyone()
     checks = health.Health({"identity": who.trouble})
-    return site.Site(chosen, page_files.read(), who, checks, metrics.Metrics("web"))
+    return site.Site(chosen, site.read_files(), who, checks, metrics.Metrics("web"))
 
 
 def get(path: str, *, host: str = "localhost:8090", method: str = "GET", **headers: str) -> site.Request:
@@ -41,7 +41,7 @@ def post(nonce: object, **headers: str) -> site.Request:
 
 
 def test_every_file_that_the_page_names_is_given_out() -> None:
-    answers, files = make(), page_files.read()
+    answers, files = make(), site.read_files()
     named = set()
     for file in files.values():
         text = file.body.decode()
@@ -54,7 +54,7 @@ def test_every_file_that_the_page_names_is_given_out() -> None:
 
 
 def test_the_page_reaches_for_nothing_elsewhere() -> None:
-    for path, file in page_files.read().items():
+    for path, file in site.read_files().items():
         # Addresses in comments are for people; SVG names its own namespace.
         code = re.sub(r"^\s*//.*$|/\*.*?\*/", "", file.body.decode(), flags=re.MULTILINE | re.DOTALL)
         found = [each for each in re.findall(r"https?://[^\s\"'`)]+", code) if "w3.org/2000/svg" not in each]
@@ -74,7 +74,7 @@ def test_the_policy_lets_in_only_our_files_and_the_bus() -> None:
 
 
 def test_the_page_has_no_inline_code_that_the_policy_would_stop() -> None:
-    text = page_files.read()["/"].body.decode()
+    text = site.read_files()["/"].body.decode()
     assert not re.search(r"<script(?![^>]*\ssrc=)", text)
     assert not re.search(r"\s(on\w+|style)=", text)
 

@@ -11,7 +11,8 @@ from carico_agent.learning import pipeline
 from carico_agent.pod_events import pod_states
 from carico_agent.reporting import advertisement
 from carico_core.domain import messages
-from carico_core.numerics.estimators import base, registry
+from carico_core.numerics import estimators
+from carico_core.numerics.estimators import base
 from carico_twin import api_objects, events, kubelet, records, telemetry
 
 BOOT = "0" * 16
@@ -201,7 +202,7 @@ def node_config(node: kubelet.TwinNode, options: AgentOptions) -> base.Estimator
         scale=np.array([2.0 * hardware.cores, hardware.memory_bytes]),
         cores=hardware.cores,
         ceiling=np.array([options.ceiling_cpu, options.ceiling_memory]),
-        signal_mode="trace" if options.estimator in registry.SCALAR else "sigma1u1",
+        signal_mode="trace" if options.estimator in estimators.SCALAR else "sigma1u1",
     )
 
 

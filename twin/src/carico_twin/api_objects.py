@@ -2,7 +2,7 @@
 
 import functools
 
-from carico_core.domain import cluster, pod_class
+from carico_core.domain import cluster, names
 from carico_twin import records, work
 
 
@@ -19,7 +19,7 @@ def class_of(record: records.PodRecord) -> str:
 @functools.lru_cache(maxsize=1024)
 def _class_of(job: str) -> str:
     """Nothing else of a Pod of the twin tells its class."""
-    return pod_class.class_of(pod(records.PodRecord(uid=job, job=job, work=work.PI, cpu_s=0.0, created_s=0.0)))
+    return names.class_of(pod(records.PodRecord(uid=job, job=job, work=work.PI, cpu_s=0.0, created_s=0.0)))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -17,7 +17,8 @@ from carico_cli.live import connection
 from carico_cli.output import report as report_folder
 from carico_cli.shell import exits, options, settings
 from carico_core.domain import errors
-from carico_core.numerics.estimators import base, registry
+from carico_core.numerics import estimators
+from carico_core.numerics.estimators import base
 from carico_local import job as jobs
 from carico_local.cluster import client, events, machine, state
 from carico_local.cluster import plan as plans
@@ -178,7 +179,7 @@ class _Demo:
                 cores=plan.cores,
                 scale=plan.scale,
                 memory_bytes=plan.memory_bytes,
-                estimator=plan.estimator or registry.DEFAULT,
+                estimator=plan.estimator or estimators.DEFAULT,
                 ceiling=ceiling,
                 workload=job.workload.value,
                 pods=job.pods,

@@ -12,8 +12,8 @@ from carico_agent.learning import pipeline
 from carico_agent.pod_events import pod_states
 from carico_cli.recordings import trace
 from carico_core.domain import errors, messages, recording
-from carico_core.numerics import ewma, signal
-from carico_core.numerics.estimators import base, delta, dual, joint, registry, scalar
+from carico_core.numerics import estimators, ewma, signal
+from carico_core.numerics.estimators import base, delta, dual, joint, scalar
 
 Inputs: TypeAlias = Literal["samples", "logged"]
 CONSTANTS = ("default", "logged")
@@ -24,7 +24,7 @@ LOGGED: dict[str, object] = {
     "joint": joint.LOGGED,
 }
 SCALAR = frozenset(
-    name for name, make in registry.ESTIMATORS.items() if isinstance(make, type) and issubclass(make, scalar.Scalar)
+    name for name, make in estimators.ESTIMATORS.items() if isinstance(make, type) and issubclass(make, scalar.Scalar)
 )
 
 
@@ -85,10 +85,10 @@ def run(over: trace.Trace, setup: Setup) -> Run:
 
 
 def _check(over: trace.Trace, setup: Setup) -> None:
-    if setup.estimator in registry.GONE:
-        raise errors.SettingsError(f"--estimator: {setup.estimator!r} is gone: {registry.GONE[setup.estimator]}")
-    if setup.estimator not in registry.ESTIMATORS:
-        known = ", ".join(sorted(registry.ESTIMATORS))
+    if setup.estimator in estimators.GONE:
+        raise errors.SettingsError(f"--estimator: {setup.estimator!r} is gone: {estimators.GONE[setup.estimator]}")
+    if setup.estimator not in estimators.ESTIMATORS:
+        known = ", ".join(sorted(estimators.ESTIMATORS))
         raise errors.SettingsError(f"--estimator: got {setup.estimator!r}, expected one of {known}")
     if setup.constants not in CONSTANTS:
         raise errors.SettingsError(f"--constants: got {setup.constants!r}, expected one of {', '.join(CONSTANTS)}")
@@ -226,7 +226,7 @@ class _Surprise:
 def _of_logged(over: trace.Trace, setup: Setup) -> Iterator[Step]:
     """As the author's agent saw it: y, w and the Pod count are the logged ones, and so are the moments."""
     node = node_config(over, setup.estimator)
-    estimator = registry.create(setup.estimator, node, _constants(setup))
+    estimator = estimators.create(setup.estimator, node, _constants(setup))
     surprise = _Surprise(node)
     telemetry = ewma.DynamicEma(shared_counter=True)
     first_s = float(over.recording.samples.times_s[0])

@@ -5,7 +5,8 @@ import random
 
 from carico_agent import recording, sampler, service, settings
 from carico_agent.learning import pipeline
-from carico_agent.telemetry import own_node, panel, port, sources
+from carico_agent.telemetry import panel, port, sources
+from carico_agent.telemetry.cgroups import own_node
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 

@@ -9,7 +9,7 @@ from carico_core.runtime.observe import client_metrics, health
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
 from carico_scheduler.report import instruments as scheduler
-from carico_web import instruments as web
+from carico_web import site as web
 
 SHARED = "carico_"
 TITLES = {

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
-from carico_core.numerics.estimators import base, registry
+from carico_core.numerics import estimators
+from carico_core.numerics.estimators import base
 from carico_local.cluster import plan as plans
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,12 +25,12 @@ class Estimators(click.Choice[str]):
     """Names of estimators; that of a removed one is refused with what replaces it."""
 
     def __init__(self) -> None:
-        super().__init__(sorted(registry.ESTIMATORS))
+        super().__init__(sorted(estimators.ESTIMATORS))
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name."""
-        if value in registry.GONE:
-            self.fail(f"{value!r} was removed: {registry.GONE[value]}", param, ctx)
+        if value in estimators.GONE:
+            self.fail(f"{value!r} was removed: {estimators.GONE[value]}", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -89,7 +90,7 @@ def cluster(function: F) -> F:
         click.option(
             "--estimator",
             type=Estimators(),
-            help=f"How agents estimate capacity (default: {registry.DEFAULT}).",
+            help=f"How agents estimate capacity (default: {estimators.DEFAULT}).",
         ),
         click.option(
             "--ceiling",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import errors, names
-from carico_core.numerics.estimators import registry
+from carico_core.numerics import estimators
 from carico_local.cluster import machine
 
 # Half a processor is left to the control plane, the services and the view (measured on 2 CPUs).
@@ -25,7 +25,7 @@ NODE_SERVICES_MEMORY_BYTES = 120 * 2**20
 # etcd, API server, controllers and scheduler of Kubernetes next to ours (measured: 0.5 GB).
 REAL_CONTROL_PLANE_MEMORY_BYTES = 600 * 2**20
 
-ESTIMATORS = tuple(sorted(registry.ESTIMATORS))
+ESTIMATORS = tuple(sorted(estimators.ESTIMATORS))
 MERGES = ("round", "sequential")
 # auto: cgroups where they may be written, else plain processes; none: as where they may not.
 NODE_CGROUPS = ("auto", "none")

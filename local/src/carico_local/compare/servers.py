@@ -4,7 +4,7 @@ import asyncio
 import statistics
 from collections.abc import Sequence
 
-from carico_core.domain import errors, quantity
+from carico_core.domain import amounts, errors
 from carico_local import job as jobs
 from carico_local.compare import contender as contenders
 from carico_local.compare import ground as grounds
@@ -24,7 +24,7 @@ def millicores(text: str, *, cores: int) -> int:
     (100, 1500)
     """
     try:
-        found = round(quantity.parse_quantity(text) * 1000.0)
+        found = round(amounts.parse_quantity(text) * 1000.0)
     except (ValueError, OverflowError):
         found = 0
     if not 1 <= found <= cores * 1000:

@@ -7,7 +7,7 @@ node runs, since an image holds the bytecode of what importing this imports.
 import sys
 
 # Kubernetes is where a contained agent hears of Pods (commands.agent).
-from carico_agent import main as agent_main
+from carico_agent import __main__ as agent_main
 from carico_agent import service as _agent_service
 from carico_agent.pod_events import classes as _agent_classes
 from carico_agent.pod_events import kubernetes as _agent_pods

@@ -4,7 +4,9 @@ import dataclasses
 import os
 import pathlib
 
-from carico_agent.telemetry import cgroup_cpu, cgroup_memory, cgroup_tree, kernel_file, meminfo, port
+from carico_agent.telemetry import port
+from carico_agent.telemetry.cgroups import cpu_time, hierarchy, working_set
+from carico_agent.telemetry.proc import kernel_file, meminfo
 from carico_core.domain import errors
 
 # Kubelet and agent take 110 MiB (measured); importing them in less would end in the kernel's words, not in ours.
@@ -33,12 +35,12 @@ def read(proc: pathlib.Path = PROC) -> Size:
     host_bytes, free_bytes = (int(each) for each in meminfo.parse_meminfo(said, meminfo.FreeBy.AVAILABLE))
     machine_cores = float(os.cpu_count() or 1)
     try:
-        group = cgroup_tree.discover(proc / "mounts").group(OWN_GROUP)
+        group = hierarchy.discover(proc / "mounts").group(OWN_GROUP)
     except port.Absent as error:
         return Size(real_cores=machine_cores, memory_bytes=host_bytes, free_bytes=free_bytes, without=str(error))
     return Size(
-        real_cores=min(cgroup_cpu.quota_cores(group) or machine_cores, machine_cores),
-        memory_bytes=int(cgroup_memory.limit_bytes(group, host_bytes=host_bytes)),
+        real_cores=min(cpu_time.quota_cores(group) or machine_cores, machine_cores),
+        memory_bytes=int(working_set.limit_bytes(group, host_bytes=host_bytes)),
         free_bytes=free_bytes,
         without=_without(group),
     )
@@ -61,7 +63,7 @@ def check(found: Size) -> None:
             )
 
 
-def _without(group: cgroup_tree.Group) -> str:
+def _without(group: hierarchy.Group) -> str:
     if group.pressure is None:
         return f"a container sees no unified tree on this machine ({group.layout} cgroups)"
     try:

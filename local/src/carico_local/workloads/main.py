@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any
 
-from carico_core.domain import quantity
+from carico_core.domain import amounts
 from carico_core.runtime.process import clock as clocks
 from carico_local.workloads import pacing, pi, server, train
 
@@ -135,7 +135,7 @@ def _tell(line: str, message_path: str | None) -> None:
 
 def _bytes(text: str) -> int:
     try:
-        return round(quantity.parse_quantity(text))
+        return round(amounts.parse_quantity(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

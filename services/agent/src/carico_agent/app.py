@@ -13,7 +13,7 @@ from carico_agent.learning import cluster_model, configuration, pipeline
 from carico_agent.reporting import advertisement, instruments, views
 from carico_agent.telemetry import panel, port
 from carico_core.domain import messages, recording
-from carico_core.numerics.estimators import registry
+from carico_core.numerics import estimators
 from carico_core.runtime.observe import logs
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
@@ -140,7 +140,7 @@ class Agent:
         if changed:
             self._panel.pods_changed()
         changed = self._name_pods() or changed
-        if hold_ended if self._settings.estimator in registry.SCALAR else changed:
+        if hold_ended if self._settings.estimator in estimators.SCALAR else changed:
             state = self.pipeline.estimate(pods=len(counted), churning=now.holding)
             if state is not None:
                 self._settle(state, now)

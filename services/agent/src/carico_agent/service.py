@@ -13,9 +13,10 @@ import orjson
 
 from carico_agent import app, ports, recording, sampler, settings
 from carico_agent.learning import pipeline
-from carico_agent.pod_events import none, workloads
+from carico_agent.pod_events import none, pod_states
 from carico_agent.reporting import publishers
-from carico_agent.telemetry import cgroup_tree, own_node, panel, port, sources
+from carico_agent.telemetry import panel, port, sources
+from carico_agent.telemetry.cgroups import hierarchy, own_node
 from carico_core.domain import errors
 from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
@@ -94,7 +95,7 @@ class Service:
             app.Parts(
                 settings=self._chosen,
                 panel=found,
-                pods=pods if classes is None else workloads.Workloads(pods=pods, classes=classes),
+                pods=pods if classes is None else pod_states.Workloads(pods=pods, classes=classes),
                 classes=classes,
                 clock=self._clock,
                 metrics=self._metrics,
@@ -256,7 +257,7 @@ def _may_appear(chosen: settings.AgentSettings) -> bool:
     if chosen.scope is sources.Scope.PROCESS:
         return True
     try:
-        cgroup_tree.discover(pathlib.Path(chosen.proc) / "mounts", below=chosen.cgroup_root)
+        hierarchy.discover(pathlib.Path(chosen.proc) / "mounts", below=chosen.cgroup_root)
     except port.Absent:
         return False
     return True

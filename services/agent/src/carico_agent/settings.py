@@ -5,9 +5,11 @@ import pathlib
 from collections.abc import Mapping
 from typing import ClassVar
 
-from carico_agent.telemetry import meminfo, sources
+from carico_agent.telemetry import sources
+from carico_agent.telemetry.proc import meminfo
 from carico_core.domain import names
-from carico_core.numerics.estimators import base, registry
+from carico_core.numerics import estimators
+from carico_core.numerics.estimators import base
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import settings
 from carico_core.runtime.process.settings import setting
@@ -119,11 +121,11 @@ class AgentSettings:
         why="the kubelet's own default",
     )
     estimator: str = setting(
-        registry.DEFAULT,
+        estimators.DEFAULT,
         help="how capacity is estimated: `footprint` (costs per dimension, class and age), or the "
         "paper's `dual`, `joint` or `delta` (spec section 7)",
-        choices=tuple(sorted(registry.ESTIMATORS)),
-        gone=registry.GONE,
+        choices=tuple(sorted(estimators.ESTIMATORS)),
+        gone=estimators.GONE,
         why="best over all scenarios of the twin (docs/evaluation.md)",
     )
     model: str = setting(

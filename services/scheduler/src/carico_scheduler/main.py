@@ -8,7 +8,7 @@ from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.kube import api_client, list_watch
 from carico_core.runtime.observe import client_metrics, health, logs, metrics, tracing
 from carico_core.runtime.process import clock as clocks
-from carico_core.runtime.process import entry, memory_use, tasks
+from carico_core.runtime.process import memory_use, tasks
 from carico_core.wire import roles
 from carico_scheduler import app
 from carico_scheduler import settings as setting
@@ -17,7 +17,7 @@ from carico_scheduler import settings as setting
 def main() -> int:
     """Return the exit code: 0 stopped, 1 failed, 2 a setting or the machine has to be corrected."""
     with memory_use.seldom_looked_for():
-        return entry.run(
+        return tasks.run_service(
             setting.SchedulerSettings,
             lambda chosen, stop: serve(chosen, stop, clocks.BootClock()),
             prefix=setting.PREFIX,

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from carico_agent.pod_events import cgroup, inotify
-from carico_agent.telemetry import cgroup_tree, pod_throttling
+from carico_agent.telemetry.cgroups import hierarchy, pod_throttling
 from carico_core.runtime.process import clock as clocks
 from tests.tools import waiting
 
@@ -28,7 +28,7 @@ class Node:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._made: list[pathlib.Path] = []
-        self.tree = cgroup_tree.Tree(layout=cgroup_tree.Layout.V2, v1={}, unified=folder)
+        self.tree = hierarchy.Tree(layout=hierarchy.Layout.V2, v1={}, unified=folder)
         self.group = folder / "node"
         self.make(self.group)
 

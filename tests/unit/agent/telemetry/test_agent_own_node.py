@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from carico_agent import settings
-from carico_agent.telemetry import own_node, sources
+from carico_agent.telemetry import sources
+from carico_agent.telemetry.cgroups import own_node
 from carico_core.domain import errors
 
 UID = "1c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c11"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from carico_agent import settings
-from carico_agent.telemetry import cgroup_cpu, cgroup_tree, own_node, sources
+from carico_agent.telemetry import sources
+from carico_agent.telemetry.cgroups import cpu_time, hierarchy, own_node
 from carico_core.runtime.process import clock as clocks
 
 RECORDED = pathlib.Path(__file__).parents[3] / "fixtures" / "cgroup"
@@ -37,8 +38,8 @@ class Machine:
         chosen: dict[str, Any] = {"scope": sources.Scope.NODE, "pod_uid": UID, "cgroup_root": str(self.host)}
         return settings.AgentSettings(node="n1", proc=str(self.proc), **{**chosen, **more})
 
-    def lineage(self) -> tuple[cgroup_tree.Group, ...]:
-        return cgroup_tree.discover(self.proc / "mounts").lineage(self.node)
+    def lineage(self) -> tuple[hierarchy.Group, ...]:
+        return hierarchy.discover(self.proc / "mounts").lineage(self.node)
 
     def limit(self, group: str, cores: float) -> None:
         """Set the group's quota, or remove it where `cores` is 0."""
@@ -94,7 +95,7 @@ def test_the_least_quota_counts_with_the_group_that_has_it(
     machine.limit(".", above)
     machine.limit(machine.node, own)
     clock = clocks.FakeClock()
-    gauge = cgroup_cpu.CgroupUtilisation(machine.lineage(), clock=clock, most_cores=1.75)
+    gauge = cpu_time.CgroupUtilisation(machine.lineage(), clock=clock, most_cores=1.75)
     assert gauge.cores == cores
     gauge.read()
     clock.advance(1.0)
@@ -108,7 +109,7 @@ def test_what_is_said_of_a_node_counts_where_it_is_less_than_what_is_seen(
 ) -> None:
     machine.limit(".", above)
     clock = clocks.FakeClock()
-    gauge = cgroup_cpu.CgroupUtilisation(machine.lineage(), clock=clock, most_cores=said)
+    gauge = cpu_time.CgroupUtilisation(machine.lineage(), clock=clock, most_cores=said)
     assert gauge.cores == cores
     gauge.read()
     clock.advance(1.0)
@@ -119,15 +120,15 @@ def test_what_is_said_of_a_node_counts_where_it_is_less_than_what_is_seen(
 def test_a_cpuset_below_every_quota_counts(machine: Machine) -> None:
     name = "cpuset.cpus.effective" if machine.is_v2 else "cpuset.effective_cpus"
     (machine.host / ("" if machine.is_v2 else "cpuset") / machine.node / name).write_text("1\n")
-    assert cgroup_cpu.CgroupUtilisation(machine.lineage(), clock=clocks.FakeClock()).cores == 1.0
+    assert cpu_time.CgroupUtilisation(machine.lineage(), clock=clocks.FakeClock()).cores == 1.0
 
 
 def test_a_quota_that_is_lifted_is_noticed(machine: Machine) -> None:
     clock = clocks.FakeClock()
-    gauge = cgroup_cpu.CgroupUtilisation(machine.lineage(), clock=clock)
+    gauge = cpu_time.CgroupUtilisation(machine.lineage(), clock=clock)
     machine.limit(".", 0.0)
     read = []
-    for _ in range(cgroup_cpu.QUOTA_EVERY + 1):
+    for _ in range(cpu_time.QUOTA_EVERY + 1):
         clock.advance(0.1)
         machine.use(".", 0.075)
         machine.use(machine.node, 0.05)

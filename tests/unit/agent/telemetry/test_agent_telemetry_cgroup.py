@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from carico_agent.telemetry import cgroup_cpu, cgroup_memory, cgroup_tree, cpu, panel, pod_throttling, port, sources
+from carico_agent.telemetry import cpu, panel, port, sources
+from carico_agent.telemetry.cgroups import cpu_time, hierarchy, pod_throttling, working_set
 from carico_core.runtime.process import clock as clocks
 
 PROC = pathlib.Path(__file__).parents[3] / "fixtures" / "proc"
@@ -60,17 +61,17 @@ def wanted(proc: pathlib.Path, **more: Any) -> sources.Wanted:
 
 @pytest.mark.parametrize("kernel", ["6.18-hybrid", "6.1-v2", "4.19-v1", "3.10-v1"])
 def test_layouts_of_real_mount_tables(kernel: str) -> None:
-    tree = cgroup_tree.discover(PROC / kernel / "mounts")
+    tree = hierarchy.discover(PROC / kernel / "mounts")
     assert str(tree.layout) == kernel.split("-")[1]
-    assert (tree.unified is None) == (tree.layout is cgroup_tree.Layout.V1)
-    assert ("cpuacct" in tree.v1) == (tree.layout is not cgroup_tree.Layout.V2)
+    assert (tree.unified is None) == (tree.layout is hierarchy.Layout.V1)
+    assert ("cpuacct" in tree.v1) == (tree.layout is not hierarchy.Layout.V2)
 
 
 def test_no_cgroups_at_all_is_absent(tmp_path: pathlib.Path) -> None:
     with pytest.raises(port.Absent, match="none is mounted"):
-        cgroup_tree.parse_mounts(["proc /proc proc rw 0 0", "garbage"])
+        hierarchy.parse_mounts(["proc /proc proc rw 0 0", "garbage"])
     with pytest.raises(port.Absent):
-        cgroup_tree.discover(tmp_path / "mounts")
+        hierarchy.discover(tmp_path / "mounts")
 
 
 @pytest.mark.parametrize("layout", ["v2", "hybrid"])
@@ -172,7 +173,7 @@ def test_a_missing_group_is_absent_or_falls_back_by_name(tmp_path: pathlib.Path)
 def test_groups_are_named_relative_or_absolute(tmp_path: pathlib.Path) -> None:
     proc, roots = machine(tmp_path, "hybrid")
     node(roots)
-    tree = cgroup_tree.discover(proc / "mounts")
+    tree = hierarchy.discover(proc / "mounts")
     assert tree.group("/carico/n1/") == tree.group(str(roots["unified"] / "carico/n1")) == tree.group("carico/n1")
 
 
@@ -181,7 +182,7 @@ def test_groups_are_named_relative_or_absolute(tmp_path: pathlib.Path) -> None:
 )
 def test_quota(tmp_path: pathlib.Path, quota: str, cores: float | None) -> None:
     (tmp_path / "cpu.max").write_text(quota)
-    found = cgroup_cpu.quota_us(tmp_path)
+    found = cpu_time.quota_us(tmp_path)
     assert (None if found is None else found[0] / found[1]) == cores
 
 
@@ -191,8 +192,8 @@ def test_cpuset_stands_in_for_a_quota(tmp_path: pathlib.Path) -> None:
     home = roots["unified"] / "carico/n1"
     (home / "cpu.max").write_text("max 100000\n")
     (home / "cpuset.cpus.effective").write_text("0-2,7\n")
-    lineage = cgroup_tree.discover(proc / "mounts").lineage("carico/n1")
-    assert cgroup_cpu.CgroupUtilisation(lineage, clock=clocks.FakeClock()).cores == 4.0
+    lineage = hierarchy.discover(proc / "mounts").lineage("carico/n1")
+    assert cpu_time.CgroupUtilisation(lineage, clock=clocks.FakeClock()).cores == 4.0
 
 
 @pytest.mark.parametrize(("limit", "expected"), [("1000", 1000.0), ("max", 5000.0), ("9223372036854771712", 5000.0)])
@@ -200,8 +201,8 @@ def test_memory_limit(tmp_path: pathlib.Path, limit: str, expected: float) -> No
     proc, roots = machine(tmp_path, "v2")
     node(roots)
     (roots["unified"] / "carico/n1/memory.max").write_text(limit)
-    group = cgroup_tree.discover(proc / "mounts").group("carico/n1")
-    assert cgroup_memory.limit_bytes(group, host_bytes=5000.0) == expected
+    group = hierarchy.discover(proc / "mounts").group("carico/n1")
+    assert working_set.limit_bytes(group, host_bytes=5000.0) == expected
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ def test_memory_limit(tmp_path: pathlib.Path, limit: str, expected: float) -> No
     ],
 )
 def test_pods_are_known_by_their_folders_name(folder: str, uid: str | None) -> None:
-    assert cgroup_tree.pod_uid(folder) == uid
+    assert hierarchy.pod_uid(folder) == uid
 
 
 def test_pods_are_found_at_any_depth_a_kubelet_uses(tmp_path: pathlib.Path) -> None:
@@ -223,8 +224,8 @@ def test_pods_are_found_at_any_depth_a_kubelet_uses(tmp_path: pathlib.Path) -> N
     (deep / "container").mkdir(parents=True)
     flat = tmp_path / f"pod{UID[:-1]}2"
     flat.mkdir()
-    assert sorted(cgroup_tree.pods(tmp_path)) == sorted([deep, flat])
-    assert list(cgroup_tree.pods(tmp_path / "gone")) == []
+    assert sorted(hierarchy.pods(tmp_path)) == sorted([deep, flat])
+    assert list(hierarchy.pods(tmp_path / "gone")) == []
 
 
 def limited_pod(root: pathlib.Path, *, throttled_us: int, container_us: int = 0) -> pathlib.Path:

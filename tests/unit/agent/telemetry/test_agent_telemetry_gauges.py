@@ -7,20 +7,10 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from carico_agent.telemetry import (
-    cgroup_cpu,
-    cgroup_memory,
-    cgroup_tree,
-    disk,
-    gpu,
-    meminfo,
-    network,
-    port,
-    pressure,
-    proc_stat,
-    process_accounting,
-    sources,
-)
+from carico_agent.telemetry import port, sources
+from carico_agent.telemetry.cgroups import cpu_time, hierarchy, working_set
+from carico_agent.telemetry.devices import disk, gpu, network
+from carico_agent.telemetry.proc import host_cpu, meminfo, pressure, process_accounting
 from carico_core.runtime.process import clock as clocks
 from tests.unit.agent.telemetry import fake_nvml
 
@@ -28,7 +18,7 @@ PROC = pathlib.Path(__file__).parents[3] / "fixtures" / "proc" / "6.18-hybrid"
 Make = Callable[[pathlib.Path, clocks.Clock], port.Gauge]
 
 
-def group(folder: pathlib.Path, layout: cgroup_tree.Layout) -> cgroup_tree.Group:
+def group(folder: pathlib.Path, layout: hierarchy.Layout) -> hierarchy.Group:
     files: Mapping[str, str] = {
         "cpu.stat": "usage_usec 1000\nuser_usec 1\n",
         "cpu.max": "50000 100000\n",
@@ -41,8 +31,8 @@ def group(folder: pathlib.Path, layout: cgroup_tree.Layout) -> cgroup_tree.Group
     }
     for name, text in files.items():
         (folder / name).write_text(text)
-    v1 = {} if layout is cgroup_tree.Layout.V2 else {"cpu": folder, "cpuacct": folder, "memory": folder}
-    return cgroup_tree.Group(layout=layout, v1=v1, unified=folder)
+    v1 = {} if layout is hierarchy.Layout.V2 else {"cpu": folder, "cpuacct": folder, "memory": folder}
+    return hierarchy.Group(layout=layout, v1=v1, unified=folder)
 
 
 def process(folder: pathlib.Path, clock: clocks.Clock) -> process_accounting.ProcessTable:
@@ -91,16 +81,16 @@ def cgroup_disk(folder: pathlib.Path, clock: clocks.Clock) -> disk.Disk:
     return disk.open_disk(folder, clock=clock, group=group(folder, V2), notes=[])
 
 
-V1, V2 = cgroup_tree.Layout.HYBRID, cgroup_tree.Layout.V2
+V1, V2 = hierarchy.Layout.HYBRID, hierarchy.Layout.V2
 GAUGES: dict[str, Make] = {
-    "host utilisation": lambda folder, clock: proc_stat.HostUtilisation(folder),
+    "host utilisation": lambda folder, clock: host_cpu.HostUtilisation(folder),
     "host memory": lambda folder, clock: meminfo.HostMemory(folder),
     "host memory, paper": lambda folder, clock: meminfo.HostMemory(folder, free_by=meminfo.FreeBy.PAPER),
     "pressure": lambda folder, clock: pressure.Pressure(folder / "pressure" / "cpu", clock=clock),
-    "cgroup utilisation v1": lambda folder, clock: cgroup_cpu.CgroupUtilisation((group(folder, V1),), clock=clock),
-    "cgroup utilisation v2": lambda folder, clock: cgroup_cpu.CgroupUtilisation((group(folder, V2),), clock=clock),
-    "cgroup memory v1": lambda folder, clock: cgroup_memory.CgroupMemory(group(folder, V1), limit_bytes=1000),
-    "cgroup memory v2": lambda folder, clock: cgroup_memory.CgroupMemory(group(folder, V2), limit_bytes=1000),
+    "cgroup utilisation v1": lambda folder, clock: cpu_time.CgroupUtilisation((group(folder, V1),), clock=clock),
+    "cgroup utilisation v2": lambda folder, clock: cpu_time.CgroupUtilisation((group(folder, V2),), clock=clock),
+    "cgroup memory v1": lambda folder, clock: working_set.CgroupMemory(group(folder, V1), limit_bytes=1000),
+    "cgroup memory v2": lambda folder, clock: working_set.CgroupMemory(group(folder, V2), limit_bytes=1000),
     "process utilisation": process_use,
     "process pressure": Waiting,
     "process memory": lambda folder, clock: process_accounting.ProcessMemory(process(folder, clock), limit_bytes=1e6),

@@ -9,7 +9,9 @@ import pytest
 
 from carico_agent import settings
 from carico_agent.learning import configuration
-from carico_agent.telemetry import cgroup_tree, disk, gpu, network, port, sources
+from carico_agent.telemetry import port, sources
+from carico_agent.telemetry.cgroups import hierarchy
+from carico_agent.telemetry.devices import disk, gpu, network
 from carico_core.domain import errors
 from carico_core.numerics.estimators import base
 from carico_core.runtime.process import clock as clocks
@@ -27,10 +29,10 @@ def proc(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.fixture
-def group(tmp_path: pathlib.Path) -> cgroup_tree.Group:
+def group(tmp_path: pathlib.Path) -> hierarchy.Group:
     folder = tmp_path / "group"
     folder.mkdir()
-    return cgroup_tree.Group(layout=cgroup_tree.Layout.V2, v1={}, unified=folder)
+    return hierarchy.Group(layout=hierarchy.Layout.V2, v1={}, unified=folder)
 
 
 def write_disks(proc: pathlib.Path, **disks: tuple[int, int]) -> None:
@@ -102,7 +104,7 @@ class TestDisk:
         assert gauge.read() == pytest.approx(0.5)
 
     def test_a_cgroup_has_the_part_of_the_time_that_it_has_of_the_bytes(
-        self, proc: pathlib.Path, group: cgroup_tree.Group
+        self, proc: pathlib.Path, group: hierarchy.Group
     ) -> None:
         clock, folder = clocks.FakeClock(), group.unified
         assert folder is not None
@@ -118,7 +120,7 @@ class TestDisk:
         assert gauge.read() == pytest.approx((0.2 + 0.0) / 2)
 
     def test_a_cgroups_bytes_that_are_counted_before_the_devices_are_no_more_than_all(
-        self, proc: pathlib.Path, group: cgroup_tree.Group
+        self, proc: pathlib.Path, group: hierarchy.Group
     ) -> None:
         clock, folder = clocks.FakeClock(), group.unified
         assert folder is not None
@@ -137,7 +139,7 @@ class TestDisk:
         clock.advance(0.1)
         assert gauge.read() is None, "went back"
 
-    def test_what_is_absent_is_said_once_and_done_without(self, proc: pathlib.Path, group: cgroup_tree.Group) -> None:
+    def test_what_is_absent_is_said_once_and_done_without(self, proc: pathlib.Path, group: hierarchy.Group) -> None:
         clock = clocks.FakeClock()
         (proc / "pressure" / "io").unlink()
         notes: list[str] = []
@@ -146,7 +148,7 @@ class TestDisk:
         write_some(group.unified / "io.pressure" if group.unified else proc, 0)
         disk.open_disk(proc, clock=clock, group=group, notes=notes)
         assert len(notes) == 2 and "I/O pressure alone" in notes[1]
-        hybrid = cgroup_tree.Group(layout=cgroup_tree.Layout.V1, v1={}, unified=None)
+        hybrid = hierarchy.Group(layout=hierarchy.Layout.V1, v1={}, unified=None)
         with pytest.raises(port.Absent):
             disk.open_disk(proc, clock=clock, group=hybrid, notes=notes)
 

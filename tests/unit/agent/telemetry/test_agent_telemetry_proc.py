@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.telemetry import kernel_file, meminfo, port, pressure, proc_stat, process_accounting
+from carico_agent.telemetry import port
+from carico_agent.telemetry.proc import host_cpu, kernel_file, meminfo, pressure, process_accounting
 from carico_core.runtime.process import clock as clocks
 
 PROC = pathlib.Path(__file__).parents[3] / "fixtures" / "proc"
@@ -37,14 +38,14 @@ def test_every_kernel_is_covered() -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_cpu_line_of_every_kernel(kernel: str) -> None:
-    idle, total = proc_stat.parse_cpu_line((PROC / kernel / "stat").read_bytes())
+    idle, total = host_cpu.parse_cpu_line((PROC / kernel / "stat").read_bytes())
     # Guest time is inside user time and not counted twice.
     assert (idle, total) == (181295 + 964, 11544 + 120 + 3956 + 181295 + 964 + 0 + 71 + 26)
 
 
 def test_utilisation_is_the_busy_share_between_two_reads(proc: pathlib.Path) -> None:
     write_cpu(proc, user=100, idle=100)
-    gauge = proc_stat.HostUtilisation(proc)
+    gauge = host_cpu.HostUtilisation(proc)
     assert gauge.read() is None, "one read is no interval"
     write_cpu(proc, user=115, idle=103, iowait=2)
     assert gauge.read() == pytest.approx(0.75)
@@ -52,7 +53,7 @@ def test_utilisation_is_the_busy_share_between_two_reads(proc: pathlib.Path) -> 
 
 def test_a_counter_that_goes_back_gives_no_sample_and_then_goes_on(proc: pathlib.Path) -> None:
     write_cpu(proc, user=100, idle=100)
-    gauge = proc_stat.HostUtilisation(proc)
+    gauge = host_cpu.HostUtilisation(proc)
     gauge.read()
     write_cpu(proc, user=200, idle=90)
     assert gauge.read() is None
@@ -65,7 +66,7 @@ def test_a_counter_that_goes_back_gives_no_sample_and_then_goes_on(proc: pathlib
 )
 def test_a_truncated_stat_is_broken(data: bytes) -> None:
     with pytest.raises(port.Broken):
-        proc_stat.parse_cpu_line(data)
+        host_cpu.parse_cpu_line(data)
 
 
 _TICKS = st.integers(0, 2**40)
@@ -76,7 +77,7 @@ def test_utilisation_is_never_outside_0_to_1(before: tuple[int, int, int], after
     with tempfile.TemporaryDirectory() as folder:
         proc = pathlib.Path(folder)
         write_cpu(proc, user=before[0], idle=before[1], iowait=before[2])
-        gauge = proc_stat.HostUtilisation(proc)
+        gauge = host_cpu.HostUtilisation(proc)
         assert gauge.read() is None
         write_cpu(proc, user=after[0], idle=after[1], iowait=after[2])
         value = gauge.read()

@@ -9,7 +9,7 @@ import pytest
 
 from carico_cli.clusters import which
 from carico_cli.explain import asking, capacity, command, fit_text, node_text, pod_text, words
-from carico_core.domain import cluster, decision, errors, pod_class
+from carico_core.domain import cluster, decision, errors, names
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client, cluster_access
 from carico_core.runtime.process import clock as clocks
@@ -323,7 +323,7 @@ def test_a_manifest_is_the_pod_that_it_makes(kind: str, expected: str) -> None:
     assert made is not None
     made["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
     pod = api_objects.parse_pod(made)
-    assert (pod_class.class_of(pod), pod.labels, pod.image) == (expected, {"a": "b"}, "x")
+    assert (names.class_of(pod), pod.labels, pod.image) == (expected, {"a": "b"}, "x")
 
 
 def test_what_makes_no_pods_is_none() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from carico_cli.recordings import engine, fit, reading
 from carico_core.domain import errors
-from carico_core.numerics.estimators import registry
+from carico_core.numerics import estimators
 from carico_core.wire import recording as wire
 from tests.unit.cli.recordings import author_logs
 
@@ -146,7 +146,7 @@ EVALUATED = "".join(
 
 @hypothesis.given(
     st.lists(st.tuples(st.floats(0.0, 1.0, exclude_max=True), st.sampled_from("0159e.-+ (){}\n")), max_size=6),
-    st.sampled_from(sorted(registry.ESTIMATORS)),
+    st.sampled_from(sorted(estimators.ESTIMATORS)),
 )
 def test_a_damaged_log_is_replayed_or_refused(damage: list[tuple[float, str]], estimator: str) -> None:
     text = list(author_logs.log(more=EVALUATED).decode())

@@ -12,7 +12,8 @@ from carico_agent.pod_events import pod_states
 from carico_agent.telemetry import panel
 from carico_cli.recordings import author_log, engine, fit, log_trace, reading, trace
 from carico_core.domain import errors, recording
-from carico_core.numerics.estimators import base, registry
+from carico_core.numerics import estimators
+from carico_core.numerics.estimators import base
 from carico_core.runtime.observe import metrics
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import recording as wire
@@ -137,7 +138,7 @@ def test_a_replay_gives_what_the_agent_computed(tmp_path: pathlib.Path, estimato
 def test_joint_and_delta_run_on_a_recording_too(tmp_path: pathlib.Path) -> None:
     live(tmp_path / "a.rec", "footprint")
     found = reading.read(tmp_path / "a.rec")
-    for estimator in sorted(registry.ESTIMATORS):
+    for estimator in sorted(estimators.ESTIMATORS):
         for constants in ("default", "logged") if estimator in engine.LOGGED else ("default",):
             run = engine.run(found, engine.Setup(estimator=estimator, constants=constants))
             assert all(math.isfinite(step.estimate.capacity) for step in run.steps)

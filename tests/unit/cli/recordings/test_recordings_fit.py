@@ -9,7 +9,8 @@ import pytest
 
 from carico_cli.recordings import engine, fit, reading
 from carico_core.domain import recording
-from carico_core.numerics.estimators import base, registry
+from carico_core.numerics import estimators
+from carico_core.numerics.estimators import base
 from tests.unit.cli.recordings import author_logs
 
 
@@ -55,7 +56,7 @@ def test_a_capacity_is_useful_once_it_is_measured_and_holds_a_pod() -> None:
     assert fit.first_useful_s(found[:3]) is None
 
 
-@pytest.mark.parametrize("estimator", sorted(registry.ESTIMATORS))
+@pytest.mark.parametrize("estimator", sorted(estimators.ESTIMATORS))
 def test_a_fit_is_json_also_where_pods_ran_from_the_first_sample_on(estimator: str) -> None:
     over = reading.parse(author_logs.log(), name="x")
     times_s = 100.0 + np.arange(60) / 10.0

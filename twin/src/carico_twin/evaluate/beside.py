@@ -11,7 +11,8 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
-from carico_core.numerics.estimators import base, registry
+from carico_core.numerics import estimators
+from carico_core.numerics.estimators import base
 from carico_twin import agents, kubelet, machine, scenario, work, world
 from carico_twin.evaluate import contenders, recorded, runs, tables
 from carico_twin.schedulers import slots
@@ -108,7 +109,7 @@ def _contender(row: recorded.Row, found: recorded.Comparison) -> contenders.Cont
 
 def _agent(found: recorded.Comparison) -> agents.AgentOptions:
     named = agents.AgentOptions().estimator if found.estimator is None else found.estimator
-    if named not in registry.ESTIMATORS:
-        raise contenders.unknown("setting.estimator", named, list(registry.ESTIMATORS))
+    if named not in estimators.ESTIMATORS:
+        raise contenders.unknown("setting.estimator", named, list(estimators.ESTIMATORS))
     ceiling = base.DEFAULT_CEILING["cpu"] if found.ceiling_cpu is None else found.ceiling_cpu
     return agents.AgentOptions(estimator=named, ceiling_cpu=ceiling)

@@ -1,7 +1,7 @@
-"""Pods and Nodes of the Kubernetes API, reduced to what CARICO uses."""
+"""Pods and Nodes of the Kubernetes API, reduced to what CARICO uses; which taints a Pod tolerates."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from carico_core.domain import constraints as limits
@@ -10,6 +10,9 @@ SCHEDULER_NAME = "carico"
 # Kubernetes' own default for pods per node: https://kubernetes.io/docs/setup/best-practices/cluster-large/
 DEFAULT_POD_LIMIT = 110
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+# Effects of taints: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
+_REFUSING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+_PREFER_NO_SCHEDULE = "PreferNoSchedule"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,3 +116,39 @@ class Node:
     pod_limit: int
     # Every other resource by name, in its own unit.
     allocatable_others: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """Return whether one of the tolerations matches the taint."""
+    return any(_matches(toleration, taint) for toleration in tolerations)
+
+
+def refusing_taint(node: Node, tolerations: Iterable[Toleration]) -> Taint | None:
+    """Return the first taint of the node that keeps a Pod of these tolerations away; None where none does."""
+    tolerations = tuple(tolerations)
+    for taint in node.taints:
+        if taint.effect in _REFUSING_EFFECTS and not tolerates(tolerations, taint):
+            return taint
+    return None
+
+
+def count_prefer_no_schedule(node: Node, tolerations: Iterable[Toleration]) -> int:
+    """Return how many PreferNoSchedule taints of the node are not tolerated."""
+    tolerations = tuple(tolerations)
+    return sum(taint.effect == _PREFER_NO_SCHEDULE and not tolerates(tolerations, taint) for taint in node.taints)
+
+
+def has_prefer_no_schedule(node: Node) -> bool:
+    """Return whether the node has a PreferNoSchedule taint."""
+    return any(taint.effect == _PREFER_NO_SCHEDULE for taint in node.taints)
+
+
+def _matches(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    # An empty key needs Exists; the API refuses it with Equal. Lt and Gt are off in Kubernetes unless asked for.
+    return toleration.operator == "Equal" and bool(toleration.key) and toleration.value == taint.value

@@ -1,14 +1,25 @@
-"""Names of Kubernetes objects: what is valid, and how they appear as one token of a subject."""
+"""Names: of Kubernetes objects (which are valid, how they become one token of a subject), and of classes of Pods.
+
+Costs are learnt per class. Agent and scheduler name classes by the same rule, so that both mean the same class.
+"""
 
 import re
 
-from carico_core.domain import errors
+from carico_core.domain import cluster, errors
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ : RFC 1123 subdomain (253) and label (63).
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _LABEL_ONLY = re.compile(_LABEL)
 SUBDOMAIN_MAX = 253
+# https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#pod-template-hash-label
+_TEMPLATE_HASH = "pod-template-hash"
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
+_APP = "app.kubernetes.io/name"
+# A CronJob names its Jobs by the minute they are due; an owner made with generateName ends in five characters.
+_GENERATED = re.compile(r"-(?:\d{8,10}|[bcdfghjklmnpqrstvwxz2456789]{5})$")
+# Within what a class may be called on the bus (messages.md): longer ones lose their end.
+CLASS_MAX = 512
 
 
 def is_subdomain(name: str) -> bool:
@@ -43,3 +54,22 @@ def from_token(token: str, *, kind: str = "node") -> str:
     if "." in token or not is_subdomain(name):
         raise errors.BadName(kind, token)
     return name
+
+
+def class_of(pod: cluster.Pod) -> str:
+    """Return the class of a Pod: kind, namespace and name template of its controlling owner; unowned ones by their
+    application's name where they are labelled with one, else by image.
+
+    The ReplicaSets of one Deployment, and the Jobs of one CronJob, are one class.
+    """
+    owner = pod.owner
+    if owner is None:
+        app = pod.labels.get(_APP)
+        return (f"app/{pod.namespace}/{app}" if app else f"image/{pod.image}")[:CLASS_MAX]
+    name = owner.name
+    template_hash = pod.labels.get(_TEMPLATE_HASH)
+    if template_hash and name.endswith(f"-{template_hash}"):
+        name = name[: -len(template_hash) - 1]
+    else:
+        name = _GENERATED.sub("", name)
+    return f"{owner.kind}/{pod.namespace}/{name}"[:CLASS_MAX]

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from carico_core.domain import subspace
 from carico_core.numerics import arrays
 
 
@@ -44,7 +43,7 @@ class Centred:
     sigma^2 / weight is the variance along a direction: sigma itself grows with the memory's length.
     """
 
-    model: subspace.Subspace
+    model: arrays.Subspace
     mean: arrays.Array
     weight: float
 
@@ -109,9 +108,9 @@ class Fpca:
         return self._held
 
 
-def _left(matrix: arrays.Array, rank: int, before: subspace.Subspace | None) -> subspace.Subspace:
+def _left(matrix: arrays.Array, rank: int, before: arrays.Subspace | None) -> arrays.Subspace:
     u, sigma, _ = np.linalg.svd(matrix, full_matrices=False)
     u, sigma = u[:, :rank], sigma[:rank]
     reference = 1.0 if before is None or before.u.shape != u.shape else before.u
     along = (u * reference).sum(axis=0)
-    return subspace.Subspace(u=np.where(along < 0.0, -u, u), sigma=sigma)
+    return arrays.Subspace(u=np.where(along < 0.0, -u, u), sigma=sigma)

@@ -9,7 +9,6 @@ import math
 
 import numpy as np
 
-from carico_core.domain import subspace
 from carico_core.numerics import arrays
 
 # Shares are at most 1, and so is every element of a Gram matrix divided by its batch; the rest is rounding.
@@ -29,14 +28,14 @@ def gram(batch: arrays.Array) -> arrays.Array:
     return product
 
 
-def from_gram(matrix: arrays.Array) -> subspace.Subspace:
+def from_gram(matrix: arrays.Array) -> arrays.Subspace:
     """Return the full-rank subspace of a (d, d) Gram matrix; rounding below zero counts as a singular value of 0."""
     values, vectors = np.linalg.eigh(_single(matrix))
     # G = U S^2 U^T; eigh lists the smallest first.
-    return subspace.Subspace(u=vectors[:, ::-1], sigma=np.sqrt(np.maximum(values[::-1], 0.0)))
+    return arrays.Subspace(u=vectors[:, ::-1], sigma=np.sqrt(np.maximum(values[::-1], 0.0)))
 
 
-def to_gram(model: subspace.Subspace) -> arrays.Array:
+def to_gram(model: arrays.Subspace) -> arrays.Array:
     """Return the (d, d) Gram matrix of a subspace."""
     scaled = model.u * model.sigma
     # G = (U S) (U S)^T
@@ -51,7 +50,7 @@ def stack_to_gram(u: arrays.Array, sigma: arrays.Array) -> arrays.Array:
     return product
 
 
-def svd_of_batch(batch: arrays.Array, rank: int | None = None) -> subspace.Subspace:
+def svd_of_batch(batch: arrays.Array, rank: int | None = None) -> arrays.Subspace:
     """Return the subspace of a (d, b) batch by SVD, divided by sqrt(b) as `gram` is by b, cut to `rank` if given."""
     if batch.ndim != 2 or batch.shape[1] == 0:
         raise ValueError(f"svd_of_batch: expected a batch (d, b) with b >= 1, got {batch.shape}")
@@ -66,9 +65,7 @@ def merge_gram(a: arrays.Array, b: arrays.Array, *, weight_a: float) -> arrays.A
     return weight_a * a + (1.0 - weight_a) * b
 
 
-def merge_svd(
-    a: subspace.Subspace, b: subspace.Subspace, *, weight_a: float, rank: int | None = None
-) -> subspace.Subspace:
+def merge_svd(a: arrays.Subspace, b: arrays.Subspace, *, weight_a: float, rank: int | None = None) -> arrays.Subspace:
     """Return the weighted merge of two subspaces by SVD, cut to `rank` if given: the only path for r < d."""
     _check_weight(weight_a)
     # SVD of [sqrt(w_A) U_A S_A, sqrt(w_B) U_B S_B]
@@ -90,12 +87,12 @@ def principal_stack(matrices: arrays.Array) -> tuple[arrays.Array, arrays.Array]
     return np.sqrt(np.maximum(values[..., -1], 0.0)), np.abs(vectors[..., -1])
 
 
-def _left(matrix: arrays.Array, rank: int | None) -> subspace.Subspace:
+def _left(matrix: arrays.Array, rank: int | None) -> arrays.Subspace:
     if rank is not None and rank < 1:
         raise ValueError(f"rank: expected at least 1, got {rank}")
     u, sigma, _ = np.linalg.svd(matrix, full_matrices=False)
     keep = sigma.shape[0] if rank is None else min(rank, sigma.shape[0])
-    return subspace.Subspace(u=u[:, :keep], sigma=sigma[:keep])
+    return arrays.Subspace(u=u[:, :keep], sigma=sigma[:keep])
 
 
 def _single(matrix: arrays.Array) -> arrays.Array:

@@ -6,7 +6,7 @@ rules that protect the parts of a CARICO cluster from each other are here; what 
 
 from typing import Any
 
-from carico_core.domain import quantity
+from carico_core.domain import amounts
 from carico_local.api.model import objects, resources, statuses
 from carico_local.api.rules import configuration, event_forms, fields, placement, volumes
 
@@ -158,14 +158,14 @@ def _container(container: objects.Object, path: str, names: set[str]) -> Causes:
     yield from _amounts(container.get("resources") or {}, f"{path}.resources")
 
 
-def _amounts(amounts: dict[str, Any], path: str) -> Causes:
+def _amounts(stated: dict[str, Any], path: str) -> Causes:
     for side in ("requests", "limits"):
-        for name, amount in (amounts.get(side) or {}).items():
+        for name, amount in (stated.get(side) or {}).items():
             if amount.startswith("-"):
                 yield fields.wrong(f"{path}.{side}[{name}]", amount, "must be greater than or equal to 0")
-    limits = amounts.get("limits") or {}
-    for name, amount in (amounts.get("requests") or {}).items():
-        if name in limits and quantity.parse_quantity(amount) > quantity.parse_quantity(limits[name]):
+    limits = stated.get("limits") or {}
+    for name, amount in (stated.get("requests") or {}).items():
+        if name in limits and amounts.parse_quantity(amount) > amounts.parse_quantity(limits[name]):
             rule = f"must be less than or equal to {name} limit of {limits[name]}"
             yield fields.wrong(f"{path}.requests", amount, rule)
 

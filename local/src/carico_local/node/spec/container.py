@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from carico_core.domain import quantity
+from carico_core.domain import amounts
 from carico_local.node.containers import handlers
 from carico_local.node.spec import sources
 
@@ -72,10 +72,10 @@ def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) ->
         env=tuple(_variables(item, items)),
         env_from=sources.whole_refs(item),
         cwd=item.get("workingDir") or "/",
-        limit_cores=quantity.parse_quantity(limits["cpu"]) if "cpu" in limits else None,
-        limit_bytes=round(quantity.parse_quantity(limits["memory"])) if "memory" in limits else None,
-        request_cores=quantity.parse_quantity(requests.get("cpu", 0)),
-        request_bytes=quantity.parse_quantity(requests.get("memory", 0)),
+        limit_cores=amounts.parse_quantity(limits["cpu"]) if "cpu" in limits else None,
+        limit_bytes=round(amounts.parse_quantity(limits["memory"])) if "memory" in limits else None,
+        request_cores=amounts.parse_quantity(requests.get("cpu", 0)),
+        request_bytes=amounts.parse_quantity(requests.get("memory", 0)),
         log_as_message=item.get("terminationMessagePolicy") == "FallbackToLogsOnError",
         startup=_probe(item, "startupProbe"),
         readiness=_probe(item, "readinessProbe"),

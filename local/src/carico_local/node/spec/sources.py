@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from carico_core.domain import quantity
+from carico_core.domain import amounts
 
 Object = Mapping[str, Any]
 
@@ -105,9 +105,9 @@ def resource_ref(reference: Object, items: Mapping[str, Object], own: str) -> Re
     text = (resources.get(kind) or {}).get(resource)
     if kind == "requests" and text is None:
         text = (resources.get("limits") or {}).get(resource, "0")
-    divisor = quantity.parse_quantity(str(reference.get("divisor") or "1")) or 1.0
+    divisor = amounts.parse_quantity(str(reference.get("divisor") or "1")) or 1.0
     return ResourceRef(
-        resource=resource, stated=None if text is None else quantity.parse_quantity(text), divisor=divisor
+        resource=resource, stated=None if text is None else amounts.parse_quantity(text), divisor=divisor
     )  # fmt: skip
 
 

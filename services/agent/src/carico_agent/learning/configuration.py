@@ -6,8 +6,8 @@ from carico_agent import settings
 from carico_agent.learning import local_model, pipeline
 from carico_agent.telemetry import panel
 from carico_core.domain import errors
-from carico_core.numerics import signal
-from carico_core.numerics.estimators import base, registry
+from carico_core.numerics import estimators, signal
+from carico_core.numerics.estimators import base
 from carico_core.wire import freshness
 
 
@@ -29,7 +29,7 @@ def signal_mode(chosen: settings.AgentSettings) -> signal.SignalMode:
     """Return the signal's direction; `auto` goes by the estimator."""
     if chosen.signal_mode == "auto":
         # On an idle node sigma1u1 is almost infinite; a scalar mode would take that for the scale of all to come.
-        return "trace" if chosen.estimator in registry.SCALAR else "sigma1u1"
+        return "trace" if chosen.estimator in estimators.SCALAR else "sigma1u1"
     return "trace" if chosen.signal_mode == "trace" else "sigma1u1"
 
 

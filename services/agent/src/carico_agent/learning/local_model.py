@@ -3,7 +3,7 @@
 from typing import Literal, Protocol, TypeAlias
 
 from carico_core.domain import messages
-from carico_core.domain import subspace as records
+from carico_core.numerics import arrays as records
 from carico_core.numerics import fpca, spikes, subspace
 
 Kind: TypeAlias = Literal["gram", "svd", "fpca"]

@@ -12,8 +12,8 @@ import numpy as np
 
 from carico_agent.learning import local_model
 from carico_core.domain import messages
-from carico_core.numerics import ewma, signal, subspace
-from carico_core.numerics.estimators import base, registry
+from carico_core.numerics import estimators, ewma, signal, subspace
+from carico_core.numerics.estimators import base
 
 # Time between two samples, and samples in one update: what the filters' constants belong to (the author's agent).
 SAMPLE_S = 0.1
@@ -80,7 +80,7 @@ class Pipeline:
         """Raise `ValueError` where the estimator is not known, or the model has no such rank."""
         self._config = config
         self._filter = ewma.DynamicEma(config.filter)
-        self._estimator = registry.create(config.estimator, config.node, config.constants)
+        self._estimator = estimators.create(config.estimator, config.node, config.constants)
         # Asked once: looking for a protocol's methods takes longer than most of what is done with the answer.
         self._by_class = self._estimator if isinstance(self._estimator, base.ByClass) else None
         self._batch = np.zeros((len(config.node.dims), BATCH))

@@ -17,8 +17,10 @@ import re
 from collections.abc import Callable
 
 from carico_agent import settings
-from carico_agent.pod_events import adapter, inotify
-from carico_agent.telemetry import cgroup_tree, kernel_file, port
+from carico_agent.pod_events import inotify, pod_states
+from carico_agent.telemetry import port
+from carico_agent.telemetry.cgroups import hierarchy
+from carico_agent.telemetry.proc import kernel_file
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 
@@ -34,11 +36,11 @@ _CONTAINERD = re.compile(r"[0-9a-f]{64}|cri-containerd-[0-9a-f]{64}\.scope")
 
 def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "CgroupPods":
     """Return the adapter for these settings: Pods below the node's cgroup, or below the host's roots."""
-    discover = functools.partial(cgroup_tree.discover, pathlib.Path(chosen.proc) / "mounts", below=chosen.cgroup_root)
+    discover = functools.partial(hierarchy.discover, pathlib.Path(chosen.proc) / "mounts", below=chosen.cgroup_root)
     return CgroupPods(chosen.cgroup, clock=clock, discover=discover)
 
 
-class CgroupPods(adapter.Adapter):
+class CgroupPods(pod_states.Adapter):
     """See `carico_agent.ports.PodEvents`."""
 
     def __init__(
@@ -46,7 +48,7 @@ class CgroupPods(adapter.Adapter):
         cgroup: str,
         *,
         clock: clocks.Clock,
-        discover: Callable[[], cgroup_tree.Tree] = cgroup_tree.discover,
+        discover: Callable[[], hierarchy.Tree] = hierarchy.discover,
     ) -> None:
         super().__init__("cgroup", clock=clock)
         self._cgroup = cgroup
@@ -160,8 +162,8 @@ class CgroupPods(adapter.Adapter):
         self._watch(root.parent, inotify.IN_CREATE | inotify.IN_DELETE)
         self._watch(root, inotify.IN_CREATE | inotify.IN_DELETE)
         found: set[str] = set()
-        for folder in self._folders(root, cgroup_tree.POD_DEPTH):
-            uid = cgroup_tree.pod_uid(folder.name)
+        for folder in self._folders(root, hierarchy.POD_DEPTH):
+            uid = hierarchy.pod_uid(folder.name)
             if uid is not None:
                 found.add(uid)
                 self._on_pod(uid, folder)
@@ -173,8 +175,8 @@ class CgroupPods(adapter.Adapter):
     def _folders(self, root: pathlib.Path, depth: int) -> list[pathlib.Path]:
         """Return the Pods' folders; those on the way to them are watched."""
         found = []
-        for child in cgroup_tree.folders(root):
-            if cgroup_tree.pod_uid(child.name) is not None:
+        for child in hierarchy.folders(root):
+            if hierarchy.pod_uid(child.name) is not None:
                 found.append(child)
             elif depth > 1:
                 self._watch(child, inotify.IN_CREATE | inotify.IN_DELETE)
@@ -182,14 +184,14 @@ class CgroupPods(adapter.Adapter):
         return found
 
     def _on_folder(self, folder: pathlib.Path) -> None:
-        uid = cgroup_tree.pod_uid(folder.name)
+        uid = hierarchy.pod_uid(folder.name)
         if uid is not None:
             self._on_pod(uid, folder)
             return
         if not folder.is_dir():
             return
         self._watch(folder, inotify.IN_CREATE | inotify.IN_DELETE)
-        for child in self._folders(folder, cgroup_tree.POD_DEPTH - 1):
+        for child in self._folders(folder, hierarchy.POD_DEPTH - 1):
             self._on_folder(child)
 
     def _on_pod(self, uid: str, folder: pathlib.Path) -> None:
@@ -198,7 +200,7 @@ class CgroupPods(adapter.Adapter):
         # Watch first, then read: a change between the two is reported, one before is read.
         self._watch(folder, inotify.IN_CREATE | inotify.IN_DELETE)
         self._watch(folder / "cgroup.events", inotify.IN_MODIFY)
-        containers = cgroup_tree.folders(folder)
+        containers = hierarchy.folders(folder)
         sandbox = _sandbox(containers)
         for container in containers if sandbox is not None else ():
             self._watch(container / "cgroup.events", inotify.IN_MODIFY)
@@ -212,7 +214,7 @@ class CgroupPods(adapter.Adapter):
             self._states.ended(uid, self._clock.monotonic_s())
 
     def _on_removed(self, name: str) -> None:
-        uid = cgroup_tree.pod_uid(name)
+        uid = hierarchy.pod_uid(name)
         if uid is not None:
             self._states.removed(uid, self._clock.monotonic_s())
 
@@ -234,7 +236,7 @@ class CgroupPods(adapter.Adapter):
 def _pod_of(path: pathlib.Path) -> tuple[str, pathlib.Path] | None:
     """UID and folder of the Pod that a watched path is of: its folder, or a cgroup.events in it or one below."""
     for folder in (path, path.parent, path.parent.parent):
-        uid = cgroup_tree.pod_uid(folder.name)
+        uid = hierarchy.pod_uid(folder.name)
         if uid is not None:
             return uid, folder
     return None
@@ -282,7 +284,7 @@ def _holds_process(folder: pathlib.Path) -> bool | None:
     try:
         if (folder / "cgroup.procs").read_bytes().strip():
             return True
-        return any(_holds_process(child) for child in cgroup_tree.folders(folder))
+        return any(_holds_process(child) for child in hierarchy.folders(folder))
     except OSError as error:
         if kernel_file.is_spent(error):
             raise

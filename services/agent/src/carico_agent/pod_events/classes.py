@@ -8,8 +8,8 @@ from collections.abc import Callable, Set
 from typing import Any
 
 from carico_agent import settings
-from carico_agent.pod_events import node_pods
-from carico_core.domain import messages, pod_class
+from carico_agent.pod_events import kubernetes
+from carico_core.domain import messages, names
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.observe import client_metrics, logs
 from carico_core.runtime.observe import metrics as metric
@@ -24,7 +24,7 @@ STATIC_UID_ANNOTATION = "kubernetes.io/config.hash"
 def open_classes(chosen: settings.AgentSettings, *, clock: clocks.Clock, metrics: metric.Metrics) -> "PodClasses":
     """Return the classes of the Pods bound to the agent's Node."""
     asked = client_metrics.KubeMetrics(metrics).asked
-    connect = node_pods.connector(chosen, clock=clock, observe=asked)
+    connect = kubernetes.connector(chosen, clock=clock, observe=asked)
     return PodClasses(chosen.node, connect=connect, baseline_namespaces=frozenset(chosen.baseline_namespaces))
 
 
@@ -32,7 +32,7 @@ class PodClasses:
     """See `carico_agent.ports.PodClasses`."""
 
     def __init__(
-        self, node: str, *, connect: node_pods.Connect, baseline_namespaces: Set[str] = frozenset()
+        self, node: str, *, connect: kubernetes.Connect, baseline_namespaces: Set[str] = frozenset()
     ) -> None:  # fmt: skip
         self._node = node
         self._baseline_namespaces = baseline_namespaces
@@ -56,7 +56,7 @@ class PodClasses:
 
     async def run(self) -> None:
         """Keep the classes up to date until cancelled; while the API is away they stay. Raises `KubeconfigError`."""
-        await node_pods.follow(self._node, self._connect, self._take)
+        await kubernetes.follow(self._node, self._connect, self._take)
 
     def _take(self, event: api_client.MirrorEvent) -> None:
         match event:
@@ -80,7 +80,7 @@ class PodClasses:
             self._log.warning("a Pod of the API cannot be read", why=str(error))
             return False
         is_own = api_objects.belongs_to_node(pod, self._baseline_namespaces)
-        uid, name = _uid_on_node(pod), None if is_own else pod_class.class_of(found)
+        uid, name = _uid_on_node(pod), None if is_own else names.class_of(found)
         is_news = uid not in self._classes or self._classes[uid] != name
         self._classes[uid] = name
         return is_news

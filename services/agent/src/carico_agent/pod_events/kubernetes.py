@@ -5,30 +5,69 @@ kubelet has said so, after the runtime's own spikes. The API does not say when a
 an exit ends 300 ms after it. Pods that had ended before the agent started are not news, and are left out.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Set
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Set
+from typing import Any, Protocol
 
 from carico_agent import settings
-from carico_agent.pod_events import adapter, node_pods, pod_states
+from carico_agent.pod_events import pod_states
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import status
+
+PODS = "/api/v1/pods"
+
+
+class Api(Protocol):
+    """What is needed of a client."""
+
+    def mirror(
+        self, path: str, *, params: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[api_client.MirrorEvent, None]:
+        """List and watch for ever."""
+        ...
+
+    async def close(self) -> None:
+        """Close it."""
+        ...
+
+
+Connect = Callable[[], Awaitable[Api]]
+
+
+def connector(
+    chosen: settings.AgentSettings, *, clock: clocks.Clock, observe: api_client.Observe | None = None
+) -> Connect:  # fmt: skip
+    """Return what connects to the API that these settings name."""
+    wanted = api_client.KubeSettings(kubeconfig=chosen.kubeconfig, context=chosen.kube_context)
+    return lambda: api_client.connect(wanted, clock=clock, user_agent=settings.PROGRAM, observe=observe)
+
+
+async def follow(node: str, connect: Connect, take: Callable[[api_client.MirrorEvent], None]) -> None:
+    """Pass each event of the node's Pods to `take` until cancelled. Raises `KubeconfigError`."""
+    api = await connect()
+    try:
+        async with contextlib.aclosing(api.mirror(PODS, params={"fieldSelector": f"spec.nodeName={node}"})) as events:
+            async for event in events:
+                take(event)
+    finally:
+        await api.close()
 
 
 def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "KubernetesPods":
     """Return the adapter for these settings: the Pods bound to the agent's Node."""
     return KubernetesPods(
-        chosen.node, clock=clock, connect=node_pods.connector(chosen, clock=clock),
+        chosen.node, clock=clock, connect=connector(chosen, clock=clock),
         baseline_namespaces=frozenset(chosen.baseline_namespaces),
     )  # fmt: skip
 
 
-class KubernetesPods(adapter.Adapter):
+class KubernetesPods(pod_states.Adapter):
     """See `carico_agent.ports.PodEvents`."""
 
     def __init__(
-        self, node: str, *, clock: clocks.Clock, connect: node_pods.Connect, baseline_namespaces: Set[str] = frozenset()
+        self, node: str, *, clock: clocks.Clock, connect: Connect, baseline_namespaces: Set[str] = frozenset()
     ) -> None:  # fmt: skip
         super().__init__("kubernetes", clock=clock)
         self._baseline_namespaces = baseline_namespaces
@@ -46,7 +85,7 @@ class KubernetesPods(adapter.Adapter):
 
     async def run(self) -> None:
         """Keep `current` up to date until cancelled. Raises `KubeconfigError`."""
-        await node_pods.follow(self._node, self._connect, self._take)
+        await follow(self._node, self._connect, self._take)
 
     def _take(self, event: api_client.MirrorEvent) -> None:
         match event:

@@ -1,6 +1,7 @@
 """The dimension "cpu": utilisation and pressure together, one straight line to twice the cores."""
 
-from carico_agent.telemetry import contention, pod_throttling, port
+from carico_agent.telemetry import contention, port
+from carico_agent.telemetry.cgroups import pod_throttling
 from carico_core.runtime.process import clock as clocks
 
 

@@ -6,22 +6,11 @@ import os
 import pathlib
 from collections.abc import Callable, Mapping
 
-from carico_agent.telemetry import (
-    cgroup_cpu,
-    cgroup_memory,
-    cgroup_tree,
-    disk,
-    gpu,
-    meminfo,
-    network,
-    panel,
-    pod_throttling,
-    port,
-    pressure,
-    proc_stat,
-    process_accounting,
-)
 from carico_agent.telemetry import cpu as cpus
+from carico_agent.telemetry import panel, port
+from carico_agent.telemetry.cgroups import cpu_time, hierarchy, pod_throttling, working_set
+from carico_agent.telemetry.devices import disk, gpu, network
+from carico_agent.telemetry.proc import host_cpu, meminfo, pressure, process_accounting
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
 
@@ -63,7 +52,7 @@ class Place:
 
     wanted: Wanted
     clock: clocks.Clock
-    group: cgroup_tree.Group | None
+    group: hierarchy.Group | None
     notes: list[str]
 
 
@@ -103,7 +92,7 @@ def open_panel(wanted: Wanted, *, clock: clocks.Clock) -> panel.Panel:
 
 def _host(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
     notes: list[str] = []
-    utilisation = proc_stat.HostUtilisation(wanted.proc)
+    utilisation = host_cpu.HostUtilisation(wanted.proc)
     cpu = cpus.Cpu(
         utilisation,
         _pressure(wanted.proc / "pressure" / "cpu", clock, notes),
@@ -125,10 +114,10 @@ def _host(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
 
 def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
     notes: list[str] = []
-    lineage = cgroup_tree.discover(wanted.proc / "mounts", below=wanted.cgroup_root).lineage(wanted.cgroup)
+    lineage = hierarchy.discover(wanted.proc / "mounts", below=wanted.cgroup_root).lineage(wanted.cgroup)
     group = lineage[0]
     most_cores = None if wanted.cores is None else wanted.cores * wanted.core_scale
-    utilisation = cgroup_cpu.CgroupUtilisation(lineage, clock=clock, most_cores=most_cores)
+    utilisation = cpu_time.CgroupUtilisation(lineage, clock=clock, most_cores=most_cores)
     cpu = cpus.Cpu(
         utilisation,
         _pressure(group.pressure, clock, notes),
@@ -140,11 +129,11 @@ def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
     host_bytes = meminfo.total_bytes(wanted.proc)
     memory_bytes, holder = wanted.memory_bytes, group
     if memory_bytes is None:
-        memory_bytes, holder = cgroup_memory.bound(lineage, host_bytes=host_bytes)
+        memory_bytes, holder = working_set.bound(lineage, host_bytes=host_bytes)
     return _panel(
         wanted,
         cpu,
-        cgroup_memory.CgroupMemory(holder, limit_bytes=memory_bytes),
+        working_set.CgroupMemory(holder, limit_bytes=memory_bytes),
         cores=wanted.cores or utilisation.cores / wanted.core_scale,
         memory_bytes=memory_bytes,
         source=f"cgroup-{group.layout}",
@@ -198,7 +187,7 @@ def _panel(
 
 
 def _further(
-    wanted: Wanted, clock: clocks.Clock, notes: list[str], *, group: cgroup_tree.Group | None = None
+    wanted: Wanted, clock: clocks.Clock, notes: list[str], *, group: hierarchy.Group | None = None
 ) -> dict[str, port.Dimension]:
     """Return the optional dimensions that are named. Raises `EnvironmentUnfit` where one cannot be measured here."""
     place = Place(wanted=wanted, clock=clock, group=group, notes=notes)
@@ -229,12 +218,12 @@ def _pressure(path: pathlib.Path | None, clock: clocks.Clock, notes: list[str]) 
 
 def _host_throttling(wanted: Wanted, notes: list[str]) -> pod_throttling.PodThrottling | None:
     try:
-        tree = cgroup_tree.discover(wanted.proc / "mounts", below=wanted.cgroup_root)
+        tree = hierarchy.discover(wanted.proc / "mounts", below=wanted.cgroup_root)
         lineage = tree.lineage(wanted.cgroup or ".")
     except port.Absent:
         return None
     # The root of a host's tree has no quota.
-    if (cores := cgroup_cpu.quota_cores(lineage[-1])) is not None:
+    if (cores := cpu_time.quota_cores(lineage[-1])) is not None:
         notes.append(
             f"the whole machine is measured from a container of {cores:g} CPUs: if that is the node, give "
             "--scope cgroup --cgroup ."

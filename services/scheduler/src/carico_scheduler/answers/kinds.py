@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from carico_core.domain import cluster, messages, pod_class
+from carico_core.domain import cluster, messages, names
 from carico_core.wire.kubernetes import api_objects
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions
@@ -40,7 +40,7 @@ def kind_of(known: knowns.Known, asked: Mapping[str, Any]) -> Kind:
         return kind(known, typical(name), f"a Pod of class {name}", name)
     pod = _like(known, questions.text_of(asked, "like")) if given == ["like"] else _parsed(asked["pod"])
     of = f"a Pod like {pod.key}" if given == ["like"] else f"the Pod {pod.key} as described"
-    return kind(known, pod._replace(node_name=None), of, pod_class.class_of(pod))
+    return kind(known, pod._replace(node_name=None), of, names.class_of(pod))
 
 
 def kind(known: knowns.Known, pod: cluster.Pod, of: str, named: str) -> Kind:

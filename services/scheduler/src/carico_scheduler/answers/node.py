@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from carico_core.domain import decision, messages, pod_class
+from carico_core.domain import decision, messages, names
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions, room, standing
 from carico_scheduler.decide import cycle as cycles
@@ -118,7 +118,7 @@ def _of_pods(known: knowns.Known, name: str, now_s: float, limit: int) -> dict[s
         if known.state.baseline.includes(pod):
             baseline += 1
         else:
-            by_class[pod_class.class_of(pod)] += 1
+            by_class[names.class_of(pod)] += 1
     held = [(claim, since_s) for claim, since_s in known.state.ledger.reservations() if claim.node == name]
     return {
         "placed": sum(by_class.values()) + baseline,

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from carico_core.domain import cluster, decision, pod_class
+from carico_core.domain import cluster, decision, names
 from carico_core.wire import messages as wire
 from carico_scheduler.answers import known as knowns
 from carico_scheduler.answers import questions, standing
@@ -94,7 +94,7 @@ def _of_pod(known: knowns.Known, pod: cluster.Pod, found: Standing) -> dict[str,
         # None: it has no node, or the API shows no such Node.
         "node_ready": None if slot is None else known.state.fleet.row(slot).node.ready,
         "phase": pod.phase,
-        "class": pod_class.class_of(pod),
+        "class": names.class_of(pod),
         "scheduler": pod.scheduler_name,
         "priority": pod.priority,
         # False: its node does not account for it yet, and it is reserved.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from carico_core.domain import cluster, messages, taints
+from carico_core.domain import cluster, messages
 from carico_scheduler.nodes import columns, headroom, lru, node_labels, storage
 from carico_scheduler.nodes import snapshot as snapshots
 from carico_scheduler.pods import pod_counts, reservations
@@ -200,7 +200,7 @@ class Fleet:
         c["schedulable"][slot] = not node.unschedulable and not node.deleting
         c["deleting"][slot] = node.deleting
         c["tainted"][slot] = bool(node.taints)
-        c["disliking"][slot] = taints.is_disliking(node)
+        c["disliking"][slot] = cluster.has_prefer_no_schedule(node)
         c["allocatable_cores"][slot] = max(node.allocatable_cores, columns.LEAST_CORES)
         c["allocatable_bytes"][slot] = node.allocatable_bytes
         c["pod_limit"][slot] = node.pod_limit

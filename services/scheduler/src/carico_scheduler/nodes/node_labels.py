@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from carico_core.domain import cluster, constraints, selectors, taints
+from carico_core.domain import cluster, constraints, selectors
 from carico_scheduler.nodes import lru
 
 NO_DOMAIN = -1
@@ -87,11 +87,15 @@ class NodeLabels:
 
     def tolerated(self, tolerations: tuple[cluster.Toleration, ...]) -> npt.NDArray[np.bool_]:
         """Return a mask, True for the nodes whose taints keep no Pod of these tolerations away."""
-        return self._answer(("tolerated", tolerations), False, lambda node: taints.refusing(node, tolerations) is None)
+        return self._answer(
+            ("tolerated", tolerations), False, lambda node: cluster.refusing_taint(node, tolerations) is None
+        )
 
     def disliked(self, tolerations: tuple[cluster.Toleration, ...]) -> npt.NDArray[np.float64]:
         """Return per node how many PreferNoSchedule taints are not tolerated."""
-        return self._answer(("disliked", tolerations), 0.0, lambda node: float(taints.disliked(node, tolerations)))
+        return self._answer(
+            ("disliked", tolerations), 0.0, lambda node: float(cluster.count_prefer_no_schedule(node, tolerations))
+        )
 
     def preferred(self, preferences: tuple[constraints.NodePreference, ...]) -> npt.NDArray[np.float64]:
         """Return per node the weights of the preferred terms that it meets."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from carico_core.domain import cluster, pod_class
+from carico_core.domain import cluster, names
 from carico_core.domain import constraints as limits
 
 
@@ -64,7 +64,7 @@ def demand_of(pod: cluster.Pod, repelled_by: tuple[limits.PodTerm, ...] = ()) ->
         request_bytes=pod.request_bytes,
         request_others=pod.request_others,
         unsupported=pod.unsupported,
-        pod_class=pod_class.class_of(pod),
+        pod_class=names.class_of(pod),
         constraints=pod.constraints,
         repelled_by=repelled_by,
     )

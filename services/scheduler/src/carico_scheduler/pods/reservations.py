@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Mapping, Set
 from typing import Any, NamedTuple, TypeVar
 
-from carico_core.domain import cluster, pod_class
+from carico_core.domain import cluster, names
 from carico_scheduler.rules import policy as policies
 
 _V = TypeVar("_V")
@@ -64,7 +64,7 @@ def claim_of(pod: cluster.Pod, *, node: str, now_s: float, is_baseline: bool = F
         size_bytes=pod.request_bytes,
         others=pod.request_others,
         is_baseline=is_baseline,
-        pod_class=pod_class.class_of(pod),
+        pod_class=names.class_of(pod),
         is_pending=pod.phase == "Pending",
         since_s=now_s,
         left_pending_s=math.inf if pod.phase == "Pending" else now_s,

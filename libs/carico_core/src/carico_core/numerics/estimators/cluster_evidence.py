@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from carico_core.domain import fusion, messages
+from carico_core.domain import messages
 from carico_core.numerics.estimators import base
 
 # By class and dimension.
@@ -73,7 +73,7 @@ def without(fused: base.Evidence, own: base.Evidence | None, share: float) -> ba
     if own is None:
         return fused
     part = own[1] + (share * own[0]) ** 2
-    if part < fusion.EXACT_BELOW:
+    if part < messages.EXACT_BELOW:
         return None
     # Of the whole weight 1 / variance, the part's share.
     taken = variance / part

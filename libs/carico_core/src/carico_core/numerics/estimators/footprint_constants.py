@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from carico_core.domain import fusion
+from carico_core.domain import messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class CostConstants:
     baseline_gain: float = 0.1
     drift: float = 0.02
     unknown_sd: float = 0.7
-    between_nodes: float = fusion.BETWEEN_NODES
+    between_nodes: float = messages.BETWEEN_NODES
     entry_pods: float = 0.999
     growth_sd: float = 0.5
     # A prior this wide, in full scales, leaves the node's own evidence free of any prior.

@@ -1,4 +1,4 @@
-"""Running a service: event loop, signals, exit codes, tasks that must not end, and a rate that is kept."""
+"""How a service runs: start, event loop, signals, exit codes, tasks that must not end, and paced requests."""
 
 import asyncio
 import contextlib
@@ -6,11 +6,14 @@ import signal
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Protocol, TypeVar
 
 import uvloop
 
 from carico_core.domain import errors
+from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
+from carico_core.runtime.process import settings
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -53,6 +56,29 @@ class Stop:
 
 
 Main = Callable[[Stop], Awaitable[None]]
+
+
+class Logged(Protocol):
+    """What every service's settings have."""
+
+    @property
+    def log(self) -> settings.LogSettings:
+        """What it logs."""
+
+
+_Settings = TypeVar("_Settings", bound=Logged)
+
+
+def run_service(
+    kind: type[_Settings], work: Callable[[_Settings, Stop], Awaitable[None]], *, prefix: str, program: str
+) -> int:
+    """Load a service's settings, set up its logs, run `work`, and return the exit code as `run` does."""
+    try:
+        chosen = settings.load(kind, prefix=prefix, program=program)
+    except errors.SettingsError as error:
+        return report(error, program=program)
+    logs.setup(service=program, json=chosen.log.json, level=chosen.log.level)
+    return run(lambda stop: work(chosen, stop), program=program)
 
 
 def run(main: Main, *, program: str = "carico") -> int:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from carico_core.domain import quantity
+from carico_core.domain import amounts as quantities
 from carico_core.wire.kubernetes import object_fields as fields
 
 # Resources that a Pod may state for itself in place of its containers' sum; hugepages-<size> as well.
@@ -123,7 +123,7 @@ def _raise_to(total: Amounts, least: Mapping[str, float]) -> None:
 def _amount(value: object, path: str) -> float:
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         raise ValueError(f"{path}: got {value!r}, expected a Kubernetes quantity such as 250m or 1Gi")
-    amount = _at(path, quantity.parse_quantity, value)
+    amount = _at(path, quantities.parse_quantity, value)
     if not math.isfinite(amount):
         raise ValueError(f"{path}: got {value!r}, expected a finite quantity")
     return amount

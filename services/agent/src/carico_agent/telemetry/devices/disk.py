@@ -10,8 +10,9 @@ import dataclasses
 import pathlib
 from collections.abc import Iterable, Mapping
 
-from carico_agent.telemetry import cgroup_tree, kernel_file, port, pressure
-from carico_core.numerics import counters
+from carico_agent.telemetry import port
+from carico_agent.telemetry.cgroups import hierarchy
+from carico_agent.telemetry.proc import kernel_file, pressure
 from carico_core.runtime.process import clock as clocks
 
 # Of /proc/diskstats, whatever the device's own sectors are.
@@ -62,7 +63,7 @@ class HostBusy:
             return None
         before, elapsed_ms = last[0], (now_s - last[1]) * 1e3
         return _most(
-            counters.ratio(before[name].busy_ms, device.busy_ms, elapsed_ms)
+            kernel_file.ratio(before[name].busy_ms, device.busy_ms, elapsed_ms)
             for name, device in found.items()
             if name in before  # one first used meanwhile is measured from now on
         )
@@ -97,7 +98,7 @@ class CgroupBusy:
         return _most(shares)
 
 
-def open_disk(proc: pathlib.Path, *, clock: clocks.Clock, group: cgroup_tree.Group | None, notes: list[str]) -> Disk:
+def open_disk(proc: pathlib.Path, *, clock: clocks.Clock, group: hierarchy.Group | None, notes: list[str]) -> Disk:
     """Return the disk of the host or of one cgroup.
 
     What it does without is noted. Raises `Absent` where it has neither.
@@ -170,7 +171,7 @@ def parse_io_stat(data: bytes) -> dict[str, int]:
 
 
 def _part(before: Device, after: Device, moved: tuple[int, int], elapsed_ms: float) -> float | None:
-    busy = counters.ratio(before.busy_ms, after.busy_ms, elapsed_ms)
+    busy = kernel_file.ratio(before.busy_ms, after.busy_ms, elapsed_ms)
     if busy is None or moved[1] < moved[0] or after.moved_bytes < before.moved_bytes:
         return None
     # What the group has written lies in the page cache's queue first: it may be counted before the device's bytes are.

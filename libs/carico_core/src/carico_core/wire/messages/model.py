@@ -8,7 +8,8 @@ import numpy as np
 from msgspec import Meta
 
 from carico_core.domain import errors, messages, names
-from carico_core.wire import codec, elements
+from carico_core.wire import codec
+from carico_core.wire.messages import elements
 
 # Above what subspaces within their bounds add up to: rank x sigma^2 = 32 x 1e6.
 GRAM_MAX = 1e9

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from carico_core.domain import cluster, pod_class
+from carico_core.domain import cluster, names
 from carico_core.wire import fields
 from tests.unit.scheduler import objects
 
@@ -34,9 +34,9 @@ def owned(kind: str, name: str, **changes: Any) -> cluster.Pod:
     ],
 )
 def test_class_of(pod: cluster.Pod, expected: str) -> None:
-    assert pod_class.class_of(pod) == expected
+    assert names.class_of(pod) == expected
 
 
 def test_a_class_has_a_bounded_name() -> None:
-    assert len(pod_class.class_of(objects.make_pod(image="x" * 5000))) == pod_class.NAME_MAX
-    assert pod_class.NAME_MAX <= fields.CLASS_NAME_MAX, "else every reader of the bus would refuse it"
+    assert len(names.class_of(objects.make_pod(image="x" * 5000))) == names.CLASS_MAX
+    assert names.CLASS_MAX <= fields.CLASS_NAME_MAX, "else every reader of the bus would refuse it"

@@ -13,7 +13,8 @@ import dataclasses
 import os
 import pathlib
 
-from carico_agent.telemetry import kernel_file, port
+from carico_agent.telemetry import port
+from carico_agent.telemetry.proc import kernel_file
 from carico_core.runtime.process import clock as clocks
 
 # Seconds between two looks through /proc for new processes (1.5 ms each on a machine with a hundred of them).

@@ -3,7 +3,8 @@
 import enum
 import pathlib
 
-from carico_agent.telemetry import kernel_file, port
+from carico_agent.telemetry import port
+from carico_agent.telemetry.proc import kernel_file
 
 
 class FreeBy(enum.StrEnum):

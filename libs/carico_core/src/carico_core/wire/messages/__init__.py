@@ -4,9 +4,9 @@ Fields are added only as optional ones, readers ignore those they do not know, a
 version: golden bytes of every released version are kept under tests/fixtures/golden and still decode.
 """
 
-from carico_core.wire.capacity import decode_advertisement, encode_advertisement
-from carico_core.wire.decision import decode_decision, encode_decision
-from carico_core.wire.model import (
+from carico_core.wire.messages.capacity import decode_advertisement, encode_advertisement
+from carico_core.wire.messages.decision import decode_decision, encode_decision
+from carico_core.wire.messages.model import (
     decode_model,
     decode_partial,
     encode_model,
@@ -14,7 +14,7 @@ from carico_core.wire.model import (
     model_as_json,
     split_partial,
 )
-from carico_core.wire.subspace import decode_subspace, decode_subspaces, encode_subspace
+from carico_core.wire.messages.subspace import decode_subspace, decode_subspaces, encode_subspace
 
 __all__ = [
     "decode_advertisement",

@@ -10,7 +10,8 @@ import pathlib
 import re
 
 from carico_agent import settings
-from carico_agent.telemetry import cgroup_tree, port, sources
+from carico_agent.telemetry import port, sources
+from carico_agent.telemetry.cgroups import hierarchy
 from carico_core.domain import errors
 
 # kind nests a node's tree two deep in the host's; below that come a Pod's four.
@@ -31,7 +32,7 @@ def resolved(chosen: settings.AgentSettings) -> settings.AgentSettings:
         return chosen
     mounts = pathlib.Path(chosen.proc) / "mounts"
     try:
-        tree = cgroup_tree.discover(mounts, below=chosen.cgroup_root)
+        tree = hierarchy.discover(mounts, below=chosen.cgroup_root)
     except port.Absent as error:
         raise errors.EnvironmentUnfit(
             f"{error}: mount the host's /sys/fs/cgroup into this Pod, and name the folder with --cgroup-root"
@@ -46,7 +47,7 @@ def resolved(chosen: settings.AgentSettings) -> settings.AgentSettings:
     return dataclasses.replace(chosen, scope=scope, cgroup=node)
 
 
-def find(tree: cgroup_tree.Tree, uid: str) -> str | None:
+def find(tree: hierarchy.Tree, uid: str) -> str | None:
     """Return the path below the tree's roots of the group that holds the node's Pods.
 
     None where none holds Pod `uid`.
@@ -61,13 +62,13 @@ def find(tree: cgroup_tree.Tree, uid: str) -> str | None:
     return None
 
 
-def is_host(tree: cgroup_tree.Tree, node: str) -> bool:
+def is_host(tree: hierarchy.Tree, node: str) -> bool:
     """Return whether the node's group is the root of the hierarchy, and so the host."""
     folder = tree.group(node).cpu
     return folder is None or not any((folder / name).exists() for name in _QUOTA_FILES)
 
 
-def _roots(tree: cgroup_tree.Tree) -> list[pathlib.Path]:
+def _roots(tree: hierarchy.Tree) -> list[pathlib.Path]:
     """Return where to look: the hierarchy with quotas first,
     since not every runtime puts Pods into an unused unified tree.
     """
@@ -76,9 +77,9 @@ def _roots(tree: cgroup_tree.Tree) -> list[pathlib.Path]:
 
 
 def _pod(folder: pathlib.Path, uid: str, depth: int) -> pathlib.Path | None:
-    children = cgroup_tree.folders(folder)
+    children = hierarchy.folders(folder)
     for child in children:
-        if cgroup_tree.pod_uid(child.name) == uid:
+        if hierarchy.pod_uid(child.name) == uid:
             return child
     if depth > 1:
         for child in children:

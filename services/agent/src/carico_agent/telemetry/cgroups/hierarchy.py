@@ -7,7 +7,8 @@ import pathlib
 import re
 from collections.abc import Iterable, Iterator
 
-from carico_agent.telemetry import kernel_file, port
+from carico_agent.telemetry import port
+from carico_agent.telemetry.proc import kernel_file
 
 # "pod<uid>" (cgroupfs driver) or "...-pod<uid with _ for ->.slice" (systemd driver).
 _POD = re.compile(r"(?:^|-)pod([0-9a-f][0-9a-f_-]{7,})(?:\.slice)?$")

@@ -6,7 +6,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from carico_core.domain import errors, messages
-from carico_core.wire import codec, elements
+from carico_core.wire import codec
+from carico_core.wire.messages import elements
 
 # Columns of u have length 1.
 _UNIT_MAX = 1.0 + 1e-6

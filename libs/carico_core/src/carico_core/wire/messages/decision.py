@@ -7,7 +7,8 @@ from msgspec import Meta
 
 from carico_core.domain import decision as records
 from carico_core.domain import errors, names
-from carico_core.wire import codec, elements, fields, subjects
+from carico_core.wire import codec, fields, subjects
+from carico_core.wire.messages import elements
 
 _ID_MAX = 128
 _MESSAGE_MAX = 4096

@@ -7,8 +7,8 @@ https://docs.kernel.org/networking/statistics.html, https://docs.kernel.org/ABI/
 
 import pathlib
 
-from carico_agent.telemetry import kernel_file, port
-from carico_core.numerics import counters
+from carico_agent.telemetry import port
+from carico_agent.telemetry.proc import kernel_file
 from carico_core.runtime.process import clock as clocks
 
 BYTES_PER_MBIT = 1e6 / 8
@@ -42,7 +42,7 @@ class Network:
         if last is None:
             return None
         elapsed_s = now_s - last[2]
-        shares = [counters.ratio(last[way], found[way], elapsed_s * self.full) for way in (0, 1)]
+        shares = [kernel_file.ratio(last[way], found[way], elapsed_s * self.full) for way in (0, 1)]
         known = [share for share in shares if share is not None]
         return max(known) if len(known) == len(shares) else None
 

@@ -3,8 +3,8 @@
 import os
 import pathlib
 
-from carico_agent.telemetry import kernel_file, port
-from carico_core.numerics import counters
+from carico_agent.telemetry import port
+from carico_agent.telemetry.proc import kernel_file
 
 # user nice system idle iowait irq softirq steal; guest and guest_nice follow and are counted in user and nice
 # already: https://docs.kernel.org/filesystems/proc.html#miscellaneous-kernel-statistics-in-proc-stat
@@ -32,7 +32,7 @@ class HostUtilisation:
         last, self._last = self._last, (idle, total)
         if last is None:
             return None
-        free = counters.share(last[0], idle, last[1], total)
+        free = kernel_file.share(last[0], idle, last[1], total)
         return None if free is None else 1.0 - free
 
 

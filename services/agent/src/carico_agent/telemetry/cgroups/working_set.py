@@ -3,16 +3,18 @@
 import pathlib
 from collections.abc import Sequence
 
-from carico_agent.telemetry import cgroup_tree, kernel_file, port
+from carico_agent.telemetry import port
+from carico_agent.telemetry.cgroups import hierarchy
+from carico_agent.telemetry.proc import kernel_file
 
 
 class CgroupMemory:
     """What could not be taken back at once, as a share of the limit."""
 
-    def __init__(self, group: cgroup_tree.Group, *, limit_bytes: float) -> None:
+    def __init__(self, group: hierarchy.Group, *, limit_bytes: float) -> None:
         """Raise `Absent` where its memory cannot be read."""
         self._limit_bytes = limit_bytes
-        if group.layout is cgroup_tree.Layout.V2 and group.unified is not None:
+        if group.layout is hierarchy.Layout.V2 and group.unified is not None:
             folder, usage, self._inactive = group.unified, "memory.current", b"inactive_file"
         elif "memory" in group.v1:
             folder, usage, self._inactive = group.v1["memory"], "memory.usage_in_bytes", b"total_inactive_file"
@@ -28,7 +30,7 @@ class CgroupMemory:
         return min(1.0, max(0.0, (usage - inactive) / self._limit_bytes))
 
 
-def bound(lineage: Sequence[cgroup_tree.Group], *, host_bytes: float) -> tuple[float, cgroup_tree.Group]:
+def bound(lineage: Sequence[hierarchy.Group], *, host_bytes: float) -> tuple[float, hierarchy.Group]:
     """Return the least limit of a group and of those above it, and the group whose usage counts against it."""
     # Of equal limits the uppermost: more use it up.
     limits = [(limit_bytes(group, host_bytes=host_bytes), group) for group in reversed(lineage)]
@@ -36,13 +38,13 @@ def bound(lineage: Sequence[cgroup_tree.Group], *, host_bytes: float) -> tuple[f
     return least if least[0] < host_bytes else (host_bytes, lineage[0])
 
 
-def limit_bytes(group: cgroup_tree.Group, *, host_bytes: float) -> float:
+def limit_bytes(group: hierarchy.Group, *, host_bytes: float) -> float:
     """Return the group's memory limit, or the host's memory where that is smaller or there is no limit.
 
     v1 reports every group above it too, mounted here or not; v2 of the group's own limit alone.
     """
     said: list[float | None] = []
-    if group.layout is cgroup_tree.Layout.V2 and group.unified is not None:
+    if group.layout is hierarchy.Layout.V2 and group.unified is not None:
         said = [_number(group.unified / "memory.max")]
     elif (folder := group.v1.get("memory")) is not None:
         said = [_number(folder / "memory.limit_in_bytes"), _hierarchical(folder / "memory.stat")]

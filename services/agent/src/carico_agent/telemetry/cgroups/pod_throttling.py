@@ -3,7 +3,9 @@
 import dataclasses
 import pathlib
 
-from carico_agent.telemetry import cgroup_cpu, cgroup_tree, kernel_file, port
+from carico_agent.telemetry import port
+from carico_agent.telemetry.cgroups import cpu_time, hierarchy
+from carico_agent.telemetry.proc import kernel_file
 
 # Seconds between two looks for limits while the Pods do not change (limits can be resized in place).
 RESCAN_S = 30.0
@@ -45,7 +47,7 @@ class PodThrottling:
     def rescan(self) -> None:
         """Read the limits of the Pods that exist now. Counters of known Pods go on."""
         try:
-            found = {pod: self._limits_of(pod) for pod in cgroup_tree.pods(self._folder)}
+            found = {pod: self._limits_of(pod) for pod in hierarchy.pods(self._folder)}
         except OSError:
             return  # too many open files: those known before are the best guess
         self._pods = {pod: limits for pod, limits in found.items() if limits[0] or limits[1]}
@@ -65,14 +67,14 @@ class PodThrottling:
     def _limits_of(self, pod: pathlib.Path) -> tuple[list[_Limited], list[_Limited]]:
         if pod in self._pods:
             known = {limited.file.path.parent for limited in (*self._pods[pod][0], *self._pods[pod][1])}
-            now = {path for path in (pod, *cgroup_tree.folders(pod)) if cgroup_cpu.quota_us(path) is not None}
+            now = {path for path in (pod, *hierarchy.folders(pod)) if cpu_time.quota_us(path) is not None}
             if known == now:
                 return self._pods[pod]
-        return _limited([pod]), _limited(cgroup_tree.folders(pod))
+        return _limited([pod]), _limited(hierarchy.folders(pod))
 
 
 def _limited(folders: list[pathlib.Path]) -> list[_Limited]:
-    limits = [(folder, cgroup_cpu.quota_us(folder)) for folder in folders]
+    limits = [(folder, cpu_time.quota_us(folder)) for folder in folders]
     found: list[_Limited] = []
     for folder, quota in limits:
         if quota is None:

@@ -4,8 +4,9 @@ import os
 import pathlib
 from collections.abc import Sequence
 
-from carico_agent.telemetry import cgroup_tree, kernel_file, port
-from carico_core.numerics import counters
+from carico_agent.telemetry import port
+from carico_agent.telemetry.cgroups import hierarchy
+from carico_agent.telemetry.proc import kernel_file
 from carico_core.runtime.process import clock as clocks
 
 # Samples between two looks at the quota: 10 s at 10 Hz. People resize a node seldom.
@@ -16,7 +17,7 @@ class CgroupUtilisation:
     """d_usage / (d_elapsed x real CPUs the group may use)."""
 
     def __init__(
-        self, lineage: Sequence[cgroup_tree.Group], *, clock: clocks.Clock, most_cores: float | None = None
+        self, lineage: Sequence[hierarchy.Group], *, clock: clocks.Clock, most_cores: float | None = None
     ) -> None:
         """`lineage`: the group and those above it; `most_cores`: what it may use, whatever their quotas.
 
@@ -49,7 +50,7 @@ class CgroupUtilisation:
         last, self._last = self._last, (used_s, now_s)
         if last is None:
             return None
-        return counters.ratio(last[0], used_s, (now_s - last[1]) * self._cores)
+        return kernel_file.ratio(last[0], used_s, (now_s - last[1]) * self._cores)
 
     def _look(self) -> None:
         cores, group = self._bound()
@@ -60,11 +61,11 @@ class CgroupUtilisation:
 
     def _used_s(self) -> float:
         data = self._file.read()
-        if self._group.layout is cgroup_tree.Layout.V2:
+        if self._group.layout is hierarchy.Layout.V2:
             return kernel_file.keyed(data, b"usage_usec", what="cpu.stat") * self._unit_s
         return kernel_file.whole(data, what="cpuacct.usage") * self._unit_s
 
-    def _bound(self) -> tuple[float, cgroup_tree.Group]:
+    def _bound(self) -> tuple[float, hierarchy.Group]:
         own = self._lineage[0]
         # Of equal quotas the uppermost: more use it up.
         quotas = [(quota_cores(group), group) for group in reversed(self._lineage)]
@@ -74,7 +75,7 @@ class CgroupUtilisation:
         return min(known, key=lambda bound: bound[0], default=(float(os.cpu_count() or 1), own))
 
 
-def quota_cores(group: cgroup_tree.Group) -> float | None:
+def quota_cores(group: hierarchy.Group) -> float | None:
     """Return the CPUs that a group's quota allows; None where it has none."""
     if group.cpu is None:
         return None
@@ -95,12 +96,12 @@ def quota_us(folder: pathlib.Path) -> tuple[int, int] | None:
     return (quota, period) if quota > 0 and period > 0 else None
 
 
-def cpuset_cores(group: cgroup_tree.Group) -> float | None:
+def cpuset_cores(group: hierarchy.Group) -> float | None:
     """Return the CPUs of a group's cpuset, as all above it have left them.
 
     None where it has none of its own to read.
     """
-    folder = group.unified if group.layout is cgroup_tree.Layout.V2 else group.v1.get("cpuset")
+    folder = group.unified if group.layout is hierarchy.Layout.V2 else group.v1.get("cpuset")
     if folder is None:
         return None
     names = ("cpuset.cpus.effective", "cpuset.effective_cpus")
@@ -121,8 +122,8 @@ def count_cpus(listed: str) -> int:
     return sum(int(last or first) - int(first) + 1 for first, _, last in ends)
 
 
-def _usage_file(group: cgroup_tree.Group) -> tuple[kernel_file.KernelFile, float]:
-    if group.layout is cgroup_tree.Layout.V2 and group.unified is not None:
+def _usage_file(group: hierarchy.Group) -> tuple[kernel_file.KernelFile, float]:
+    if group.layout is hierarchy.Layout.V2 and group.unified is not None:
         return kernel_file.KernelFile(group.unified / "cpu.stat"), 1e-6
     if "cpuacct" not in group.v1:
         raise port.Absent("CPU time of the cgroup", "no cpuacct controller")

@@ -1,4 +1,8 @@
-"""A file of /proc or a cgroup, kept open: at 10 Hz opening costs more than reading."""
+"""Files of /proc and cgroups, kept open (at 10 Hz opening costs more than reading), and rates of the counters in them.
+
+The kernel's counters only grow. One that goes backwards (a reset, a wrapped field, a node restored from a snapshot)
+gives None: no sample, never a negative one.
+"""
 
 import contextlib
 import errno
@@ -100,3 +104,41 @@ def whole(data: bytes, *, what: str) -> int:
     if not digits.isdigit() or len(digits) > DIGITS_MOST:
         raise port.Broken(what, data)
     return int(digits)
+
+
+def rate(before: float, after: float, elapsed_s: float) -> float | None:
+    """Units per second between two reads; None where the counter went back or no time has passed.
+
+    >>> rate(100, 150, 0.5)
+    100.0
+    >>> rate(150, 100, 0.5) is None
+    True
+    """
+    if elapsed_s <= 0 or after < before:
+        return None
+    return (after - before) / elapsed_s
+
+
+def ratio(before: float, after: float, elapsed: float) -> float | None:
+    """Return the share of `elapsed` that the counter spent counting, 0 to 1; both in one unit (PSI: microseconds).
+
+    Held to 1: the two clocks are read an instant apart, so a full counter may read a little more than the interval.
+
+    >>> ratio(0, 25_000, 100_000)
+    0.25
+    """
+    value = rate(before, after, elapsed)
+    return None if value is None else min(1.0, value)
+
+
+def share(part_before: float, part_after: float, whole_before: float, whole_after: float) -> float | None:
+    """Return the share of the whole that the part took between two reads, 0 to 1.
+
+    None where either went back or none moved.
+
+    >>> share(10, 15, 100, 120)
+    0.25
+    """
+    if part_after < part_before:
+        return None
+    return ratio(part_before, part_after, whole_after - whole_before)

@@ -6,8 +6,8 @@ https://docs.kernel.org/accounting/psi.html
 
 import pathlib
 
-from carico_agent.telemetry import kernel_file, port
-from carico_core.numerics import counters
+from carico_agent.telemetry import port
+from carico_agent.telemetry.proc import kernel_file
 from carico_core.runtime.process import clock as clocks
 
 _SOME = b"some "
@@ -34,7 +34,7 @@ class Pressure:
         last, self._last = self._last, (total_us, now_s)
         if last is None:
             return None
-        return counters.ratio(last[0], total_us, (now_s - last[1]) * 1e6)
+        return kernel_file.ratio(last[0], total_us, (now_s - last[1]) * 1e6)
 
 
 def parse_some(data: bytes, *, what: str = "cpu.pressure") -> int:

@@ -7,7 +7,8 @@ import msgspec
 from msgspec import Meta
 
 from carico_core.domain import messages
-from carico_core.wire import codec, elements, fields
+from carico_core.wire import codec, fields
+from carico_core.wire.messages import elements
 
 # Kubernetes UIDs are UUIDs (36 characters); those of static Pods are hashes (32).
 _UID_MAX = 64
