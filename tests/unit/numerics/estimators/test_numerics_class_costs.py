@@ -275,8 +275,8 @@ def follow(made: class_costs.ClassCosts, plain: Plain, step: Step) -> None:
     plain.hold(sorted(step.held))
     check(made, plain)
     if step.peers is not None:
-        made.hear(step.peers)
-        plain.hear(step.peers)
+        made.use_peers(step.peers)
+        plain.use_peers(step.peers)
         check(made, plain)
 
 

@@ -19,7 +19,7 @@ def test_an_unknown_class_takes_a_core_of_what_the_baseline_leaves() -> None:
     found = made()
     assert found.floor == 0.0
     assert found.whole("job") == pytest.approx((1.0, 0.7**2))
-    found.rest_on(2.0)
+    found.set_baseline(2.0)
     assert found.floor == 2.0
     assert found.whole("job") == pytest.approx((0.5, 0.35**2))
     assert found.unknown_part() == pytest.approx(0.25**2)
@@ -30,18 +30,18 @@ def test_an_unknown_class_takes_a_core_of_what_the_baseline_leaves() -> None:
 
 def test_what_peers_measured_stands_with_the_difference_between_nodes() -> None:
     found = made()
-    found.hear({"job": (2.0, 0.01), "tiny": (0.0, 0.0), "huge": (80.0, 1.0)})
+    found.use_peers({"job": (2.0, 0.01), "tiny": (0.0, 0.0), "huge": (80.0, 1.0)})
     spread = 0.01 + 0.4**2
-    assert found.heard("other") is None
-    assert found.heard("job") == pytest.approx((2.0, spread))
-    assert found.whole("job") == found.heard("job")
+    assert found.by_peers("other") is None
+    assert found.by_peers("job") == pytest.approx((2.0, spread))
+    assert found.whole("job") == found.by_peers("job")
     # Within what could fill the node at all, and a whole node.
     assert found.whole("tiny")[0] == FACTS.least_cost
     assert found.whole("huge")[0] == FACTS.scale
     first, *rest = found.by_part("job")
     assert first == found.whole("job")
     assert rest == [pytest.approx((0.0, 0.2**2))] * 2
-    found.hear({})
+    found.use_peers({})
     assert found.whole("job") == found.whole("other")
 
 

@@ -7,13 +7,13 @@ import functools
 import re
 from collections.abc import Mapping
 
-# Dimensions whose scale is bytes; any other is a share of time, such as the CPU's.
+# Dimensions whose scale is bytes. Any other is a share of time, as the CPU's is.
 IN_BYTES = frozenset({"memory", "gpu_memory"})
-# What a dimension is counted in; those in bytes are `IN_BYTES`, all others shares of the whole.
+# Units of the dimensions that are counted. Those in `IN_BYTES` are bytes; all others are shares of the whole.
 _COUNTED: Mapping[str, str] = {"cpu": "tasks", "gpu": "GPUs"}
 _RATES: Mapping[str, str] = {"network": "B/s"}
 _PREFIXES = ("", "k", "M", "G", "T")
-# Rounded to no more digits than are shown, 999.5 would be 1000 of a smaller unit, and 99.95 would have four digits.
+# From these values on, rounding adds a digit: 999.5 would show as 1000 of the smaller unit, 99.95 as four digits.
 _STEP_AT, _WHOLE_FROM, _TWO_DIGITS_FROM = 999.5, 99.95, 9.95
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 _SUFFIX = {
@@ -40,7 +40,7 @@ def text(dimension: str, value: float) -> str:
 
 
 def text_with_sd(dimension: str, mean: float, sd: float, *, sign: str = "± ") -> str:
-    """Return a mean and its standard deviation in one unit, to the digits that such a deviation leaves.
+    """Return a mean and its standard deviation in one unit, without digits that the deviation makes meaningless.
 
     >>> text_with_sd("cpu", 2.3611, 0.0539), text_with_sd("memory", 1.3e6, 5.24e5), text_with_sd("memory", 6e8, 4e7)
     ('2.36 ± 0.05 tasks', '1.3 ± 0.5 MB', '600 ± 40 MB')
@@ -55,7 +55,7 @@ def text_with_sd(dimension: str, mean: float, sd: float, *, sign: str = "± ") -
 
 
 def pods_with_sd(mean: float, sd: float, *, sign: str = "± ") -> str:
-    """Pods, of which parts count, and their standard deviation, both to the same digit; what follows says "Pods".
+    """Return a fractional number of Pods and its standard deviation, to the same digit; the caller adds the unit.
 
     >>> pods_with_sd(2.25, 0.449), pods_with_sd(-0.04, 0.4), pods_with_sd(2777.1, 13.3)
     ('2.2 ± 0.4', '0.0 ± 0.4', '2777 ± 13')
@@ -74,7 +74,7 @@ def plural(count: int, what: str) -> str:
 
 
 def number(value: float, digits: int) -> str:
-    """Return a number to so many digits behind the point; what is shown as zero has no minus.
+    """Return a number with this many decimals; a zero never has a minus sign.
 
     >>> number(-0.04, 1), number(2.04, 1), number(-1.26, 1)
     ('0.0', '2.0', '-1.3')
@@ -82,7 +82,7 @@ def number(value: float, digits: int) -> str:
     return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
-# Pods are made from few templates: what was read once is remembered, within bounds.
+# Pods come from few templates, so the same quantities recur. The size is bounded.
 @functools.lru_cache(maxsize=4096)
 def parse_quantity(text: str | int | float) -> float:
     """Return the value of a quantity in its base unit (cores, bytes, pieces).

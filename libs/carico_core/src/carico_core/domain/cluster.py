@@ -25,7 +25,7 @@ class Owner:
 
 
 class DaemonSet(NamedTuple):
-    """A DaemonSet, reduced to what tells that it exists."""
+    """A DaemonSet, reduced to what identifies it."""
 
     namespace: str
     uid: str
@@ -51,9 +51,10 @@ class Taint:
 
 
 class Pod(NamedTuple):
-    """A Pod, reduced. Times are Unix seconds; requests are summed by the rules of the scheduler (cores, bytes).
+    """A Pod, reduced. Times are Unix seconds; requests (cores, bytes) are summed as kube-scheduler does.
 
-    A NamedTuple: each event of a Pod makes one, and a frozen dataclass of so many fields takes three times as long.
+    A NamedTuple, because every event of a Pod creates one: a frozen dataclass with as many fields takes three times as
+    long.
     """
 
     namespace: str
@@ -71,16 +72,16 @@ class Pod(NamedTuple):
     tolerations: tuple[Toleration, ...]
     owner: Owner | None
     image: str
-    # True for the API's copy of a static Pod, as a kubelet makes it.
+    # True for a mirror Pod: the copy of a static Pod that its kubelet creates in the API.
     is_mirror: bool
     request_cores: float
     request_bytes: float
-    # Names of constraints that the Pod states and this version does not evaluate: the Pod waits, with an Event.
+    # Constraints of the Pod that this version cannot evaluate: the Pod waits, and an Event names them.
     unsupported: tuple[str, ...]
     scheduling_gates: tuple[str, ...] = ()
     # Requests of every other resource by name, in its own unit.
     request_others: tuple[tuple[str, float], ...] = ()
-    # None: nothing but what stands above.
+    # None: no constraints besides those above.
     constraints: limits.Constraints | None = None
 
     @property
@@ -90,12 +91,12 @@ class Pod(NamedTuple):
 
     @property
     def claims_daemon_set(self) -> bool:
-        """True if it says that a DaemonSet controls it. Who creates a Pod may say so of any DaemonSet."""
+        """Whether it names a DaemonSet as its controller, which any creator of a Pod can do: it proves nothing."""
         return self.owner is not None and self.owner.kind == "DaemonSet"
 
     @property
     def is_terminal(self) -> bool:
-        """True where its containers have ended for good."""
+        """Whether its containers have ended for good."""
         return self.phase in TERMINAL_PHASES
 
 
@@ -124,7 +125,7 @@ def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
 
 
 def refusing_taint(node: Node, tolerations: Iterable[Toleration]) -> Taint | None:
-    """Return the first taint of the node that keeps a Pod of these tolerations away; None where none does."""
+    """Return the node's first taint that refuses a Pod with these tolerations; None if there is none."""
     tolerations = tuple(tolerations)
     for taint in node.taints:
         if taint.effect in _REFUSING_EFFECTS and not tolerates(tolerations, taint):
@@ -150,5 +151,5 @@ def _matches(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator == "Exists":
         return True
-    # An empty key needs Exists; the API refuses it with Equal. Lt and Gt are off in Kubernetes unless asked for.
+    # An empty key requires Exists; the API refuses it with Equal. Lt and Gt are behind a feature gate in Kubernetes.
     return toleration.operator == "Equal" and bool(toleration.key) and toleration.value == taint.value

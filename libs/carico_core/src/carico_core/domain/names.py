@@ -16,9 +16,9 @@ SUBDOMAIN_MAX = 253
 _TEMPLATE_HASH = "pod-template-hash"
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
 _APP = "app.kubernetes.io/name"
-# A CronJob names its Jobs by the minute they are due; an owner made with generateName ends in five characters.
+# A CronJob adds to its Jobs' names the minute when they are due; generateName adds five characters.
 _GENERATED = re.compile(r"-(?:\d{8,10}|[bcdfghjklmnpqrstvwxz2456789]{5})$")
-# Within what a class may be called on the bus (messages.md): longer ones lose their end.
+# Below the limit for a class's name on the bus (`wire.fields.CLASS_NAME_MAX`); longer names are cut.
 CLASS_MAX = 512
 
 
@@ -33,12 +33,12 @@ def is_label(name: str) -> bool:
 
 
 def to_token(name: str, *, kind: str = "node") -> str:
-    """Return the subject token of a Node or Pod name: `.` becomes `_`, which no Kubernetes name holds.
+    """Return the subject token of a Node or Pod name: `.` becomes `_`, which no Kubernetes name contains.
 
     >>> to_token("ip-10-0-0-1.ec2.internal")
     'ip-10-0-0-1_ec2_internal'
 
-    Raises `BadName` where the name is not a valid Kubernetes name.
+    Raises `BadName` if the name is not a valid Kubernetes name.
     """
     if not is_subdomain(name):
         raise errors.BadName(kind, name)
@@ -48,7 +48,7 @@ def to_token(name: str, *, kind: str = "node") -> str:
 def from_token(token: str, *, kind: str = "node") -> str:
     """Return the Node or Pod name of a subject token; the inverse of `to_token`.
 
-    Raises `BadName` where the token is not one that `to_token` makes.
+    Raises `BadName` if `to_token` cannot have made the token.
     """
     name = token.replace("_", ".")
     if "." in token or not is_subdomain(name):
@@ -57,10 +57,10 @@ def from_token(token: str, *, kind: str = "node") -> str:
 
 
 def class_of(pod: cluster.Pod) -> str:
-    """Return the class of a Pod: kind, namespace and name template of its controlling owner; unowned ones by their
-    application's name where they are labelled with one, else by image.
+    """Return the class of a Pod: kind, namespace and name template of its controlling owner.
 
-    The ReplicaSets of one Deployment, and the Jobs of one CronJob, are one class.
+    The ReplicaSets of one Deployment are one class, and so are the Jobs of one CronJob. A Pod without owner is named
+    after its application label if it has one, else after its image.
     """
     owner = pod.owner
     if owner is None:

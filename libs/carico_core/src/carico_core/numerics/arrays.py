@@ -12,7 +12,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 
 
 def vector(values: npt.ArrayLike, *, name: str, size: int | None = None) -> Array:
-    """Return `values` as float64 of shape (d,); raises ValueError on any other rank, or when d is not `size`."""
+    """Return `values` as float64 of shape (d,). Raises ValueError for any other rank, or if d is not `size`."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or (size is not None and array.shape[0] != size):
         raise ValueError(f"{name}: expected shape ({'d' if size is None else size},), got {array.shape}")
@@ -20,14 +20,14 @@ def vector(values: npt.ArrayLike, *, name: str, size: int | None = None) -> Arra
 
 
 def frozen(values: npt.ArrayLike, *, name: str, size: int | None = None) -> Array:
-    """Return a read-only copy of `values` of shape (d,), for records that must not alias their caller's array."""
+    """Return a read-only copy of `values` of shape (d,), for records that must not alias the caller's array."""
     array = vector(values, name=name, size=size).copy()
     array.flags.writeable = False
     return array
 
 
 def square(gram: npt.ArrayLike, *, name: str) -> Array:
-    """Return `gram` as float64 of shape (..., d, d); raises ValueError otherwise."""
+    """Return `gram` as float64 of shape (..., d, d). Raises ValueError for any other shape."""
     array = np.asarray(gram, dtype=np.float64)
     if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
         raise ValueError(f"{name}: expected shape (..., d, d), got {array.shape}")
@@ -36,10 +36,10 @@ def square(gram: npt.ArrayLike, *, name: str) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subspace:
-    """A d x r orthonormal basis `u` and its r singular values `sigma`, largest first.
+    """The directions of recent work and their strength: a d x r orthonormal basis `u`, r singular values `sigma`.
 
-    Both arrays are copied and made read-only. `eq=False`: comparing arrays with == gives an array, not a truth.
-    Raises ValueError when the shapes do not fit, a number is not finite, or sigma is negative or not in order.
+    The largest comes first. Both arrays are copied and made read-only. `eq=False`, because == on arrays gives an array.
+    Raises ValueError if the shapes do not fit, a number is not finite, or sigma is negative or not in order.
     """
 
     u: Array
@@ -52,7 +52,7 @@ class Subspace:
             raise ValueError(
                 f"subspace: expected u (d, r) and sigma (r,) with 1 <= r <= d, got {u.shape} and {sigma.shape}"
             )
-        # Few numbers: plain ones are several times quicker than numpy's reductions.
+        # For so few numbers plain Python is several times faster than numpy's reductions.
         sizes: list[float] = sigma.tolist()
         if not (all(map(math.isfinite, u.ravel().tolist())) and all(map(math.isfinite, sizes))):
             raise ValueError("subspace: expected finite numbers in u and sigma")

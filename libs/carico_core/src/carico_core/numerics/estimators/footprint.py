@@ -82,7 +82,7 @@ class Footprint:
         if not self._constants.federated:
             return
         for dim, each in zip(self._config.dims, self._costs, strict=True):
-            each.hear(self._cluster.of_others(model.evidence, dim))
+            each.use_peers(self._cluster.of_others(model.evidence, dim))
 
     def tick(self, sample_y: arrays.Array, gains: arrays.Array, pods: int, dt_s: float) -> None:
         """Step 1: take each class's count through each dimension's filter, at the sample's own gains."""
