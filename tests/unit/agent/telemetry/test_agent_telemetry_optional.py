@@ -348,7 +348,7 @@ class TestPanel:
 
 def test_every_optional_dimension_has_a_file_of_its_own() -> None:
     for dim in sources.OPTIONAL:
-        assert importlib.import_module(f"carico_agent.telemetry.{dim.removesuffix('_memory')}")
+        assert importlib.import_module(f"carico_agent.telemetry.devices.{dim.removesuffix('_memory')}")
 
 
 def _refuse(_: sources.Place) -> port.Dimension:

@@ -87,7 +87,7 @@ class Plain:
         self.names = kept + new
         self.reached &= set(names)
 
-    def hear(self, peers: Mapping[str, base.Evidence]) -> None:
+    def use_peers(self, peers: Mapping[str, base.Evidence]) -> None:
         self.peers = {name: (mean, variance + (0.2 * mean) ** 2) for name, (mean, variance) in peers.items()}
         for name in self.names:
             if name in self.peers and self.variance(name) > self.peers[name][1]:

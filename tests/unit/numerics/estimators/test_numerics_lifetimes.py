@@ -23,7 +23,7 @@ def test_ages_and_lives_are_by_the_clock() -> None:
     assert made.counts() == {"job": 2, "other": 1}
     made.follow({"b": "job"})
     assert made.counts() == {"job": 1}
-    assert [list(made._ended[name].lives_s) for name in ("job", "other")] == [[5.0], [2.0]]
+    assert [list(made._ended[name].lifetimes_s) for name in ("job", "other")] == [[5.0], [2.0]]
 
 
 def test_a_pod_whose_class_becomes_known_keeps_its_age() -> None:

@@ -99,13 +99,13 @@ def test_the_class_that_ran_least_recently_gives_way_with_all_that_was_known_of_
             found.tick([0.5, 0.5], 2.0)
             found.follow({})
     assert len(found.classes) == 16
-    assert found.lives.is_known("class-1")
+    assert found.lifetimes.is_known("class-1")
     found.follow(of("new", 1))
     found.tick([0.5, 0.5], 2.0)
     assert [*found.classes] == [*(f"class-{number}" for number in range(2, 16)), "class-0", "new"]
     assert set(found.shown_by_part(MEMORY)) == set(found.shown(MEMORY)) == set(found.classes)
-    assert not found.lives.is_known("class-1")
-    assert found.lives.is_known("class-0")
+    assert not found.lifetimes.is_known("class-1")
+    assert found.lifetimes.is_known("class-0")
     # Those that run stay, however many they are.
     many = {f"uid-{number}": f"job-{number}" for number in range(20)}
     found.follow(many)
