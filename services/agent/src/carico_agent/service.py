@@ -13,7 +13,7 @@ import orjson
 
 from carico_agent import app, ports, recording, sampler, settings
 from carico_agent.learning import pipeline
-from carico_agent.pod_events import none, pod_states
+from carico_agent.pod_events import adapter, none
 from carico_agent.reporting import publishers
 from carico_agent.telemetry import panel, port, sources
 from carico_agent.telemetry.cgroups import hierarchy, own_node
@@ -95,7 +95,7 @@ class Service:
             app.Parts(
                 settings=self._chosen,
                 panel=found,
-                pods=pods if classes is None else pod_states.Workloads(pods=pods, classes=classes),
+                pods=pods if classes is None else adapter.Workloads(pods=pods, classes=classes),
                 classes=classes,
                 clock=self._clock,
                 metrics=self._metrics,

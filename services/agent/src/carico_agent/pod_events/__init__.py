@@ -1,6 +1,6 @@
 """Which Pods run on this node.
 
-- `pod_states`: the state of each Pod, and what all adapters share.
+- `pod_states`: the state of each Pod. `adapter`: what all adapters share.
 - Adapters: `cgroup` (with `inotify`), `containerd` (with `containerd_client`, `containerd_wire`), `kubernetes`, `none`.
 - `classes`: the class of each Pod, from the Kubernetes API.
 """

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 
 from carico_agent import settings
-from carico_agent.pod_events import inotify, pod_states
+from carico_agent.pod_events import adapter, inotify
 from carico_agent.telemetry import port
 from carico_agent.telemetry.cgroups import hierarchy
 from carico_agent.telemetry.proc import kernel_file
@@ -40,7 +40,7 @@ def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "Cgroup
     return CgroupPods(chosen.cgroup, clock=clock, discover=discover)
 
 
-class CgroupPods(pod_states.Adapter):
+class CgroupPods(adapter.Adapter):
     """See `carico_agent.ports.PodEvents`."""
 
     def __init__(

@@ -15,8 +15,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from carico_agent import settings
+from carico_agent.pod_events import adapter
 from carico_agent.pod_events import containerd_wire as wire
-from carico_agent.pod_events import pod_states
 from carico_core.domain import errors
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
@@ -76,7 +76,7 @@ def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "Contai
     return ContainerdPods(connect=lambda: client.connect(socket), away=client.Away, clock=clock)
 
 
-class ContainerdPods(pod_states.Adapter):
+class ContainerdPods(adapter.Adapter):
     """See `carico_agent.ports.PodEvents`."""
 
     def __init__(self, *, connect: Connect, away: type[errors.CaricoError], clock: clocks.Clock) -> None:

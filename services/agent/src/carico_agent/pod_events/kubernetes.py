@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Set
 from typing import Any, Protocol
 
 from carico_agent import settings
-from carico_agent.pod_events import pod_states
+from carico_agent.pod_events import adapter, pod_states
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import status
@@ -63,7 +63,7 @@ def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> "Kubern
     )  # fmt: skip
 
 
-class KubernetesPods(pod_states.Adapter):
+class KubernetesPods(adapter.Adapter):
     """See `carico_agent.ports.PodEvents`."""
 
     def __init__(

@@ -4,10 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Set
 
-from carico_agent import ports
 from carico_core.domain import recording
-from carico_core.runtime.observe import logs
-from carico_core.runtime.process import clock as clocks
 
 # Spec of the messages: a capacity covers those that ended in the last 60 s.
 ENDED_KEPT_S = 60.0
@@ -181,61 +178,3 @@ class PodStates:
     def _tell(self) -> None:
         for callback in self._callbacks:
             callback()
-
-
-class Adapter:
-    """`carico_agent.ports.PodEvents` but for `run`, which has the states take in what happens."""
-
-    def __init__(self, name: str, *, clock: clocks.Clock) -> None:
-        self._clock = clock
-        self._states = PodStates()
-        self._log = logs.get("pods", adapter=name)
-
-    def current(self) -> PodSet:
-        """Return the Pods now; while their source is away, those of before."""
-        return self._states.current(self._clock.monotonic_s())
-
-    def on_change(self, callback: Callable[[], None]) -> None:
-        """`callback` is called in the loop's thread after each change of what runs."""
-        self._states.on_change(callback)
-
-    def on_event(self, witness: Witness) -> None:
-        """Call `witness` with each event of a Pod."""
-        self._states.on_event(witness)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Workloads:
-    """See `carico_agent.ports.PodEvents`: those of `pods`, less what the API shows to be baseline."""
-
-    pods: ports.PodEvents
-    classes: ports.PodClasses
-
-    def current(self) -> ports.PodSet:
-        """Return the Pods now, less the baseline's."""
-        now = self.pods.current()
-        own = [uid for uid in now.running if self.classes.is_baseline(uid)]
-        if not own:
-            return now
-        ended = [uid for uid in now.ended if not self.classes.is_baseline(uid)]
-        return PodSet(
-            running=frozenset(now.running).difference(own), ended=dict.fromkeys(ended).keys(), holding=now.holding,
-            baseline=frozenset(now.baseline).union(own),
-        )  # fmt: skip
-
-    def on_change(self, callback: Callable[[], None]) -> None:
-        """`callback` is called in the loop's thread after each change, also once a Pod shows to be baseline."""
-        self.pods.on_change(callback)
-
-    def on_event(self, witness: Witness) -> None:
-        """Call `witness` with what happens to Pods that are not known to be baseline by then."""
-
-        def report(kind: recording.EventKind, uid: str, at_s: float) -> None:
-            if not self.classes.is_baseline(uid):
-                witness(kind, uid, at_s)
-
-        self.pods.on_event(report)
-
-    async def run(self) -> None:
-        """Keep `current` up to date until cancelled."""
-        await self.pods.run()
