@@ -81,7 +81,7 @@ async def measure(pods: int, *, seconds: float, period_ms: float = settings.QUOT
 async def _start(containers: runtime.Runtime, directory: pathlib.Path, group: groups.Group) -> None:
     group.create()
     group.set_cpu_weight(shares=qos.cpu_shares(0.0))
-    command = runtime.Command(
+    command = runtime.ContainerCommand(
         id=str(directory),
         argv=["carico-workload", "pi", "--seconds", "600"],
         env={"CARICO_SCALE": repr(SCALE)},

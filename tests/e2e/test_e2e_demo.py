@@ -97,7 +97,7 @@ async def test_a_crashed_service_is_named_with_its_last_lines(shell: carico_comm
     async with asyncio.timeout(carico_command.WITHIN_S):
         _, err = await process.communicate()
     assert process.returncode == 1
-    assert b"scheduler ended by itself (killed by SIGKILL); its last lines:" in err
+    assert b"scheduler ended unexpectedly (killed by SIGKILL); its last lines:" in err
     logs = shell.paths("e2e-crash").logs
     last = (logs / "scheduler.log").read_bytes().splitlines()[-1]
     assert b"  " + last + b"\n" in err, "its last log lines follow"

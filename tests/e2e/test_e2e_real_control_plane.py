@@ -10,9 +10,8 @@ import pytest
 from carico_core.runtime.kube import api_client, paged_lists
 from carico_core.runtime.process import clock as clocks
 from carico_local.cluster import state
-from carico_local.control_plane import audit
 from tests.e2e import carico_command
-from tests.tools import kubernetes
+from tests.tools import audit_log, kubernetes
 
 NAME = "e2e-real"
 PODS = 30
@@ -50,7 +49,7 @@ async def _check_binds(paths: state.Paths) -> None:
         pods = (await paged_lists.list_all(client, "/api/v1/namespaces/default/pods", params={})).objects
     finally:
         await client.close()
-    bound = audit.bindings(paths.data / "control-plane" / "bindings.log")
+    bound = audit_log.bindings(paths.data / "control-plane" / "bindings.log")
     assert len(pods) == PODS
     assert bound == {f"default/{pod['metadata']['name']}": [pod["spec"]["nodeName"]] for pod in pods}
     assert {pod["metadata"]["ownerReferences"][0]["kind"] for pod in pods} == {"Job"}

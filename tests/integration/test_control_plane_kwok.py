@@ -28,7 +28,7 @@ from carico_core.runtime.process import clock as clocks, settings
 from carico_local.binaries import tools
 from carico_local.control_plane import standalone
 environ = settings.environment()
-found = tools.obtain(standalone.DEFAULT, environ=environ, clock=clocks.SystemClock(), tell=lambda told: None)
+found = tools.obtain(standalone.DEFAULT, environ=environ, clock=clocks.SystemClock(), report=lambda _: None)
 plane = standalone.Standalone(pathlib.Path(sys.argv[1]), environ=environ, clock=clocks.SystemClock(), found=found)
 plane.start()
 print(json.dumps([plane.pid(part) for part in standalone.DEFAULT]), flush=True)

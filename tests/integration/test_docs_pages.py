@@ -147,7 +147,7 @@ def test_every_command_of_the_pages_has_an_expectation() -> None:
 async def tour(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Tour]:
     try:
         found = await asyncio.to_thread(
-            tools.obtain, ["nats"], environ=settings.environment(), clock=clocks.SystemClock(), tell=lambda _: None
+            tools.obtain, ["nats"], environ=settings.environment(), clock=clocks.SystemClock(), report=lambda _: None
         )
         nats = found["nats"].path
     except errors.EnvironmentUnfit:

@@ -160,7 +160,7 @@ def test_a_missing_config_map_is_a_waiting_reason(site: node_site.NodeSite) -> N
     ("name", "spec", "words"),
     [
         ("nginx", {"container": {"image": "nginx", "command": None}}, "container 'main' has no command"),
-        ("files", {"volumes": [{"name": "v", "configMap": {"name": "m"}}]}, "volume 'v' is of the kind configMap"),
+        ("files", {"volumes": [{"name": "v", "configMap": {"name": "m"}}]}, "volume 'v' is of kind configMap"),
         ("health", {"container": {"livenessProbe": {"grpc": {"port": 1}}}}, "livenessProbe of container 'main' is not"),
     ],
 )

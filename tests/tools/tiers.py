@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from carico_local.cluster import ports, processes
+from carico_local.cluster import machine, processes
 
 # Agents of whole clusters measure the machine; so do two files more.
 SERIAL = (
@@ -101,9 +101,9 @@ def configure(config: pytest.Config) -> None:
 
 def _share_ports(number: int, count: int) -> None:
     """Give one of `count` processes its part of the ports: two that search at once would find the same ones free."""
-    size = (ports.LAST_PORT - ports.FIRST_PORT) // count
-    ports.FIRST_PORT += number * size
-    ports.LAST_PORT = ports.FIRST_PORT + size
+    size = (machine.LAST_PORT - machine.FIRST_PORT) // count
+    machine.FIRST_PORT += number * size
+    machine.LAST_PORT = machine.FIRST_PORT + size
 
 
 def refuse_misplaced(items: Sequence[pytest.Item]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_core.domain import errors
-from carico_local.cluster import ports
+from carico_local.cluster import machine
 
 # It listens within a tenth of a second, or within some where the machine is slow; one that failed ends at once.
 START_TIMEOUT_S = 60.0
@@ -54,14 +54,14 @@ def free_port() -> int:
     Not of the kernel's range for outgoing connections: a client that tries to reach a server that is away is given the
     server's own port there sooner or later, and holds it when the server comes back.
     """
-    (port,) = ports.choose(f"{os.getpid()} {next(_calls)}", 1, free=_is_free)
+    (port,) = machine.free_ports(f"{os.getpid()} {next(_calls)}", 1, free=_is_free)
     _given.add(port)
     return port
 
 
 def _is_free(port: int) -> bool:
     # One that was given may be listened on only in seconds.
-    return port not in _given and ports.is_free(port)
+    return port not in _given and machine.is_free_port(port)
 
 
 class NatsServer:

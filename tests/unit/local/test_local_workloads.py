@@ -141,4 +141,4 @@ def test_server_answers_itself_and_records_latencies() -> None:
 
 
 def test_latencies_that_are_not_known_yet_are_none() -> None:
-    assert server.Recorder().latency().p99_ms is None
+    assert server.LatencyRecorder().latency().p99_ms is None

@@ -33,9 +33,9 @@ def test_long(): assert False
 """
 CONTRACT = """
 import os, pathlib
-from carico_local.cluster import ports
+from carico_local.cluster import machine
 def test_ports(): pathlib.Path("ports-" + os.environ["PYTEST_XDIST_WORKER"]).write_text(
-    f"{ports.FIRST_PORT} {ports.LAST_PORT}")
+    f"{machine.FIRST_PORT} {machine.LAST_PORT}")
 """
 E2E = """
 import os

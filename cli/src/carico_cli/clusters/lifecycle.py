@@ -26,7 +26,7 @@ def up(context: settings.Context, /, name: str | None, **given: Any) -> None:
     asyncio.run(_up(context, wanted, binaries))
 
 
-async def _up(context: settings.Context, wanted: plans.Wish, binaries: Mapping[str, str]) -> None:
+async def _up(context: settings.Context, wanted: plans.Options, binaries: Mapping[str, str]) -> None:
     exits.cancel_on_signals()
     launched = await client.launch(
         wanted, home=context.home, environ=context.environ, restart=True, lifeline=False, fresh=False, binaries=binaries

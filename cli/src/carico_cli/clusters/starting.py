@@ -8,7 +8,7 @@ import click
 
 from carico_cli.shell import settings
 from carico_core.runtime.process import clock as clocks
-from carico_local.binaries import progress
+from carico_local.binaries import cache
 from carico_local.cluster import client, events
 from carico_local.cluster import plan as plans
 
@@ -18,7 +18,7 @@ PRESSURE = pathlib.Path("/proc/pressure/cpu")
 BUSY_PERCENT = 25.0
 
 
-def obtain(wanted: plans.Wish, context: settings.Context) -> dict[str, str]:
+def obtain(wanted: plans.Options, context: settings.Context) -> dict[str, str]:
     """Return the paths of the programs that a cluster needs, by name; build what is missing and report progress.
 
     Raises `EnvironmentUnfit` where one cannot be obtained.
@@ -36,10 +36,10 @@ def obtain(wanted: plans.Wish, context: settings.Context) -> dict[str, str]:
         # Checked before minutes are spent on programs.
         programs.check()
         programs.find(context.environ)
-    found = tools.obtain(needed, environ=context.environ, clock=clock, tell=report)
+    found = tools.obtain(needed, environ=context.environ, clock=clock, report=report)
     paths = {name: str(each.path) for name, each in found.items()}
     if wanted.node_kind == plans.NodeKind.KUBELET:
-        paths |= programs.obtain(context.environ, tell=lambda text: report(progress.Progress(text=text)))
+        paths |= programs.obtain(context.environ, report=lambda text: report(cache.Progress(text=text)))
     return paths
 
 
@@ -51,7 +51,7 @@ class _Reporter:
         self._clock = clock
         self._printed_s = clock.monotonic_s()
 
-    def report(self, step: progress.Progress) -> None:
+    def report(self, step: cache.Progress) -> None:
         if not step.passing:
             _end_line(self._context)
             click.echo(step.text)
@@ -91,8 +91,8 @@ def note(text: str, context: settings.Context) -> None:
 
 
 def say_crash(event: events.Event) -> None:
-    """Print on stderr which service ended by itself, and its last lines."""
-    click.echo(f"{event.service} ended by itself ({event.text}); its last lines:", err=True)
+    """Print on stderr which service ended unexpectedly, and its last lines."""
+    click.echo(f"{event.service} ended unexpectedly ({event.text}); its last lines:", err=True)
     for line in event.crash.last_lines if event.crash else ():
         click.echo(f"  {line}", err=True)
 

@@ -16,7 +16,7 @@ from carico_cli.top import once
 from carico_core.domain import amounts, errors
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire.kubernetes import api_objects
-from carico_local.cluster import full_disk, state
+from carico_local.cluster import machine, state
 from carico_local.cluster.services import topology
 
 # A busy machine takes a second; a frozen API is not waited for.
@@ -41,7 +41,7 @@ def command(context: settings.Context, name: str | None, output: formats.Output)
     if found is None:
         raise errors.SettingsError(f"cluster {paths.name!r} has not started: see {paths.log('supervisor')}")
     view = _services(found, running=running)
-    if running and (full := full_disk.shortage(paths.root)) is not None:
+    if running and (full := machine.disk_shortage(paths.root)) is not None:
         # The supervisor cannot write its state either, so it does not report this.
         view["notes"].append(full)
     if running and found.phase is state.Phase.READY:

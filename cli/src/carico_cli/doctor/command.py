@@ -14,7 +14,7 @@ from carico_cli.shell import exits, settings
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import full_disk, state
+from carico_local.cluster import machine, state
 
 USER_AGENT = "carico-doctor"
 AWAY = "is the kubeconfig's server right and reachable from here?"
@@ -53,7 +53,7 @@ def command(
 
 
 def _disk(paths: state.Paths) -> list[findings.Finding]:
-    why = full_disk.shortage(paths.root)
+    why = machine.disk_shortage(paths.root)
     return (
         [] if why is None else [findings.fail("disk", why, "make room: services that ended then restart by themselves")]
     )

@@ -88,7 +88,7 @@ def command(context: settings.Context, /, name: str, **given: Any) -> int:
 
 
 async def _compare(
-    context: settings.Context, request: plans.Wish, wanted: Sequence[contenders.Contender], job: jobs.Job,
+    context: settings.Context, request: plans.Options, wanted: Sequence[contenders.Contender], job: jobs.Job,
     given: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     """Start a cluster, compare on it, and end it."""

@@ -156,7 +156,7 @@ class _Demo:
             draw()
 
     async def _watch_crashes(self, launched: client.Launched) -> None:
-        async for event in launched.heard():
+        async for event in launched.follow():
             if event.kind is events.Kind.CRASHED:
                 self._crashes.append(event.service)
                 self._crashed.set()

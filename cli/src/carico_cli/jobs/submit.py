@@ -14,7 +14,7 @@ from carico_cli.shell import settings
 from carico_core.domain import amounts, errors
 from carico_core.runtime.process import clock as clocks
 from carico_local import job as jobs
-from carico_local.cluster import full_disk, state
+from carico_local.cluster import machine, state
 from carico_local.report import facts
 
 _PROGRESS_EVERY_S = 2.0
@@ -58,7 +58,7 @@ def command(
         return _why_gone(context, address, job, away_s=away_s)
 
     def why_slow() -> str:
-        full = full_disk.shortage(state.find(context.home, address.name).root) if address.is_local else None
+        full = machine.disk_shortage(state.find(context.home, address.name).root) if address.is_local else None
         return full or "the Kubernetes API has not accepted all of its Pods yet"
 
     return asyncio.run(_submit(address, job, wait=wait, why_gone=why_gone, why_slow=why_slow, environ=context.environ))

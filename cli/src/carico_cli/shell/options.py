@@ -118,9 +118,9 @@ def cluster(function: F) -> F:
     return function
 
 
-def request(name: str, given: dict[str, Any]) -> plans.Wish:
+def request(name: str, given: dict[str, Any]) -> plans.Options:
     """Return the cluster that the flags of `cluster` ask for."""
-    return plans.Wish(
+    return plans.Options(
         name=name,
         nodes=given["nodes"][1],
         node_kind=given["nodes"][0],

@@ -1,8 +1,8 @@
-"""What an earlier run of a cluster left at its API, and what of it does not go on.
+"""Pods and Nodes that an earlier run of a cluster left at its API.
 
-A supervisor that was killed leaves the API's store behind. `carico up` goes on with it, as `carico status` says: Pods
-that waited are scheduled, those that ran are started again or have ended. Nodes that the new plan has not are removed
-with the Pods bound to them: nothing runs them any more.
+A supervisor that was killed leaves the API's store behind. `carico up` continues with it, as `carico status` announces:
+Pods that waited are scheduled; those that ran were ended with the supervisor and end as their restart policy says.
+Nodes that are not in the new plan are removed with the Pods bound to them, since nothing runs those any more.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """Pods that go on and those that had ended; Nodes that were removed, with how many Pods."""
+    """Counts of the Pods left, by what became of them, and the Nodes that were removed."""
 
     waiting: int
     ended: int
@@ -27,7 +27,7 @@ class Leftovers:
     removed_pods: int
 
     def text(self, name: str) -> str:
-        """Return one line for a person; empty where nothing was left."""
+        """Return one line for the user; empty where nothing was left."""
         if not (self.waiting or self.ended or self.removed_nodes):
             return ""
         gone = ""
@@ -48,12 +48,12 @@ class Api(Protocol):
 
 
 def are_possible(paths: state.Paths) -> bool:
-    """Return True where a control plane has kept something here."""
+    """Return True where a control plane has stored data here."""
     return any((paths.data / store).is_dir() for store in ("api", "etcd"))
 
 
 async def go_on(kubeconfig: pathlib.Path, node_names: tuple[str, ...], *, clock: clocks.Clock) -> Leftovers:
-    """Return what was left, once what does not go on is removed."""
+    """Remove what the new plan does not continue with, and return what was left."""
     settings = api_client.KubeSettings(kubeconfig=str(kubeconfig))
     api = await api_client.connect(settings, clock=clock, user_agent="carico-supervisor")
     try:
@@ -63,14 +63,14 @@ async def go_on(kubeconfig: pathlib.Path, node_names: tuple[str, ...], *, clock:
 
 
 async def sort_out(api: Api, node_names: tuple[str, ...]) -> Leftovers:
-    """Do as `go_on`, at an API that is connected."""
+    """Do the work of `go_on` on a connected API."""
     nodes = [item["metadata"]["name"] for item in (await api.request("GET", "/api/v1/nodes"))["items"]]
     pods = (await api.request("GET", "/api/v1/pods"))["items"]
     removed = tuple(name for name in nodes if name not in node_names)
     lost = [pod for pod in pods if pod["spec"].get("nodeName") in removed]
     for pod in lost:
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
-        # Nothing is left that could end it in order.
+        # No node is left that could end it in order.
         await _delete(api, path, {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}})
     for name in removed:
         await _delete(api, f"/api/v1/nodes/{name}", {})
@@ -83,4 +83,4 @@ async def _delete(api: Api, path: str, options: dict[str, Any]) -> None:
     try:
         await api.request("DELETE", path, body={"apiVersion": "v1", "kind": "DeleteOptions", **options})
     except (errors.NotFound, errors.Conflict):
-        return  # it was deleted meanwhile
+        return  # deleted meanwhile

@@ -30,7 +30,7 @@ def test_each_service_with_metrics_of_ours_is_a_target_of_its_kind() -> None:
         for name, port in ports.items()
     )
     found = state.ClusterState(
-        plan=plan.make_plan(plan.Wish(name="x", nodes=1), MACHINE), phase=state.Phase.READY, supervisor=process,
+        plan=plan.make_plan(plan.Options(name="x", nodes=1), MACHINE), phase=state.Phase.READY, supervisor=process,
         started_ns=1, nats_url="n", api_url="a", services=services, crashes=(), notes=(), failure=None,
     )  # fmt: skip
     jobs = {(each["labels"]["job"], each["labels"]["service"]): each["targets"] for each in integrations.targets(found)}

@@ -7,10 +7,10 @@ import pytest
 
 from carico_cli.clusters import starting
 from carico_cli.shell import settings
-from carico_local.binaries import progress, tools
+from carico_local.binaries import cache, tools
 from carico_local.cluster import plan
 
-REAL = plan.Wish(control_plane="real")
+REAL = plan.Options(control_plane="real")
 
 
 @pytest.fixture
@@ -18,12 +18,12 @@ def obtained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """What was asked for, of a machine that has to build all of it."""
     asked: list[tuple[str, ...]] = []
 
-    def obtain(names: tuple[str, ...], *, tell: progress.Tell, **_: Any) -> dict[str, tools.Found]:
+    def obtain(names: tuple[str, ...], *, report: cache.Report, **_: Any) -> dict[str, tools.Found]:
         asked.append(names)
-        tell(progress.Progress(text="building all"))
+        report(cache.Progress(text="building all"))
         for number in range(3):
-            tell(progress.Progress(text=f"{number} packages compiled", passing=True))
-        tell(progress.Progress(text="built all"))
+            report(cache.Progress(text=f"{number} packages compiled", passing=True))
+        report(cache.Progress(text="built all"))
         return {
             name: tools.Found(name=name, path=pathlib.Path("/t") / name, version="1.36.4", origin=tools.Origin.BUILT)
             for name in names
@@ -59,7 +59,7 @@ def test_on_a_terminal_what_passes_is_drawn_in_place(
 
 
 def test_an_embedded_control_plane_asks_for_nothing(obtained: list[tuple[str, ...]]) -> None:
-    assert starting.obtain(plan.Wish(), context(plain=True)) == {}
+    assert starting.obtain(plan.Options(), context(plain=True)) == {}
     assert obtained == []
 
 

@@ -20,7 +20,7 @@ MACHINE = machine.Machine(
     cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
 )
 FOUND = state.ClusterState(
-    plan=plan.make_plan(plan.Wish(name="x", nodes=2), MACHINE), phase=state.Phase.READY,
+    plan=plan.make_plan(plan.Options(name="x", nodes=2), MACHINE), phase=state.Phase.READY,
     supervisor=processes.ProcessId(pid=1, start_ticks=1), started_ns=1, nats_url="", api_url="", services=(),
     crashes=(), notes=(), failure=None,
 )  # fmt: skip

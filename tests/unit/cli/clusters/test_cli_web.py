@@ -11,7 +11,7 @@ import pytest
 from carico_cli.clusters import web
 from carico_core.domain import errors
 from carico_local import nats_server
-from carico_local.cluster import machine, plan, ports, processes, state
+from carico_local.cluster import machine, plan, processes, state
 from carico_web import settings as setting
 from tests.tools import waiting
 
@@ -31,7 +31,7 @@ def written(home: pathlib.Path, *, phase: state.Phase = state.Phase.READY, page:
     paths.root.mkdir(parents=True, exist_ok=True)
     paths.plan.write_text("{}")
     found = state.ClusterState(
-        plan=plan.make_plan(plan.Wish(name="x", nodes=1), MACHINE), phase=phase,
+        plan=plan.make_plan(plan.Options(name="x", nodes=1), MACHINE), phase=phase,
         supervisor=processes.ProcessId(pid=7, start_ticks=8), started_ns=1, nats_url="n", api_url="a",
         services=(), crashes=(), notes=(), failure=None, websocket_url="ws://{host}:9", page_url=page,
     )  # fmt: skip
@@ -57,7 +57,7 @@ async def test_it_ends_with_its_cluster_and_goes_on_with_the_next(monkeypatch: p
         await waiting.until(lambda: len(said) == 2)
         assert said[1] == "cluster x is gone: the page returns after `carico up --name x`; Ctrl-C ends it"
         # The next run of the cluster wants the same port.
-        assert ports.is_free(first.chosen.http_port)
+        assert machine.is_free_port(first.chosen.http_port)
         second = run(first.chosen.http_port, started_ns=2)
         now[0] = second
         await waiting.until(lambda: len(said) == 3)
@@ -66,7 +66,7 @@ async def test_it_ends_with_its_cluster_and_goes_on_with_the_next(monkeypatch: p
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    assert ports.is_free(first.chosen.http_port)
+    assert machine.is_free_port(first.chosen.http_port)
 
 
 def test_its_end_does_not_wait_for_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,5 +117,5 @@ def test_a_cluster_is_there_as_long_as_its_supervisor_is_and_does_not_end(tmp_pa
         written(tmp_path, page="")
         with pytest.raises(errors.SettingsError, match="by a version without the page"):
             web.run_of(tmp_path, "x")
-    with pytest.raises(errors.SettingsError, match="does not run: `carico up --name x`"):
+    with pytest.raises(errors.SettingsError, match="is not running: start it with `carico up --name x`"):
         web.run_of(tmp_path, "x")

@@ -44,7 +44,7 @@ def written(home: pathlib.Path, name: str, url: str) -> state.Paths:
     paths.logs.mkdir(parents=True)
     paths.log("scheduler").write_text("")
     paths.plan.write_text("{}")
-    made = plan.make_plan(plan.Wish(name=name, nodes=1), MACHINE)
+    made = plan.make_plan(plan.Options(name=name, nodes=1), MACHINE)
     found = state.ClusterState(
         plan=made, phase=state.Phase.READY, supervisor=processes.ProcessId(pid=1, start_ticks=1),
         started_ns=1, nats_url=url, api_url="http://127.0.0.1:2", services=(), crashes=(), notes=(), failure=None,
@@ -210,7 +210,7 @@ def test_a_cluster_that_is_being_ended_does_not_run(home: pathlib.Path) -> None:
     with state.acquire(shop):
         assert state.running(home, "a") == (shop, found)
         state.write(shop, dataclasses.replace(found, phase=state.Phase.STOPPING))
-        with pytest.raises(errors.SettingsError, match="'a' does not run: `carico up --name a`"):
+        with pytest.raises(errors.SettingsError, match="'a' is not running: start it with `carico up --name a`"):
             which.local(home, "a")()
 
 

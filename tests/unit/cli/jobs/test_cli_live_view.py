@@ -28,7 +28,7 @@ from carico_local.report import facts, figures
 MACHINE = machine.Machine(
     cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
 )
-PLAN = plan.make_plan(plan.Wish(name="x", nodes=2), MACHINE)
+PLAN = plan.make_plan(plan.Options(name="x", nodes=2), MACHINE)
 JOB = jobs.Job(name="j", workload=jobs.Workload.PI, pods=4)
 
 
@@ -240,7 +240,7 @@ def test_env_prints_the_name_and_the_addresses_as_export_lines_that_a_shell_can_
     )  # fmt: skip
     runner = click.testing.CliRunner(env={"XDG_STATE_HOME": str(tmp_path)})
     refused = runner.invoke(application.cli, ["env", "--name", "a-b"])
-    assert "does not run" in str(refused.exception)
+    assert "is not running" in str(refused.exception)
     with state.acquire(paths):
         given = runner.invoke(application.cli, ["env", "--name", "a-b"])
     assert (

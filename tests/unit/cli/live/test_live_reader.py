@@ -56,11 +56,11 @@ async def test_a_cluster_that_was_taken_down_and_started_elsewhere_is_found() ->
     async with cluster.running():
 
         def gone() -> which.Address:
-            raise errors.SettingsError("cluster 'test' does not run: `carico up --name test`")
+            raise errors.SettingsError("cluster 'test' is not running: start it with `carico up --name test`")
 
         cluster.where = gone
         cluster.hub.set_away(True)
-        await waiting.until(lambda: "does not run" in cluster.reader.picture().trouble[0])
+        await waiting.until(lambda: "is not running" in cluster.reader.picture().trouble[0])
         other = fake_cluster.ADDRESS.bus.__class__(url="nats://127.0.0.1:4333")
         cluster.where = lambda: which.Address(name="test", bus=other, kube=fake_cluster.ADDRESS.kube)
         await waiting.until(lambda: "was restarted" in cluster.reader.picture().trouble[0])

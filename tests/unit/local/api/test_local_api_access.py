@@ -162,7 +162,7 @@ def test_a_kubeconfig_of_an_older_version_is_replaced(tmp_path: pathlib.Path) ->
     here = machine.Machine(
         cpus=2.0, memory_available_bytes=2**35, memory_total_bytes=2**35, processor="test", kernel="6.18"
     )
-    plan = plans.make_plan(plans.Wish(name="x", nodes=1), here)
+    plan = plans.make_plan(plans.Options(name="x", nodes=1), here)
     paths = state.Paths(tmp_path / plan.name)
     paths.root.mkdir()
     paths.kubeconfig.write_text("{}")

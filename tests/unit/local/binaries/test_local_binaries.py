@@ -10,7 +10,7 @@ import pytest
 
 from carico_core.domain import errors
 from carico_core.runtime.process import clock as clocks
-from carico_local.binaries import catalog, progress, toolchain, tools
+from carico_local.binaries import cache, catalog, toolchain, tools
 from carico_local.cluster import processes
 from tests.tools import waiting
 
@@ -40,7 +40,7 @@ class Machine:
             "PATH": f"{self.bin}:/usr/bin:/bin", "HOME": str(directory), "XDG_CACHE_HOME": str(directory / "cache"),
             "KUBEBUILDER_ASSETS": str(self.assets),
         }  # fmt: skip
-        self.told: list[progress.Progress] = []
+        self.reported: list[cache.Progress] = []
 
     def has(self, folder: pathlib.Path, name: str, text: str) -> None:
         """An executable script."""
@@ -59,7 +59,7 @@ class Machine:
 
     def obtain(self, *names: str) -> dict[str, tools.Found]:
         """What `tools.obtain` finds."""
-        return tools.obtain(names, environ=self.environ, clock=clocks.FakeClock(), tell=self.told.append)
+        return tools.obtain(names, environ=self.environ, clock=clocks.FakeClock(), report=self.reported.append)
 
     @property
     def builds(self) -> list[str]:
@@ -87,7 +87,7 @@ def test_a_program_of_the_wanted_version_is_taken_and_said(machine: Machine) -> 
     machine.says_version(machine.bin, "etcd", "3.6.2")
     found = machine.obtain("etcd")["etcd"]
     assert (found.origin, found.version, found.path) == (tools.Origin.PATH, "3.6.2", machine.bin / "etcd")
-    assert machine.told[0].text == f"etcd 3.6.2: {machine.bin / 'etcd'} (PATH)"
+    assert machine.reported[0].text == f"etcd 3.6.2: {machine.bin / 'etcd'} (PATH)"
 
 
 def test_assets_come_before_the_path_and_another_version_is_passed_over(machine: Machine) -> None:
@@ -96,7 +96,7 @@ def test_assets_come_before_the_path_and_another_version_is_passed_over(machine:
     assert machine.obtain("kubectl")["kubectl"].origin is tools.Origin.ASSETS
     machine.says_version(machine.assets, "kubectl", "1.32.4")
     assert machine.obtain("kubectl")["kubectl"].origin is tools.Origin.PATH
-    assert "is 1.32.4, not 1.36: passed over" in machine.told[1].text
+    assert "is 1.32.4, not 1.36: skipped" in machine.reported[1].text
 
 
 def test_what_is_missing_is_built_once_in_one_go_and_found_again(machine: Machine) -> None:
@@ -107,8 +107,8 @@ def test_what_is_missing_is_built_once_in_one_go_and_found_again(machine: Machin
     assert all(found[name].path.name == name and found[name].path.exists() for name in names)
     assert len(machine.builds) == 2
     assert "gitVersion=v1.36.4" in machine.builds[0]
-    # This machine's own kubectl may have been passed over first.
-    words = [told.text.split()[0] for told in machine.told if not told.passing]
+    # This machine's own kubectl may have been skipped first.
+    words = [line.text.split()[0] for line in machine.reported if not line.passing]
     assert [word for word in words if word != "kubectl:"] == ["building", "built"] * 2
     assert machine.obtain(*names) == found
     assert len(machine.builds) == 2
@@ -125,7 +125,7 @@ def test_of_two_that_build_the_same_one_waits(machine: Machine) -> None:
     try:
         # The build lasts until the other has come.
         said = "waiting for another process that builds etcd 3.6.14"
-        waiting.until_now(lambda: said in [told.text for told in machine.told])
+        waiting.until_now(lambda: said in [line.text for line in machine.reported])
     finally:
         is_heard.touch()
         for thread in threads:
@@ -157,7 +157,7 @@ def test_where_there_is_no_go_that_is_new_enough_one_is_installed_once(
 OBTAIN = """
 from carico_core.runtime.process import clock as clocks, settings
 from carico_local.binaries import tools
-tools.obtain(["etcd"], environ=settings.environment(), clock=clocks.SystemClock(), tell=lambda told: None)
+tools.obtain(["etcd"], environ=settings.environment(), clock=clocks.SystemClock(), report=lambda _: None)
 """
 
 
@@ -179,7 +179,7 @@ def test_a_build_that_fails_is_one_line_with_what_to_do(machine: Machine) -> Non
     with pytest.raises(errors.EnvironmentUnfit) as caught:
         machine.obtain("etcd")
     text = str(caught.value)
-    assert text.startswith("etcd 3.6.14 cannot be built: go: example.invalid/a: dial tcp: no such host; put them into")
+    assert text.startswith("cannot build etcd 3.6.14: go: example.invalid/a: dial tcp: no such host; put them into")
     assert "\n" not in text
     machine.has_go()
     assert machine.obtain("etcd")["etcd"].path.exists()

@@ -78,12 +78,12 @@ def test_what_runs_in_a_scope_makes_room_for_its_nodes(tree: Tree, monkeypatch: 
         return written(path, text, **more)
 
     monkeypatch.setattr(pathlib.Path, "write_text", write)
-    with pytest.raises(OSError, match="processes in the group itself"):
+    with pytest.raises(OSError, match="the group contains processes itself"):
         delegation.pass_down(scope, delegation.NEEDED)
     tree.given.add(SCOPE)
     with monkeypatch.context() as root:
         root.setattr(os, "getuid", lambda: 0)
-        with pytest.raises(OSError, match="processes in the group itself"):
+        with pytest.raises(OSError, match="the group contains processes itself"):
             delegation.pass_down(scope, delegation.NEEDED)
     delegation.pass_down(scope, delegation.NEEDED)
     assert (scope / "first" / "cgroup.procs").read_text() == "12"

@@ -82,7 +82,8 @@ def test_a_group_with_processes_of_its_own_says_so(tmp_path: pathlib.Path, monke
     monkeypatch.setattr(pathlib.Path, "write_text", refuse)
     reason = open_node(found).reason
     assert reason == (
-        f"processes in the group itself keep it from passing controllers down at {tmp_path}/cgroup.subtree_control"
+        "the group contains processes itself, so it cannot enable controllers for groups below at "
+        f"{tmp_path}/cgroup.subtree_control"
     )
 
 

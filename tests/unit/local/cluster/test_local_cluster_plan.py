@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from carico_core.domain import errors
-from carico_local.cluster import machine, plan, ports, processes
+from carico_local.cluster import machine, plan, processes
 
 GIB = 2**30
 
@@ -24,78 +24,80 @@ def on(cpus: float = 2.0, memory_gib: float = 20.0) -> machine.Machine:
     ("cpus", "nodes"), [(1.0, 2), (2.0, 3), (4.0, 7), (8.0, 15), (64.0, 16)], ids=lambda value: f"{value:g}"
 )
 def test_nodes_follow_the_processors_between_two_and_sixteen(cpus: float, nodes: int) -> None:
-    assert plan.make_plan(plan.Wish(), on(cpus, 100)).nodes == nodes
+    assert plan.make_plan(plan.Options(), on(cpus, 100)).nodes == nodes
 
 
 def test_memory_of_a_node_is_scaled() -> None:
-    assert plan.make_plan(plan.Wish(scale=0.25), on()).memory_bytes == 2 * GIB
+    assert plan.make_plan(plan.Options(scale=0.25), on()).memory_bytes == 2 * GIB
 
 
 def test_little_memory_means_fewer_nodes_where_none_were_asked_for_and_a_refusal_where_they_were() -> None:
-    assert plan.make_plan(plan.Wish(), on(64.0, 5.0)).nodes == 4
+    assert plan.make_plan(plan.Options(), on(64.0, 5.0)).nodes == 4
     with pytest.raises(errors.EnvironmentUnfit, match="16 nodes of 1024 MiB do not fit"):
-        plan.make_plan(plan.Wish(nodes=16), on(64.0, 5.0))
+        plan.make_plan(plan.Options(nodes=16), on(64.0, 5.0))
     with pytest.raises(errors.EnvironmentUnfit, match="2 nodes"):
-        plan.make_plan(plan.Wish(), on(2.0, 0.5))
+        plan.make_plan(plan.Options(), on(2.0, 0.5))
 
 
 def test_more_nodes_than_processors_are_started_with_a_warning() -> None:
-    crowded = plan.make_plan(plan.Wish(nodes=8), on(2.0))
+    crowded = plan.make_plan(plan.Options(nodes=8), on(2.0))
     assert "this machine has 2" in crowded.warnings[0]
-    assert plan.make_plan(plan.Wish(), on(2.0)).warnings == ()
+    assert plan.make_plan(plan.Options(), on(2.0)).warnings == ()
 
 
 def test_played_nodes_need_the_real_control_plane_and_no_memory() -> None:
-    made = plan.make_plan(plan.Wish(node_kind="kwok"), on(2.0, 0.5))
+    made = plan.make_plan(plan.Options(node_kind="kwok"), on(2.0, 0.5))
     assert (made.nodes, made.control_plane, made.process_nodes) == (1000, plan.ControlPlane.REAL, ())
     with pytest.raises(errors.SettingsError, match="--nodes kwok needs --control-plane real"):
-        plan.make_plan(plan.Wish(node_kind="kwok", control_plane="embedded"), on())
+        plan.make_plan(plan.Options(node_kind="kwok", control_plane="embedded"), on())
 
 
 def test_a_real_control_plane_takes_memory_that_nodes_then_lack() -> None:
-    assert plan.make_plan(plan.Wish(), on(64.0, 5.0)).control_plane is plan.ControlPlane.EMBEDDED
-    assert plan.make_plan(plan.Wish(control_plane="real"), on(64.0, 5.0)).nodes == 3
+    assert plan.make_plan(plan.Options(), on(64.0, 5.0)).control_plane is plan.ControlPlane.EMBEDDED
+    assert plan.make_plan(plan.Options(control_plane="real"), on(64.0, 5.0)).nodes == 3
 
 
 def test_only_a_real_control_plane_needs_programs() -> None:
-    assert plan.programs(plan.Wish()) == ()
-    assert "kube-apiserver" in plan.programs(plan.Wish(control_plane="real"))
-    assert plan.programs(plan.Wish(node_kind="kwok"))[-1] == "kwok"
+    assert plan.programs(plan.Options()) == ()
+    assert "kube-apiserver" in plan.programs(plan.Options(control_plane="real"))
+    assert plan.programs(plan.Options(node_kind="kwok"))[-1] == "kwok"
 
 
 def test_a_plan_survives_its_file() -> None:
-    real = plan.make_plan(plan.Wish(control_plane="real"), on(), {"etcd": "/tools/etcd"})
+    real = plan.make_plan(plan.Options(control_plane="real"), on(), {"etcd": "/tools/etcd"})
     assert plan.from_json(plan.to_json(real)) == real
-    made = plan.make_plan(plan.Wish(name="a-b", nodes=8, estimator="dual", ceiling_cpu=0.7, merge="sequential"), on())
+    made = plan.make_plan(
+        plan.Options(name="a-b", nodes=8, estimator="dual", ceiling_cpu=0.7, merge="sequential"), on()
+    )
     assert plan.from_json(plan.to_json(made)) == made
 
 
 @pytest.mark.parametrize(
-    ("wish", "flag"),
+    ("options", "flag"),
     [
-        (plan.Wish(name="a.b"), "--name"),
-        (plan.Wish(name="../x"), "--name"),
-        (plan.Wish(name=""), "--name"),
-        (plan.Wish(nodes=0), "--nodes"),
-        (plan.Wish(cores=0), "--cores"),
-        (plan.Wish(scale=0.0), "--scale"),
-        (plan.Wish(scale=float("nan")), "--scale"),
-        (plan.Wish(ceiling_cpu=1.01), "--ceiling"),
-        (plan.Wish(aggregators=9), "--aggregators"),
-        (plan.Wish(schedulers=0), "--schedulers"),
-        (plan.Wish(estimator="magic"), "--estimator"),
-        (plan.Wish(control_plane="magic"), "--control-plane"),
-        (plan.Wish(node_kind="pig"), "--nodes"),
-        (plan.Wish(node_kind="process", nodes=111), "--nodes"),
-        (plan.Wish(node_kind="kwok", nodes=10_001), "--nodes"),
-        (plan.Wish(merge="magic"), "--merge"),
-        (plan.Wish(node_cgroups="magic"), "--node-cgroups"),
-        (plan.Wish(node_kind="kwok", node_cgroups="none"), "--node-cgroups"),
+        (plan.Options(name="a.b"), "--name"),
+        (plan.Options(name="../x"), "--name"),
+        (plan.Options(name=""), "--name"),
+        (plan.Options(nodes=0), "--nodes"),
+        (plan.Options(cores=0), "--cores"),
+        (plan.Options(scale=0.0), "--scale"),
+        (plan.Options(scale=float("nan")), "--scale"),
+        (plan.Options(ceiling_cpu=1.01), "--ceiling"),
+        (plan.Options(aggregators=9), "--aggregators"),
+        (plan.Options(schedulers=0), "--schedulers"),
+        (plan.Options(estimator="magic"), "--estimator"),
+        (plan.Options(control_plane="magic"), "--control-plane"),
+        (plan.Options(node_kind="pig"), "--nodes"),
+        (plan.Options(node_kind="process", nodes=111), "--nodes"),
+        (plan.Options(node_kind="kwok", nodes=10_001), "--nodes"),
+        (plan.Options(merge="magic"), "--merge"),
+        (plan.Options(node_cgroups="magic"), "--node-cgroups"),
+        (plan.Options(node_kind="kwok", node_cgroups="none"), "--node-cgroups"),
     ],
 )
-def test_an_invalid_option_is_refused_by_the_name_of_its_flag(wish: plan.Wish, flag: str) -> None:
+def test_an_invalid_option_is_refused_by_the_name_of_its_flag(options: plan.Options, flag: str) -> None:
     with pytest.raises(errors.SettingsError, match=f"^{flag}: got .*, expected"):
-        plan.make_plan(wish, on())
+        plan.make_plan(options, on())
 
 
 @pytest.mark.parametrize(
@@ -125,12 +127,12 @@ def test_a_quota_on_the_container_counts(tmp_path: pathlib.Path, files: dict[str
 
 
 def test_ports_stay_with_the_name_and_skip_what_is_taken() -> None:
-    first = ports.choose("a", 3, free=lambda _: True)
-    assert first == ports.choose("a", 3, free=lambda _: True)
-    assert first != ports.choose("b", 3, free=lambda _: True)
-    assert first[0] not in ports.choose("a", 3, free=lambda port: port != first[0])
+    first = machine.free_ports("a", 3, free=lambda _: True)
+    assert first == machine.free_ports("a", 3, free=lambda _: True)
+    assert first != machine.free_ports("b", 3, free=lambda _: True)
+    assert first[0] not in machine.free_ports("a", 3, free=lambda port: port != first[0])
     with pytest.raises(OSError, match="no 3 free ports"):
-        ports.choose("a", 3, free=lambda _: False)
+        machine.free_ports("a", 3, free=lambda _: False)
 
 
 def test_a_crash_loop_pauses_as_a_kubelet_does() -> None:

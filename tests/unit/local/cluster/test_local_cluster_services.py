@@ -30,27 +30,27 @@ SETTINGS: dict[str, tuple[type[Any], str]] = {
 }
 
 
-def some_services(tmp_path: pathlib.Path, **wish: Any) -> list[parts.Service]:
-    made = plan.make_plan(plan.Wish(name="x", nodes=2, **wish), MACHINE)
+def some_services(tmp_path: pathlib.Path, **options: Any) -> list[parts.Service]:
+    made = plan.make_plan(plan.Options(name="x", nodes=2, **options), MACHINE)
     where = topology.addresses(made, list(range(20_000, 20_000 + topology.ports_needed(made))))
     return topology.services(made, where, state.Paths(tmp_path), {})
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "options",
     [{}, {"estimator": "dual", "ceiling_cpu": 0.5, "merge": "sequential", "aggregators": 3, "schedulers": 2}],
     ids=["plain", "all"],
 )
-def test_every_service_accepts_the_flags_it_is_started_with(tmp_path: pathlib.Path, wish: dict[str, Any]) -> None:
+def test_every_service_accepts_the_flags_it_is_started_with(tmp_path: pathlib.Path, options: dict[str, Any]) -> None:
     accepted = 0
-    for service in some_services(tmp_path, **wish):
+    for service in some_services(tmp_path, **options):
         module, flags = service.command.argv[2], service.command.argv[3:]
         if module in SETTINGS:
             cls, prefix = SETTINGS[module]
             loaded = settings.load(cls, prefix=prefix, argv=flags, environ={}, program=module)
             assert loaded.http.port == service.http_port
             accepted += 1
-    assert accepted == 2 + wish.get("aggregators", 1) + wish.get("schedulers", 1)
+    assert accepted == 2 + options.get("aggregators", 1) + options.get("schedulers", 1)
 
 
 @pytest.mark.parametrize(("schedulers", "election"), [(1, False), (2, True)])
@@ -110,8 +110,8 @@ REAL = {
 }
 
 
-def real_services(tmp_path: pathlib.Path, **wish: Any) -> list[parts.Service]:
-    made = plan.make_plan(plan.Wish(name="x", nodes=2, control_plane="real", **wish), MACHINE, REAL)
+def real_services(tmp_path: pathlib.Path, **options: Any) -> list[parts.Service]:
+    made = plan.make_plan(plan.Options(name="x", nodes=2, control_plane="real", **options), MACHINE, REAL)
     where = topology.addresses(made, list(range(20_000, 20_000 + topology.ports_needed(made))))
     assert where.api_url.startswith("https://127.0.0.1:")
     return topology.services(made, where, state.Paths(tmp_path), {})
@@ -186,7 +186,7 @@ async def test_a_control_plane_that_is_frozen_is_not_ready_though_its_ports_list
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(readiness, "ANSWER_TIMEOUT_S", 0.05)
-    made = plan.make_plan(plan.Wish(name="x", nodes=1, control_plane="real"), MACHINE)
+    made = plan.make_plan(plan.Options(name="x", nodes=1, control_plane="real"), MACHINE)
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         port = frozen.getsockname()[1]
         said = {name: await topology.probe(made, name, port).why_not() for name in control_planes.names(made)}

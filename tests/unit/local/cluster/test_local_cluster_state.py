@@ -23,7 +23,7 @@ CRASH = state.Crash(service="scheduler", at_ns=5, how="exit code 1", last_lines=
 def some_state() -> state.ClusterState:
     process = processes.ProcessId(pid=7, start_ticks=8)
     return state.ClusterState(
-        plan=plan.make_plan(plan.Wish(name="x", nodes=8), MACHINE),
+        plan=plan.make_plan(plan.Options(name="x", nodes=8), MACHINE),
         phase=state.Phase.READY,
         supervisor=process,
         started_ns=1,
@@ -77,7 +77,7 @@ def test_a_cluster_runs_while_its_lock_is_held(tmp_path: pathlib.Path, monkeypat
     assert not state.is_running(paths)
     with state.acquire(paths):
         assert state.is_running(paths)
-        with pytest.raises(errors.SettingsError, match="runs already"), state.acquire(paths):
+        with pytest.raises(errors.SettingsError, match="is running already"), state.acquire(paths):
             pass
     assert not state.is_running(paths)
     monkeypatch.setattr(fcntl, "flock", twice)
@@ -129,13 +129,13 @@ async def test_of_two_that_start_a_cluster_at_once_one_fails_and_touches_nothing
 
     monkeypatch.setattr(client, "clear", clear)
     monkeypatch.setattr(client, "_start", start)
-    wish = plan.Wish(name="x", nodes=1)
+    options = plan.Options(name="x", nodes=1)
     first = asyncio.ensure_future(
-        client.launch(wish, home=tmp_path, environ={}, restart=True, lifeline=False, fresh=False)
+        client.launch(options, home=tmp_path, environ={}, restart=True, lifeline=False, fresh=False)
     )
     await asyncio.sleep(0)
-    with pytest.raises(errors.SettingsError, match=r"'x' runs already: .*, or choose another --name"):
-        await client.launch(wish, home=tmp_path, environ={}, restart=True, lifeline=False, fresh=False)
+    with pytest.raises(errors.SettingsError, match=r"'x' is running already: .*, or choose another --name"):
+        await client.launch(options, home=tmp_path, environ={}, restart=True, lifeline=False, fresh=False)
     go_on.set()
     paths = (await first).paths
     assert cleared == [paths]
@@ -177,7 +177,7 @@ async def test_who_starts_a_cluster_hears_that_another_has_ended_it(
 ) -> None:
     """`carico down` during `carico up`: it removes what was written, the logs too."""
     launched = client.Launched(ended, state.Paths(tmp_path / "x"))
-    with pytest.raises(errors.EnvironmentUnfit, match="x was ended by another command while it started"):
+    with pytest.raises(errors.EnvironmentUnfit, match="x was stopped by another command during its start"):
         async for _ in launched.until_up():
             pass
     await client.down(launched.paths, keep_logs=True)
@@ -252,8 +252,8 @@ async def test_a_fresh_start_finds_nothing_of_a_cluster_whose_supervisor_was_kil
     for fresh, there in ((False, True), (True, False)):
         left.parent.mkdir(parents=True, exist_ok=True)
         left.write_bytes(b"an old job")
-        wish = plan.Wish(name=name, nodes=1)
-        await client.launch(wish, home=tmp_path, environ={}, restart=False, lifeline=True, fresh=fresh)
+        options = plan.Options(name=name, nodes=1)
+        await client.launch(options, home=tmp_path, environ={}, restart=False, lifeline=True, fresh=fresh)
         assert left.exists() is there
         assert state.Paths(tmp_path / name).plan.exists()
 
@@ -261,16 +261,18 @@ async def test_a_fresh_start_finds_nothing_of_a_cluster_whose_supervisor_was_kil
 async def test_a_home_that_cannot_be_written_is_one_line(tmp_path: pathlib.Path) -> None:
     home = tmp_path / "file"
     home.write_bytes(b"")
-    wish = plan.Wish(name="x", nodes=1)
-    with pytest.raises(errors.EnvironmentUnfit, match=r"cannot be written to .*file/x .*: set XDG_STATE_HOME to a"):
-        await client.launch(wish, home=home, environ={}, restart=False, lifeline=True, fresh=False)
+    options = plan.Options(name="x", nodes=1)
+    with pytest.raises(
+        errors.EnvironmentUnfit, match=r"cannot write the cluster's files to .*file/x .*: set XDG_STATE_HOME to a"
+    ):
+        await client.launch(options, home=home, environ={}, restart=False, lifeline=True, fresh=False)
 
 
 async def test_a_full_disk_is_one_line_before_anything_starts(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "LEAST_FREE_BYTES", 2**62)
-    wish = plan.Wish(name="x", nodes=1)
+    monkeypatch.setattr(machine, "LEAST_FREE_BYTES", 2**62)
+    options = plan.Options(name="x", nodes=1)
     with pytest.raises(errors.EnvironmentUnfit, match=r"/x \(No space left on device\): .* 16 MiB free"):
-        await client.launch(wish, home=tmp_path, environ={}, restart=False, lifeline=True, fresh=False)
+        await client.launch(options, home=tmp_path, environ={}, restart=False, lifeline=True, fresh=False)
     assert not (tmp_path / "x" / "plan.json").exists()

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from carico_core.runtime.process import clock as clocks
-from carico_local.cluster import client, events, full_disk, machine, plan, processes, state, supervisor
+from carico_local.cluster import events, machine, plan, processes, state, supervisor
 from carico_local.cluster.services import readiness, topology
 from tests.unit.scheduler import objects
 
@@ -20,11 +20,11 @@ MACHINE = machine.Machine(
 
 
 def some_supervisor(root: pathlib.Path, told: list[events.Event], **environ: str) -> supervisor.Supervisor:
-    made = plan.make_plan(plan.Wish(name="x", nodes=1, node_cgroups="none"), MACHINE)
+    made = plan.make_plan(plan.Options(name="x", nodes=1, node_cgroups="none"), MACHINE)
     paths = state.Paths(root)
     paths.run.mkdir(parents=True)
     return supervisor.Supervisor(
-        made, paths, environ, clock=clocks.FakeClock(), tell=told.append, restart=True
+        made, paths, environ, clock=clocks.FakeClock(), report=told.append, restart=True
     )  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def test_an_agent_of_an_ended_node_process_is_restarted(tmp_path: pathlib.Path) 
     found = some_supervisor(tmp_path, told)
     ready = topology.ready_file(state.Paths(tmp_path), "node-1")
     ended: list[str] = []
-    ready.write_text(json.dumps({"pid": 1, "fallback": "process-accounting", "reason": "as was asked for"}))
+    ready.write_text(json.dumps({"pid": 1, "fallback": "process-accounting", "reason": "as requested"}))
     child = types.SimpleNamespace(
         command=found._fresh("agent/node-1").command, id=processes.identify_self(),
         process=types.SimpleNamespace(returncode=None, terminate=lambda: ended.append("agent/node-1")),
@@ -47,19 +47,19 @@ def test_an_agent_of_an_ended_node_process_is_restarted(tmp_path: pathlib.Path) 
     found._account.children["agent/node-1"] = cast(Any, child)
     found._note_ready("node/node-1", asyncio.Event())
     assert ended == []
-    ready.write_text(json.dumps({"pid": 2, "fallback": "process-accounting", "reason": "as was asked for"}))
+    ready.write_text(json.dumps({"pid": 2, "fallback": "process-accounting", "reason": "as requested"}))
     found._note_ready("node/node-1", asyncio.Event())
     assert ended == ["agent/node-1"]
     # Said once, however often the node starts.
     assert [event.text for event in told if event.kind is events.Kind.NOTE] == [
-        "nodes run without cgroups (as was asked for): fallback process-accounting"
+        "nodes run without cgroups (as requested): fallback process-accounting"
     ]
 
 
 def test_nats_is_restarted_each_time_a_full_disk_has_room(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    least, room = client.LEAST_FREE_BYTES, full_disk.ROOM_BYTES
+    least, room = machine.LEAST_FREE_BYTES, machine.ROOM_BYTES
     free = [room, least, room, least - 1, room - 1, room, room, least - 1, None, room]
     looks: list[pathlib.Path] = []
     ended: list[int] = []
@@ -84,7 +84,7 @@ def test_nats_is_restarted_each_time_a_full_disk_has_room(
     assert ended == [6, 10]
     assert found._outdated == {topology.NATS}
     assert [event.text for event in told] == [
-        "the disk was full: NATS, which keeps nothing more after that, was restarted"
+        "the disk was full: NATS was restarted, because it stores no more messages after that"
     ]
 
 

@@ -15,11 +15,12 @@ from tests.tools import waiting
 
 FORK = """
 import pathlib, sys
-from carico_local.contained import commands, containers, pair, settings, size
+from carico_local.contained import main, pair, settings, size
+from carico_local.node.runtime import zygote
 found = size.Size(real_cores=0.5, memory_bytes=2**30, free_bytes=2**30, without="")
 chosen = settings.ContainerSettings(kubeconfig="/x", root=pathlib.Path(sys.argv[1]))
-node = commands.Node(chosen=chosen, name="node-1", address="127.0.0.1", size=found)
-pathlib.Path(sys.argv[2]).write_text(str(pair.fork(containers.runtime(node))))
+node = settings.ContainedNode(chosen=chosen, name="node-1", address="127.0.0.1", size=found)
+pathlib.Path(sys.argv[2]).write_text(str(pair.fork(lambda: main.containers(zygote, node))))
 """
 
 
@@ -34,10 +35,10 @@ def forked(tmp_path: pathlib.Path) -> int:
     return int(pid.read_text())
 
 
-def command(folder: pathlib.Path, name: str, *argv: str) -> runtime.Command:
+def command(folder: pathlib.Path, name: str, *argv: str) -> runtime.ContainerCommand:
     directory = folder / name
     directory.mkdir()
-    return runtime.Command(id=name, argv=argv, env={"PATH": "/bin"}, cwd="/", directory=directory, group=None)
+    return runtime.ContainerCommand(id=name, argv=argv, env={"PATH": "/bin"}, cwd="/", directory=directory, group=None)
 
 
 async def test_a_kubelet_finds_it_and_runs_containers(tmp_path: pathlib.Path, forked: int) -> None:

@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 
 from carico_core.domain import errors
-from carico_local.control_plane import audit, certificates, commands, identity
+from carico_local.control_plane import certificates, commands, identity
+from tests.tools import audit_log
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make certificates with")
 PORTS = {part: 20_000 + number for number, part in enumerate((commands.ETCD, commands.API, commands.CONTROLLERS,
                                                               commands.SCHEDULER, commands.KWOK))}  # fmt: skip
 
 
-def plane(directory: pathlib.Path, **network: Any) -> commands.ControlPlane:
-    return commands.ControlPlane(
+def plane(directory: pathlib.Path, **network: Any) -> commands.CommandLines:
+    return commands.CommandLines(
         binaries={part: f"/tools/{part}" for part in PORTS},
         directory=directory,
-        network=commands.Network(ports=PORTS, **network),
+        network=commands.Listeners(ports=PORTS, **network),
         identities=identity.Identities(directory / "identities", {"PATH": os.defpath}),
     )
 
@@ -46,7 +47,7 @@ def test_what_is_issued_is_verified_by_its_authority_alone(tmp_path: pathlib.Pat
     assert ours.issue("api", user="api").certificate.read_bytes() == before
 
 
-def handshake(pair: certificates.Pair, authority: pathlib.Path, host: str) -> bool:
+def handshake(pair: certificates.KeyPair, authority: pathlib.Path, host: str) -> bool:
     """True where a client that trusts the authority accepts the server under that name; no socket is needed."""
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.load_cert_chain(pair.certificate, pair.key)
@@ -120,4 +121,4 @@ def test_bindings_that_were_refused_do_not_count(tmp_path: pathlib.Path) -> None
         return json.dumps({"objectRef": about, "requestObject": binding, "responseStatus": {"code": code}})
 
     log.write_text("\n".join([line("a", "n1", 201), line("a", "n2", 409), line(None, "n3", 201)]) + "\n")
-    assert audit.bindings(log) == {"d/a": ["n1"], "d/older": ["n3"]}
+    assert audit_log.bindings(log) == {"d/a": ["n1"], "d/older": ["n3"]}

@@ -10,7 +10,7 @@ import pytest
 from carico_local.kubelets import configuration
 
 NETWORK = ipaddress.IPv4Network("172.31.0.0/24")
-MACHINE = configuration.Machine(cpus=8.0, memory_bytes=16 * 2**30)
+MACHINE = configuration.HostSize(cpus=8.0, memory_bytes=16 * 2**30)
 KUBECONFIGS = configuration.Kubeconfigs(kubelet="k", proxy="p", dns="d")
 
 
@@ -58,7 +58,7 @@ def test_a_machine_smaller_than_its_node_reserves_nothing(cpus: float) -> None:
     node = nodes(1)[0]
     told = configuration.files(
         node, others=(node,), network=NETWORK, kubeconfigs=KUBECONFIGS, authority="ca", plugins="/cni",
-        machine=configuration.Machine(cpus=cpus, memory_bytes=2**30),
+        machine=configuration.HostSize(cpus=cpus, memory_bytes=2**30),
     )  # fmt: skip
     assert json.loads(told["kubelet.json"])["kubeReserved"] == {"cpu": "0m", "memory": "0"}
 

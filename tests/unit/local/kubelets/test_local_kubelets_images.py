@@ -60,8 +60,8 @@ def test_the_workloads_run_in_their_image_alone(tmp_path: pathlib.Path) -> None:
     for age_s in range(1, 5):
         (kept / f"workload-{age_s}.tar").touch()
         os.utime(kept / f"workload-{age_s}.tar", (1e9 - age_s, 1e9 - age_s))
-    archive = images.ensure_workloads(environ, tell=said.append)
-    assert images.ensure_workloads(environ, tell=said.append) == archive
+    archive = images.ensure_workloads(environ, report=said.append)
+    assert images.ensure_workloads(environ, report=said.append) == archive
     assert len(said) == 1
     # Of those of before the newest stay: what runs may still use them.
     assert {path.name for path in kept.glob("*.tar")} == {archive.name, "workload-1.tar", "workload-2.tar"}

@@ -7,8 +7,8 @@ import pathlib
 import pytest
 
 from carico_core.domain import errors
-from carico_local.kubelets import cgroups, configuration, network, programs
-from carico_local.kubelets.compose import addresses
+from carico_local.kubelets import configuration, network, node_cgroups, programs
+from carico_local.kubelets.compose import plane
 
 MOUNTS = """tmpfs /sys/fs/cgroup tmpfs rw,mode=755 0 0
 cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,nosuid,nodev,noexec,relatime,cpu,cpuacct 0 0
@@ -53,7 +53,7 @@ def test_nodes_need_root_and_the_nearest_kind_is_named(monkeypatch: pytest.Monke
 
 def test_trees_are_read_with_their_controllers(tmp_path: pathlib.Path) -> None:
     (tmp_path / "mounts").write_text(MOUNTS)
-    assert cgroups.trees(tmp_path / "mounts") == {
+    assert node_cgroups.trees(tmp_path / "mounts") == {
         "/sys/fs/cgroup/cpu,cpuacct": "cpu,cpuacct",
         "/sys/fs/cgroup/cpuset": "cpuset",
         "/sys/fs/cgroup/systemd": "name=systemd",
@@ -137,16 +137,16 @@ def test_a_machine_that_sends_to_every_range_is_refused(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     routed(tmp_path, monkeypatch, "172.31.0.0/16", "172.30.0.0/16", "172.29.0.0/16")
-    with pytest.raises(errors.EnvironmentUnfit, match=r"no range of 172\.29\.63\.0/24 to 172\.31\.0\.0/24 is free"):
+    with pytest.raises(errors.EnvironmentUnfit, match=r"no range from 172\.29\.63\.0/24 to 172\.31\.0\.0/24 is free"):
         network.free()
 
 
 def test_composed_nodes_know_each_other_by_address_alone() -> None:
-    own = addresses.node("172.18.0.7", name="node-3", cpus=1.0, memory_bytes=2**30)
-    assert own.address(addresses.network("172.18.0.7")) == "172.18.0.7"
+    own = plane.node("172.18.0.7", name="node-3", cpus=1.0, memory_bytes=2**30)
+    assert own.address(plane.network("172.18.0.7")) == "172.18.0.7"
     assert own.pods == ipaddress.IPv4Network("10.244.7.0/24")
-    others = addresses.others(own, "172.18.0.7")
+    others = plane.others(own, "172.18.0.7")
     assert len({other.pods for other in others} | {own.pods}) == 254
     assert all(other.pods.subnet_of(configuration.CLUSTER_RANGE) for other in others)
     far = next(other for other in others if other.number == 200)
-    assert far.address(addresses.network("172.18.0.7")) == "172.18.0.200"
+    assert far.address(plane.network("172.18.0.7")) == "172.18.0.200"

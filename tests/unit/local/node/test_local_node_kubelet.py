@@ -9,7 +9,8 @@ from typing import Any, Literal
 from carico_core.domain import errors
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.process import clock as clocks
-from carico_local.node import settings, site
+from carico_local.node import settings
+from carico_local.node.containers import command as container_command
 from carico_local.node.pods import kubelet
 from carico_local.node.reporting import events, reporter
 from carico_local.node.runtime import client as runtime
@@ -43,7 +44,7 @@ class Unending(runtime.Runtime):
         super().__init__(root, runtime_group=None)
         self.killed: dict[str, asyncio.Event] = {}
 
-    async def start(self, command: runtime.Command) -> int:
+    async def start(self, command: runtime.ContainerCommand) -> int:
         """Now."""
         self.killed[command.id] = asyncio.Event()
         return 1
@@ -74,7 +75,7 @@ class Node:
         self.seen: dict[str, str] = {}
         self.refreshes: list[Exception | None] = [None]
         chosen = settings.NodeSettings(name="node", cluster="c", kubeconfig="", root=root, latency=0.0)
-        held = site.Site(
+        held = container_command.NodeParts(
             chosen=chosen, clock=clocks.SystemClock(), group=None, records=records.Records(root), runtime=self.runtime,
             reporter=reporter.Reporter(api, random.Random(1)), events=events.Events(Recorder()), api=api,
         )  # fmt: skip

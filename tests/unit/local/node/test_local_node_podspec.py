@@ -53,7 +53,7 @@ def mounting(mount: dict[str, Any]) -> dict[str, Any]:
         ({"container": {"lifecycle": {"preStop": {"udp": {}}}}}, "preStop of container 'c' is not httpGet"),
         ({"container": {"volumeDevices": [{"name": "v", "devicePath": "/d"}]}}, "volumeDevices"),
         *(
-            ({"volumes": [{"name": "v", kind: source}]}, f"volume 'v' is of the kind {kind}, not emptyDir")
+            ({"volumes": [{"name": "v", kind: source}]}, f"volume 'v' is of kind {kind}, not emptyDir")
             for kind, source in (
                 ("configMap", {"name": "m"}),
                 ("secret", {"secretName": "s"}),
@@ -200,7 +200,7 @@ def test_start_latencies_have_the_published_quantiles_and_repeat() -> None:
 
 
 def test_pod_addresses_are_loopback_distinct_and_reused_when_given_back() -> None:
-    addresses = kubelet.Addresses("cluster/node")
+    addresses = kubelet.PodAddresses("cluster/node")
     taken = [addresses.take(f"u{n}") for n in range(254)]
     assert len(set(taken)) == 254
     assert all(address.startswith("127.") for address in taken)

@@ -9,7 +9,9 @@ from carico_local.node.runtime import client as runtime
 from carico_local.node.runtime import zygote
 
 LISTED = b'{"event": "running", "ids": ["a"]}\n'
-COMMAND = runtime.Command(id="x", argv=("true",), env={}, cwd="/", directory=pathlib.Path("/nowhere"), group=None)
+COMMAND = runtime.ContainerCommand(
+    id="x", argv=("true",), env={}, cwd="/", directory=pathlib.Path("/nowhere"), group=None
+)
 
 
 async def serving(folder: pathlib.Path, *answers: bytes) -> asyncio.Server:
@@ -42,5 +44,5 @@ async def test_a_start_is_not_waited_for_where_the_runtime_ends_as_it_is_reached
         return frozenset()
 
     monkeypatch.setattr(made, "connect", lost)
-    with pytest.raises(runtime.StartFailed, match="ended as it was reached"):
+    with pytest.raises(runtime.StartFailed, match="ended right after connecting"):
         await asyncio.wait_for(made.start(COMMAND), 30.0)

@@ -135,7 +135,7 @@ async def test_over_tls_only_clients_of_the_authority_are_answered(tmp_path: pat
     running = await server.serve(desk.extender, wanted, clock=desk.clock, on_answer=lambda *_: None)
     payload = (extender_desk.RECORDED / "filter-names.json").read_bytes()
 
-    async def ask(client: certificates.Pair | None) -> int:
+    async def ask(client: certificates.KeyPair | None) -> int:
         tls = ssl.create_default_context(cafile=str(ours.pair.certificate))
         if client is not None:
             tls.load_cert_chain(client.certificate, client.key)

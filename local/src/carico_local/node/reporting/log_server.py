@@ -14,14 +14,14 @@ from carico_core.wire.kubernetes import api_objects
 from carico_local.node.runtime import logs as container_logs
 from carico_local.node.runtime import records as files
 
-# What `kubectl logs -f` lags behind by at most; inotify would save nothing, since only followed logs are looked at.
+# The most that `kubectl logs -f` lags behind. inotify would save nothing, since only followed logs are polled.
 POLL_S = 0.25
 _READ_BYTES = 65536
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which part of a log is wanted: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/"""
+    """The options of a log request: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/"""
 
     follow: bool = False
     previous: bool = False
@@ -32,7 +32,7 @@ class Wanted:
 
 
 def parse_query(query: Mapping[str, str], *, now_ns: int) -> Wanted:
-    """Return what a query string asks for. Raises `ValueError`."""
+    """Return the options of a query string. Raises `ValueError`."""
     since_ns = 0
     if "sinceSeconds" in query:
         since_ns = now_ns - int(query["sinceSeconds"]) * 10**9
@@ -115,7 +115,7 @@ class LogServer:
             for entry in entries:
                 yield entry.render(timestamps=wanted.timestamps)
             while wanted.follow:
-                # Asked before reading, so that the last lines of a container that ends are not missed.
+                # Checked before reading, so that the last lines of a container that ends are not missed.
                 ended = _has_ended(directory)
                 for entry in container_logs.parse(log.read(_READ_BYTES)):
                     yield entry.render(timestamps=wanted.timestamps)
@@ -134,7 +134,7 @@ def _open(path: pathlib.Path) -> container_logs.Reader:
 
 
 def _reopened(log: container_logs.Reader, path: pathlib.Path) -> container_logs.Reader:
-    """Return the same reader, or one of the new file where the log has been rotated."""
+    """Return the same reader, or one for the new file where the log has been rotated."""
     if not log.is_rotated():
         return log
     log.close()

@@ -1,12 +1,12 @@
-"""What a node keeps on disk about its containers, so that its next process finds them.
+"""The files of a node about its containers, by which its next process finds them.
 
 ROOT/runtime.json                                    the zygote: pid and start time
 ROOT/pods/<uid>/<container>/<attempt>/started.json   pid, start time in ticks, wall time
                                      /failed.json    why its command could not be run
                                      /exit.json      exit code, signal, wall time
                                      /log            its output
-                                     /message        what it left as its termination message
-                                     /variables.json its variables of ConfigMaps and Secrets, for its owner alone
+                                     /message        its termination message
+                                     /variables.json its variables from ConfigMaps and Secrets; only the owner may read
 ROOT/pods/<uid>/volumes~/<name>/                     an emptyDir
 """
 
@@ -32,7 +32,7 @@ KEPT_ATTEMPTS = 2
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One start of a container, by its files. `started` None: it never ran; `exited` None: its end was not seen."""
+    """One start of a container, from its files. `started` None: it never ran; `exited` None: its end was not seen."""
 
     number: int
     directory: pathlib.Path
@@ -42,7 +42,7 @@ class Attempt:
 
 
 def write_json(path: pathlib.Path, document: dict[str, Any], *, mode: int = 0o666) -> None:
-    """Replace the file as a whole. `mode`: of a new file, less the umask."""
+    """Replace the file atomically. `mode`: permissions of the new file, less the umask."""
     temporary = path.with_name(path.name + ".new")
     with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(json.dumps(document).encode())
@@ -50,7 +50,7 @@ def write_json(path: pathlib.Path, document: dict[str, Any], *, mode: int = 0o66
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any] | None:
-    """Return the document, or None where there is none that can be read."""
+    """Return the document; None where there is no readable one."""
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -69,11 +69,11 @@ class Records:
         return self.root / "pods" / uid
 
     def volumes(self, uid: str) -> pathlib.Path:
-        """Return the directory of a Pod's own volumes: no container has such a name."""
+        """Return the directory of a Pod's own volumes; its name cannot be a container's."""
         return self.pod(uid) / VOLUMES
 
     def pods(self) -> tuple[str, ...]:
-        """Return UIDs of the Pods that there are records of."""
+        """Return the UIDs of the Pods with records."""
         with contextlib.suppress(FileNotFoundError):
             return tuple(sorted(os.listdir(self.root / "pods")))
         return ()
@@ -83,7 +83,7 @@ class Records:
         return self.pod(uid) / container / str(number)
 
     def begin(self, uid: str, container: str, number: int) -> pathlib.Path:
-        """Return the new directory of one start of a container; those beyond the last `KEPT_ATTEMPTS` are removed."""
+        """Create the directory of one start of a container; remove those beyond the last `KEPT_ATTEMPTS`."""
         directory = self.attempt(uid, container, number)
         directory.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self.attempt(uid, container, number - KEPT_ATTEMPTS), ignore_errors=True)

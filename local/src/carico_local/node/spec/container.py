@@ -1,4 +1,4 @@
-"""What a node runs of a container: command, environment, limits, probes, hooks; and what it does not support."""
+"""A container as a node runs it: command, environment, limits, probes, hooks; and what the node does not support."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -12,13 +12,13 @@ Object = Mapping[str, Any]
 _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 _HOOKS = ("postStart", "preStop")
 _VARIABLE_SOURCES = frozenset({"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"})
-# What a variable comes from, if not a literal; a text is a field of the Pod.
+# The source of a variable that is not a literal; a string is a field of the Pod.
 Source = str | sources.ResourceRef | sources.KeyRef
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What is asked of a container, and how often."""
+    """A handler, how often it runs, and its thresholds."""
 
     handler: handlers.Handler
     initial_delay_s: float
@@ -30,13 +30,13 @@ class Probe:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """One container: its command, environment (literal, or from elsewhere), limits and requests (cores, bytes)."""
+    """One container. `env`: name, literal value, other source; one of the latter is None."""
 
     name: str
     image: str
     command: tuple[str, ...]
     env: tuple[tuple[str, str | None, Source | None], ...]
-    # Objects whose keys are variables too, before `env`.
+    # Objects whose keys all become variables, before `env`.
     env_from: tuple[sources.WholeRef, ...]
     cwd: str
     limit_cores: float | None
@@ -50,17 +50,17 @@ class ContainerSpec:
     post_start: handlers.Handler | None
     pre_stop: handlers.Handler | None
     mounts: tuple[sources.Mount, ...]
-    # An init container that runs next to the others, as long as they do.
+    # An init container that keeps running next to the others.
     is_sidecar: bool
 
     @property
     def reads_objects(self) -> bool:
-        """True where its variables come from ConfigMaps or Secrets, some of them."""
+        """True where at least one variable comes from a ConfigMap or Secret."""
         return bool(self.env_from) or any(isinstance(source, sources.KeyRef) for _, _, source in self.env)
 
 
 def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) -> ContainerSpec:
-    """Return a container of the API; `items`: all of the Pod's by name, `volumes`: the names of those it may mount."""
+    """Parse a container; `items`: all containers of the Pod by name, `volumes`: names of the volumes it may mount."""
     limits = (item.get("resources") or {}).get("limits") or {}
     requests = {**limits, **((item.get("resources") or {}).get("requests") or {})}
     lifecycle = item.get("lifecycle") or {}
@@ -121,13 +121,13 @@ def _probe(item: Object, key: str) -> Probe | None:
 
 
 def unsupported(item: Object, volumes: frozenset[str]) -> Iterator[str]:
-    """Yield a clause for each thing that the container asks for and an emulated node does not support.
+    """Yield a clause for each feature that the container uses and an emulated node does not support.
 
-    `volumes`: the names of those that it may mount.
+    `volumes`: names of the volumes that it may mount.
     """
     name = item["name"]
     if not item.get("command"):
-        yield f"container {name!r} has no command (no image is pulled here, so no entrypoint is known)"
+        yield f"container {name!r} has no command (emulated nodes pull no images, so its entrypoint is unknown)"
     for entry in item.get("env") or ():
         source = entry.get("valueFrom") or {}
         field = (source.get("fieldRef") or {}).get("fieldPath")

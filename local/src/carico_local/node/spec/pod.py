@@ -1,4 +1,4 @@
-"""What a node runs of a Pod: its containers, how it ends, and what an emulated node does not support."""
+"""A Pod as a node runs it: its containers, how it ends, and what an emulated node does not support."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ Object = Mapping[str, Any]
 
 # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
 GRACE_S = 30.0
-# The API server mounts its token by itself; commands that do not use it need not miss it.
+# The API server adds this volume for the service account's token; it is not mounted here.
 _TOKEN_VOLUME = "kube-api-access"
 
 
@@ -34,9 +34,9 @@ class PodSpec:
     init_containers: tuple[container_spec.ContainerSpec, ...]
     qos_class: str
     request_cores: float
-    # What the Pod asks for and an emulated node does not support: a clause each.
+    # A clause for each feature that the Pod uses and an emulated node does not support.
     unsupported: tuple[str, ...]
-    # Seconds from the start of the Pod after which it is ended, finished or not.
+    # Seconds after its start when the Pod is ended, finished or not.
     deadline_s: float | None
 
     @property
@@ -46,17 +46,17 @@ class PodSpec:
 
     @property
     def metadata(self) -> Object:
-        """What its containers may ask for of the API object's metadata."""
+        """The metadata that variables may refer to."""
         return {
             "namespace": self.namespace, "name": self.name, "uid": self.uid,
             "labels": self.labels, "annotations": self.annotations,
         }  # fmt: skip
 
     def oom_score_adj(self, container: container_spec.ContainerSpec, *, node_bytes: float) -> int:
-        """Return how soon a container's processes are ended where memory runs out, see `qos`."""
+        """Return the oom_score_adj of a container's processes, see `qos`."""
         asked = container.request_bytes
         if container.is_sidecar:
-            # Not sooner than those that it serves.
+            # Not killed before the containers that it serves.
             asked = max(asked, min(each.request_bytes for each in self.containers))
         return qos.oom_score_adj(self.qos_class, request_bytes=asked, node_bytes=node_bytes)
 
@@ -74,7 +74,7 @@ class PodSpec:
 
 
 def parse(pod: Object) -> PodSpec:
-    """Return the Pod of an API object. Raises `ValueError` where it cannot be read."""
+    """Return the Pod of an API object. Raises `ValueError` for a malformed one."""
     try:
         return _parse(pod)
     except (KeyError, TypeError, AttributeError) as error:
@@ -121,11 +121,11 @@ def _unsupported_volumes(declared: Iterable[Object]) -> Iterator[str]:
     for volume in declared:
         if "emptyDir" not in volume:
             kind = next((key for key in volume if key != "name"), "no known kind")
-            yield f"volume {volume.get('name', '')!r} is of the kind {kind}, not emptyDir"
+            yield f"volume {volume.get('name', '')!r} is of kind {kind}, not emptyDir"
 
 
 def _grace_s(metadata: Object, spec: Object) -> float:
-    """Return seconds from SIGTERM to SIGKILL: the deletion's, else the Pod's; at least 1, as the kubelet has it."""
+    """Return seconds from SIGTERM to SIGKILL: the deletion's, else the Pod's; at least 1, as in a kubelet."""
     for value in (metadata.get("deletionGracePeriodSeconds"), spec.get("terminationGracePeriodSeconds")):
         if value is not None:
             return max(1.0, float(value))
@@ -133,6 +133,6 @@ def _grace_s(metadata: Object, spec: Object) -> float:
 
 
 def deadline_s(pod: Object) -> float | None:
-    """Return seconds that a Pod may be active on its node; None: no limit. Users may shorten it at any time."""
+    """Return the seconds that a Pod may be active on its node; None: no limit. Users may shorten it at any time."""
     seconds = pod["spec"].get("activeDeadlineSeconds")
     return None if seconds is None else float(seconds)

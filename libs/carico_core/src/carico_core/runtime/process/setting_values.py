@@ -7,7 +7,7 @@ import math
 import pathlib
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
@@ -125,3 +125,15 @@ _PLAIN: dict[Any, tuple[str, Callable[[str], Any]]] = {
     bool: ("true or false", _switch),
     pathlib.Path: ("a path", pathlib.Path),
 }
+
+
+def flags(options: Mapping[str, object]) -> list[str]:
+    """Return settings as the command-line flags that `settings.load` reads; True is a flag without a value.
+
+    >>> flags({"memory_bytes": 1000, "leave": True})
+    ['--memory-bytes', '1000', '--leave']
+    """
+    found: list[str] = []
+    for name, value in options.items():
+        found += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return found

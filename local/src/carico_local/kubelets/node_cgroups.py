@@ -1,4 +1,4 @@
-"""A node's cgroups, in every tree of this machine: a kubelet makes groups in all of them, not only those we read."""
+"""A node's cgroups, in every tree of this machine: a kubelet creates groups in all of them, not only those we read."""
 
 import pathlib
 
@@ -7,7 +7,7 @@ from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout as layouts
 
 _PERIOD_US = 100_000
-# Values that a new group of v1 has not, and without which it takes no process.
+# A new group of v1 has no such values, and accepts no process without them.
 _CPUSET = ("cpuset.cpus", "cpuset.mems")
 # Mount options of a v1 tree that are not its controllers (proc_mounts(5), cgroups(7)).
 _NOT_CONTROLLERS = ("rw", "ro", "relatime", "noatime", "nosuid", "nodev", "noexec", "xattr", "seclabel",
@@ -15,7 +15,7 @@ _NOT_CONTROLLERS = ("rw", "ro", "relatime", "noatime", "nosuid", "nodev", "noexe
 
 
 def trees(mounts: pathlib.Path = pathlib.Path("/proc/self/mounts")) -> dict[str, str]:
-    """Return controllers by the mount point of their tree, as `mount -o` takes them; empty for that of v2."""
+    """Return the controllers by the mount point of their tree, in the form of `mount -o`; empty for v2."""
     found = {}
     for line in mounts.read_text(encoding="utf-8").splitlines():
         _, target, kind, options, *_ = line.split()
@@ -33,7 +33,7 @@ def node(cluster: str, name: str) -> groups.Group:
 
 
 def make(group: groups.Group, *, cpus: float, memory_bytes: int) -> None:
-    """Make the group in every tree and limit it. Raises `OSError`."""
+    """Create the group in every tree and limit it. Raises `OSError`."""
     group.create(welcome=_offered(group.layout))
     for root in group.layout.roots:
         _copy_cpuset(root, pathlib.PurePosixPath(group.path))
@@ -42,7 +42,7 @@ def make(group: groups.Group, *, cpus: float, memory_bytes: int) -> None:
 
 
 def remove(cluster: str) -> bool:
-    """Return True once no process of the cluster's nodes is left, and none of their groups."""
+    """Remove the groups of the cluster's nodes with all processes; return False where that fails."""
     return groups.Group(layout=_layout(), path=node_group.cluster_path(cluster)).destroy()
 
 
@@ -57,14 +57,14 @@ def _copy_cpuset(root: pathlib.Path, path: pathlib.PurePosixPath) -> None:
     for part in path.parts:
         below = above / part
         for name in _CPUSET:
-            # v2 needs none of it, and has no such file in its root.
+            # v2 does not need this, and has no such file in its root.
             if (above / name).exists() and (below / name).exists() and not (below / name).read_text().strip():
                 (below / name).write_text((above / name).read_text())
         above = below
 
 
 def _offered(layout: layouts.Layout) -> tuple[str, ...]:
-    """Return v2's controllers, all of which a kubelet wants; v1 passes nothing down."""
+    """Return v2's controllers, all of which a kubelet needs; on v1 there is nothing to enable."""
     if layout.version is not layouts.Version.V2:
         return ()
     return tuple((layout.trees[layouts.UNIFIED] / delegation.OFFERED).read_text(encoding="ascii").split())

@@ -1,4 +1,4 @@
-"""What the API server itself says was bound: its audit log, one JSON line for each binding that it was asked for."""
+"""The API server's audit log: one JSON line for each binding request."""
 
 import pathlib
 
@@ -6,7 +6,7 @@ import orjson
 
 
 def bindings(log: pathlib.Path) -> dict[str, list[str]]:
-    """For each Pod ("namespace/name") the nodes that it was bound to, in order; refused bindings do not count."""
+    """Return Pod ("namespace/name") -> the nodes that it was bound to, in order; refused bindings do not count."""
     found: dict[str, list[str]] = {}
     for line in log.read_bytes().splitlines():
         event = orjson.loads(line)
