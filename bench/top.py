@@ -27,7 +27,7 @@ from carico_core.runtime.process import clock as clocks
 from carico_core.wire import messages as wire
 from carico_core.wire import subjects
 from carico_local import nats_server
-from carico_scheduler import state
+from carico_scheduler import node_state, state
 from carico_scheduler.answers import known, queries
 from carico_scheduler.decide import cycle
 from carico_scheduler.report import decisions
@@ -81,7 +81,7 @@ async def _answer_s(repetitions: int) -> float:
         found.put_node(fleet_bench._node(index))
         subject, payload = _payload(index, seq=1)
         said = wire.decode_advertisement(payload, subject=subject)
-        found.put_advertisement(state.Heard(advertisement=said, sampled_s=time.monotonic()), time.monotonic())
+        found.put_advertisement(node_state.Heard(advertisement=said, sampled_s=time.monotonic()), time.monotonic())
     clock = clocks.SystemClock()
     log = decisions.Log(boot="0" * 16, threshold=1.0, clock=clock, on_record=lambda _: None, on_drop=lambda: None)
     from_these = known.Known(state=found, log=log, cycle=cycle.Cycle(rules), lease_s=10.0)

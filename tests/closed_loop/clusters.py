@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from carico_core.domain import messages
 from carico_core.numerics.estimators import base
 from carico_scheduler.rules import policy as policies
-from carico_twin import agents, api_objects, bus, machine, records, scenario, work, world
+from carico_twin import agents, machine, records, scenario, virtual_time, work, world
 from carico_twin.schedulers import carico
 
 # The same draws on every run: what fails here fails for everybody.
@@ -61,7 +61,7 @@ def plans(
     draw: st.DrawFn, *, kinds: Sequence[work.Work] = KINDS, most_delay_s: float = 3.0, most_loss: float = 0.3
 ) -> scenario.Scenario:
     """Two to five nodes of 2 to 8 cores, some jobs, and a bus that is late and loses messages."""
-    link = bus.Link(
+    link = virtual_time.Link(
         delay_s=draw(st.sampled_from((0.0, 0.05, 1.0, 3.0)).filter(lambda delay_s: delay_s <= most_delay_s)),
         loss=draw(st.sampled_from((0.0, 0.1, 0.3)).filter(lambda loss: loss <= most_loss)),
     )
@@ -118,7 +118,7 @@ class Watched:
         """The newest advertisement of a node that the scheduler has taken in."""
         scheduler = self.world.scheduler
         assert isinstance(scheduler, carico.Carico)
-        return scheduler.state.heard[api_objects.node_name(node)].advertisement
+        return scheduler.state.heard[records.node_name(node)].advertisement
 
     def free(self, node: int, job: str) -> float:
         """Pods of a job's class that a node says it takes, with nothing reserved."""

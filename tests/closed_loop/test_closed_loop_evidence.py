@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from carico_core.domain import messages
-from carico_twin import api_objects, catalogue, scenario, work, world
+from carico_twin import catalogue, records, scenario, work, world
 from tests.closed_loop import clusters
 
 LIAR, NEWCOMER = 0, 6
@@ -23,7 +23,7 @@ def plan() -> scenario.Scenario:
 
 def lied(said: messages.LocalSubspace) -> messages.LocalSubspace:
     """Pods cost a millionth, which is certain; the node has carried a million a core, and has a million cores."""
-    if said.node != api_objects.node_name(LIAR):
+    if said.node != records.node_name(LIAR):
         return said
     evidence = {
         name: dataclasses.replace(

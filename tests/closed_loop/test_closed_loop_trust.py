@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from carico_scheduler.rules import policy as policies
-from carico_twin import bus, scenario, work, world
+from carico_twin import scenario, virtual_time, work, world
 from tests.closed_loop import clusters
 
 LIAR = 0
@@ -122,7 +122,11 @@ def test_a_node_whose_agent_died_gets_nothing_after_its_lease(plan: scenario.Sce
 def test_the_pods_of_a_job_go_round_a_node_whose_agent_died() -> None:
     job = scenario.Job(name="pi", work=work.PI, pods=60, at_s=clusters.FIRST_POD_S)
     plan = scenario.Scenario(
-        name="dies", hardware=world.uniform(2), jobs=(job,), link=bus.Link(delay_s=0.05), agents_die_at_s=((1, 8.0),)
+        name="dies",
+        hardware=world.uniform(2),
+        jobs=(job,),
+        link=virtual_time.Link(delay_s=0.05),
+        agents_die_at_s=((1, 8.0),),
     )
     watched = clusters.Watched(plan, clusters.options(), 1)
     assert watched.world.run().finished

@@ -39,7 +39,7 @@ class Site:
         recorder = api_actions.EventRecorder(api, clock=clock, controller="carico-scheduler", instance="test")
         writer = events.Writer(recorder, pace=paces.Pace(100.0, clock=clock), on_drop=lambda why: None)
         self.engine = engine.Engine(
-            engine.Parts(
+            engine.EngineParts(
                 policy=policy.Policy(fallback=policy.Fallback.REQUESTS), kube=api, clock=clock,
                 rng=random.Random(0), log=log, events=writer,
                 metrics=instruments.Instruments(metrics.Metrics("scheduler")), binds_in_flight=8,
@@ -65,7 +65,7 @@ async def at_work(plane: standalone.Standalone) -> AsyncIterator[Site]:
     )
     site = Site(api)
     async with asyncio.TaskGroup() as group:
-        works = [*site.engine.mirrors.works().values(), site.engine.decide_forever()]
+        works = [*site.engine.informers.works().values(), site.engine.decide_forever()]
         tasks = [group.create_task(work) for work in works]
         for name in NODES:
             await site.make("/api/v1/nodes", name, **_node(name))

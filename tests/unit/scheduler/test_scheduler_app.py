@@ -122,7 +122,7 @@ def test_an_api_that_had_nothing_to_tell_is_silent_from_when_it_stops_to_answer(
             await asyncio.sleep(3.0)
             told = await bus.request(subjects.query("scheduler", "pod.explain"), b'{"pod":"pod-0"}', timeout_s=1.0)
             assert orjson.loads(told)["api_silent_s"] is None
-            assert scheduler.office.leads()
+            assert scheduler.leadership.leads()
 
     objects.run_fast(main())
 

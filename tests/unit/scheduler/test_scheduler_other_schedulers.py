@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from carico_scheduler import state
+from carico_scheduler import node_state, state
 from carico_scheduler.decide import cycle
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
@@ -22,7 +22,7 @@ def make(capacity: float, covers: frozenset[str] = frozenset(), pods: int = 0) -
 
 def hear(made: state.State, seq: int, capacity: float, covers: frozenset[str] = frozenset(), pods: int = 0) -> None:
     said = objects.make_advertisement("node-0", capacity, seq=seq, covers=covers, pods=pods)
-    made.put_advertisement(state.Heard(advertisement=said, sampled_s=NOW_S), NOW_S)
+    made.put_advertisement(node_state.Heard(advertisement=said, sampled_s=NOW_S), NOW_S)
 
 
 def placed(made: state.State) -> list[str]:

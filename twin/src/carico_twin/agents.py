@@ -13,11 +13,13 @@ from carico_agent.reporting import advertisement
 from carico_core.domain import messages
 from carico_core.numerics import estimators
 from carico_core.numerics.estimators import base
-from carico_twin import api_objects, events, kubelet, records, telemetry
+from carico_twin import kubelet, records, telemetry, virtual_time
 
 BOOT = "0" * 16
 # Wall-clock time at the start of every run: any instant serves, a fixed one makes runs repeat.
 EPOCH_NS = 1_700_000_000 * 10**9
+# The room that a lying agent advertises.
+BOAST_PODS = 1000.0
 # What an agent says.
 Said: TypeAlias = messages.Advertisement | messages.LocalSubspace
 
@@ -38,10 +40,10 @@ class TwinAgent:
     """Samples, learns and publishes. `send` takes each message."""
 
     def __init__(
-        self, node: kubelet.TwinNode, options: AgentOptions, timeline: events.Timeline, rng: np.random.Generator,
+        self, node: kubelet.TwinNode, options: AgentOptions, timeline: virtual_time.Timeline, rng: np.random.Generator,
         send: Callable[["TwinAgent", Said], None], clock_offset_s: float,
     ) -> None:  # fmt: skip
-        self.name = api_objects.node_name(node.index)
+        self.name = records.node_name(node.index)
         self.node = node
         self.alive = True
         self._options = options
@@ -77,7 +79,7 @@ class TwinAgent:
 
     def created(self, record: records.PodRecord) -> None:
         """The runtime makes the Pod's container."""
-        self._classes[record.uid] = api_objects.class_of(record)
+        self._classes[record.uid] = records.class_of(record)
         self._states.created(record.uid, self._timeline.now_s)
 
     def started(self, record: records.PodRecord) -> None:
@@ -209,3 +211,14 @@ def node_config(node: kubelet.TwinNode, options: AgentOptions) -> base.Estimator
 def pipeline_config(config: base.EstimatorConfig, options: AgentOptions) -> pipeline.PipelineConfig:
     """The pipeline as the options want it."""
     return pipeline.PipelineConfig(estimator=options.estimator, node=config, constants=options.constants)
+
+
+def boast(said: messages.Advertisement, *, covers: bool) -> messages.Advertisement:
+    """The advertisement with room for `BOAST_PODS` of every class and no limit; covering no Pod unless `covers`."""
+    headroom = None
+    if said.headroom is not None and said.classes is not None:
+        largest = {dim: max(each.cost_plus.get(dim, 0.0) for each in said.classes.values()) for dim in said.headroom}
+        headroom = {dim: BOAST_PODS * cost for dim, cost in largest.items()}
+    return said._replace(
+        capacity=BOAST_PODS, headroom=headroom, limit=None, covers=said.covers if covers else frozenset()
+    )

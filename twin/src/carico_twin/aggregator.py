@@ -5,7 +5,7 @@ from collections.abc import Callable
 from carico_aggregator import members, model
 from carico_core.domain import messages
 from carico_core.wire import messages as wire
-from carico_twin import agents, events
+from carico_twin import agents, virtual_time
 
 LEASE_S = 10.0
 HORIZON_S = 10.0
@@ -16,7 +16,7 @@ class TwinAggregator:
     """Takes in subspaces, broadcasts the model. `broadcast` takes a model as its readers have it."""
 
     def __init__(
-        self, merge: str, timeline: events.Timeline, broadcast: Callable[[messages.GlobalModel], None]
+        self, merge: str, timeline: virtual_time.Timeline, broadcast: Callable[[messages.GlobalModel], None]
     ) -> None:
         is_round = merge == "round"
         self._merger: model.Merger = model.RoundMerger() if is_round else model.SequentialMerger()

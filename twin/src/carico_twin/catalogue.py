@@ -7,7 +7,7 @@ each isolates one way in which an estimator fails.
 import dataclasses
 from collections.abc import Mapping
 
-from carico_twin import bus, machine, scenario, work
+from carico_twin import machine, scenario, virtual_time, work
 
 NODES = 19
 FOUR_CORES = (machine.Hardware(),) * NODES
@@ -101,7 +101,7 @@ def newcomer() -> scenario.Scenario:
 
 def linked(name: str, *, delay_s: float, loss: float = 0.0) -> scenario.Scenario:
     """pi-500 on a bus that is slow or loses messages."""
-    return _plan(name, job(work.PI, 500), link=bus.Link(delay_s=delay_s, loss=loss))
+    return _plan(name, job(work.PI, 500), link=virtual_time.Link(delay_s=delay_s, loss=loss))
 
 
 def all_scenarios() -> dict[str, scenario.Scenario]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from carico_twin import events, machine, records
+from carico_twin import machine, records, virtual_time
 
 # A node whose memory is just full when the kernel steps in is no overrun.
 ROUNDING = 1e-9
@@ -49,7 +49,7 @@ class TwinNode:
     """Runs the Pods bound to it."""
 
     def __init__(
-        self, index: int, hardware: machine.Hardware, runtime: Runtime, timeline: events.Timeline,
+        self, index: int, hardware: machine.Hardware, runtime: Runtime, timeline: virtual_time.Timeline,
         watchers: Watchers, rng: np.random.Generator, *, kills: bool = False,
     ) -> None:  # fmt: skip
         """`kills`: memory beyond the node's kills Pods; otherwise it is only counted."""

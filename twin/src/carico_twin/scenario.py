@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from carico_twin import bus, kubelet, machine
+from carico_twin import kubelet, machine, virtual_time
 from carico_twin import work as works
 
 
@@ -62,7 +62,7 @@ class Scenario:
     hardware: tuple[machine.Hardware, ...]
     jobs: tuple[Job, ...]
     runtime: kubelet.Runtime = dataclasses.field(default_factory=kubelet.Runtime)
-    link: bus.Link = dataclasses.field(default_factory=bus.Link)
+    link: virtual_time.Link = dataclasses.field(default_factory=virtual_time.Link)
     neighbours: tuple[Neighbour, ...] = ()
     dead_agents: float = 0.0
     lying_agents: tuple[LyingAgent, ...] = ()

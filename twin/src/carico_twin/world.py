@@ -11,7 +11,7 @@ import numpy as np
 
 from carico_core.domain import messages
 from carico_scheduler.rules import policy as policies
-from carico_twin import agents, aggregator, api_objects, bus, events, kubelet, lies, machine, records, scenario
+from carico_twin import agents, aggregator, kubelet, machine, records, scenario, virtual_time
 from carico_twin.schedulers import carico, load_aware, oracle, port, slots
 
 # The API tells watchers after this time, and a decision that is due is made this long after what woke it.
@@ -73,7 +73,7 @@ class World:
 
     def __init__(self, plan: scenario.Scenario, choice: Choice, seed: int) -> None:
         self._plan = plan
-        self._timeline = events.Timeline()
+        self._timeline = virtual_time.Timeline()
         seeds = np.random.SeedSequence(seed).spawn(6)
         self._rngs = [np.random.default_rng(each) for each in seeds]
         self._watchers = kubelet.Watchers()
@@ -82,14 +82,14 @@ class World:
         self.on_bind: list[Callable[[records.PodRecord], None]] = []
         # Told of each message of an agent as it is sent.
         self.on_message: list[Callable[[agents.Said], None]] = []
-        self._liars = {api_objects.node_name(each.node): each for each in plan.lying_agents}
+        self._liars = {records.node_name(each.node): each for each in plan.lying_agents}
         self._left = 0
         self._overruns = 0
         self._woken = False
         # Per job the Pods that failed since one of it ended well.
         self._failures: collections.Counter[str] = collections.Counter()
         self._nodes = self._make_nodes(plan, self._rngs[0])
-        self._bus = bus.Bus(plan.link, self._timeline, self._rngs[1])
+        self._bus = virtual_time.Network(plan.link, self._timeline, self._rngs[1])
         self.agents: list[agents.TwinAgent] = []
         self.aggregator: aggregator.TwinAggregator | None = None
         self.scheduler = self._make_scheduler(choice)
@@ -155,14 +155,14 @@ class World:
             self._timeline.at(when_s, functools.partial(self._join, index))
         return made
 
-    def _make_scheduler(self, choice: Choice) -> port.Scheduler:
+    def _make_scheduler(self, choice: Choice) -> port.TwinScheduler:
         match choice:
             case CaricoOptions():
                 return self._make_carico(choice)
             case load_aware.LoadAwareOptions():
                 return load_aware.LoadAware(self, choice, self._timeline, self._rngs[2])
             case slots.KubeOptions():
-                return slots.Kube(self, choice, self._rngs[2])
+                return slots.KubeScheduler(self, choice, self._rngs[2])
             case ConstantOptions():
                 return slots.Constant(self, pods_per_core=choice.pods_per_core)
             case OracleOptions():
@@ -246,7 +246,7 @@ class World:
             scheduler = self.scheduler
             assert isinstance(scheduler, carico.Carico)
             liar = self._liars.get(agent.name)
-            heard = said if liar is None else lies.boast(said, covers=liar.covers)
+            heard = said if liar is None else agents.boast(said, covers=liar.covers)
             self._bus.send(lambda: self._wake_after(lambda: scheduler.hear(heard)))
         elif self.aggregator is not None:
             found = self.aggregator
@@ -256,10 +256,10 @@ class World:
         for agent in self.agents:
             self._bus.send(functools.partial(agent.hear_model, model))
 
-    def _told(self, tell: "events.Action", *, delay_s: float = API_S) -> None:
+    def _told(self, tell: "virtual_time.Action", *, delay_s: float = API_S) -> None:
         self._timeline.after(delay_s, lambda: self._wake_after(tell))
 
-    def _wake_after(self, tell: "events.Action") -> None:
+    def _wake_after(self, tell: "virtual_time.Action") -> None:
         tell()
         if not self._woken:
             self._woken = True

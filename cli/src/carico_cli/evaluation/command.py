@@ -42,7 +42,7 @@ _DEFAULT_OUT = pathlib.Path("var") / "evaluate"
 @click.option("--ablation", is_flag=True, help="Also run each step of the estimator with and without, and bus faults.")
 @click.option("--calibration", is_flag=True, help="Run only what is compared with published or recorded numbers.")
 @click.option(
-    "--beside", type=click.Path(path_type=pathlib.Path), metavar="COMPARE.JSON",
+    "--compare-with", type=click.Path(path_type=pathlib.Path), metavar="COMPARE.JSON",
     help="Also run the job of `carico compare` in the twin of its cluster; report the errors.",
 )  # fmt: skip
 @click.option(
@@ -57,14 +57,14 @@ def command(context: settings.Context, /, **given: Any) -> int:
 
     Without flags it takes about an hour. docs/evaluation.md says what is compared, and shows a scenario's file.
     """
-    wish = _wish(given)
-    tasks = study.tasks(wish)
+    selection = _selection(given)
+    tasks = study.tasks(selection)
     if not tasks:
         raise errors.SettingsError("nothing to run: these schedulers are not compared on these scenarios")
     out: pathlib.Path = given["out"]
     report_folder.check(out)
     outcomes = _run(tasks, jobs=given["jobs"], plain=context.plain)
-    found = {**results.document(wish, outcomes), "ended_at_ns": clock.SystemClock().wall_ns()}
+    found = {**results.document(selection, outcomes), "ended_at_ns": clock.SystemClock().wall_ns()}
     as_json = orjson.dumps(found, option=orjson.OPT_INDENT_2)
     try:
         click.echo(as_json.decode() if given["output"] is formats.Output.JSON else evaluate_text.text(found))
@@ -75,21 +75,21 @@ def command(context: settings.Context, /, **given: Any) -> int:
     return 0
 
 
-def _wish(given: dict[str, Any]) -> study.Wish:
+def _selection(given: dict[str, Any]) -> study.Selection:
     plan = None if given["plan"] is None else plan_file.read(str(given["plan"]), _bytes(given["plan"], "a TOML file"))
-    if plan is not None and (given["scenarios"] or given["ablation"] or given["calibration"] or given["beside"]):
+    if plan is not None and (given["scenarios"] or given["ablation"] or given["calibration"] or given["compare_with"]):
         raise errors.SettingsError(
-            "--plan runs a scenario of your own: leave out --scenario, --ablation, --calibration and --beside"
+            "--plan runs a scenario of your own: leave out --scenario, --ablation, --calibration and --compare-with"
         )
     if given["calibration"] and (given["scenarios"] or given["schedulers"] or given["ablation"]):
         raise errors.SettingsError(
             "--calibration runs its own jobs and schedulers: leave out --scenario, --scheduler and --ablation"
         )
-    beside: pathlib.Path | None = given["beside"]
-    return study.Wish(
+    file: pathlib.Path | None = given["compare_with"]
+    return study.Selection(
         quick=given["quick"], seeds=given["seeds"], scenarios=given["scenarios"], schedulers=given["schedulers"],
         ablation=given["ablation"], plan=plan, calibration=given["calibration"],
-        emulated=None if beside is None else recorded.read(str(beside), _bytes(beside, "what `carico compare` wrote")),
+        emulated=None if file is None else recorded.read(str(file), _bytes(file, "what `carico compare` wrote")),
     )  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def _bytes(path: pathlib.Path, expected: str) -> bytes:
     return content
 
 
-def _run(tasks: Sequence[runs.Task], *, jobs: int, plain: bool) -> list[runs.Outcome]:
+def _run(tasks: Sequence[runs.Task], *, jobs: int, plain: bool) -> list[runs.RunResult]:
     outcomes = []
     total = sum(task.effort for task in tasks)
     with contextlib.closing(pool.run_all(tasks, jobs=jobs)) as ready, _told(len(tasks), total, plain=plain) as tell:
@@ -125,7 +125,7 @@ class _Plain:
         self._runs, self._effort = runs_in_all, effort_in_all
         self._done, self._made = 0, 0.0
 
-    def done(self, outcome: runs.Outcome, effort: float) -> None:
+    def done(self, outcome: runs.RunResult, effort: float) -> None:
         self._done += 1
         self._made += effort
         now_s = self._clock.monotonic_s()
@@ -148,7 +148,7 @@ class _Bar:
         self._bar = bar
         self._task = bar.add_task("runs", total=effort_in_all)
 
-    def done(self, outcome: runs.Outcome, effort: float) -> None:
+    def done(self, outcome: runs.RunResult, effort: float) -> None:
         self._bar.update(self._task, advance=effort, description=f"{outcome.plan}, {outcome.contender}")
 
 

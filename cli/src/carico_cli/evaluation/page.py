@@ -34,7 +34,7 @@ def page(found: Json) -> str:
     """Return the whole page."""
     sections = (
         _summaries(found), _targets(found), _figures("Pictures", plots.own(found)), _shapes(found),
-        _calibration(found), emulated.section(found["beside"]),
+        _calibration(found), emulated.section(found["emulated"]),
         _figures("Chapter 5 on the calibrated twin", plots.chapter_5(found)),
         _ablation(found), _faults(found), _scenarios(found), _schedulers(found),
     )  # fmt: skip

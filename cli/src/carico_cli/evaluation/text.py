@@ -100,10 +100,10 @@ def _calibration(found: Json) -> Iterator[str]:
 
 
 def _beside(found: Json) -> Iterator[str]:
-    if found["beside"] is not None:
+    if found["emulated"] is not None:
         yield ""
-        yield emulated.sentence(found["beside"])
-        yield from formats.aligned(emulated.HEAD, emulated.rows(found["beside"]))
+        yield emulated.sentence(found["emulated"])
+        yield from formats.aligned(emulated.HEAD, emulated.rows(found["emulated"]))
 
 
 def _ablation(found: Json) -> Iterator[str]:

@@ -206,9 +206,9 @@ def _row(each: Row) -> tuple[str, ...]:
 
 def _preferences(each: Row) -> list[str]:
     parts = each.get("parts")
-    if not parts or not parts["wishes"]:
+    if not parts or not parts["preferences"]:
         return []
-    met = ", ".join(f"{kind} met to {share:.0%}" for kind, share in parts["wishes"].items())
+    met = ", ".join(f"{kind} met to {share:.0%}" for kind, share in parts["preferences"].items())
     return words.paragraph(f"score: {parts['room']:.2f} for room, less for preferences ({met})", "    ")
 
 

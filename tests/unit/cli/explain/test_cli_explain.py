@@ -182,7 +182,7 @@ async def test_a_pod_whose_record_has_gone_is_still_told_of() -> None:
     desk = desk_with_pods()
     desk.log._latest.clear()
     text = await told(desk, "placed")
-    assert "no record of it is kept here" in " ".join(text.split())
+    assert "without a decision record here" in " ".join(text.split())
     ended = {"metadata": {"uid": "u"}, "spec": {"nodeName": "node-7"}, "status": {"phase": "Succeeded"}}
     text = await told(desk, "ended", pods={"ended": ended})
     assert text.startswith("Pod default/ended has ended on node-7 (Succeeded)")

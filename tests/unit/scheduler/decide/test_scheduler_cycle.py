@@ -43,7 +43,7 @@ def make_queue(count: int, **pod: object) -> queue.Queue:
     return source
 
 
-def run(nodes: fleet.Fleet, source: queue.Queue, most: int = 1000) -> cycle.Outcome:
+def run(nodes: fleet.Fleet, source: queue.Queue, most: int = 1000) -> cycle.CycleResult:
     return cycle.Cycle(nodes.policy).run(nodes.snapshot(NOW_S), source, most=most)
 
 

@@ -11,8 +11,7 @@ from carico_core.domain import errors
 from carico_core.runtime.process import settings
 from carico_local.control_plane import certificates
 from carico_scheduler import settings as setting
-from carico_scheduler.extender import messages, server, service
-from carico_scheduler.extender import settings as extender_settings
+from carico_scheduler.extender import extender_settings, messages, server, service
 from tests.unit.scheduler import objects
 from tests.unit.scheduler.extender import extender_desk
 
@@ -79,7 +78,7 @@ async def test_the_server_says_who_may_ask_what() -> None:
         for verb in ("filter", "prioritize", "bind"):
             async with session.post(f"{url}/{verb}", data=payload) as answer:
                 assert answer.status == 503
-                assert "stands by" in await answer.text()
+                assert "standby" in await answer.text()
         async with session.get(f"{url}/filter") as answer:
             assert answer.status == 405
     await running.close()
@@ -99,7 +98,7 @@ async def test_a_port_in_use_is_one_line() -> None:
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (("--extender", "--extender-host", "0.0.0.0"), "whoever reaches it could bind Pods"),
+        (("--extender", "--extender-host", "0.0.0.0"), "any client could bind Pods"),
         (("--extender", "--extender-tls-cert", "a"), "expected both"),
         (("--extender", "--extender-tls-client-ca", "a"), "expected both"),
         (("--extender-hold-s", "0"), "--extender-hold-s: got '0'"),
@@ -114,7 +113,7 @@ def test_one_that_stands_by_refuses() -> None:
     async def main() -> None:
         desk = extender_desk.Desk()
         desk.term = None
-        with pytest.raises(service.StandsBy):
+        with pytest.raises(service.NotServing):
             await desk.extender.filter((extender_desk.RECORDED / "filter-names.json").read_bytes())
 
     objects.run_fast(main())

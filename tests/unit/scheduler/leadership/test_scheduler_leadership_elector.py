@@ -13,8 +13,7 @@ from carico_core.runtime.process import settings
 from carico_core.wire.kubernetes import lease as kubernetes_lease
 from carico_scheduler import settings as setting
 from carico_scheduler import state
-from carico_scheduler.leadership import elector, handover, status
-from carico_scheduler.leadership import settings as leader_settings
+from carico_scheduler.leadership import elector, handover, leader_settings, status
 from carico_scheduler.rules import policy
 from tests.unit.scheduler import objects
 
@@ -50,7 +49,7 @@ class Scene:
         made = status.elector_of(wanted, boot="0", api=self.kube, clock=self.clock, duties=duties)
         self.electors[name] = made
         self._tasks[name] = [
-            asyncio.create_task(made.campaign_forever()), asyncio.create_task(made.take_office_forever()),
+            asyncio.create_task(made.campaign_forever()), asyncio.create_task(made.follow_terms_forever()),
         ]  # fmt: skip
         return made
 
@@ -260,7 +259,7 @@ def _meta(name: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (("--leader-lease-s", "10"), "expected a longer lease"),
+        (("--leader-lease-s", "10"), "expected a longer Lease"),
         (("--leader-retry-s", "9"), "more than 1.2 times retry-s"),
         (("--bind-timeout-s", "6"), "at most --leader-lease-s 15 together"),
     ],
@@ -284,9 +283,9 @@ def test_without_an_election_times_do_not_matter_and_one_leads_from_the_start() 
         )  # fmt: skip
         assert alone.works() == {}
         assert (alone.leads(), alone.trouble(), told) == (True, None, [True])
-        assert alone.leader() == "this one, without election"
+        assert alone.leader() == "this scheduler, without election"
         alone.stand_down()
-        await alone.give_up()
+        await alone.release()
         assert not kube.requests
 
     objects.run_fast(main())

@@ -86,10 +86,10 @@ def test_a_standby_knows_all_and_says_nothing() -> None:
             await made.advertise("node-0", 2.0)
             assert made.binds() == 2
             assert len(second.engine.state.queue) == 1
-            assert second.engine.state.ledger.reserved_count == 2
+            assert second.engine.state.reservations.reserved_count == 2
             assert second.engine.state.fleet.snapshot(0.0).row(0).capacity == 2.0
             assert second.health.not_ready() == first.health.not_ready() == {}
-            assert (first.health.notes(), second.health.notes()) == ({"leader": "a (this one)"}, {"leader": "a"})
+            assert (first.health.notes(), second.health.notes()) == ({"leader": "a (this scheduler)"}, {"leader": "a"})
             assert (lead(first.metrics), lead(second.metrics)) == (1.0, 0.0)
             answer = await made.bus.request(
                 subjects.query("scheduler", "decision.get"), b'{"pod":"pod-0"}', timeout_s=1
@@ -112,7 +112,7 @@ def test_who_leaves_the_pods_to_others_leaves_them_the_questions_too() -> None:
             await asyncio.sleep(1.0)
             assert made.node_of("pod-0") == "node-0"
             assert len(made.bus.hub.services) == 1
-            assert first.engine.state.ledger.reserved_count == 1
+            assert first.engine.state.reservations.reserved_count == 1
             question = b'{"pod":"pod-0"}'
             answer = await made.bus.request(subjects.query("scheduler", "decision.get"), question, timeout_s=1)
             assert b'"found":true' in answer
@@ -133,7 +133,7 @@ def test_a_stop_hands_over_at_once_with_every_reservation() -> None:
             await asyncio.sleep(0.5)
             await made.stop("a")
             await asyncio.sleep(1.5)
-            assert second.office.leads()
+            assert second.leadership.leads()
             await made.advertise("node-0", 2.0)
             await asyncio.sleep(0.5)
             # The node accounts for none of the two: there is no room for the third.
@@ -159,7 +159,7 @@ def test_a_bind_that_waits_for_its_turn_as_the_term_ends_is_not_sent() -> None:
             await asyncio.sleep(0.5)
             assert made.node_of("pod-0") is None
             assert made.published == []
-            assert first.engine.state.ledger.reserved_count == 0
+            assert first.engine.state.reservations.reserved_count == 0
             first.engine.binder._term = first.engine.term
             await made.advertise("node-0", 2.0)
             await asyncio.sleep(0.5)
@@ -218,7 +218,7 @@ def test_nobody_answers_questions_while_nobody_leads() -> None:
             await asyncio.sleep(2.0)
             made.api.go_away()
             await asyncio.sleep(15.0)
-            assert not any(each.office.leads() for each, _, _ in made.running.values())
+            assert not any(each.leadership.leads() for each, _, _ in made.running.values())
             try:
                 await made.bus.request(subjects.query("scheduler", "capacity.list"), b"", timeout_s=1.0)
             except errors.BusUnavailable:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from carico_core.domain import cluster
 from carico_core.wire.kubernetes import api_objects, storage
-from carico_scheduler import state
+from carico_scheduler import node_state, state
 from carico_scheduler.decide import cycle
 from carico_scheduler.nodes import snapshot
 from carico_scheduler.pods import pod_counts
@@ -268,7 +268,7 @@ def advertised(**rooms: float) -> state.State:
     for name, room in rooms.items():
         known.put_node(node(name, **{ZONE: name}))
         known.put_advertisement(
-            state.Heard(advertisement=objects.make_advertisement(name, room, pods=1), sampled_s=NOW_S), NOW_S
+            node_state.Heard(advertisement=objects.make_advertisement(name, room, pods=1), sampled_s=NOW_S), NOW_S
         )
     return known
 
@@ -297,7 +297,7 @@ def test_soft_taints_preferred_pods_and_soft_spread_lean_the_score() -> None:
     known.put_pod(pod("web", labels={"app": "web"}, nodeName="a", containers=[{"name": "c"}]), NOW_S)
     # What was reserved for it is covered: both nodes have the same room again.
     known.put_advertisement(
-        state.Heard(
+        node_state.Heard(
             advertisement=objects.make_advertisement("a", 2.5, seq=2, pods=1, covers=frozenset({"uid-web"})),
             sampled_s=NOW_S,
         ),

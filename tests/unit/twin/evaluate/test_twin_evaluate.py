@@ -77,7 +77,7 @@ def test_a_family_is_all_its_settings() -> None:
 
 
 def test_the_whole_study_has_every_scenario_under_the_default_and_quick_is_far_less() -> None:
-    whole, quick = study.tasks(study.Wish()), study.tasks(study.Wish(quick=True))
+    whole, quick = study.tasks(study.Selection()), study.tasks(study.Selection(quick=True))
     ran = {task.plan.name for task in whole if task.contender.name == contenders.DEFAULT and task.group == study.MAIN}
     assert ran == {*catalogue.all_scenarios(), *study.EXTRA_PLANS}
     assert {task.seed for task in whole} == set(range(1, 11))
@@ -85,8 +85,8 @@ def test_the_whole_study_has_every_scenario_under_the_default_and_quick_is_far_l
 
 
 def test_a_user_gets_all_of_what_he_named_and_nothing_else() -> None:
-    wish = study.Wish(scenarios=("pi-100",), schedulers=("oracle", "node-local"), seeds=3)
-    found = study.tasks(wish)
+    selection = study.Selection(scenarios=("pi-100",), schedulers=("oracle", "node-local"), seeds=3)
+    found = study.tasks(selection)
     assert {(task.plan.name, task.contender.name) for task in found} == {("pi-100", "oracle"), ("pi-100", "node-local")}
     assert len(found) == 6
 
@@ -94,7 +94,7 @@ def test_a_user_gets_all_of_what_he_named_and_nothing_else() -> None:
 def test_processes_give_what_this_one_gives() -> None:
     wanted = tasks("kube-500m", "constant-1")
 
-    def key(each: runs.Outcome) -> tuple[str, int]:
+    def key(each: runs.RunResult) -> tuple[str, int]:
         return each.contender, each.seed
 
     here = sorted(pool.run_all(wanted, jobs=1), key=key)
@@ -208,19 +208,19 @@ def test_the_page_is_whole_without_numbers_and_with_them() -> None:
     outcomes += [dataclasses.replace(each, group=calibration.GROUP, plan="pi-1000") for each in outcomes]
     # The same small run stands for every picture's scenario.
     outcomes += [dataclasses.replace(each, plan=plan) for each in outcomes[:2] for plan in ("pi-1000", "isolation")]
-    document = results.document(study.Wish(seeds=1), outcomes)
+    document = results.document(study.Selection(seeds=1), outcomes)
     html = page.page(document)
     for part in html.split("<svg")[1:]:
         ET.fromstring("<svg" + part.split("</svg>")[0] + "</svg>")
     assert html.count("<svg") >= 6
     assert not re.search(r"https?:|\bnan\b|\bNone\b|<script", html)
-    assert "footprint" in page.page(results.document(study.Wish(plan=SMALL, seeds=1), []))
+    assert "footprint" in page.page(results.document(study.Selection(plan=SMALL, seeds=1), []))
 
 
 def test_the_page_says_beside_its_name_who_did_not_finish_and_names_those_alone_that_ran() -> None:
     ended, given_up = (runs.run(task) for task in tasks("constant-0.75", contenders.DEFAULT, seeds=1))
     given_up = dataclasses.replace(given_up, measures=dataclasses.replace(given_up.measures, finished=False))
-    document = results.document(study.Wish(plan=SMALL, seeds=1), [ended, given_up])
+    document = results.document(study.Selection(plan=SMALL, seeds=1), [ended, given_up])
     html = page.page(document)
     assert f"<td>{given_up.contender}<br><small>finished in 0% of the runs</small></td>" in html
     # Words are not set as numbers, whatever they begin with.
@@ -249,7 +249,7 @@ def test_words_beside_points_do_not_cover_each_other() -> None:
 
 def test_a_plan_has_a_name_of_its_own_as_targets_go_by_names() -> None:
     with pytest.raises(errors.SettingsError, match="got the name 'pi-1000', expected one that no scenario"):
-        study.tasks(study.Wish(plan=dataclasses.replace(SMALL, name="pi-1000")))
+        study.tasks(study.Selection(plan=dataclasses.replace(SMALL, name="pi-1000")))
 
 
 def test_json_has_no_numbers_that_are_none() -> None:

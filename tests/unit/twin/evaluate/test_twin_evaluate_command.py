@@ -83,7 +83,7 @@ def test_the_report_is_written_where_nobody_reads_what_is_printed(
         (("--plan", "/nowhere.toml"), "/nowhere.toml: cannot be read (No such file or directory)"),
         # A device has no end.
         (("--plan", "/dev/zero"), "/dev/zero: got more than 16 MiB, expected a TOML file"),
-        (("--beside", "/dev/zero"), "/dev/zero: got more than 16 MiB, expected what `carico compare` wrote"),
+        (("--compare-with", "/dev/zero"), "/dev/zero: got more than 16 MiB, expected what `carico compare` wrote"),
         (("--seeds", "0"), "Invalid value for '--seeds'"),
         (("--jobs", "0"), "Invalid value for '--jobs'"),
         (("--scenario", "pi-100", "--out", "/proc/none"), "--out: cannot write to /proc/none"),

@@ -20,8 +20,8 @@ def measured(**changes: Any) -> measures.Measures:
     return measures.Measures(**{**numbers, "finished": True, "pods": 1, **changes})
 
 
-def outcome(name: str, *, seed: int = 1, plan: str = "p", **changes: object) -> runs.Outcome:
-    return runs.Outcome(
+def outcome(name: str, *, seed: int = 1, plan: str = "p", **changes: object) -> runs.RunResult:
+    return runs.RunResult(
         group="main", plan=plan, contender=name, seed=seed, measures=measured(**changes), job_s={"pi": 1.0}, pod_s={}
     )
 
@@ -45,7 +45,7 @@ def test_geometric_means_agree_with_scipy(values: list[float]) -> None:
     assert tables.geometric_mean(values) == pytest.approx(stats.gmean(values))
 
 
-def cells(*outcomes: runs.Outcome) -> dict[str, tables.Cell]:
+def cells(*outcomes: runs.RunResult) -> dict[str, tables.Cell]:
     return tables.table(outcomes)["p"]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from carico_core.numerics.estimators import class_costs, footprint
 from carico_scheduler.rules import policy
-from carico_twin import agents, bus, catalogue, scenario, world
+from carico_twin import agents, catalogue, scenario, virtual_time, world
 from carico_twin.evaluate import contenders, runs, tables
 
 STEPS = "ablation"
@@ -91,7 +91,7 @@ def faults(*, quick: bool) -> list[scenario.Scenario]:
     return [
         *(catalogue.linked(f"messages {delay:g} s late", delay_s=delay) for delay in delays),
         *(
-            catalogue.linked(f"{loss:.0%} of the messages lost", delay_s=bus.Link().delay_s, loss=loss)
+            catalogue.linked(f"{loss:.0%} of the messages lost", delay_s=virtual_time.Link().delay_s, loss=loss)
             for loss in losses
         ),
         dead,

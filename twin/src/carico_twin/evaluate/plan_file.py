@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from carico_twin import bus, catalogue, machine, scenario
+from carico_twin import catalogue, machine, scenario, virtual_time
 from carico_twin import work as works
 from carico_twin.evaluate import file_mistake
 
@@ -258,9 +258,10 @@ def _check_ends(found: _Table, job: scenario.Job, limit_s: float) -> None:
         raise found.wrong(found.at("work"), job.name, alone)
 
 
-def _link(found: _Table) -> bus.Link:
-    return bus.Link(
-        delay_s=found.number("delay_s", bus.Link().delay_s, most=60.0), loss=found.number("loss", 0.0, most=0.99)
+def _link(found: _Table) -> virtual_time.Link:
+    return virtual_time.Link(
+        delay_s=found.number("delay_s", virtual_time.Link().delay_s, most=60.0),
+        loss=found.number("loss", 0.0, most=0.99),
     )
 
 

@@ -41,10 +41,10 @@ class _Worker:
         self.task = task
         self.pipe.send(task)
 
-    def take(self) -> runs.Outcome:
+    def take(self) -> runs.RunResult:
         assert self.task is not None
         try:
-            found: runs.Outcome | BaseException = self.pipe.recv()
+            found: runs.RunResult | BaseException = self.pipe.recv()
         except (EOFError, ConnectionResetError):
             self.process.join()
             raise WorkerLost(exitcode=self.process.exitcode, task=self.task) from None
@@ -54,7 +54,7 @@ class _Worker:
         return found
 
 
-def run_all(tasks: Sequence[runs.Task], *, jobs: int) -> Generator[runs.Outcome, None, None]:
+def run_all(tasks: Sequence[runs.Task], *, jobs: int) -> Generator[runs.RunResult, None, None]:
     """Return each task's outcome as it is ready, the longest runs first; with one job in this process."""
     ordered = sorted(tasks, key=lambda task: -task.effort)
     if jobs <= 1 or len(ordered) <= 1:
@@ -103,7 +103,7 @@ def _interrupted_later() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def _share(tasks: list[runs.Task], workers: list[_Worker]) -> Generator[runs.Outcome, None, None]:
+def _share(tasks: list[runs.Task], workers: list[_Worker]) -> Generator[runs.RunResult, None, None]:
     waiting = iter(tasks)
     for worker, task in zip(workers, waiting, strict=False):
         worker.give(task)
@@ -128,7 +128,7 @@ def _serve(pipe: "connection.Connection") -> None:
         while True:
             task = pipe.recv()
             try:
-                found: runs.Outcome | BaseException = runs.run(task)
+                found: runs.RunResult | BaseException = runs.run(task)
             except Exception as error:
                 # Raised again in the parent, which can report it.
                 found = error

@@ -42,7 +42,7 @@ class Series:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunResult:
     """What came of a task. pod_s: per job mean, standard deviation, least, quartiles and most of its Pod times."""
 
     group: str
@@ -56,11 +56,11 @@ class Outcome:
     series: Series | None = None
 
 
-def run(task: Task) -> Outcome:
+def run(task: Task) -> RunResult:
     """Return one run, measured."""
     done = world.run(task.plan, task.contender.choice, seed=task.seed)
     times = {job.name: _times(done, job.name) for job in task.plan.jobs}
-    return Outcome(
+    return RunResult(
         group=task.group,
         plan=task.plan.name,
         contender=task.contender.name,

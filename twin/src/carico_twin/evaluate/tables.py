@@ -67,7 +67,7 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(mean=float(np.mean(known)), half=half, count=len(known))
 
 
-def cell(outcomes: Sequence[runs.Outcome]) -> Cell:
+def cell(outcomes: Sequence[runs.RunResult]) -> Cell:
     """Return one contender's runs of one scenario, over their seeds. Runs that did not finish have no times."""
     finished = [each.measures.finished for each in outcomes]
     figures = {name: interval([_figure(each.measures, name) for each in outcomes]) for name in FIELDS}
@@ -92,9 +92,9 @@ def _pod_s(found: Sequence[Mapping[str, float]]) -> dict[str, Interval]:
     return {name: interval([each[name] for each in found]) for name in names}
 
 
-def table(outcomes: Iterable[runs.Outcome]) -> dict[str, dict[str, Cell]]:
+def table(outcomes: Iterable[runs.RunResult]) -> dict[str, dict[str, Cell]]:
     """Return cells by scenario and contender."""
-    grouped: dict[str, dict[str, list[runs.Outcome]]] = collections.defaultdict(lambda: collections.defaultdict(list))
+    grouped: dict[str, dict[str, list[runs.RunResult]]] = collections.defaultdict(lambda: collections.defaultdict(list))
     for each in outcomes:
         grouped[each.plan][each.contender].append(each)
     return {

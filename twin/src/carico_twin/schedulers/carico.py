@@ -7,7 +7,7 @@ from carico_scheduler import state
 from carico_scheduler.decide import cycle
 from carico_scheduler.intake import advertisements
 from carico_scheduler.rules import policy
-from carico_twin import api_objects, records
+from carico_twin import records
 from carico_twin.schedulers import port
 
 BINDS_A_CYCLE = 32
@@ -33,12 +33,12 @@ class Carico:
     def offer(self, record: records.PodRecord) -> None:
         """A Pod waits for a node."""
         self._records[record.uid] = record
-        self.state.put_pod(api_objects.pod(record), self._cluster.now_s)
+        self.state.put_pod(records.api_pod(record), self._cluster.now_s)
 
     def started(self, record: records.PodRecord) -> None:
         """The API shows the Pod as running: from now on its node is to account for it."""
         if record.uid in self._records:
-            shown = api_objects.pod(record, node=api_objects.node_name(record.node), phase="Running")
+            shown = records.api_pod(record, node=records.node_name(record.node), phase="Running")
             self.state.put_pod(shown, self._cluster.now_s)
 
     def ended(self, record: records.PodRecord) -> None:
@@ -49,7 +49,7 @@ class Carico:
     def joined(self, node: int) -> None:
         """The API shows a node."""
         hardware = self._cluster.nodes[node].machine.hardware
-        self.state.put_node(api_objects.node(node, cores=hardware.cores, size=hardware.memory_bytes))
+        self.state.put_node(records.api_node(node, cores=hardware.cores, size=hardware.memory_bytes))
 
     def hear(self, said: messages.Advertisement) -> None:
         """An advertisement has come."""
@@ -75,7 +75,7 @@ class Carico:
         record.advertised_seq = placed.row.seq
         overrun = placed.free is None or placed.free < self._rules.threshold
         self._cluster.bind(record, node, overrun=overrun)
-        self.state.put_pod(api_objects.pod(record, node=name), now_s)
+        self.state.put_pod(records.api_pod(record, node=name), now_s)
 
     def _dropped(self, subject: str, reason: str, detail: str) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1

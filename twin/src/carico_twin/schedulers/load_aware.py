@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from carico_twin import events, records
+from carico_twin import records, virtual_time
 from carico_twin.schedulers import port, slots
 
 SCRAPE_EVERY_S = 30.0
@@ -36,11 +36,15 @@ class LoadAwareOptions:
     request_bytes: float | None = None
 
 
-class LoadAware(slots.Kube):
+class LoadAware(slots.KubeScheduler):
     """kube-scheduler's filter, with usage in place of requests where it ranks."""
 
     def __init__(
-        self, cluster: port.Cluster, options: LoadAwareOptions, timeline: events.Timeline, rng: np.random.Generator
+        self,
+        cluster: port.Cluster,
+        options: LoadAwareOptions,
+        timeline: virtual_time.Timeline,
+        rng: np.random.Generator,
     ) -> None:
         requests = slots.KubeOptions(request_cores=options.request_cores, request_bytes=options.request_bytes)
         super().__init__(cluster, requests, rng)

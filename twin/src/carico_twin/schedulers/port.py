@@ -24,7 +24,7 @@ class Cluster(Protocol):
         ...
 
 
-class Scheduler(Protocol):
+class TwinScheduler(Protocol):
     """Places Pods."""
 
     def offer(self, record: records.PodRecord) -> None:

@@ -43,7 +43,7 @@ class KubeOptions:
     reserved_bytes: float = RESERVED_BYTES
 
 
-class Kube:
+class KubeScheduler:
     """kube-scheduler by requests."""
 
     def __init__(self, cluster: port.Cluster, options: KubeOptions, rng: np.random.Generator) -> None:

@@ -19,7 +19,7 @@ class Ready:
         return view.ready
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
-        """Say that the node is not ready."""
+        """State that the node is not ready."""
         return "not ready"
 
 
@@ -33,5 +33,5 @@ class Schedulable:
         return ~view.deleting if cluster.tolerates(demand.tolerations, _CORDON) else view.schedulable
 
     def why(self, row: snapshot.NodeRow, demand: demands.Demand) -> str:
-        """Say cordoned or being deleted."""
+        """State whether it is cordoned or being deleted."""
         return "being deleted" if row.node.deleting else "cordoned"

@@ -17,35 +17,37 @@ class ExtenderSettings:
     )
     host: str = settings.setting(
         "127.0.0.1",
-        help="address it is served on",
-        why="kube-scheduler in the same Pod; others need client certificates",
+        help="address to listen on",
+        why="for a kube-scheduler in the same Pod; any other needs client certificates",
     )
-    port: int = settings.setting(10290, help="its port; 0 a free one", minimum=0, maximum=65535)
+    port: int = settings.setting(10290, help="port to listen on; 0: a free one", minimum=0, maximum=65535)
     tls_cert: str = settings.setting("", help="path of the server's certificate; empty: plain HTTP")
-    tls_key: str = settings.setting("", help="path of its key")
+    tls_key: str = settings.setting("", help="path of the certificate's key")
     tls_client_ca: str = settings.setting(
-        "", help="path of the authority whose clients may ask", why="who may ask can bind Pods by our rights"
+        "",
+        help="path of the CA that signs client certificates",
+        why="a client can bind Pods with the scheduler's rights",
     )
     hold_s: float = settings.setting(
-        30.0, help="how long room is held for a Pod that passed the filter and was not bound", unit="s",
-        minimum=0.1, maximum=3600, why="longer than kube-scheduler takes; a bind that comes later is looked at anew",
+        30.0, help="how long room is held for a Pod that passed the filter and has not been bound", unit="s",
+        minimum=0.1, maximum=3600, why="longer than kube-scheduler takes; a later bind is checked again",
     )  # fmt: skip
     wait_s: float = settings.setting(
-        0.1, help="how long a filter waits for the binds of Pods before it, where they hold the room that it needs",
+        0.1, help="how long a filter waits for the binds of earlier Pods that hold the room it needs",
         unit="s", minimum=0.0, maximum=4.0, why="a bind follows its filter within milliseconds",
     )  # fmt: skip
     removed: ClassVar[Mapping[str, str]] = {
-        "exempt": "CARICO_SCHEDULER_BASELINE_NAMESPACES (--baseline-namespaces) names what passes everywhere"
+        "exempt": "CARICO_SCHEDULER_BASELINE_NAMESPACES (--baseline-namespaces) lists namespaces that are exempt"
     }
 
     def __post_init__(self) -> None:
         if self.enabled and not self.tls_client_ca and not _is_loopback(self.host):
             raise ValueError(
-                f"--extender-host: got {self.host!r} without --extender-tls-client-ca: whoever reaches it could bind "
-                "Pods; keep 127.0.0.1, or give --extender-tls-cert, --extender-tls-key and --extender-tls-client-ca"
+                f"--extender-host: got {self.host!r} without --extender-tls-client-ca: any client could bind "
+                "Pods; keep 127.0.0.1, or set --extender-tls-cert, --extender-tls-key and --extender-tls-client-ca"
             )
         if bool(self.tls_cert) != bool(self.tls_key) or (self.tls_client_ca and not self.tls_cert):
-            raise ValueError("--extender-tls-cert, --extender-tls-key: expected both, and with a client authority too")
+            raise ValueError("--extender-tls-cert, --extender-tls-key: expected both; a client CA needs them too")
 
 
 def _is_loopback(host: str) -> bool:

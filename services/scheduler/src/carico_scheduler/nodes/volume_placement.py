@@ -1,4 +1,4 @@
-"""Which nodes a Pod's volumes allow, and what must be done with its claims once a node is chosen.
+"""Which nodes a Pod's volumes allow, and what must be done for its claims once a node is chosen.
 
 https://kubernetes.io/docs/concepts/storage/storage-classes/#volume-binding-mode
 """
@@ -26,7 +26,7 @@ def reachable(view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, .
 
 
 def bindable(view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ...]) -> snapshot.Bools:
-    """Return the nodes where every unbound claim finds a volume, or one can be made for it."""
+    """Return the nodes where every unbound claim finds a volume, or one can be provisioned for it."""
     mask = view.present.copy()
     chooser = _Chooser(view, view.storage.unbound(uses))
     contested = chooser.contested()
@@ -38,18 +38,18 @@ def bindable(view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ..
 
 
 def plan(view: snapshot.Snapshot, uses: tuple[constraints.VolumeClaimUse, ...], slot: int) -> storage.Plan | None:
-    """Return what has to be done before a Pod with these claims is bound to the node of a slot; None: it cannot be."""
+    """Return what must be done before a Pod with these claims is bound to a slot's node; None if that is impossible."""
     found = _plan_at(_Chooser(view, view.storage.unbound(uses)), slot)
     if found is None:
         return None
-    # Of two volumes for a claim that is named twice, it gets one.
+    # A claim that is named twice has two volumes in the plan, and gets one.
     keep = {claim.uid: (volume, claim) for volume, claim in reversed(found.keep)}
     make = {claim.uid: claim for claim in found.make if claim.uid not in keep}
     return storage.Plan(keep=tuple(keep.values()), make=tuple(make.values()))
 
 
 class Attached:
-    """The volumes that each node has attached or is going to, and what its drivers' limits leave."""
+    """The volumes that are attached to each node or will be, and the limits of its CSI drivers."""
 
     def __init__(self, view: snapshot.Snapshot) -> None:
         self._view = view
@@ -60,7 +60,7 @@ class Attached:
                 self._by_node.setdefault(each.node, set()).add((each.driver, volume.handle))
 
     def refuse(self, uses: tuple[constraints.VolumeClaimUse, ...], slot: int) -> str | None:
-        """Return why the node cannot attach a Pod's volumes in addition to those that it has; None if it can."""
+        """Return why the node cannot attach a Pod's volumes in addition to its present ones; None if it can."""
         node = self._view.nodes[slot]
         limits = None if node is None else self._view.storage.csi_nodes.find(node.name)
         if node is None or limits is None or not limits.limits:
@@ -77,12 +77,12 @@ class Attached:
             count = sum(each == driver for each, _ in held)
             more = sum(each == driver for each, _ in new)
             if limit is not None and count + more > limit:
-                return f"{count} volumes of {driver} attached, {more} more wanted, at most {limit}"
+                return f"{count} volumes of {driver} attached, {more} more needed, at most {limit}"
         return None
 
 
 class _Chooser:
-    """The candidates of a Pod's unbound claims, and where each can be used."""
+    """The candidate volumes of a Pod's unbound claims, and the nodes where each can be used."""
 
     def __init__(self, view: snapshot.Snapshot, claims: Sequence[objects.VolumeClaim]) -> None:
         self._view = view
@@ -95,7 +95,7 @@ class _Chooser:
         return bool(self._usable(volume)[slot])
 
     def found(self, claim: objects.VolumeClaim) -> snapshot.Bools:
-        """Return the nodes that a candidate of the claim can be used from; none while a volume is being made."""
+        """Return the nodes where a candidate of the claim can be used; none while a volume is being provisioned."""
         mask = np.zeros(len(self._view.present), dtype=np.bool_)
         if not self._view.storage.selected_node(claim):
             for volume in self.candidates[claim.uid]:
@@ -103,7 +103,7 @@ class _Chooser:
         return mask
 
     def makeable(self, claim: objects.VolumeClaim) -> snapshot.Bools:
-        """Return a mask, True for the nodes that a volume can be made for."""
+        """Return the nodes for which a volume can be provisioned."""
         view = self._view
         made_by = view.storage.can_make(claim)
         if made_by is None:
@@ -121,7 +121,7 @@ class _Chooser:
         return mask
 
     def contested(self) -> snapshot.Bools:
-        """Return the nodes where two claims of the Pod may want the same volume."""
+        """Return the nodes where two claims of the Pod may need the same volume."""
         shared = [
             volume
             for one, claim in enumerate(self.volume_claims)
@@ -154,7 +154,7 @@ class _Chooser:
 
 
 def _plan_at(chooser: _Chooser, slot: int) -> storage.Plan | None:
-    """Return the smallest volume for each claim in turn, and a new one where there is none; None if that cannot be."""
+    """Plan the smallest volume for each claim in turn, or a new one if there is none; None if that is impossible."""
     keep: list[tuple[objects.Volume, objects.VolumeClaim]] = []
     make: list[objects.VolumeClaim] = []
     taken: set[str] = set()
@@ -174,7 +174,7 @@ def _plan_at(chooser: _Chooser, slot: int) -> storage.Plan | None:
 
 
 def _in_zones(view: snapshot.Snapshot, zones: list[tuple[tuple[str, ...], frozenset[str]]]) -> snapshot.Bools:
-    """Return a mask, True for nodes in every zone, and for those without any zone label: a cluster may have none."""
+    """Return the nodes in all of these zones, and those without any zone label: a cluster may have none."""
     labelled = functools.reduce(
         np.logical_or, (view.labels.domains(label).known for label in kubernetes_storage.ZONE_LABELS)
     )
@@ -186,7 +186,7 @@ def _in_zones(view: snapshot.Snapshot, zones: list[tuple[tuple[str, ...], frozen
 
 
 def _has_value(known: node_labels.NodeLabels, names: tuple[str, ...], values: frozenset[str]) -> snapshot.Bools:
-    """Return a mask, True for nodes whose first of these labels has one of the values."""
+    """Return the nodes whose first present label of `names` has one of the values."""
     first = known.domains(names[0])
     mask = first.having(values)
     if len(names) > 1:
@@ -195,7 +195,7 @@ def _has_value(known: node_labels.NodeLabels, names: tuple[str, ...], values: fr
 
 
 def _handles(known: storage.Storage, uses: Iterable[constraints.VolumeClaimUse]) -> Iterable[tuple[str, str]]:
-    """Yield CSI driver and handle of each volume; if it is not made yet, the class's driver and the claim's name."""
+    """Yield CSI driver and handle of each volume; before it is provisioned, the class's driver and the claim's name."""
     for use in uses:
         claim = known.volume_claims.find(use.name, use.namespace)
         if claim is None:

@@ -17,7 +17,7 @@ from carico_twin import agents, kubelet, machine, scenario, work, world
 from carico_twin.evaluate import contenders, recorded, runs, tables
 from carico_twin.schedulers import slots
 
-GROUP = "beside"
+GROUP = "emulated"
 JOB = "pi"
 # A node of the local cluster: 8 GiB before scaling.
 MEMORY_BYTES = 8.0 * work.GIB
@@ -32,7 +32,7 @@ GIVE_UP_MORE_S = 60.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class FigureCompared:
     """One figure of one scheduler: on emulated nodes over their runs, and in the twin over its seeds."""
 
     contender: str
@@ -65,11 +65,11 @@ def tasks(found: recorded.Comparison, seeds: Iterable[int]) -> list[runs.Task]:
     return [runs.Task(group=GROUP, plan=made, contender=each, seed=seed) for each in every for seed in seeds]
 
 
-def compare(found: recorded.Comparison, table: tables.Table) -> list[Compared]:
+def compare(found: recorded.Comparison, table: tables.Table) -> list[FigureCompared]:
     """Compare every figure that the twin has run with the twin's."""
     cells = table.get(GROUP, {})
     return [
-        Compared(
+        FigureCompared(
             contender=row.name, figure=figure, emulated=spread, runs=row.runs,
             twin=_figure(cells[row.name], figure, found),
         )
@@ -78,7 +78,7 @@ def compare(found: recorded.Comparison, table: tables.Table) -> list[Compared]:
     ]  # fmt: skip
 
 
-def errors(compared: Iterable[Compared]) -> dict[str, dict[str, float]]:
+def errors(compared: Iterable[FigureCompared]) -> dict[str, dict[str, float]]:
     """Return per scheduler the absolute errors of its job time and of its mean Pod time."""
     found: dict[str, dict[str, float]] = {}
     for each in compared:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from carico_twin import world
-from carico_twin.evaluate import beside, recorded, results, runs, study
+from carico_twin.evaluate import emulated, recorded, results, runs, study
 from carico_twin.schedulers import slots
 from tests.tools import carico_cli
 
@@ -33,19 +33,19 @@ def found() -> recorded.Comparison:
 
 @functools.cache
 def document() -> dict[str, Any]:
-    wish = study.Wish(seeds=2, emulated=found())
-    return results.document(wish, [runs.run(task) for task in beside.tasks(found(), wish.seed_list)])
+    selection = study.Selection(seeds=2, emulated=found())
+    return results.document(selection, [runs.run(task) for task in emulated.tasks(found(), selection.seed_list)])
 
 
 def test_the_twin_has_the_recorded_cluster_and_job() -> None:
-    plan = beside.plan(found())
+    plan = emulated.plan(found())
     assert [(each.cores, each.full_speed) for each in plan.hardware] == [(4.0, 1.0)] * 3
     (job,) = plan.jobs
     assert (job.pods, job.work.cpu_s, job.work.spread) == (36, 3.0, 0.0)
 
 
 def test_every_recorded_scheduler_is_run_as_it_was() -> None:
-    choices = {task.contender.name: task.contender.choice for task in beside.tasks(found(), [1])}
+    choices = {task.contender.name: task.contender.choice for task in emulated.tasks(found(), [1])}
     assert set(choices) == {"carico", "kube-100m", "kube-500m", "kube-500m-bare", "constant-8"}
     assert isinstance(choices["carico"], world.CaricoOptions)
     bare = choices["kube-500m-bare"]
@@ -55,7 +55,7 @@ def test_every_recorded_scheduler_is_run_as_it_was() -> None:
 
 
 def test_half_a_core_each_puts_eight_on_a_node_as_it_was_recorded() -> None:
-    figures = {(each["contender"], each["figure"]): each for each in document()["beside"]["figures"]}
+    figures = {(each["contender"], each["figure"]): each for each in document()["emulated"]["figures"]}
     for name, most in (("kube-500m", 8), ("kube-100m", 12), ("constant-8", 8)):
         each = figures[name, recorded.MOST_RUNNING]
         assert each["emulated"]["median"] == most
@@ -64,14 +64,14 @@ def test_half_a_core_each_puts_eight_on_a_node_as_it_was_recorded() -> None:
 
 
 def test_errors_are_of_the_recorded_median() -> None:
-    for each in document()["beside"]["figures"]:
+    for each in document()["emulated"]["figures"]:
         assert each["error"] == pytest.approx(each["twin"][0] / each["emulated"]["median"] - 1.0, abs=1e-5)
-    assert document()["beside"]["errors"]["kube-100m"]["job_s"] > 0.0
+    assert document()["emulated"]["errors"]["kube-100m"]["job_s"] > 0.0
 
 
 def test_no_twin_is_faster_than_its_cores() -> None:
     bound_s = 36 * 3.0 / 12
-    for each in document()["beside"]["figures"]:
+    for each in document()["emulated"]["figures"]:
         if each["figure"] == "job_s":
             assert each["twin"][0] > bound_s
 
@@ -80,21 +80,21 @@ def test_the_command_shows_them_side_by_side(
     carico: Carico, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chosen = ("--scenario", "pi-100", "--scheduler", "oracle", "--seeds", 1, "--jobs", 1)
-    assert carico("evaluate", "--beside", RECORDING, *chosen, "--out", tmp_path) == 0
+    assert carico("evaluate", "--compare-with", RECORDING, *chosen, "--out", tmp_path) == 0
     said = capsys.readouterr().out
     assert "36 Pods of 3 s on 3 nodes of 4 cores: emulated at scale 0.125" in said
     row = next(line for line in said.splitlines() if line.startswith("kube-100m") and "job time" in line)
     assert "34.32" in row
     assert row.rstrip().endswith("%")
-    assert "The twin beside emulated nodes" not in said
+    assert "The twin compared with emulated nodes" not in said
     assert "compared with emulated nodes" in (tmp_path / "evaluation.html").read_text()
-    assert not math.isnan(json.loads((tmp_path / "evaluation.json").read_bytes())["beside"]["figures"][0]["error"])
+    assert not math.isnan(json.loads((tmp_path / "evaluation.json").read_bytes())["emulated"]["figures"][0]["error"])
 
 
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (("--beside", "/nowhere.json"), "/nowhere.json: cannot be read (No such file or directory)"),
+        (("--compare-with", "/nowhere.json"), "/nowhere.json: cannot be read (No such file or directory)"),
         (("--calibration", "--scenario", "pi-100"), "leave out --scenario"),
     ],
 )
@@ -142,4 +142,4 @@ def test_an_unknown_estimator_is_refused() -> None:
     whole = json.loads(RECORDING.read_bytes())
     whole["setting"]["estimator"] = "guess"
     with pytest.raises(Exception, match=r"setting\.estimator: got 'guess'"):
-        beside.tasks(recorded.read("compare.json", json.dumps(whole).encode()), [1])
+        emulated.tasks(recorded.read("compare.json", json.dumps(whole).encode()), [1])
