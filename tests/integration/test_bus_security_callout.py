@@ -52,22 +52,24 @@ async def test_nats_allows_each_role_what_the_table_says_and_nothing_else(
 async def test_an_agent_of_one_node_is_refused_on_the_subjects_of_another(site: security_site.Site) -> None:
     heard: list[str] = []
     async with (
-        site.joined(roles.Role.AGGREGATOR),
+        site.joined(roles.Role.AGGREGATOR) as aggregator,
         site.joined(roles.Role.SCHEDULER) as scheduler,
         site.joined(roles.Role.AGENT, "node-a") as agent,
     ):
         await scheduler.subscribe(subjects.CAPACITY_ALL, lambda subject, _: heard.append(subject))
         await agent.publish(subjects.capacity("node-b"), b"a lie")
-        with pytest.raises(errors.BusUnavailable):
-            await agent.enqueue(subjects.subspace("node-b"), b"a lie", msg_id="1")
+        await agent.publish(subjects.subspace("node-b"), b"a lie")
         await agent.publish(subjects.capacity("node-a"), b"own")
-        await agent.enqueue(subjects.subspace("node-a"), b"own", msg_id="2")
-        await agent.get_model()
+        await agent.publish(subjects.subspace("node-a"), b"own")
         await waiting.until(lambda: heard)
         assert heard == [subjects.capacity("node-a")]
         # In addition to what other tests have left there.
         kept = await waiting.answered(scheduler.latest_capacities, lambda kept: (heard[0], b"own") in kept)
         assert not any(payload == b"a lie" for _, payload in kept)
+        async with contextlib.aclosing(aggregator.pull()) as batches:
+            assert [(each.subject, each.payload) for each in await anext(batches)] == [
+                (subjects.subspace("node-a"), b"own")
+            ]
         with pytest.raises(errors.BusUnavailable):
             await agent.latest_capacities()
 
@@ -222,7 +224,7 @@ async def test_a_rotated_token_reconnects_without_a_gap(
     took_s: list[float] = []
     async with (
         site.joined(roles.Role.SCHEDULER) as scheduler,
-        security_site.connected(settings, role=roles.Role.AGENT, node="node-r") as agent,
+        security_site.connected(settings, role=roles.Role.AGENT) as agent,
     ):
         await scheduler.subscribe(subjects.capacity("node-r"), lambda _, payload: arrived.append(int(payload)))
         agent.on_reconnect(lambda: back.append(True))
@@ -250,7 +252,7 @@ async def test_who_is_connected_stays_so_while_a_new_token_cannot_be_reviewed(
     monkeypatch.setattr(token_expiry, "EARLIEST", 0.2)
     monkeypatch.setattr(token_expiry, "LATEST", 0.25)
     settings = site.settings(site.tokens.token(AGENT, node="node-s", life_s=12.0), file=tmp_path / "token")
-    async with security_site.connected(settings, role=roles.Role.AGENT, node="node-s") as agent:
+    async with security_site.connected(settings, role=roles.Role.AGENT) as agent:
         back: list[bool] = []
         agent.on_reconnect(lambda: back.append(True))
         before = refusals(site, "api_away")

@@ -39,7 +39,7 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
     "kv ls": ("carico_model",),
     "--raw | carico decode": ('"gram":{',),
     "kv get": ("carico_model > global revision",),
-    "service ls": ("carico-agent", "carico-aggregator", "carico-scheduler"),
+    "service ls": ("carico-aggregator", "carico-scheduler"),
     "service ping": ("carico-agent", "rtt="),
     "service info": ("decision-get", "carico.v1.query.scheduler.pod.explain"),
     "service stats": ("capacity-list", "capacity-fit"),

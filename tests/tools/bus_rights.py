@@ -2,7 +2,6 @@
 
 from carico_core.wire.roles import Role
 
-EVERYONE = frozenset({Role.AGENT, Role.AGGREGATOR, Role.SCHEDULER, Role.READER, Role.CLI, Role.OWNER})
 PEOPLE = frozenset({Role.READER, Role.CLI, Role.OWNER})
 LOOKING = frozenset({Role.CLI, Role.OWNER})
 MAKING = frozenset({Role.AGGREGATOR, Role.SCHEDULER, Role.OWNER})
@@ -31,7 +30,7 @@ PUBLISH: dict[str, frozenset[Role]] = {
     "$SRV.INFO.carico-agent": PEOPLE,
     "$SRV.STATS.carico-agent.x": PEOPLE,
     "$SRV.STOP": NO_ROLE,
-    "$JS.API.DIRECT.GET.KV_carico_model.$KV.carico_model.global": EVERYONE - {Role.SCHEDULER},
+    "$JS.API.DIRECT.GET.KV_carico_model.$KV.carico_model.global": PEOPLE | {Role.AGGREGATOR},
     "$JS.API.DIRECT.GET.KV_carico_model": PEOPLE,
     "$JS.API.DIRECT.GET.CARICO_CAPACITY": PEOPLE | {Role.SCHEDULER},
     "$JS.API.DIRECT.GET.CARICO_DECISIONS": PEOPLE,
@@ -85,7 +84,7 @@ SUBSCRIBE: dict[str, frozenset[Role]] = {
     "$SRV.>": NO_ROLE,
     "_INBOX.>": NO_ROLE,
     "_INBOX.agent.>": NO_ROLE,
-    "_INBOX.agent.node-a.>": frozenset({Role.AGENT}),
+    "_INBOX.agent.node-a.>": NO_ROLE,
     "_INBOX.agent.node-b.>": NO_ROLE,
     "_INBOX.scheduler.>": frozenset({Role.SCHEDULER}),
     "_INBOX.aggregator.>": frozenset({Role.AGGREGATOR}),

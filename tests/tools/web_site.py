@@ -32,7 +32,9 @@ async def stage(folder: pathlib.Path, *, nodes: int, decisions_each_s: float = 4
     server = nats_server.NatsServer(folder / "nats", extra=web_access.configuration(access)).start()
     try:
         bus = await nats_bus.connect(buses.BusSettings(url=server.url), name="fleet", clock=clock)
-        fleet = fake_fleet.FakeFleet(bus, count=nodes, clock=clock)
+        agents = buses.BusSettings(url=web_access.agents_url(server.url))
+        agents_bus = await nats_bus.connect(agents, name="agents", clock=clock, owns_streams=False)
+        fleet = fake_fleet.FakeFleet(bus, count=nodes, clock=clock, agents=agents_bus)
         chosen = setting.WebSettings(
             bus_websocket=access.websocket_url, cluster="stage", http_port=access.page_port
         )  # fmt: skip
@@ -43,6 +45,7 @@ async def stage(folder: pathlib.Path, *, nodes: int, decisions_each_s: float = 4
             finally:
                 publishing.cancel()
                 await asyncio.gather(publishing, return_exceptions=True)
+                await agents_bus.close()
                 await bus.close()
     finally:
         server.stop()

@@ -258,8 +258,9 @@ def test_the_local_websocket_is_for_readers_from_the_page() -> None:
     access = web_access.WebAccess(websocket_port=1, page_port=2)
     config = web_access.configuration(access)
     assert config["websocket"]["allowed_origins"] == ["http://127.0.0.1:2", "http://localhost:2", "http://[::1]:2"]
-    users = {user["user"]: user for user in config["authorization"]["users"]}
+    users = {user["user"]: user for account in config["accounts"].values() for user in account["users"]}
+    assert [user["user"] for user in config["accounts"]["READERS"]["users"]] == ["reader"]
     reader = users[config["websocket"]["no_auth_user"]]
-    assert reader["allowed_connection_types"] == ["WEBSOCKET"]
+    assert reader["allowed_connection_types"] == ["STANDARD", "WEBSOCKET"]
     assert set(reader["permissions"]["publish"]["allow"]) == set(roles.permissions(roles.Role.READER).publish)
     assert users[config["no_auth_user"]]["allowed_connection_types"] == ["STANDARD"]

@@ -155,10 +155,6 @@ class Agent:
         """Follow the cluster's model, or drop and count a message that cannot be used."""
         self._cluster.take(payload)
 
-    def on_stored_model(self, payload: bytes | None) -> None:
-        """Follow the model stored on the bus, unless it is too old to be of use."""
-        self._cluster.take_stored(payload)
-
     def next_capacity(self) -> bytes | None:
         """Return the next advertisement; None before the first update."""
         if self.state is None:
@@ -171,8 +167,8 @@ class Agent:
             advertisement.capacity(stamp, self.state, dims=self._node.dims, covers=self._covers)
         )
 
-    def next_subspace(self) -> tuple[bytes, str] | None:
-        """Return the next local subspace and its message id; None before the first batch."""
+    def next_subspace(self) -> bytes | None:
+        """Return the next local subspace; None before the first batch."""
         if self.state is None:
             return None
         stamp = self._stamp("subspace")
@@ -180,7 +176,7 @@ class Agent:
         if record is None:
             return None
         self._instruments.published.labels("subspace").inc()
-        return wire.encode_subspace(record), f"{stamp.node}-{stamp.boot}-{stamp.seq}"
+        return wire.encode_subspace(record)
 
     def not_taken(self, kind: str, error: Exception) -> None:
         """Count a message that the bus did not take. The next one is newer: none is kept."""

@@ -88,7 +88,3 @@ class Publisher(Protocol):
     async def publish(self, subject: str, payload: bytes) -> None:
         """Publish a message. Raises `BusUnavailable`."""
         ...
-
-    async def enqueue(self, subject: str, payload: bytes, *, msg_id: str) -> None:
-        """Store a message in its stream. Raises `BusUnavailable`."""
-        ...

@@ -24,7 +24,7 @@ from carico_core.runtime.observe import client_metrics, health, logs
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import memory_use, tasks
-from carico_core.wire import roles, subjects
+from carico_core.wire import subjects
 
 SERVICE = "carico-agent"
 DESCRIPTION = "one node's telemetry, model and capacity"
@@ -46,8 +46,6 @@ class Bus(ports.Publisher, Protocol):
     def connected(self) -> bool: ...
 
     async def subscribe(self, subject: str, handler: buses.Handler) -> object: ...
-
-    async def get_model(self) -> bytes | None: ...
 
     async def serve(self, service: buses.ServiceSpec) -> object: ...
 
@@ -130,8 +128,7 @@ class Service:
     async def _talk(self, agent: app.Agent) -> None:
         # Connecting waits for the server for ever; sampling and learning go on meanwhile.
         name = f"{SERVICE}-{self._chosen.node}"
-        inbox = roles.inbox(roles.Role.AGENT, self._chosen.node)
-        bus = await nats_bus.connect(self._chosen.bus, name=name, clock=self._clock, owns_streams=False, inbox=inbox)
+        bus = await nats_bus.connect(self._chosen.bus, name=name, clock=self._clock, owns_streams=False)
         self._bus = bus
         self._settled.set()
         self._bus_metrics.watch(bus)
@@ -172,7 +169,7 @@ async def talk(agent: app.Agent, bus: Bus, *, node: str) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(outlet.send_capacities(), name="capacity")
         group.create_task(outlet.send_subspaces(), name="subspace")
-        group.create_task(_follow_model(agent, bus), name="model")
+        group.create_task(_until_done(lambda: bus.subscribe(subjects.MODEL, agent.on_model), agent), name="model")
         group.create_task(_until_done(lambda: bus.serve(_questions(agent, node)), agent), name="questions")
         await bus.wait_closed()
         raise errors.BusUnavailable("the connection to NATS is closed for good")
@@ -223,15 +220,6 @@ def open_pods(chosen: settings.AgentSettings, *, clock: clocks.Clock) -> ports.P
     module: Any = importlib.import_module(f"carico_agent.pod_events.{chosen.pod_events}")
     pods: ports.PodEvents = module.open_pods(chosen, clock=clock)
     return pods
-
-
-async def _follow_model(agent: app.Agent, bus: Bus) -> None:
-    """Subscribe to the cluster's model, which survives reconnects, and read the stored one.
-
-    Soon, so that a node's first advertisement names the classes that its peers have measured.
-    """
-    await _until_done(lambda: bus.subscribe(subjects.MODEL, agent.on_model), agent)
-    agent.on_stored_model(await _until_done(bus.get_model, agent))
 
 
 async def _until_done(ask: Callable[[], Awaitable[T]], agent: app.Agent) -> T:

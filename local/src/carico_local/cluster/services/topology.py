@@ -174,7 +174,7 @@ class _Builder:
     def fleet(self) -> parts.Service:
         plan = self._plan
         shape = {"nodes": plan.nodes, "cores": plan.cores, "kubeconfig": str(self._paths.kubeconfig)}
-        return self._service(FLEET, "carico_local.played_nodes", after=KWOK, **shape)
+        return self._service(FLEET, "carico_local.played_nodes", after=KWOK, bus_url=self._agents_url(), **shape)
 
     def agent(self, node: str) -> parts.Service:
         plan = self._plan
@@ -184,7 +184,7 @@ class _Builder:
         if plan.ceiling_cpu is not None:
             tuning["ceiling_cpu"] = plan.ceiling_cpu
         found = self._service(
-            f"agent/{node}", "carico_agent", after=f"node/{node}",
+            f"agent/{node}", "carico_agent", after=f"node/{node}", bus_url=self._agents_url(),
             **(node_facts(plan, self._paths, node) | tuning),
         )  # fmt: skip
         environ = found.command.environ
@@ -195,9 +195,12 @@ class _Builder:
         lean = dataclasses.replace(found.command, environ={**environ, "PYTHONOPTIMIZE": "2"})
         return dataclasses.replace(found, command=lean)
 
+    def _agents_url(self) -> str:
+        return web_access.agents_url(self._where.nats_url)
+
     def _service(self, name: str, module: str, *, after: str | None = None, **options: object) -> parts.Service:
         port = self._where.ports[name]
-        argv = parts.python(module, bus_url=self._where.nats_url, http_port=port, log_json=True, **options)
+        argv = parts.python(module, **{"bus_url": self._where.nats_url, **options}, http_port=port, log_json=True)
         return parts.Service(
             name=name,
             command=self._command(name, argv),

@@ -51,20 +51,6 @@ class Intake:
             self._at_s = now_s
             self._counted.models.inc()
 
-    def take_stored(self, payload: bytes | None) -> None:
-        """Follow the model stored on the bus, unless it is too old to be of use."""
-        if payload is None:
-            return
-        try:
-            age_s = (self._clock.wall_ns() - wire.decode_model(payload).ts_ns) / 1e9
-        except errors.MessageError as error:
-            self._drop(error.reason, str(error))
-            return
-        if abs(age_s) <= self._pipeline.config.model_max_age_s:
-            self.take(payload)
-        else:
-            self._drop(errors.Drop.TOO_OLD, f"stored {age_s:.0f} s ago")
-
     def _drop(self, reason: errors.Drop, detail: str) -> None:
         self._counted.model_drops.labels(reason.value).inc()
         self._log.warning(("model", reason.value), "model dropped", reason=reason.value, detail=detail)

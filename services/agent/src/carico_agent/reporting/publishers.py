@@ -1,4 +1,7 @@
-"""Sending: capacity as it changes, the local model to the aggregators. The newest replaces what was not sent yet."""
+"""Sending: capacity as it changes, the local model to the aggregators. The newest replaces what was not sent yet.
+
+Both are plain publishes, without acknowledgements: the next report is newer, and comes within a second.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,7 +15,7 @@ COALESCE_S = 0.005
 
 
 class Publishers:
-    """Two senders, so that an aggregator's slow queue does not hold up the capacity."""
+    """Two senders, one for each kind of report."""
 
     def __init__(self, agent: app.Agent, bus: ports.Publisher, *, node: str) -> None:
         self._agent = agent
@@ -33,7 +36,7 @@ class Publishers:
         await self._whenever(self._capacity_due, "capacity", self._send_capacity)
 
     async def send_subspaces(self) -> None:
-        """Enqueue each due local model until cancelled."""
+        """Publish each due local model until cancelled."""
         await self._whenever(self._subspace_due, "subspace", self._send_subspace)
 
     async def _send_capacity(self) -> None:
@@ -45,7 +48,7 @@ class Publishers:
     async def _send_subspace(self) -> None:
         found = self._agent.next_subspace()
         if found is not None:
-            await self._bus.enqueue(self._subspace_subject, found[0], msg_id=found[1])
+            await self._bus.publish(self._subspace_subject, found)
 
     async def _whenever(self, due: asyncio.Event, kind: str, send: Callable[[], Awaitable[None]]) -> None:
         while True:

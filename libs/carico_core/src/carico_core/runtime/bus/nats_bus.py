@@ -98,13 +98,6 @@ class NatsBus:
             await self._settle()
         return _Subscription(found)
 
-    async def enqueue(self, subject: str, payload: bytes, *, msg_id: str) -> None:
-        """Store into the work queue."""
-        if not self._client.is_connected:
-            raise errors.BusUnavailable(f"not connected to NATS: {subject} was not stored")
-        with nats_server.translated(subject):
-            await self._js.publish(subject, payload, timeout=STORE_TIMEOUT_S, headers={"Nats-Msg-Id": msg_id})
-
     async def pull(self) -> AsyncGenerator[list[buses.QueueItem], None]:
         """Batches of the work queue: whatever is there, as soon as something is."""
         puller = pull_consumer.Puller(self._client, stream=jetstream.SUBSPACES, consumer=jetstream.CONSUMER)
@@ -212,16 +205,20 @@ class NatsBus:
         with contextlib.suppress(NatsError):
             await self._client.close()
 
-    async def prepare(self) -> None:
-        """Check the server and, for a role that owns streams, create them.
+    async def prepare(self) -> list[str]:
+        """Check the server and, for a role that owns streams, create those that are missing; return their names.
 
         Raises `BusTooOld`, `EnvironmentUnfit` (no JetStream), `StreamMismatch`, `BusUnavailable`.
         """
         nats_server.check(self._client)
         if not self._owns_streams:
-            return
+            return []
         with nats_server.translated("streams"):
-            await jetstream.ensure(self._js, lease_s=self._lease_s, copies=self._copies)
+            return await jetstream.ensure(self._js, lease_s=self._lease_s, copies=self._copies)
+
+    def keep_streams(self) -> None:
+        """Make streams again that are deleted from now on."""
+        self._upkeep.keep_streams(self._restart_pulls)
 
     def renew_by(self, renewal: "bus_renewal.Renewal") -> None:
         """Replace the connection before its token expires, from now on."""
@@ -267,6 +264,8 @@ async def connect(
     except BaseException:
         await bus.close()
         raise
+    if owns_streams:
+        bus.keep_streams()
     if settings.token_file:
         bus.renew_by(
             bus_renewal.Renewal(

@@ -26,8 +26,9 @@ with memory_use.hidden_from_nats():
 
 PLAIN = "the server does not offer TLS, which the settings ask for"
 NO_CERTIFICATE = "the server asks for a client certificate: CARICO_BUS_TLS_CERT and _KEY"
-# Inboxes of clients and of servers, and what a consumer's messages are acknowledged on.
-INBOXES = (b"_INBOX.", b"$SYS._INBOX.", b"$JS.ACK.")
+# Inboxes of clients and of servers, what NATS puts in place of an inbox of another account, and what a consumer's
+# messages are acknowledged on.
+INBOXES = (b"_INBOX.", b"$SYS._INBOX.", b"_R_.", b"$JS.ACK.")
 CLOSED = "the server closed the connection before it let us in: authorization is away, or refuses us"
 # What a connection says of itself: `hidden_from_nats` keeps nats-py from finding out.
 NATS_VERSION = memory_use.installed_version("nats-py", pathlib.Path(nats_client.__file__).parents[1])
