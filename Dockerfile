@@ -1,6 +1,5 @@
-# One image with entry points (ADR 28): carico-agent, carico-aggregator and carico-scheduler share all but a few hundred
-# kilobytes. Target `compose` adds what docker-compose.yml needs besides: the embedded API, emulated nodes, `carico`
-# (ADR 34). Targets `nats` and `compose-nats` hold a NATS server for places that cannot pull the official image.
+# One image with an entry point for each service (ADR 28), because they share all but a few hundred kilobytes. Target
+# `compose` adds the embedded API, emulated nodes and `carico` for docker-compose.yml (ADR 34). Targets `nats` and `compose-nats` hold a NATS server for places that cannot pull the official image.
 #
 #   docker build -t carico:0.1.0 .
 #   docker build -t carico:0.1.0 --build-arg BASE=registry.example/python:3.11-slim --build-arg PIP_INDEX_URL=... .
