@@ -1,4 +1,4 @@
-"""The pictures of an evaluation, drawn from its JSON: chapter 5's figures on the published cluster, and our own."""
+"""The charts of an evaluation, drawn from its JSON: the dissertation's figures of chapter 5, and our own."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,20 +8,20 @@ from carico_cli.output import charts
 from carico_twin.evaluate import contenders, published
 
 Json = Mapping[str, Any]
-# A picture's caption and its SVG.
-Picture = tuple[str, str]
+# A caption and its SVG.
+Plot = tuple[str, str]
 _BINS = 60
 
 
-def own(found: Json) -> Iterator[Picture]:
-    """Return pictures of the scenarios, with what this evaluation ran."""
+def own(found: Json) -> Iterator[Plot]:
+    """Yield charts of the scenarios that this evaluation ran."""
     yield from _trade(found)
     yield from _isolation(found)
     yield from _bars(found)
 
 
-def chapter_5(found: Json) -> Iterator[Picture]:
-    """Return figures 5.1 to 5.12 on the calibrated twin, as far as it ran them."""
+def chapter_5(found: Json) -> Iterator[Plot]:
+    """Yield those of figures 5.1 to 5.12 that this evaluation ran on the calibrated twin."""
     yield from _job_times(found)
     for plan, figures in (
         ("pi-1000", ("5.3", "5.4", "5.7")), ("train-100", ("5.5", "5.6", "5.8, of 100 Pods")),
@@ -44,7 +44,7 @@ def _ceilings(cells: Json) -> list[str]:
     return [name for name in contenders.in_families(contenders.all_contenders(), "footprint") if name in cells]
 
 
-def _trade(found: Json) -> Iterator[Picture]:
+def _trade(found: Json) -> Iterator[Plot]:
     cells = found["scenarios"].get("pi-1000", {})
     points = {name: (_mean(cell, "pod_mean_s"), _mean(cell, "job_s")) for name, cell in cells.items()}
     points = {name: point for name, point in points.items() if all(map(math.isfinite, point))}
@@ -67,14 +67,14 @@ def _trade(found: Json) -> Iterator[Picture]:
     left_out = ", ".join(
         f"{name} ({pod:.1f} s, {job:.0f} s)" for name, (pod, job) in points.items() if name not in near
     )
-    caption = "pi-1000: job time against mean Pod time, every setting of every scheduler. Lower left is better."
+    caption = "pi-1000: job time against mean Pod time, for all settings of all schedulers. Lower left is better."
     yield (
-        caption + (f" Beyond the edges (Pod time, job time): {left_out}." if left_out else ""),
+        caption + (f" Outside the chart (Pod time, job time): {left_out}." if left_out else ""),
         charts.lines([chart]),
     )
 
 
-# Settings this much worse than the best in a figure would squeeze all others into a corner.
+# Settings this many times worse than the best would squeeze all others into a corner of the chart.
 _SHOWN_POD, _SHOWN_JOB = 2.2, 1.4
 _GROUPS = (
     ("CARICO, CPU ceilings", ("footprint",)), ("kube-scheduler", ("kube",)), ("constant", ("constant",)),
@@ -84,7 +84,7 @@ _GROUPS = (
 
 
 def _cloud(points: Mapping[str, tuple[float, float]], label: str, colour: str, *, line: bool) -> charts.Line:
-    """Return points with their names; those that coincide share a dot."""
+    """Return labelled points; points that coincide share a dot."""
     merged: dict[tuple[float, float], list[str]] = {}
     for name, (pod, job) in points.items():
         place = next((each for each in merged if abs(each[0] - pod) < 0.03 and abs(each[1] - job) < 0.5), (pod, job))
@@ -98,7 +98,7 @@ def _cloud(points: Mapping[str, tuple[float, float]], label: str, colour: str, *
 _FAMILY_PREFIXES = ("footprint-", "kube-", "constant-")
 
 
-def _isolation(found: Json) -> Iterator[Picture]:
+def _isolation(found: Json) -> Iterator[Plot]:
     cells = found["scenarios"].get("isolation")
     if cells is None:
         return
@@ -124,13 +124,13 @@ def _isolation(found: Json) -> Iterator[Picture]:
         y_label="contended time, %", lines=lines, height_in=4.6,
     )  # fmt: skip
     yield (
-        "Isolation against job time: share of the time in which a server's node has more runnable tasks than cores.",
+        "Isolation against job time: the share of time in which a server's node has more runnable tasks than cores.",
         charts.lines([chart]),
     )
 
 
-def _bars(found: Json) -> Iterator[Picture]:
-    """Return per scenario our job time and slowdown over those of kube-scheduler's best in hindsight."""
+def _bars(found: Json) -> Iterator[Plot]:
+    """Yield our job time and slowdown in each scenario, relative to kube-scheduler with its best setting for it."""
     ours = found["default"]
     rows: list[tuple[str, list[float]]] = []
     for plan, cells in found["scenarios"].items():
@@ -142,17 +142,17 @@ def _bars(found: Json) -> Iterator[Picture]:
         rows.append((plan, [_mean(cell, each) / _mean(cells[best], each) for each in figures for cell in shown]))
     if not rows:
         return
-    labels = ("CARICO", "1.5 Pods a core", "oracle")
+    labels = ("CARICO", "1.5 Pods per core", "oracle")
     for offset, what in ((0, "Job time"), (3, "Slowdown (Pod time / time alone)")):
         series = [(label, [row[offset + place] for _, row in rows]) for place, label in enumerate(labels)]
-        caption = f"{what} per scenario, as a share of kube-scheduler's best setting for it in hindsight (line: 1)."
+        caption = f"{what} by scenario, relative to kube-scheduler with its best setting for it (line: 1)."
         yield (
             caption,
-            charts.bars([plan for plan, _ in rows], series, "1 = kube-scheduler's best in hindsight", name=what),
+            charts.bars([plan for plan, _ in rows], series, "1 = kube-scheduler's best setting", name=what),
         )
 
 
-def _job_times(found: Json) -> Iterator[Picture]:
+def _job_times(found: Json) -> Iterator[Plot]:
     for figure, what, axis in (
         ("figure 5.1", "pi", lambda plan: float(plan.removeprefix("pi-"))),
         ("figure 5.2", "sklearn", lambda plan: float(plan.removeprefix("train-"))),
@@ -191,7 +191,7 @@ def _line(label: str, rows: Sequence[Json], axis: Any, colour: str, *, twin: boo
     )  # fmt: skip
 
 
-def _pod_times(plan: str, drawn: Sequence[Json], figure: str) -> Iterator[Picture]:
+def _pod_times(plan: str, drawn: Sequence[Json], figure: str) -> Iterator[Plot]:
     for job in drawn[0]["pod_times_s"]:
         lines = []
         for index, each in enumerate(drawn):
@@ -209,11 +209,11 @@ def _pod_times(plan: str, drawn: Sequence[Json], figure: str) -> Iterator[Pictur
         )
 
 
-def _over_time(plan: str, drawn: Sequence[Json], pods: str, used: str) -> Iterator[Picture]:
+def _over_time(plan: str, drawn: Sequence[Json], pods: str, used: str) -> Iterator[Plot]:
     for what, figure, label in (("pods", pods, "Pods on a node"), ("used", used, "share in use, mean of the nodes")):
         panels = [_panel(each, index, what, label) for index, each in enumerate(drawn)]
         caption = (
-            f"Figure {figure}: Pods running on a node in {plan}: median, and from the least to the most (one seed)."
+            f"Figure {figure}: Pods running on a node in {plan}: median and range of the nodes (one seed)."
             if what == "pods"
             else f"Figure {figure}: use of CPU (solid) and memory (dashed) in {plan}, mean of the nodes (one seed)."
         )

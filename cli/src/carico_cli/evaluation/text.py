@@ -1,4 +1,4 @@
-"""An evaluation in words: the means, the targets, the published shapes, and for few scenarios their tables."""
+"""An evaluation as text: means, targets, published findings, and the tables of a few scenarios."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,18 +10,18 @@ from carico_cli.output import formats
 Json = Mapping[str, Any]
 _COLUMNS = ("job_s", "pod_mean_s", "pod_max_s", "slowdown", "most_per_core", "overrun_node_s")
 _TITLES = ("job s", "Pod s", "max s", "slowdown", "Pods/core", "overrun")
-# With more, the page is the place to read them.
+# The tables of more scenarios are only on the page.
 _TABLES_MOST = 3
 
 
 def text(found: Json) -> str:
-    """Print an evaluation."""
+    """Return an evaluation as text."""
     parts = [
         *_scenarios(found),
         *_summaries(found),
         *_targets(found),
         *_calibration(found),
-        *_beside(found),
+        *_emulated(found),
         *_ablation(found),
     ]
     return "\n".join(parts)
@@ -33,7 +33,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def with_interval(found: Sequence[Any], digits: int = 2) -> str:
-    """`mean ± half width`; without the width where one seed ran."""
+    """Return `mean ± half width`; only the mean where one seed ran."""
     mean, half, _ = found
     return number(mean, digits) if half is None else f"{number(mean, digits)} ± {number(half, digits)}"
 
@@ -65,7 +65,7 @@ def _summaries(found: Json) -> Iterator[str]:
         )
         for name, each in found["summaries"].items()
     ]  # fmt: skip
-    yield from formats.aligned(("over all scenarios run", "job s", "slowdown", "overrun", "scenarios", ""), rows)
+    yield from formats.aligned(("all scenarios that ran", "job s", "slowdown", "overrun", "scenarios", ""), rows)
     yield ""
 
 
@@ -77,7 +77,7 @@ def _targets(found: Json) -> Iterator[str]:
         yield f"{each['verdict']:6s}  {each['name']}: {value}{unit} (at most {bound}; {each['detail']})"
     left = len(found["targets"]) - len(known)
     if left:
-        yield f"{left} targets need scenarios or schedulers that were not run"
+        yield f"{left} targets need scenarios or schedulers that did not run"
     if found["targets"]:
         yield ""
 
@@ -86,8 +86,7 @@ def _calibration(found: Json) -> Iterator[str]:
     for name, each in found["calibration_errors"].items():
         what = name.replace("job_s", "job time").replace("pod_s.mean", "mean Pod time")
         yield (
-            f"against the published numbers: {what}: off by {each['mean']:.0%} on average, "
-            f"{each['largest']:.0%} at most "
+            f"error against published numbers: {what}: mean {each['mean']:.0%}, largest {each['largest']:.0%} "
             f"({each['numbers']:.0f} numbers)"
         )
     for shape in found["shapes"]:
@@ -99,7 +98,7 @@ def _calibration(found: Json) -> Iterator[str]:
         yield from (f"not in the twin: {each}" for each in found["not_in_the_twin"])
 
 
-def _beside(found: Json) -> Iterator[str]:
+def _emulated(found: Json) -> Iterator[str]:
     if found["emulated"] is not None:
         yield ""
         yield emulated.sentence(found["emulated"])
@@ -117,6 +116,4 @@ def _ablation(found: Json) -> Iterator[str]:
         for each in found["ablation"]
     ]  # fmt: skip
     yield ""
-    yield from formats.aligned(
-        ("one thing changed", "job s", "slowdown", "job ratio", "slowdown ratio", "overrun"), rows
-    )
+    yield from formats.aligned(("changed", "job s", "slowdown", "job ratio", "slowdown ratio", "overrun"), rows)

@@ -69,7 +69,7 @@ class Screen:
         """Return the view in lines of at most `width` cells."""
         picture = self._read()
         shown = columns.shown(width, longest=max((len(node.name) for node in picture.nodes), default=0))
-        nodes = [columns.row(node, shown) for node in picture.nodes] or [(("no node heard yet", "dim"),)]
+        nodes = [columns.row(node, shown) for node in picture.nodes] or [(("no node has advertised yet", "dim"),)]
         decided = panels.decisions(picture, width)[:DECISIONS_SHOWN]
         found = [columns.header(shown, sorted_by="", descending=False), *nodes, (), *self._progress(), ()]
         return [spans.cut(line, width) for line in (*found, (("decisions, newest first", "bold"),), *decided)]

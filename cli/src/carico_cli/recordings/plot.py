@@ -1,4 +1,4 @@
-"""A replay as a picture: what was seen, what was learnt from it, and the capacity that follows."""
+"""Draws a replay: the observations, what was learnt from them, and the resulting capacity."""
 
 import math
 import pathlib
@@ -14,7 +14,7 @@ FORMATS = (".png", ".svg")
 
 
 def check(path: pathlib.Path) -> None:
-    """Check before the work that a picture can be written there. Raises `SettingsError`."""
+    """Check, before the replay, that a picture can be written there. Raises `SettingsError`."""
     if path.suffix.lower() not in FORMATS:
         raise errors.SettingsError(f"--plot: got {str(path)!r}, expected a name that ends in {' or '.join(FORMATS)}")
     if path.is_dir():
@@ -25,7 +25,7 @@ def check(path: pathlib.Path) -> None:
 
 def draw(run: engine.Run, path: pathlib.Path) -> None:
     """Write the picture."""
-    # Imported here: half a second that only a picture costs.
+    # Imported here: it takes half a second, which only a picture needs.
     import matplotlib
 
     matplotlib.use("svg" if path.suffix.lower() == ".svg" else "agg")
@@ -84,7 +84,7 @@ def _draw_learnt(ax: Any, run: engine.Run, name: str) -> None:
     if name == base.SIGNAL:
         _draw_logged(ax, run)
     top = _top(run, name) * factor
-    # A little below zero: what nothing costs lies on it.
+    # From a little below zero, so that a cost of zero is visible.
     ax.set(ylabel=unit, ylim=(-0.02 * top, top))
 
 
@@ -99,9 +99,9 @@ def _draw_logged(ax: Any, run: engine.Run) -> None:
 
 
 def _top(run: engine.Run, name: str) -> float:
-    """Return the end of the scale: with room for the deviation of what is known, not of what is not known yet.
+    """Return the upper end of the axis, with room for the deviation of known values only.
 
-    A node that was never seen without Pods has a baseline of anything between nothing and itself.
+    A node that was never seen without Pods has a baseline that may be anything up to its whole usage.
     """
     shown = [min(mean + sd, 2.0 * mean) for _, values in _learnt(run, name) for mean, sd in values]
     if name == base.SIGNAL:
@@ -128,5 +128,5 @@ def _draw_capacity(ax: Any, run: engine.Run) -> None:
     useful_s = fit.first_useful_s(run.steps)
     if useful_s is not None:
         ax.axvline(useful_s, color="C2", linewidth=1.0, label="first useful capacity")
-    # An estimate that has seen no Pod yet may be the cap: the load is what the scale is for.
+    # The estimate may be the cap before it has seen a Pod: the axis follows the load.
     ax.set(ylabel="Pods", ylim=(0.0, 1.05 * min(max(total), 4.0 * max(*pods, 5))))

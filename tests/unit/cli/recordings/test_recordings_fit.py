@@ -14,12 +14,10 @@ from carico_core.numerics.estimators import base
 from tests.unit.cli.recordings import author_logs
 
 
-def steps(*surprises: float | None) -> list[engine.Step]:
+def steps(*innovations: float | None) -> list[engine.Step]:
     over = reading.parse(author_logs.log(), name="x")
     (one,) = engine.run(over, engine.Setup(estimator="dual")).steps
-    return [
-        dataclasses.replace(one, surprise={} if surprise is None else {base.SIGNAL: surprise}) for surprise in surprises
-    ]
+    return [dataclasses.replace(one, innovation={} if value is None else {base.SIGNAL: value}) for value in innovations]
 
 
 def summary(found: list[engine.Step]) -> dict[str, object]:

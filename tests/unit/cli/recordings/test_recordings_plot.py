@@ -60,7 +60,7 @@ def test_what_nobody_knows_does_not_squeeze_what_is_known(
         baseline={"cpu": (0.0, 8.0), "memory": (0.0, 8e9)}, cost={"cpu": (1.0, 0.1), "memory": (1e7, 1e6)}
     )
     known = engine.Step(
-        at_s=step.at_s, pods=step.pods, churning=False, usage=step.usage, level=np.nan, estimate=estimate, surprise={}
+        at_s=step.at_s, pods=step.pods, churning=False, usage=step.usage, level=np.nan, estimate=estimate, innovation={}
     )
     found = drawn(
         engine.Run(trace=run.trace, setup=run.setup, inputs=run.inputs, steps=(known,)), tmp_path, monkeypatch

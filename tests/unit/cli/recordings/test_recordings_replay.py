@@ -30,7 +30,7 @@ def test_the_table_says_it_all(carico: Carico, log: pathlib.Path, capsys: pytest
     assert carico("replay", log, "--estimator", "footprint") == 0
     out = capsys.readouterr().out
     for part in ("agent.txt (log)", "footprint, default constants, from raw samples", "4.9 s, 50 samples, 0 Pod events",
-                 "nothing logged to compare with", "innovation of cpu", "innovation of memory", "censored updates",
+                 "no logged estimates to compare with", "innovation of cpu", "innovation of memory", "censored updates",
                  "first useful capacity", "capacity at the end"):  # fmt: skip
         assert part in out
 
@@ -115,7 +115,7 @@ def test_what_is_missing_in_the_middle_is_a_note(
     lines = log.read_text().splitlines(keepends=True)
     log.write_text("".join(lines[:10] + lines[30:]))
     assert carico("replay", log) == 0
-    assert "note: no samples for 2.1 s from 0.9 s on\n" in capsys.readouterr().out
+    assert "note: no samples for 2.1 s, beginning at 0.9 s\n" in capsys.readouterr().out
 
 
 def test_a_cut_file_can_be_replayed_in_part(

@@ -157,8 +157,8 @@ async def test_a_node_is_looked_into_and_its_neighbours() -> None:
         await stage.shows("the last 60 s")
         assert isinstance(stage.top.screen, overlays.NodeScreen)
         for text in (
-            "1.22 ±0.09 tasks", "9.8 ±1.5 MB", "stops here",
-            "cautious cost of a Pod = 2.75 tasks / 1.31 tasks = 2.1", "limit: at most 8 Pods", "note: no PSI",
+            "1.22 ±0.09 tasks", "9.8 ±1.5 MB", "limits it",
+            "cautious cost of a Pod = 2.75 tasks / 1.31 tasks = 2.1", "temporary limit: 8 Pods", "note: no PSI",
         ):  # fmt: skip
             assert text in stage.top.screen.query_one(own.Lines).text
         await stage.keys.press("right")
@@ -196,7 +196,7 @@ async def test_tab_shows_decisions_jobs_and_services_in_turn() -> None:
         await stage.shows("hello            ██████░░░░░░  50%  1/2  pending 0  starting 0  running 1")
         await stage.keys.press("tab")
         await stage.shows("scheduler")
-        await stage.shows("12 heard; what they say is")
+        await stage.shows("12 advertise; median age")
         assert "decisions ─" not in stage.text
         await stage.keys.press("tab")
         await stage.shows("decisions ─")

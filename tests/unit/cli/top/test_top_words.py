@@ -95,12 +95,15 @@ def words(shown: pictures.Node, **known: Any) -> str:
     ("changed", "expected"),
     [
         ({}, "capacity = headroom / cautious cost of a Pod = 2.75 tasks / 1.31 tasks = 2.1"),
-        ({"capacity": 0.0, "headroom": {"cpu": -0.5, "memory": 1e9}}, "cpu leaves no room"),
-        ({"capacity": 1.0, "pods": 0, "headroom": {"cpu": -0.5, "memory": 1e9}}, "an empty node takes one Pod"),
-        ({"bottleneck": None, "capacity": 5.0, "limit": 8}, "capacity = limit - Pods = 8 - 3: an unmeasured load"),
-        ({"bottleneck": None, "capacity": 5.0, "limit": None}, "a cap on what is believed of a node does"),
-        ({"mode": messages.Mode.WARMING}, "warming: nothing measured yet"),
-        ({"headroom": None, "classes": None, "bottleneck": "signal", "cost": {}}, "signal stops it"),
+        ({"capacity": 0.0, "headroom": {"cpu": -0.5, "memory": 1e9}}, "cpu limits it: usage and reservations"),
+        ({"capacity": 1.0, "pods": 0, "headroom": {"cpu": -0.5, "memory": 1e9}}, "an empty node still takes one Pod"),
+        (
+            {"bottleneck": None, "capacity": 5.0, "limit": 8},
+            "capacity = limit - Pods = 8 - 3: the growth of unmeasured",
+        ),
+        ({"bottleneck": None, "capacity": 5.0, "limit": None}, "the cap on an agent's capacity does"),
+        ({"mode": messages.Mode.WARMING}, "warming: nothing measured here yet"),
+        ({"headroom": None, "classes": None, "bottleneck": "signal", "cost": {}}, "signal limits it"),
         ({"classes": {"?": messages.ClassCapacity(cost_plus={"cpu": 2.0}, pods=0)}}, "class new: 0 Pods"),
     ],
 )
@@ -121,8 +124,8 @@ def test_every_dimension_has_its_cost_with_its_uncertainty() -> None:
         "tasks",
         "2.1",
         "Pods",
-        "stops",
-        "here",
+        "limits",
+        "it",
     ]
     (memory,) = [line for line in words(node(), detail=DETAIL).splitlines() if "80 Pods" in line]
     assert memory.split() == ["memory", "11%", "95%", "900", "MB", "9.8", "±1.5", "MB", "80", "Pods"]
@@ -141,7 +144,7 @@ def test_what_the_scheduler_makes_of_a_node() -> None:
     }  # fmt: skip
     said = words(node(), standing=node_answers.parse_standing(orjson.dumps(answer)))
     for line in (
-        "takes none now: suspect: 40 s uncovered", "suspect: reservations have stayed uncovered",
+        "takes no Pod now: suspect: 40 s uncovered", "suspect: its advertisements have not covered",
         "scheduler: cpu allows 1.1 more: 2.75 free", "reserved by default/p0, default/p1, default/p2 and 2 more",
     ):  # fmt: skip
         assert line in said or line.replace("1.1", "1.0") in said
@@ -154,8 +157,8 @@ def test_services_that_are_silent_or_late_are_named() -> None:
     late = dataclasses.replace(node(), age_s=4.0, freshness=freshness.Freshness.AGEING)
     said = "\n".join(map(spans.plain, panels.services(picture(late, SILENT, backlog=3, dropped={"replayed": 2}))))
     for line in (
-        "scheduler: none answers", "aggregator: none answers", "1 heard; what they say is 4.0 s old", "1 not fresh",
-        "none heard yet", "3 messages/s; 3 wait for the aggregators", "could not be used: 2 replayed",
+        "scheduler: none answers", "aggregator: none answers", "1 advertise; median age 4.0 s", "1 not fresh",
+        "none received yet", "3 messages/s; 3 wait for the aggregators", "dropped messages: 2 replayed",
     ):  # fmt: skip
         assert line in said
 
@@ -215,8 +218,8 @@ def test_the_table_is_plain_text() -> None:
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (["--json"], "-o json goes with --once"),
-        (["--once", "--node", "node-1"], "--node goes with the live screen or with --svg"),
+        (["--json"], "-o json needs --once"),
+        (["--once", "--node", "node-1"], "--node needs the live screen or --svg"),
         (["--once", "--json", "--svg", "x.svg"], "got -o json and --svg, expected one of them"),
         (["--every", "0"], "--every: got 0, expected 0.2 to 60 seconds"),
         (["--every", "x"], "'x' is not a valid float"),
@@ -281,17 +284,22 @@ def test_a_node_that_is_not_ready_is_seen_wherever_nodes_are() -> None:
     assert [each.name for each in view.View(filter="unready").rows(seen.nodes)] == ["node-2"]
 
 
+@pytest.mark.parametrize("no_color", ["", "1"])
 def test_the_screen_becomes_a_picture_that_loads_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], no_color: str
 ) -> None:
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    else:
+        monkeypatch.delenv("NO_COLOR", raising=False)
     cluster = fake_cluster.Cluster()
 
-    async def told(*_: object) -> pictures.Picture:
+    async def listen(*_: object) -> pictures.Picture:
         await cluster.advertise()
         return cluster.reader.picture()
 
     monkeypatch.setattr("carico_cli.live.reader.Reader", lambda *_, **__: cluster.reader)
-    monkeypatch.setattr(command, "_listen", told)
+    monkeypatch.setattr(command, "_listen", listen)
     path = tmp_path / "top.svg"
     argv = ["--once", "--nats-url", "nats://127.0.0.1:1", "--svg", path, "--node", "node-1"]
     assert carico_cli.run(monkeypatch, "top", *argv) == 0

@@ -138,7 +138,7 @@ def test_ctrl_c_ends_it_at_once_with_one_line_and_nothing_left(tmp_path: pathlib
 def test_a_kill_ends_the_bar_in_order_so_that_the_terminal_has_its_cursor_again() -> None:
     before = signal.getsignal(signal.SIGTERM)
     try:
-        with pytest.raises(KeyboardInterrupt), evaluate._told(1, 1.0, plain=False):
+        with pytest.raises(KeyboardInterrupt), evaluate._shown(1, 1.0, plain=False):
             signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
