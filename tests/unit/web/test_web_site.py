@@ -184,7 +184,10 @@ async def send_bytes(port: int, payload: bytes) -> bytes:
         writer.close()
 
 
-async def test_pages_and_malformed_requests_over_a_socket(caplog: pytest.LogCaptureFixture) -> None:
+async def test_pages_and_malformed_requests_over_a_socket(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "LINGER_S", 0.1)
     async with service.listening(setting.WebSettings(http_port=0), clock=clocks.SystemClock()) as server:
         host = f"Host: localhost:{server.port}\r\nConnection: close\r\n\r\n".encode()
         page = await send_bytes(server.port, b"GET / HTTP/1.1\r\n" + host)
@@ -232,6 +235,7 @@ async def test_connections_beyond_the_limit_are_closed_and_others_served(monkeyp
 
 async def test_a_connection_without_a_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "REQUEST_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(service, "LINGER_S", 0.1)
     async with service.listening(setting.WebSettings(http_port=0), clock=clocks.SystemClock()) as server:
         unfinished = b"POST /identity HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 9\r\n\r\n{"
         assert await send_bytes(server.port, b"") == b""

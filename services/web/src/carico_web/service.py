@@ -18,6 +18,8 @@ from carico_web import settings as setting
 # For a request to arrive, and for a connection without one.
 REQUEST_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 2.0
+# How long a body is still read after its request was refused, so that the client can read the answer: aiohttp's default.
+LINGER_S = 10.0
 BODY_LIMIT_BYTES = 1024
 # A browser opens six; further ones are closed at once, so that idle connections cannot use up memory.
 CONNECTIONS_MOST = 256
@@ -49,8 +51,9 @@ async def listening(chosen: setting.WebSettings, *, clock: clocks.Clock) -> Asyn
     app = web.Application(client_max_size=BODY_LIMIT_BYTES)
     app.router.add_route("*", "/{path:.*}", _Requests(answers, site.Instruments(series), clock=clock).handle)
     runner = web.AppRunner(
-        app, access_log=None, logger=_SILENT, keepalive_timeout=REQUEST_TIMEOUT_S, shutdown_timeout=STOP_TIMEOUT_S
-    )
+        app, access_log=None, logger=_SILENT, keepalive_timeout=REQUEST_TIMEOUT_S, lingering_time=LINGER_S,
+        shutdown_timeout=STOP_TIMEOUT_S,
+    )  # fmt: skip
     await runner.setup()
     try:
         server = await _listen(runner, chosen)
