@@ -224,7 +224,7 @@ async def test_connecting_to_another_protocol_does_not_hang(
     async with Impostor(hello=hello).listening() as impostor:
         settings = buses.BusSettings(url=f"nats://127.0.0.1:{impostor.port}", tls_ca=str(certificates / "ca.crt"))
         async with trying(settings) as joining:
-            assert "NATS is away" in await line_with('"level":"warning"', said)
+            assert "NATS " in await line_with('"level":"warning"', said)
             assert not joining.done()
 
 
@@ -236,7 +236,7 @@ async def test_tls_to_a_silent_port_does_not_hang(
     async with Impostor(hello=hello).listening() as impostor:
         settings = buses.BusSettings(url=f"nats://127.0.0.1:{impostor.port}", tls_ca=str(certificates / "ca.crt"))
         async with trying(settings) as joining:
-            assert "NATS is away" in await line_with('"level":"warning"', said)
+            assert "NATS " in await line_with('"level":"warning"', said)
             assert not joining.done()
 
 

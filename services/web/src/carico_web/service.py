@@ -18,7 +18,7 @@ from carico_web import settings as setting
 # For a request to arrive, and for a connection without one.
 REQUEST_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 2.0
-# How long a body is still read after its request was refused, so that the client can read the answer: aiohttp's default.
+# How long a refused request is still read, so that the client can read the answer: the default of aiohttp.
 LINGER_S = 10.0
 BODY_LIMIT_BYTES = 1024
 # A browser opens six; further ones are closed at once, so that idle connections cannot use up memory.
