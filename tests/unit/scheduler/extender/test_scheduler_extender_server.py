@@ -85,6 +85,24 @@ async def test_the_server_says_who_may_ask_what() -> None:
     assert answers == [("filter", 200), ("filter", 400), ("filter", 503), ("prioritize", 503), ("bind", 503)]
 
 
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1", ""])
+async def test_a_web_page_on_the_same_machine_binds_no_pod(origin: str) -> None:
+    """Also where its own name resolves to this address (DNS rebinding): the browser states the page's origin."""
+    desk = extender_desk.Desk()
+    desk.node("node-a-names", 3.0)
+    wanted = extender_settings.ExtenderSettings(enabled=True, port=0)
+    running = await server.serve(desk.extender, wanted, clock=desk.clock, on_answer=lambda *_: None)
+    # Of a type that browsers send to other sites without asking first.
+    headers = {"Origin": origin, "Content-Type": "text/plain"}
+    async with aiohttp.ClientSession() as session:
+        for verb in server.verbs(desk.extender):
+            payload = (extender_desk.RECORDED / f"{verb}-names.json").read_bytes()
+            async with session.post(f"http://127.0.0.1:{running.port}/{verb}", data=payload, headers=headers) as answer:
+                assert answer.status == 403
+    await running.close()
+    assert len(desk.extender.holds) == 0
+
+
 async def test_a_port_in_use_is_one_line() -> None:
     desk = extender_desk.Desk()
     wanted = extender_settings.ExtenderSettings(enabled=True, port=0)

@@ -21,6 +21,9 @@ from carico_scheduler.extender import extender_settings, messages, service
 BODY_LIMIT_BYTES = 256 * 2**20
 STOP_TIMEOUT_S = 5.0
 TIDY_EVERY_S = 0.5
+# Browsers add it to every POST, kube-scheduler never does. A page that is open in a browser on this machine could
+# otherwise bind Pods: it can send requests to any port of loopback, though it may not read the answers.
+BROWSERS_HEADER = "Origin"
 
 Verb = Callable[[bytes], Awaitable[bytes]]
 # (verb, status, seconds)
@@ -108,7 +111,10 @@ def _handler(
 
     async def handle(request: web.Request) -> web.Response:
         began_s = clock.monotonic_s()
-        response = await answer(request)
+        if BROWSERS_HEADER in request.headers:
+            response = web.Response(status=403, text="this port is for kube-scheduler: browsers are refused\n")
+        else:
+            response = await answer(request)
         on_answer(name, response.status, clock.monotonic_s() - began_s)
         return response
 
