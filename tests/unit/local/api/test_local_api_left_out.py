@@ -133,7 +133,7 @@ def test_kubectl_prints_who_has_what_is_left_out(
 def test_kubectl_run_says_why_its_pod_waits(kubectl: Run) -> None:
     done = kubectl("run", "waits", "--image=nginx")
     assert done.returncode == 0
-    assert "Warning: no scheduler here takes Pods of schedulerName default-scheduler" in done.stderr
+    assert "Warning: no scheduler here handles Pods with schedulerName default-scheduler" in done.stderr
     described = kubectl("describe", "pod", "waits").stdout
     assert "FailedScheduling" in described
     assert "set spec.schedulerName to contract" in described

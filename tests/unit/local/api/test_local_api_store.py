@@ -58,7 +58,7 @@ def test_two_processes_do_not_share_a_directory(tmp_path: pathlib.Path, kept: st
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: pathlib.Path) -> None:
     (tmp_path / "objects.sqlite3").write_bytes(b"something else" * 100)
-    with pytest.raises(errors.SettingsError, match="cannot be used"):
+    with pytest.raises(errors.SettingsError, match="cannot use the data directory"):
         store.Store(tmp_path)
 
 

@@ -1,7 +1,7 @@
 """The logs of a Pod, fetched from the kubelet of its node.
 
-kube-apiserver asks `https://NODE:PORT/containerLogs/NAMESPACE/POD/CONTAINER`; emulated kubelets listen on loopback
-and speak plain HTTP, on the same path. Source: k8s.io/kubernetes/pkg/registry/core/pod/strategy.go (LogLocation).
+kube-apiserver requests `https://NODE:PORT/containerLogs/NAMESPACE/POD/CONTAINER`; emulated kubelets listen on loopback
+and use plain HTTP, on the same path. Source: k8s.io/kubernetes/pkg/registry/core/pod/strategy.go (LogLocation).
 """
 
 import urllib.parse
@@ -26,7 +26,7 @@ _CONNECT_S = 5.0
 
 
 class Proxy:
-    """Log requests, passed on to kubelets."""
+    """Forwards log requests to kubelets."""
 
     def __init__(self, kept: store.Store) -> None:
         self._store = kept
@@ -105,6 +105,6 @@ async def _pass_on(request: web.Request, source: aiohttp.ClientResponse) -> web.
     except ConnectionError:
         return response
     except aiohttp.ClientError:
-        # The kubelet went away in the middle; what it had said has been passed on.
+        # The kubelet disconnected; what it had sent has been forwarded.
         await response.write_eof()
     return response

@@ -1,4 +1,4 @@
-"""The columns that `kubectl get` prints, and the cells of an object in them.
+"""The columns that `kubectl get` prints, and an object's cells in them.
 
 Source: k8s.io/kubernetes/pkg/printers/internalversion/printers.go.
 """
@@ -66,7 +66,7 @@ def _created(data: objects.Object, now_ns: int) -> str:
 
 
 def pod_status(pod: objects.Object) -> str:
-    """Return the status that kubectl shows for a Pod: its phase, or why it does not run."""
+    """Return the status that kubectl shows for a Pod: its phase, or the reason why it does not run."""
     status = pod.get("status") or {}
     reason = status.get("reason") or status.get("phase", "Unknown")
     if any(item.get("reason") == "SchedulingGated" for item in status.get("conditions") or ()):

@@ -1,4 +1,4 @@
-"""Deleting objects: at once, or gracefully for a Pod whose kubelet must first end its containers.
+"""Deletes objects: at once, or gracefully for a Pod whose kubelet must first end its containers.
 
 Source: k8s.io/apiserver/pkg/registry/rest/delete.go (BeforeDelete) and the Pod strategy's CheckGracefulDelete.
 """
@@ -13,16 +13,16 @@ from carico_local.api.model import objects, resources, statuses
 from carico_local.api.rules import fields
 from carico_local.api.storage import store
 
-# Ends before the year 9999, the last that a timestamp can name.
+# Small enough that the deletion time stays before the year 9999, the last that a timestamp can express.
 _MAX_GRACE_S = 2**31
 _TERMINAL = ("Succeeded", "Failed")
-# Nothing here owns anything else, so that all three come to the same.
+# No object here owns another one, so all three mean the same.
 _PROPAGATION = ("Foreground", "Background", "Orphan")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """metav1.DeleteOptions, as far as the API heeds them."""
+    """The fields of metav1.DeleteOptions that the API supports."""
 
     grace_s: int | None = None
     uid: str | None = None
@@ -32,7 +32,7 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Deleted:
-    """The object after a delete; `gone`: removed, or only being deleted."""
+    """The object after a delete; `gone`: removed, not only being deleted."""
 
     stored: objects.Stored
     gone: bool
@@ -55,7 +55,7 @@ class Remover:
         grace_s = _grace_s(data, options) if resource is resources.PODS else 0
         deleting = metadata.get("deletionTimestamp")
         if deleting and metadata.get("deletionGracePeriodSeconds"):
-            # A delete that is under way can only be shortened.
+            # The grace period of a deletion in progress can only be shortened.
             given_s = options.grace_s
             if given_s is None or given_s >= metadata["deletionGracePeriodSeconds"]:
                 return Deleted(stored=stored, gone=False)
@@ -80,7 +80,7 @@ class Remover:
         metadata["deletionGracePeriodSeconds"] = grace_s
 
     def _end_namespace(self, stored: objects.Stored, data: objects.Object, options: Options) -> Deleted:
-        """Delete a namespace's content: Pods gracefully, the rest at once, itself after the last Pod."""
+        """Delete a namespace: its Pods gracefully, other objects at once, itself after the last Pod."""
         name = data["metadata"]["name"]
         if name in ("default", "kube-system", "kube-public"):
             raise statuses.forbidden("namespaces", name, "this namespace may not be deleted")
@@ -115,7 +115,7 @@ class Remover:
         with self._store.batch():
             metadata = data["metadata"]
             if metadata.get("deletionGracePeriodSeconds") != 0:
-                # Written before it is removed, as the Pod strategy of a real API server does: watchers see both.
+                # Written before it is removed, as by the Pod strategy of a real API server: watchers see both.
                 self._mark(metadata, 0)
                 data = objects.copy(self._store.put(resource.storage, data))
             stored = self._store.remove(resource.storage, data)
@@ -128,7 +128,7 @@ class Remover:
 
 
 def parse_options(body: objects.Object, text_of: Callable[[str], str | None]) -> Options:
-    """Parse the options of a delete: those of the body win over the query; raise `RequestFailed` (400, 422)."""
+    """Parse the options of a delete; the body takes precedence over the query. Raise `RequestFailed` (400, 422)."""
     grace = body.get("gracePeriodSeconds")
     if grace is None and (text := text_of("gracePeriodSeconds")):
         try:
@@ -160,7 +160,7 @@ def _check_preconditions(resource: resources.Resource, stored: objects.Stored, o
 
 
 def _grace_s(pod: objects.Object, options: Options) -> int:
-    """Return a Pod's grace period: 0 where no kubelet has it, or it has ended already."""
+    """Return a Pod's grace period: 0 where it is not bound or has already ended."""
     if not pod["spec"].get("nodeName") or (pod.get("status") or {}).get("phase") in _TERMINAL:
         return 0
     grace_s = options.grace_s if options.grace_s is not None else pod["spec"].get("terminationGracePeriodSeconds", 30)

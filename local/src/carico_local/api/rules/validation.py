@@ -1,7 +1,7 @@
-"""The rules that an object must keep, each breach a cause of a 422.
+"""The rules of objects; each violation is a cause of a 422.
 
-Sources: k8s.io/kubernetes/pkg/apis/core/validation/validation.go and k8s.io/apimachinery/pkg/util/validation. Only the
-rules that protect the parts of a CARICO cluster from each other are here; what only a kubelet interprets passes.
+Sources: k8s.io/kubernetes/pkg/apis/core/validation/validation.go and k8s.io/apimachinery/pkg/util/validation. It has
+only the rules that the parts of a CARICO cluster rely on; fields that only a kubelet interprets are not checked.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ Causes = fields.Causes
 
 
 def check(resource: resources.Resource, data: objects.Object) -> None:
-    """Raise `RequestFailed` (422) with every rule that a new or changed object breaks."""
+    """Raise `RequestFailed` (422) with every rule that a new or changed object violates."""
     _refuse(resource, data, [*_metadata(resource, data["metadata"]), *_content(resource, data)])
 
 
