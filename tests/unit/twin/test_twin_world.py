@@ -33,7 +33,7 @@ def test_a_run_leaves_no_cycles_that_only_the_collector_would_find(name: str) ->
     world.run(plan(pods=4), CHOICES[name], seed=1)
     running = world.World(plan(pods=12), CHOICES[name], seed=1)
     gc.collect()
-    with world.uncollected():
+    with world.no_garbage_collection():
         running.run()
         assert gc.collect() == 0
     assert gc.isenabled()

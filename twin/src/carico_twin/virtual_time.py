@@ -11,7 +11,7 @@ Action = Callable[[], None]
 
 
 class Timeline:
-    """Runs planned actions in order of time. Deterministic: no wall clock, no hash order."""
+    """Runs actions in order of time, ties in the order of planning. Deterministic: no wall clock, no hash order."""
 
     __slots__ = ("_order", "_queue", "events", "now_s")
 
@@ -22,19 +22,19 @@ class Timeline:
         self._order = itertools.count()
 
     def at(self, when_s: float, action: Action) -> None:
-        """Plans an action; an instant in the past counts as now."""
+        """Plan an action; an instant in the past counts as now."""
         heapq.heappush(self._queue, (max(when_s, self.now_s), next(self._order), action))
 
     def account(self, events: int) -> None:
-        """Counts so many events that were worked off together with another."""
+        """Count this many events that were processed together with another."""
         self.events += events
 
     def after(self, delay_s: float, action: Action) -> None:
-        """Plans an action `delay_s` from now."""
+        """Plan an action `delay_s` from now."""
         self.at(self.now_s + delay_s, action)
 
     def run(self, *, until_s: float, done: Callable[[], bool]) -> bool:
-        """True where `done` came true before virtual time reached `until_s`; asked after each action."""
+        """Run until `done` (asked after each action) or until `until_s`; return True if `done` came first."""
         while self._queue:
             if self._queue[0][0] > until_s:
                 self.now_s = until_s
@@ -49,7 +49,7 @@ class Timeline:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """delay_s: mean time on the way; half of it is fixed, half exponential. loss: share of messages lost."""
+    """delay_s: mean delivery time, half of it fixed, half exponential. loss: share of messages lost."""
 
     delay_s: float = 0.002
     loss: float = 0.0
@@ -72,7 +72,7 @@ class Network:
         self.lost = 0
 
     def send(self, deliver: Callable[[], None]) -> None:
-        """Calls `deliver` when the message arrives, if it does."""
+        """Call `deliver` when the message arrives, unless it is lost."""
         self.sent += 1
         link = self._link
         if link.loss > 0.0 and self._rng.random() < link.loss:

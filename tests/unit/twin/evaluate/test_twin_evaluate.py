@@ -248,7 +248,7 @@ def test_words_beside_points_do_not_cover_each_other() -> None:
 
 
 def test_a_plan_has_a_name_of_its_own_as_targets_go_by_names() -> None:
-    with pytest.raises(errors.SettingsError, match="got the name 'pi-1000', expected one that no scenario"):
+    with pytest.raises(errors.SettingsError, match="got the name 'pi-1000', expected a name that no built-in"):
         study.tasks(study.Selection(plan=dataclasses.replace(SMALL, name="pi-1000")))
 
 

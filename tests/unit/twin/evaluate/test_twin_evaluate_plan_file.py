@@ -96,7 +96,7 @@ def test_what_is_left_out_has_a_default() -> None:
         (LEAST + 'name = "two\\nlines"\n', "jobs[0].name", "a name of 1 to 63 printable characters"),
         (f"limit_s = 1{'0' * 400}\n" + LEAST, "limit_s", "a number from 1 to 86400"),
         (f"limit_s = 0x1{'0' * 5000}\n" + LEAST, "limit_s", "a number from 1 to 86400"),
-        (LEAST + f"at_s = 1{'0' * 400}\n", "jobs[0].at_s", "a number from 0 on"),
+        (LEAST + f"at_s = 1{'0' * 400}\n", "jobs[0].at_s", "a number of at least 0"),
         (f"limit_s = {list(range(9999))}\n" + LEAST, "limit_s", "a number from 1 to 86400"),
         (f"limit_s = {'9' * 5000}\n" + LEAST, "file", "TOML"),
         (f"limit_s = {'[' * 5000}{']' * 5000}\n" + LEAST, "file", "TOML"),

@@ -1,10 +1,9 @@
-"""The same cluster and job in the twin as `carico compare` ran on emulated nodes, and how far the two lie apart.
+"""The cluster and job that `carico compare` ran on emulated nodes, run in the twin, and the errors between both.
 
-Nothing is fitted: what the emulated nodes are is known, and the twin is made so. A node is a cgroup with the quota of
-its cores, so a busy core does a core's work; all of it is allocatable, since no DaemonSet runs on it; its containers
-start after the same log-normal latency, by a fork from a parent that has its imports behind it, so neither creating
-nor taking one down costs the node anything to speak of. What the twin leaves out is the machine below: agents,
-scheduler and API share it with the nodes, and each node's Pods with all others'.
+Nothing is fitted: the properties of emulated nodes are known. A node is a cgroup with a CPU quota, so a busy core does
+a core's work; all of it is allocatable, since no DaemonSet runs there; its containers start after the same log-normal
+latency, by a fork from a parent with all imports done, so creating and removing one costs the node almost nothing. What
+the twin leaves out is the machine below: agents, scheduler, API and the Pods of all nodes share it.
 """
 
 import dataclasses
@@ -21,19 +20,19 @@ GROUP = "emulated"
 JOB = "pi"
 # A node of the local cluster: 8 GiB before scaling.
 MEMORY_BYTES = 8.0 * work.GIB
-# carico_local.node.latency: .55 s median and .98 s at the 90th percentile; from exit to what the status says .12 s. The
-# fork of a started interpreter takes some 20 ms (recorded Pod times of .5 s of work are .51 to .53 s).
+# As in carico_local.node: .55 s median and .98 s 90th percentile; .12 s from exit to the Pod's status. Forking a
+# started interpreter takes some 20 ms (recorded Pod times of .5 s of work are .51 to .53 s).
 RUNTIME = kubelet.Runtime(
     start_sigma=math.log(0.98 / 0.55) / 1.2816, work_lag_s=0.02, report_s=0.12, create_core_s=0.0, delete_core_s=0.0
 )
-# A job that takes this many times its bound is given up, as `carico compare` does.
+# A job that takes this many times its bound is stopped, as in `carico compare`.
 GIVE_UP_AT = 10.0
 GIVE_UP_MORE_S = 60.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FigureCompared:
-    """One figure of one scheduler: on emulated nodes over their runs, and in the twin over its seeds."""
+    """One figure of one scheduler: on emulated nodes over runs, and in the twin over seeds."""
 
     contender: str
     figure: str
@@ -43,12 +42,12 @@ class FigureCompared:
 
     @property
     def error(self) -> float:
-        """(twin - emulated) / emulated; NaN where either has no number."""
+        """(twin - emulated) / emulated; NaN if either has no number."""
         return (self.twin.mean - self.emulated.median) / self.emulated.median if self.emulated.median else math.nan
 
 
 def plan(found: recorded.Comparison) -> scenario.Scenario:
-    """Return the cluster and job of a comparison, as the twin has them."""
+    """Return the cluster and job of a comparison as a scenario of the twin."""
     hardware = machine.Hardware(cores=float(found.cores), memory_bytes=MEMORY_BYTES)
     kind = work.Work(name=JOB, cpu_s=found.pod_alone_s)
     bound_s = found.pods * found.pod_alone_s / (found.nodes * found.cores) + found.pod_alone_s
@@ -59,14 +58,14 @@ def plan(found: recorded.Comparison) -> scenario.Scenario:
 
 
 def tasks(found: recorded.Comparison, seeds: Iterable[int]) -> list[runs.Task]:
-    """Return every scheduler of the comparison on its cluster and job."""
+    """Return the runs of every scheduler of the comparison on its cluster and job."""
     made = plan(found)
     every = [_contender(row, found) for row in found.rows]
     return [runs.Task(group=GROUP, plan=made, contender=each, seed=seed) for each in every for seed in seeds]
 
 
 def compare(found: recorded.Comparison, table: tables.Table) -> list[FigureCompared]:
-    """Compare every figure that the twin has run with the twin's."""
+    """Compare every recorded figure with the twin's, for the schedulers that the twin has run."""
     cells = table.get(GROUP, {})
     return [
         FigureCompared(

@@ -1,4 +1,4 @@
-"""An evaluation as JSON types: what the report and the page are written from, and scripts read."""
+"""An evaluation as JSON types, from which the text and the page are made."""
 
 import dataclasses
 import math
@@ -75,7 +75,7 @@ def _of(outcomes: Iterable[runs.RunResult], group: str) -> list[runs.RunResult]:
 
 
 def _sorted(found: tables.Table) -> list[tuple[str, Mapping[str, tables.Cell]]]:
-    """Scenarios in the order of the catalogue; a user's own last."""
+    """Sort scenarios in the order of the catalogue; a user's own comes last."""
     places = {name: place for place, name in enumerate([*catalogue.all_scenarios(), *study.EXTRA_PLANS])}
     return sorted(found.items(), key=lambda item: places.get(item[0], len(places)))
 
@@ -119,7 +119,7 @@ def _compared(found: calibration.Compared) -> Json:
 
 
 def _emulated(selection: study.Selection, outcomes: Sequence[runs.RunResult]) -> Json | None:
-    """Return the same job on emulated nodes and in the twin; None where no comparison was given."""
+    """Return the same job on emulated nodes and in the twin; None if no comparison was given."""
     if selection.emulated is None:
         return None
     compared = emulated.compare(selection.emulated, tables.table(_of(outcomes, emulated.GROUP)))

@@ -8,16 +8,16 @@ from carico_twin import catalogue, scenario, world
 from carico_twin.evaluate import ablation, calibration, contenders, emulated, recorded, runs
 
 MAIN = "main"
-# Ceilings are drawn as curves on these; elsewhere the default and one other stand for them.
+# Scenarios on which all ceilings run, for curves; on the others only the default and one more.
 CURVES = ("pi-1000", "isolation")
 OTHER_CEILING = contenders.footprint_name(0.8)
 PAPER_PLANS = (
     "pi-100", "pi-250", "pi-500", "pi-750", "pi-1000", "train-100", "train-200", "mixed-500+20", "mixed-250+50",
     "mixed-100+100", "isolation",
 )  # fmt: skip
-# Left out of the means over scenarios: they measure balance between unequal nodes, at loads that leave room.
+# Not in the means over scenarios: they measure balance between unequal nodes, at loads that leave room.
 EXTRA_PLANS = ("unequal-half-load", "unequal-full-load")
-# A run that takes longer than this in virtual time is given up: three times the longest sensible one.
+# Virtual time after which a run is stopped: three times the longest useful one.
 LIMIT_S = 900.0
 
 QUICK_SEEDS = 2
@@ -32,10 +32,10 @@ SEEDS = 10
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What a user asked for; nothing named: everything. seeds None: 10, or 2 where it is to be quick.
+    """What a user selected; empty fields select everything. seeds None: 10, or 2 if quick.
 
-    calibration: only what is compared with other clusters' numbers. emulated: a comparison on emulated nodes to compare
-    the twin with.
+    calibration: only what is compared with other clusters' numbers. emulated: a comparison on emulated nodes with which
+    to compare the twin.
     """
 
     quick: bool = False
@@ -61,7 +61,7 @@ def all_plans() -> dict[str, scenario.Scenario]:
 
 
 def _arriving(name: str, share: float) -> scenario.Scenario:
-    """pi Pods that arrive for 40 s at this share of what the unequal nodes can work off."""
+    """Return pi Pods that arrive for 40 s at this share of what the unequal nodes can process."""
     plan = catalogue.unequal()
     job = plan.jobs[0]
     per_s = share * sum(each.cores for each in plan.hardware) / job.work.alone_s
@@ -70,7 +70,7 @@ def _arriving(name: str, share: float) -> scenario.Scenario:
 
 
 def named(wanted: Sequence[str]) -> list[scenario.Scenario]:
-    """The scenarios of these names; all where none is named. Raises `errors.SettingsError` for an unknown one."""
+    """Return the scenarios with these names; all if none is named. Raises `errors.SettingsError` for an unknown one."""
     every = all_plans()
     for name in wanted:
         if name not in every:
@@ -79,12 +79,12 @@ def named(wanted: Sequence[str]) -> list[scenario.Scenario]:
 
 
 def tasks(selection: Selection) -> list[runs.Task]:
-    """Return every run of an evaluation. Raises `errors.SettingsError` for names that are none."""
+    """Return every run of an evaluation. Raises `errors.SettingsError` for unknown names."""
     if selection.plan is not None:
         if selection.plan.name in all_plans():
-            # Targets are judged by the scenario's name.
+            # Targets go by the scenario's name.
             raise errors.SettingsError(
-                f"--plan: got the name {selection.plan.name!r}, expected one that no scenario of `carico evaluate` has"
+                f"--plan: got the name {selection.plan.name!r}, expected a name that no built-in scenario has"
             )
         return _cross([selection.plan], selection)
     chosen = [] if selection.calibration else _cross(named(selection.scenarios), selection)
@@ -108,7 +108,7 @@ def _cross(plans: Sequence[scenario.Scenario], selection: Selection) -> list[run
 
 
 def _is_worth_running(plan: str, contender: contenders.Contender, selection: Selection) -> bool:
-    """Return whether this pair is worth its time; a user who named one gets all of it."""
+    """Return whether this pair is worth its time; what the user named always is."""
     if selection.plan is not None:
         return bool(selection.schedulers) or contender.family != "footprint" or contender.name == contenders.DEFAULT
     if selection.scenarios:

@@ -1,5 +1,5 @@
-"""The schedulers of the twin.
+"""The schedulers of the twin, behind one `port`.
 
-- `port`: what a scheduler is given and asked. `carico`: CARICO's own state and cycle.
-- `slots`: kube-scheduler by requests, and constants. `load_aware`: Trimaran and Koordinator. `oracle`.
+- `carico`: CARICO's own state and cycle. `oracle`: knows every Pod's true cost.
+- `slots`: kube-scheduler by requests, and a constant number of Pods. `load_aware`: Trimaran and Koordinator.
 """
