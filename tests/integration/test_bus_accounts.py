@@ -103,7 +103,7 @@ async def test_everything_that_is_meant_to_cross_does(settings_of: Settings, cor
         await core.scheduler.publish(subjects.decision("default", "p"), b"decision")
         await core.aggregator.publish(subjects.MODEL, b"model")
         await core.aggregator.put_model(b"model")
-        await waiting.until(lambda: len(heard) == 4)
+        await waiting.until(lambda: len(heard) == 4 and len(core.heard) == 2)
         assert sorted(heard) == [b"capacity", b"decision", b"model", b"model"]
         assert sorted(core.heard) == [(subjects.capacity("node-a"), b"capacity"), (subjects.MODEL, b"model")]
         await waiting.answered(core.held, lambda held: set(held.values()) == {1})
