@@ -26,10 +26,11 @@ import pytest
 
 from carico_local.cluster import machine, processes
 
-# Agents of whole clusters measure the machine; so do two files more.
+# Agents of whole clusters measure the machine; so do two files more. Floods fill it.
 SERIAL = (
     "tests/e2e", "tests/chaos/test_chaos_outage.py",
     "tests/integration/test_agent_cgroups.py", "tests/integration/test_node_restarts.py",
+    "tests/security/test_security_bus_load.py",
 )  # fmt: skip
 # Where tests of system software may be: `refuse_misplaced` refuses them elsewhere.
 SYSTEM = ("tests/conformance", "tests/integration", "tests/e2e")
