@@ -81,4 +81,4 @@ def test_rate_limited_keeps_a_bounded_number_of_keys() -> None:
     limited = logs.RateLimited(logs.get("x"), clock=clocks.FakeClock())
     for number in range(logs.RATE_LIMIT_KEYS + 10):
         limited.warning(number, "dropped")
-    assert len(limited._said) == logs.RATE_LIMIT_KEYS
+    assert len(limited._logged) == logs.RATE_LIMIT_KEYS

@@ -16,6 +16,8 @@ _PREFIXES = ("", "k", "M", "G", "T")
 # From these values on, rounding adds a digit: 999.5 would show as 1000 of the smaller unit, 99.95 as four digits.
 _STEP_AT, _WHOLE_FROM, _TWO_DIGITS_FROM = 999.5, 99.95, 9.95
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+# Kubernetes keeps at most 18 digits of precision; a longer text is no amount of anything.
+QUANTITY_MAX = 64
 _SUFFIX = {
     "": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
     "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
@@ -82,17 +84,25 @@ def number(value: float, digits: int) -> str:
     return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
-# Pods come from few templates, so the same quantities recur. The size is bounded.
-@functools.lru_cache(maxsize=4096)
 def parse_quantity(text: str | int | float) -> float:
     """Return the value of a quantity in its base unit (cores, bytes, pieces).
 
     >>> parse_quantity("250m"), parse_quantity("1Ki"), parse_quantity(2)
     (0.25, 1024.0, 2.0)
 
-    Raises `ValueError` where it is not a quantity.
+    Raises `ValueError` if it is not a quantity.
     """
-    match = _QUANTITY.fullmatch(str(text))
+    written = str(text)
+    # Checked before anything is cached, so that the cache is bounded in bytes.
+    if len(written) > QUANTITY_MAX:
+        raise ValueError(f"got {len(written)} characters, expected a Kubernetes quantity such as 250m or 1Gi")
+    return _parse_quantity(written)
+
+
+# Pods come from few templates, so the same quantities recur.
+@functools.lru_cache(maxsize=4096)
+def _parse_quantity(text: str) -> float:
+    match = _QUANTITY.fullmatch(text)
     if match is None:
         raise ValueError(f"got {text!r}, expected a Kubernetes quantity such as 250m or 1Gi")
     return float(match[1]) * _SUFFIX[match[2] or ""]

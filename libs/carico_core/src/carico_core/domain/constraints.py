@@ -104,7 +104,7 @@ class VolumeClaimUse:
     owner_uid: str | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class Constraints:
     """Every constraint of one Pod. A Pod without constraints has None instead, which costs nothing."""
 

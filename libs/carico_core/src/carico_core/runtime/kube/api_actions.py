@@ -134,7 +134,8 @@ class EventRecorder:
 
     async def record(self, pod: cluster.Pod, *, reason: str, action: str, note: str, warning: bool = False) -> None:
         """Write the Event. Raises `ApiError` or `ApiUnavailable`: the caller decides whether it may be lost."""
-        key = (pod.uid, reason, action, note)
+        # As much of the note as an Event holds: keys are bounded in bytes, too.
+        key = (pod.uid, reason, action, note[: api_objects.NOTE_LIMIT_BYTES])
         now_ns = self._clock.wall_ns()
         series = self._series.get(key)
         if series is not None and now_ns - series.last_ns < SERIES_NS and await self._count_up(pod, series, now_ns):
