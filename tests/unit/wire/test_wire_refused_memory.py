@@ -54,7 +54,7 @@ def test_refused_messages_with_unique_contents_leave_nothing(kind: kinds.Kind) -
 
     def refuse(number: int) -> None:
         unique = f"{number:08x}" * 8
-        wrong = {"boot": unique} if number % 2 else {writer: f"n{unique}", unique: unique}
+        wrong: dict[str, object] = {"boot": unique} if number % 2 else {writer: f"n{unique}", unique: unique}
         if by_class is not None:
             # Well-formed until the last field of all: what comes before must not be kept either.
             wrong[by_class] = dict.fromkeys([f"class-{unique}"], 1) if number % 3 else {}
