@@ -48,7 +48,7 @@ check: install-dev ## ruff, mypy --strict, import contracts
 bench: install-dev ## the benchmarks' table; never part of a pass or fail
 	@$(BIN)/python -m bench $(ARGS)
 
-reference: install-dev ## write the tables of docs/metrics.md and docs/settings.md from the code
+reference: install-dev ## write the tables of docs/metrics.md, docs/settings.md and docs/security.md from the code
 	@$(BIN)/python -m carico_cli.reference
 
 pictures: install-dev ## the pictures and transcripts of the docs; on an idle machine

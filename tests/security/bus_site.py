@@ -125,6 +125,8 @@ class CalloutBus:
 
     def raw(self, role: roles.Role, node: str | None = None) -> raw_client.RawClient:
         """Return a connection of the role, accepted by the server."""
+        if role is roles.Role.AUTH:
+            return self.unnamed().connect(signer=nkeys.read(self.site.root / "auth.nk"))
         token = self.site.tokens.token(security_site.ACCOUNTS[role], node=node)
         return self.unnamed().connect(token=token)
 

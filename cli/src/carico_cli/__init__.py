@@ -11,5 +11,5 @@
 - `recordings/`: record and replay
 - `evaluation/`: evaluate: the results of simulated clusters as text, page and charts
 - `output/`: tables, pages and charts
-- `reference/`: writes the tables of docs/metrics.md and docs/settings.md from the code
+- `reference/`: writes the tables of docs/metrics.md, settings.md and security.md from the code
 """

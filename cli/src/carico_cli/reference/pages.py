@@ -5,7 +5,7 @@ import pathlib
 import re
 from collections.abc import Callable
 
-from carico_cli.reference import metric_catalogue, setting_catalogue
+from carico_cli.reference import metric_catalogue, rights_catalogue, setting_catalogue
 from carico_core.domain import errors
 
 _PART = re.compile(r"(<!-- begin (?P<name>[a-z]+): [^\n]*-->\n).*?(<!-- end (?P=name) -->)", re.DOTALL)
@@ -25,6 +25,7 @@ PAGES = (
         path="docs/settings.md",
         parts={"services": setting_catalogue.services, "commands": setting_catalogue.commands},
     ),
+    Page(path="docs/security.md", parts={"rights": rights_catalogue.tables}),
 )
 
 
