@@ -24,7 +24,7 @@ from carico_core.runtime.observe import client_metrics, health, logs
 from carico_core.runtime.observe import metrics as metric
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import memory_use, tasks
-from carico_core.wire import subjects
+from carico_core.wire import codec, subjects
 
 SERVICE = "carico-agent"
 DESCRIPTION = "one node's telemetry, model and capacity"
@@ -233,7 +233,11 @@ async def _until_done(ask: Callable[[], Awaitable[T]], agent: app.Agent) -> T:
 
 def _questions(agent: app.Agent, node: str) -> buses.ServiceSpec:
     async def state(_: bytes) -> bytes:
-        return orjson.dumps(agent.view(), option=orjson.OPT_SERIALIZE_NUMPY)
+        found = orjson.dumps(agent.view(), option=orjson.OPT_SERIALIZE_NUMPY)
+        if len(found) > codec.PAYLOAD_MAX_BYTES:
+            # NATS would close the connection of an agent that sends more.
+            raise errors.BusError(f"the state has {len(found)} bytes, more than {codec.PAYLOAD_MAX_BYTES}")
+        return found
 
     return buses.ServiceSpec(name=SERVICE, description=DESCRIPTION, endpoints={"state.get": state}, node=node)
 

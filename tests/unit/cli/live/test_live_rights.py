@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
+from carico_auth import server_config
 from carico_cli.clusters import which
 from carico_cli.live import connection
 from carico_cli.live import picture as pictures
@@ -28,13 +29,11 @@ CLOCK = clocks.SystemClock()
 
 @pytest.fixture
 def server(tmp_path: pathlib.Path) -> Iterator[nats_server.NatsServer]:
-    people = [roles.Role.CLI, roles.Role.READER]
-    users: list[dict[str, object]] = [{"user": "services", "password": "x"}]
-    for role in people:
-        rights = roles.permissions(role)
-        allowed = {"publish": list(rights.publish), "subscribe": list(rights.subscribe)}
-        users.append({"user": role.value, "password": "x", "permissions": allowed})
-    found = nats_server.NatsServer(tmp_path / "nats", extra={"authorization": {"users": users}})
+    users: dict[roles.Role, list[dict[str, object]]] = {roles.Role.OWNER: [{"user": "services", "password": "x"}]}
+    for role in (roles.Role.AGENT, roles.Role.CLI, roles.Role.READER):
+        rights = server_config.permissions(role)
+        users[role] = [{"user": role.value, "password": "x", "permissions": rights}]
+    found = nats_server.NatsServer(tmp_path / "nats", extra=server_config.accounts(users))
     found.start()
     try:
         yield found
@@ -42,7 +41,7 @@ def server(tmp_path: pathlib.Path) -> Iterator[nats_server.NatsServer]:
         found.stop()
 
 
-async def serve(bus: nats_bus.NatsBus) -> None:
+async def serve(bus: nats_bus.NatsBus, agent: nats_bus.NatsBus) -> None:
     """One node, one decision, the model, and services that answer."""
 
     async def listed(_: bytes) -> bytes:
@@ -51,15 +50,15 @@ async def serve(bus: nats_bus.NatsBus) -> None:
     async def state(_: bytes) -> bytes:
         return orjson.dumps(fake_cluster.STATE)
 
-    for name, endpoints, node in (
-        ("carico-scheduler", {"capacity.list": listed}, None),
-        ("carico-aggregator", {"model.get": listed}, None),
-        ("carico-agent", {"state.get": state}, "node-1"),
+    for on, name, endpoints, node in (
+        (bus, "carico-scheduler", {"capacity.list": listed}, None),
+        (bus, "carico-aggregator", {"model.get": listed}, None),
+        (agent, "carico-agent", {"state.get": state}, "node-1"),
     ):
         spec = buses.ServiceSpec(name=name, description=name, endpoints=endpoints, node=node)
-        await bus.serve(spec)
+        await on.serve(spec)
     said = fake_cluster.advertisement(at_ns=CLOCK.wall_ns())
-    await bus.publish(subjects.capacity("node-1"), wire.encode_advertisement(said))
+    await agent.publish(subjects.capacity("node-1"), wire.encode_advertisement(said))
     await bus.publish(subjects.decision("default", "hello-0"), wire.encode_decision(fake_cluster.placed()))
     await bus.put_model(wire.encode_model(fake_cluster.model(at_ns=CLOCK.wall_ns())))
 
@@ -75,7 +74,9 @@ async def test_people_see_all_by_their_rights(
     said = io.StringIO()
     logs.setup(service="test", json=True, level="error", stream=said)
     services = await nats_bus.connect(buses.BusSettings(url=url(server, "services")), name="services", clock=CLOCK)
-    await serve(services)
+    agents = buses.BusSettings(url=url(server, roles.Role.AGENT.value))
+    agent = await nats_bus.connect(agents, name="agent", clock=CLOCK, owns_streams=False)
+    await serve(services, agent)
     settings = buses.BusSettings(url=url(server, role.value), inbox_prefix=roles.inbox(role))
     address = which.Address(name="t", bus=settings, kube=api_client.KubeSettings(kubeconfig=str(tmp_path / "none")))
     connect = connection.connector(CLOCK, {}, name="carico-top")
@@ -88,6 +89,7 @@ async def test_people_see_all_by_their_rights(
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        await agent.close()
         await services.close()
     # A reader may not ask how the work queue stands: it is asked once, and then no more.
     assert said.getvalue().lower().count("permissions violation") == (0 if role is roles.Role.CLI else 1)

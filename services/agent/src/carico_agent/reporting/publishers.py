@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from carico_agent import app, ports
 from carico_core.domain import errors
-from carico_core.wire import subjects
+from carico_core.wire import codec, subjects
 
 # Starts and ends of one moment share one message: a burst of Pods must not be a burst of messages.
 COALESCE_S = 0.005
@@ -42,13 +42,19 @@ class Publishers:
     async def _send_capacity(self) -> None:
         payload = self._agent.next_capacity()
         if payload is not None:
-            await self._bus.publish(self._capacity_subject, payload)
+            await self._send(self._capacity_subject, payload)
             await asyncio.sleep(COALESCE_S)
 
     async def _send_subspace(self) -> None:
         found = self._agent.next_subspace()
         if found is not None:
-            await self._bus.publish(self._subspace_subject, found)
+            await self._send(self._subspace_subject, found)
+
+    async def _send(self, subject: str, payload: bytes) -> None:
+        if len(payload) > codec.PAYLOAD_MAX_BYTES:
+            # NATS would close the connection of an agent that sends more, and readers accept no more.
+            raise errors.BusUnavailable(f"{subject}: {len(payload)} bytes, more than {codec.PAYLOAD_MAX_BYTES}")
+        await self._bus.publish(subject, payload)
 
     async def _whenever(self, due: asyncio.Event, kind: str, send: Callable[[], Awaitable[None]]) -> None:
         while True:
