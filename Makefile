@@ -30,12 +30,12 @@ DEMO_FLAGS = $(if $(PODS),--pods $(PODS)) $(if $(NODES),--nodes $(NODES)) $(if $
 demo: install ## a local cluster, a job on it, and a report (PODS= NODES= WORKLOAD=pi|train|mixed ESTIMATOR=footprint|dual|joint|delta CEILING=)
 	@$(BIN)/carico demo $(strip $(DEMO_FLAGS))
 
-# WORKERS is how many tests run at the same time (default: the CPUs); ARGS goes to pytest instead of the tier.
+# WORKERS is how many tests run at the same time (default: CPUs + 2); ARGS goes to pytest instead of the tier.
 test: install-dev ## every test that needs no system software (WORKERS= ARGS="tests/unit -k words")
 	@$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.tools.tiers parallel serial $(if $(WORKERS),--workers $(WORKERS)))
 
 test-system: install-dev ## Docker, kubelets, compose, a browser; CARICO_TEST_SYSTEM=1 allows fetching and starting them
-	@$(BIN)/python -m tests.tools.tiers system
+	@$(BIN)/python -m tests.tools.tiers browser system
 
 test-upstream: install-dev ## long tests, on demand
 	@$(BIN)/python -m tests.tools.tiers upstream
