@@ -19,7 +19,7 @@ from carico_local.report import facts
 
 _PROGRESS_EVERY_S = 2.0
 # Submitting hundreds of Pods takes less; after this long, what it waits for is printed.
-_SILENT_S = 1.5
+_SILENT_S = 1.0
 # It is not known whether a cluster elsewhere was ended; an API server that restarts is back sooner than this.
 _AWAY_MOST_S = 60.0
 # In a healthy cluster Pods of these workloads start and end more often.
@@ -57,11 +57,10 @@ def command(
     def why_gone(away_s: float) -> str | None:
         return _why_gone(context, address, job, away_s=away_s)
 
-    def why_slow() -> str:
-        full = machine.disk_shortage(state.find(context.home, address.name).root) if address.is_local else None
-        return full or "the Kubernetes API has not accepted all of its Pods yet"
+    def shortage() -> str | None:
+        return machine.disk_shortage(state.find(context.home, address.name).root) if address.is_local else None
 
-    return asyncio.run(_submit(address, job, wait=wait, why_gone=why_gone, why_slow=why_slow, environ=context.environ))
+    return asyncio.run(_submit(address, job, wait=wait, why_gone=why_gone, shortage=shortage, environ=context.environ))
 
 
 def _address(context: settings.Context, given: which.Flags) -> which.Address:
@@ -91,16 +90,20 @@ def _why_gone(context: settings.Context, address: which.Address, job: jobs.Job, 
 
 
 async def _submit(
-    address: which.Address, job: jobs.Job, *, wait: bool, why_gone: WhyGone, why_slow: Callable[[], str],
+    address: which.Address, job: jobs.Job, *, wait: bool, why_gone: WhyGone, shortage: Callable[[], str | None],
     environ: Mapping[str, str] | None = None,
 ) -> int:  # fmt: skip
+    """Submit the job, and wait for it if `wait`. shortage: what the machine lacks, such as room on the disk."""
+    slow = f"job {job.name}: still submitting: "
     async with connection.connect_to(address, environ) as live:
         try:
-            async with _announced(lambda: f"job {job.name}: still submitting: {why_slow()}"):
+            async with _announced(lambda: slow + (shortage() or "the Kubernetes API has not accepted all Pods yet")):
                 batch = await jobs.has_controller(live.api)
                 created = await jobs.submit(live.api, job, batch=batch)
         except errors.Conflict:
             raise errors.SettingsError(f"--job: a job named {job.name!r} exists already") from None
+        except errors.ApiUnavailable as error:
+            raise errors.ApiUnavailable(f"job {job.name}: {error}; {shortage() or address.look}") from None
         click.echo(f"job {job.name} on cluster {address.name}: {_created(job, created, batch=batch)}")
         return await _wait(live, job, why_gone=why_gone, batch=batch) if wait else 0
 

@@ -24,6 +24,8 @@ from carico_core.runtime.process import clock as clocks
 USER_AGENT = "carico-top"
 # Each node advertises within this time (1 Hz), and the services answer.
 LISTEN_S = 1.5
+# Nodes that an error message lists.
+_NODES_NAMED = 5
 LEAST_EVERY_S = 0.2
 MOST_EVERY_S = 60.0
 
@@ -64,7 +66,7 @@ def command(
     if is_once or why_not is not None:
         if why_not:
             click.echo(f"carico: {why_not}: printing tables once", err=True)
-        seen = asyncio.run(_once(found, address.name, chosen, clock))
+        seen = asyncio.run(_once(found, address, chosen, clock))
         click.echo(seen) if chosen.svg is None else _write(seen, pathlib.Path(chosen.svg))
         return 0
     code = asyncio.run(_watch(found, address.name, chosen, clock))
@@ -77,7 +79,7 @@ def _check(chosen: Choices, *, is_once: bool) -> None:
     """Check flags that exclude each other. Raises `UsageError`."""
     for flag, is_given in ((f"-o {chosen.output}", chosen.output is not formats.Output.TEXT), ("--svg", chosen.svg)):
         if is_given and not is_once:
-            raise click.UsageError(f"{flag} needs --once: `carico top --once {flag}`")
+            raise click.UsageError(f"{flag} needs --once")
     if chosen.output is not formats.Output.TEXT and chosen.svg:
         raise click.UsageError(f"got -o {chosen.output} and --svg, expected one of them")
     if chosen.node and is_once and not chosen.svg:
@@ -104,11 +106,17 @@ def undrawable(term: str) -> str | None:
     return None
 
 
-async def _once(found: reader.Reader, name: str, chosen: Choices, clock: clocks.Clock) -> str:
-    """Return the text to print, or the SVG to write."""
+async def _once(found: reader.Reader, at: which.Address, chosen: Choices, clock: clocks.Clock) -> str:
+    """Return the text to print, or the SVG to write. Raises `BusUnavailable`; `SettingsError` for an unknown node."""
+    name = at.name
     task = asyncio.ensure_future(found.run())
     try:
         seen = await _listen(found, task)
+        if seen is None:
+            raise errors.BusUnavailable(f"NATS: {found.bus_trouble}; {at.look}")
+        if chosen.node is not None and seen.node(chosen.node) is None:
+            known = ", ".join(node.name for node in seen.nodes[:_NODES_NAMED]) or "none"
+            raise errors.SettingsError(f"--node: got {chosen.node!r}, expected a node of the cluster, such as {known}")
         if chosen.svg is not None:
             # Imported here, as in `_watch`: only the screen needs it.
             from carico_cli.top import screen
@@ -130,8 +138,8 @@ def _write(svg: str, path: pathlib.Path) -> None:
     click.echo(f"wrote {path}")
 
 
-async def _listen(found: reader.Reader, task: "asyncio.Task[None]") -> picture.Picture:
-    """Return the picture after all nodes had time to advertise. Raises `BusUnavailable` where there is no bus."""
+async def _listen(found: reader.Reader, task: "asyncio.Task[None]") -> picture.Picture | None:
+    """Return the picture after all nodes had time to advertise; None where there is no bus."""
     complete = asyncio.ensure_future(found.complete.wait())
     await asyncio.wait(
         [complete, task], timeout=reader.CONNECT_S + reader.AGAIN_S / 2.0, return_when=asyncio.FIRST_COMPLETED
@@ -140,7 +148,7 @@ async def _listen(found: reader.Reader, task: "asyncio.Task[None]") -> picture.P
         task.result()
     complete.cancel()
     if found.bus_trouble is not None:
-        raise errors.BusUnavailable(f"NATS: {found.bus_trouble}: is the cluster running, and is the address right?")
+        return None
     await asyncio.sleep(LISTEN_S)
     return found.picture()
 

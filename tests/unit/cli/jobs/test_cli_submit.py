@@ -94,7 +94,7 @@ async def test_what_is_said_to_be_created_is_there(
 
     monkeypatch.setattr(connection, "connect_to", connect_to)
     job = jobs.Job(name="j", workload=jobs.Workload(workload), pods=pods)
-    assert await submit._submit(REMOTE, job, wait=False, why_gone=lambda _: None, why_slow=str) == 0
+    assert await submit._submit(REMOTE, job, wait=False, why_gone=lambda _: None, shortage=str) == 0
     assert capsys.readouterr().out == said + "\n"
     assert f"{len(made)} {'Job' if batch else 'Pod'}" in said
 
@@ -119,7 +119,7 @@ async def test_a_job_that_the_api_does_not_take_is_announced_while_it_is_submitt
 
     monkeypatch.setattr(connection, "connect_to", connect_to)
     why = "the disk of /x is full"
-    assert await submit._submit(REMOTE, JOB, wait=False, why_gone=lambda _: None, why_slow=lambda: why) == 0
+    assert await submit._submit(REMOTE, JOB, wait=False, why_gone=lambda _: None, shortage=lambda: why) == 0
     assert said == ["job j: still submitting: the disk of /x is full"]
 
 

@@ -17,7 +17,7 @@ from carico_core.domain import decision, errors, messages
 from carico_core.runtime.process import clock as clocks
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
-from tests.tools import carico_cli
+from tests.tools import carico_cli, waiting
 from tests.unit.cli import fake_cluster
 
 
@@ -245,7 +245,7 @@ def test_a_bus_that_is_not_there_is_one_line(
     monkeypatch.delenv("KUBECONFIG", raising=False)
     assert carico_cli.run(monkeypatch, "top", "--once", "--nats-url", "nats://127.0.0.1:1") == 1
     said = capsys.readouterr().err
-    assert "NATS: nats://127.0.0.1:1 does not answer" in said
+    assert "NATS: nats://127.0.0.1:1 does not answer; check the address" in said
     assert said.count("\n") == 1
 
 
@@ -296,6 +296,7 @@ def test_the_screen_becomes_a_picture_that_loads_nothing(
 
     async def listen(*_: object) -> pictures.Picture:
         await cluster.advertise()
+        await waiting.until(lambda: cluster.reader.picture().nodes)
         return cluster.reader.picture()
 
     monkeypatch.setattr("carico_cli.live.reader.Reader", lambda *_, **__: cluster.reader)
@@ -307,6 +308,8 @@ def test_the_screen_becomes_a_picture_that_loads_nothing(
     drawn = path.read_text()
     assert "headroom" in drawn
     assert "url(" not in drawn.replace("url(#", "")
+    assert carico_cli.run(monkeypatch, "top", *argv[:-1], "node-9") == 2
+    assert "--node: got 'node-9', expected a node of the cluster, such as node-1" in capsys.readouterr().err
     assert carico_cli.run(monkeypatch, "top", *argv[:-4], "--svg", tmp_path / "none" / "x.svg") == 2
     assert "cannot be written" in capsys.readouterr().err
 
