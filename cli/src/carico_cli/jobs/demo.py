@@ -97,7 +97,7 @@ class _Demo:
             notes = await starting.show(launched, self._context)
             found = await self._run_job(launched, notes if busy is None else [busy, *notes])
             report = {**figures.report(found), "ended_at_ns": round(found.ended_s * 1e9)}
-            click.echo(live_view.summary(report))
+            click.echo(demo_page.text(report))
             files = {"report.json": orjson.dumps(report, option=orjson.OPT_INDENT_2)}
             report_folder.write(self._out, files | {"report.html": demo_page.page(report).encode()})
             click.echo(f"report: {self._out / 'report.json'} and {self._out / 'report.html'}")

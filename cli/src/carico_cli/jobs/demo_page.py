@@ -1,6 +1,7 @@
-"""The report of a demo as one HTML file: the job's outcome, its figures, and charts as inline SVG."""
+"""The report of a demo, as text and as one HTML file: the job's outcome, its figures, and charts as inline SVG."""
 
 import html
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,34 @@ from carico_local.report import figures
 Report = Mapping[str, Any]
 # At most this many nodes have a chart of their own.
 _NODES_DRAWN = 6
+
+
+# The text's width, that of a small terminal.
+_WIDTH = 80
+
+
+def text(found: Report) -> str:
+    """Return the outcome and the figures in lines of at most 80 columns."""
+    times, targets = found["pod_s"], found["targets"]
+    lines = [
+        "",
+        *textwrap.wrap(_outcome(found), _WIDTH),
+        f"  job time / best possible: {_plain_verdict(targets['job_ratio'])}",
+        f"  Pod time / time alone: {_plain_verdict(targets['pod_ratio'])}",
+    ]
+    if times["mean"] is not None:
+        lines.append(
+            f"  Pod time: sd {times['std']:.2f} s, p50 {times['p50']:.2f} s, p95 {times['p95']:.2f} s, "
+            f"max {times['max']:.2f} s"
+        )
+    lines += [
+        f"  most Pods on a node {found['max_running_per_node']}, overload {found['overload_node_s']:.1f} node-seconds",
+        f"  must be 0: failed {found['failed']}, bound twice {found['bound_twice']}, never bound "
+        f"{found['never_bound']}, without room {found['capacity_overrun']}",
+    ]
+    if (why := figures.short_job(found)) is not None:
+        lines += textwrap.wrap(f"note: {why}", _WIDTH, subsequent_indent="  ")
+    return "\n".join(lines)
 
 
 def page(found: Report) -> str:
@@ -94,6 +123,10 @@ def _value(ratio: Mapping[str, Any]) -> str:
 
 def _verdict(ratio: Mapping[str, Any]) -> str:
     return f'<span class="{ratio["verdict"]}">{ratio["verdict"]}</span> (target at most {ratio["target"]})'
+
+
+def _plain_verdict(ratio: Mapping[str, Any]) -> str:
+    return f"{_value(ratio)} (target at most {ratio['target']}: {ratio['verdict']})"
 
 
 def _s(value: float | None) -> str:

@@ -1,10 +1,9 @@
-"""The live view of a job, and its report as text. Drawing must cost little: it shares the machine with the cluster."""
+"""The live view of a job. Drawing must cost little: it shares the machine with the cluster."""
 
 import contextlib
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import click
 from rich import console, live, text
@@ -14,7 +13,6 @@ from carico_cli.top import columns, panels, spans
 from carico_core.runtime.process import clock as clocks
 from carico_local import job as jobs
 from carico_local import observer as observers
-from carico_local.report import figures
 
 # A terminal echoes Ctrl-C as "^C": at the end of a full line it would wrap and move the next picture down.
 ECHO_COLUMNS = 2
@@ -128,36 +126,3 @@ def to_svg(screen: Screen) -> str:
     picture = recorder.export_svg(title="carico demo")
     # rich loads the font from the web; a picture that is kept must load nothing.
     return re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL).replace("Fira Code", "ui-monospace")
-
-
-def summary(report: Mapping[str, Any]) -> str:
-    """Return the report as a few lines of text: the outcome, then the figures behind it."""
-    times = report["pod_s"]
-    targets = report["targets"]
-    lines = [
-        "",
-        f"{report['succeeded']} of {report['pods']} Pods succeeded, {report['failed']} failed, "
-        f"{report['bound_twice']} bound twice, {report['never_bound']} never bound",
-        f"job time {report['job_s']:.1f} s; at best {targets['bound_s']:.1f} s "
-        "(its work over all cores, and one Pod's time)",
-        f"  job time / at best: {_verdict(targets['job_ratio'])}",
-    ]
-    if times["mean"] is not None:
-        lines += [
-            f"Pod time mean {times['mean']:.2f} s, std {times['std']:.2f}, p50 {times['p50']:.2f}, "
-            f"p95 {times['p95']:.2f}, max {times['max']:.2f}",
-            f"  mean / alone: {_verdict(targets['pod_ratio'])}",
-        ]
-    if (why := figures.short_job(report)) is not None:
-        lines.append(f"  ({why})")
-    lines.append(
-        f"most Pods on a node {report['max_running_per_node']}, placements without room {report['capacity_overrun']}, "
-        f"overload {report['overload_node_s']:.1f} node-seconds"
-    )
-    return "\n".join(lines)
-
-
-def _verdict(ratio: Mapping[str, Any]) -> str:
-    if ratio["value"] is None:
-        return "unknown"
-    return f"{ratio['value']:.3f} (target at most {ratio['target']}: {ratio['verdict']})"

@@ -162,8 +162,10 @@ def some_report(live: Live) -> dict[str, Any]:
 
 
 def test_the_words_say_plainly_what_was_missed(live: Live) -> None:
-    words = live_view.summary(some_report(live))
-    assert "1 of 3 Pods succeeded, 1 failed, 0 bound twice, 0 never bound" in words
+    words = demo_page.text(some_report(live))
+    assert words.startswith("\nThe job took 20.0 s, ")
+    assert "1 of 3 Pods succeeded." in " ".join(words.split())
+    assert "must be 0: failed 1, bound twice 0, never bound 0, without room 0" in words
     assert "(target at most 1.12: missed)" in words
     assert "(target at most 1.35: met)" in words
     assert max(map(len, words.splitlines())) <= 80
