@@ -9,7 +9,7 @@ from carico_core.runtime.process import clock, memory_use, tasks
 
 def main() -> int:
     """Read the settings, run the service, and return the exit code: 0 stopped, 1 failed, 2 for the user to fix."""
-    with memory_use.seldom_looked_for():
+    with memory_use.rare_collections():
         return tasks.run_service(
             setting.AggregatorSettings,
             lambda chosen, stop: service.serve(chosen, stop, clock=clock.SystemClock()),

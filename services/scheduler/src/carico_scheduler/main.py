@@ -16,7 +16,7 @@ from carico_scheduler import settings as setting
 
 def main() -> int:
     """Return the exit code: 0 stopped, 1 failed, 2 a setting or the machine must be corrected."""
-    with memory_use.seldom_looked_for():
+    with memory_use.rare_collections():
         return tasks.run_service(
             setting.SchedulerSettings,
             lambda chosen, stop: serve(chosen, stop, clocks.BootClock()),
@@ -31,7 +31,7 @@ async def serve(settings: setting.SchedulerSettings, stop: tasks.Stop, clock: cl
         series = metrics.Metrics("scheduler")
         asked = client_metrics.KubeMetrics(series).asked
         api = await api_client.connect(
-            settings.kube, clock=clock, user_agent=setting.PROGRAM, observe=asked, mirrors=list_watch.FRESH_OPTIONS
+            settings.kube, clock=clock, user_agent=setting.PROGRAM, observe=asked, watching=list_watch.FRESH_OPTIONS
         )
         stack.push_async_callback(api.close)
         # Like Kubernetes' components, a client of its own for the Lease: a renewal must not queue behind binds.

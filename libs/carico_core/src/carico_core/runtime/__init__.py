@@ -1,4 +1,4 @@
-"""What the services' shells share.
+"""What the outer layers of all services share.
 
 - `bus`: messages between services, over NATS or in memory.
 - `kube`: the Kubernetes API: requests, lists, watches, and what CARICO writes there.

@@ -1,7 +1,7 @@
-"""Every message of the bus, bytes to record and back; one module per family holds the code.
+"""Every message of the bus, bytes to record and back: `capacity`, `subspace`, `model` (with partials), `decision`.
 
-Fields are added only as optional ones, readers ignore those they do not know, and a change of meaning is a new
-version: golden bytes of every released version are kept under tests/fixtures/golden and still decode.
+`elements` has what several of them share. New fields are optional, readers ignore unknown fields, and a change of
+meaning is a new version: tests/fixtures/golden keeps bytes of every released version, which must still decode.
 """
 
 from carico_core.wire.messages.capacity import decode_advertisement, encode_advertisement

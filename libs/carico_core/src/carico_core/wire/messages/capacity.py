@@ -1,4 +1,4 @@
-"""Advertisements on `carico.v1.capacity.<node>`: JSON, because people read them with `nats sub`."""
+"""Advertisements on `carico.v1.capacity.<node>`: JSON, so that people can read them with `nats sub`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated
@@ -12,11 +12,11 @@ from carico_core.wire.messages import elements
 
 # Kubernetes UIDs are UUIDs (36 characters); those of static Pods are hashes (32).
 _UID_MAX = 64
-# What fits into 64 KiB is about 1,680; a Pod limit plus 256 is far below (messages.md).
+# 64 KiB hold about 1,680; a Pod limit plus 256 is far below.
 _COVERS_MAX = 4096
-# Usage is a share, 0 to 1: rounding of a filter may overshoot by this much, and is clipped.
+# Usage is a share, 0 to 1. A filter's rounding may exceed it by this much, and is clipped.
 _SHARE_ROUNDING = 1e-6
-# Signals and directions are in full nodes; this is a bound of plausibility.
+# Signals and directions are multiples of a full node; this is a plausibility limit.
 _SIGNAL_MAX = 1e9
 
 _Uid = Annotated[str, Meta(min_length=1, max_length=_UID_MAX)]
@@ -88,7 +88,7 @@ def encode_advertisement(advertisement: messages.Advertisement) -> bytes:
 
 
 def decode_advertisement(payload: bytes, *, subject: str) -> messages.Advertisement:
-    """Return the advertisement in `payload`. Raises `MessageError` for whatever is wrong with it."""
+    """Return the advertisement in `payload`. Raises `MessageError` if anything in it is wrong."""
     a = _DECODER.read(payload)
     elements.check_version(a)
     elements.check_writer("node", a.node, subject)
@@ -104,7 +104,7 @@ def decode_advertisement(payload: bytes, *, subject: str) -> messages.Advertisem
 
 
 def _check_texts(a: _Advertisement) -> None:
-    """Raise `MessageError` where a text has a character that cannot be printed."""
+    """Raise `MessageError` if a text has a character that is not printable."""
     maps: dict[str, Iterable[str]] = {
         "usage": a.usage,
         "parts": a.parts,

@@ -82,7 +82,7 @@ def encode_decision(decision: records.Decision) -> bytes:
 
 
 def decode_decision(payload: bytes, *, subject: str) -> records.Decision:
-    """Return the decision in `payload`. Raises `MessageError` for whatever is wrong with it."""
+    """Return the decision in `payload`. Raises `MessageError` if anything in it is wrong."""
     d = _DECODER.read(payload)
     elements.check_version(d)
     _check_pod(d, subject)

@@ -32,7 +32,7 @@ Boot = Annotated[str, Meta(pattern="^[0-9a-f]{16}$", max_length=16)]
 
 
 class Origin(msgspec.Struct, kw_only=True, gc=False):
-    """Who wrote a message or an entry: its writer's start, its number and its wall-clock time."""
+    """The origin of a message or an entry: the writer's start, its sequence number and its wall-clock time."""
 
     boot: Boot
     seq: Int64
@@ -40,7 +40,7 @@ class Origin(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Message(Origin, kw_only=True, gc=False):
-    """What every message has."""
+    """The fields of every message."""
 
     v: Int64
 
@@ -56,7 +56,7 @@ Estimates = Annotated[dict[Name, Estimate], Meta(max_length=fields.DIMS_MAX)]
 
 
 class ClassEvidence(msgspec.Struct, gc=False):
-    """What was measured of a class of Pods."""
+    """What was measured about a class of Pods."""
 
     pods: Pods
     cost: Estimates
@@ -68,7 +68,7 @@ Evidence = Annotated[dict[ClassName, ClassEvidence], Meta(max_length=fields.CLAS
 
 
 class Array(msgspec.Struct, gc=False):
-    """A float64 array: its shape, and its little-endian bytes in C order."""
+    """A float64 array: shape, and little-endian bytes in C order."""
 
     shape: list[int]
     data: bytes
@@ -80,13 +80,13 @@ def format_header(*, boot: str, seq: int, ts_ns: int) -> dict[str, object]:
 
 
 def check_version(message: Message) -> None:
-    """Raise `MessageError` where a message is of another version."""
+    """Raise `MessageError` if a message has another version."""
     if message.v != messages.SCHEMA_VERSION:
         raise codec.wrong_version(message.v)
 
 
 def check_writer(path: str, writer: str, subject: str) -> None:
-    """Raise `MessageError` where a message is not by the node or replica that its subject names."""
+    """Raise `MessageError` if the writer is not the node or replica in the subject."""
     try:
         expected = subjects.node_of(subject)
     except errors.BadName as error:
@@ -97,14 +97,14 @@ def check_writer(path: str, writer: str, subject: str) -> None:
 
 
 def check_name(path: str, name: str, is_valid: Callable[[str], bool]) -> None:
-    """Raise `MessageError` where a text is not a valid Kubernetes name."""
+    """Raise `MessageError` if a text is not a valid Kubernetes name."""
     if not is_valid(name):
         detail = f"got {fields.shown(name)}, expected a Kubernetes name"
         raise errors.MessageError(errors.Drop.BAD_NAME, path, detail)
 
 
 def check_printable(path: str, texts: Iterable[str]) -> None:
-    """Raise `MessageError` where one of the texts has a character that cannot be printed."""
+    """Raise `MessageError` if one of the texts has a character that is not printable."""
     if "".join(texts).isprintable():
         return
     text = next(text for text in texts if not text.isprintable())
@@ -113,7 +113,7 @@ def check_printable(path: str, texts: Iterable[str]) -> None:
 
 
 def read_dims(dims: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the dimensions, each once. Raises `MessageError`."""
+    """Return the dimensions. Raises `MessageError` if one is repeated."""
     if len(set(dims)) != len(dims):
         detail = f"got {fields.shown(dims)}, expected each name once"
         raise errors.MessageError(errors.Drop.OUT_OF_RANGE, "dims", detail)
@@ -152,8 +152,8 @@ def read_array(path: str, found: Array, shape: list[int], minimum: float, maximu
         detail = f"got {fields.shown(found.shape)} in {len(found.data)} bytes, expected {shape} of float64"
         raise errors.MessageError(errors.Drop.WRONG_SHAPE, path, detail)
     array = np.frombuffer(found.data, fields.FLOAT64)
-    # For the few numbers of a subspace, plain Python is several times quicker than numpy's reductions; a sum is
-    # finite only where every term is (terms beyond 1e300 are out of range in any case).
+    # For so few numbers plain Python is several times faster than numpy's reductions. A sum is finite only if every
+    # term is (terms above 1e300 are out of range anyway).
     numbers: list[float] = array.tolist()
     if not math.isfinite(sum(numbers)):
         raise errors.MessageError(errors.Drop.NON_FINITE, path, "got a number that is not finite")
@@ -164,17 +164,17 @@ def read_array(path: str, found: Array, shape: list[int], minimum: float, maximu
 
 
 def read_scale(found: Array, count: int) -> messages.Array:
-    """Return what 1.0 is in each dimension: positive numbers. Raises `MessageError`."""
+    """Return the physical amount of 1.0 in each dimension, a positive number. Raises `MessageError`."""
     return read_array("scale", found, [count], _POSITIVE, fields.QUANTITY_MAX)
 
 
 def format_estimates(estimates: Mapping[str, messages.Estimate]) -> dict[str, object]:
-    """Dimension name -> mean and sd."""
+    """Return dimension name -> mean and sd."""
     return {name: _format_estimate(estimate) for name, estimate in estimates.items()}
 
 
 def format_evidence(evidence: Mapping[str, messages.ClassEvidence]) -> dict[str, object]:
-    """Class name -> pods, cost, growth and lifetime; what is not known is left out."""
+    """Return class name -> pods, cost, growth and lifetime; unknown fields are left out."""
     return {name: _format_class(item) for name, item in evidence.items()}
 
 

@@ -1,4 +1,4 @@
-"""The model of the cluster (`carico.v1.model`, key `global`) and what aggregators tell each other: msgpack."""
+"""The model of the cluster (`carico.v1.model`, key `global`), and the partials that aggregators exchange: msgpack."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from carico_core.domain import errors, messages, names
 from carico_core.wire import codec
 from carico_core.wire.messages import elements
 
-# Above what subspaces within their bounds add up to: rank x sigma^2 = 32 x 1e6.
+# More than subspaces within their bounds can add up to: rank x sigma^2 = 32 x 1e6.
 GRAM_MAX = 1e9
-# A Gram matrix is symmetric; the sums that make it round differently above and below the diagonal.
+# A Gram matrix is symmetric, but its sums round differently above and below the diagonal.
 _SYMMETRY_ROUNDING = 1e-9
 _WEIGHT_MAX = 1e12
 _NODES_MAX = 1_000_000
 _ENTRIES_MAX = 16_384
 _AGE_MAX_S = 1e6
-# A chunk leaves room below the limit for its own header and for one entry as large as a subspace may be.
+# Half the limit: the rest is for the header and for one entry of the largest possible size.
 _CHUNK_BYTES = codec.MODEL_MAX_BYTES // 2
 _Weight = Annotated[float, Meta(ge=0.0, le=_WEIGHT_MAX)]
 
@@ -70,7 +70,7 @@ def encode_model(model: messages.GlobalModel) -> bytes:
 
 
 def model_as_json(model: messages.GlobalModel) -> bytes:
-    """Return the model as JSON, for people."""
+    """Return the model as JSON, for people to read."""
     gram = {name: dict(zip(model.dims, row, strict=True)) for name, row in zip(model.dims, model.gram, strict=True)}
     return codec.format_json(
         {**_format_model(model), "gram": gram, "evidence": elements.format_evidence(model.evidence)}
@@ -78,7 +78,7 @@ def model_as_json(model: messages.GlobalModel) -> bytes:
 
 
 def decode_model(payload: bytes, *, subject: str = "") -> messages.GlobalModel:
-    """Return the model in `payload`. Raises `MessageError`. One subject serves all: it is not read."""
+    """Return the model in `payload`. Raises `MessageError`. All replicas share the subject, so it is ignored."""
     del subject
     m = _MODELS.read(payload)
     elements.check_version(m)
@@ -92,7 +92,7 @@ def decode_model(payload: bytes, *, subject: str = "") -> messages.GlobalModel:
 
 
 def encode_partial(partial: messages.Partial) -> bytes:
-    """Return the bytes of a partial; those with many nodes are divided first (`split_partial`)."""
+    """Return the bytes of a partial. Use `split_partial` first, as those with many nodes are too large."""
     return codec.format_msgpack(
         {
             "replica": partial.replica,
@@ -105,7 +105,7 @@ def encode_partial(partial: messages.Partial) -> bytes:
 
 
 def split_partial(partial: messages.Partial) -> list[messages.Partial]:
-    """Return the entries in as many partials as the size of a message requires, numbered from `seq`; at least one."""
+    """Return as many partials as the size of messages requires, at least one, numbered from `seq`."""
     chunks: list[list[messages.Entry]] = [[]]
     size_bytes = 0
     for entry in partial.entries:
@@ -119,7 +119,7 @@ def split_partial(partial: messages.Partial) -> list[messages.Partial]:
 
 
 def decode_partial(payload: bytes, *, subject: str) -> messages.Partial:
-    """Return the partial in `payload`. Raises `MessageError` for whatever is wrong with it or an entry."""
+    """Return the partial in `payload`. Raises `MessageError` if anything in it is wrong."""
     p = _PARTIALS.read(payload)
     elements.check_version(p)
     elements.check_writer("replica", p.replica, subject)
@@ -174,7 +174,7 @@ def _read_entry(entry: _Entry) -> messages.Entry:
 
 
 def _read_gram(found: elements.Array, count: int) -> messages.Array:
-    """Return a symmetric matrix with a diagonal that is not negative. Raises `MessageError`."""
+    """Return a symmetric matrix with a non-negative diagonal. Raises `MessageError`."""
     gram = elements.read_array("gram", found, [count, count], -GRAM_MAX, GRAM_MAX)
     diagonal = gram.diagonal()
     if diagonal.min() < 0.0:

@@ -11,9 +11,9 @@ from carico_core.wire.messages import elements
 
 # Columns of u have length 1.
 _UNIT_MAX = 1.0 + 1e-6
-# Usage per dimension is at most 1, so sigma is at most sqrt(d) for a Gram matrix divided by its samples; the rest is
-# room for writers that do not divide. What passes here must fit into the bounds of partials and of the model
-# (`model.GRAM_MAX`), or one node that lies would have the messages of all refused.
+# Usage per dimension is at most 1, so sigma is at most sqrt(d) if the Gram matrix is divided by its samples; the rest
+# is a margin for writers that do not divide. What is accepted here must be within the bounds of partials and of the
+# model (`model.GRAM_MAX`); otherwise one lying node would get the messages of all nodes refused.
 SIGMA_MAX = 1e3
 _CORES_MAX = 1e6
 
@@ -55,7 +55,7 @@ def encode_subspace(subspace: messages.LocalSubspace) -> bytes:
 
 
 def decode_subspace(payload: bytes, *, subject: str) -> messages.LocalSubspace:
-    """Return the local subspace in `payload`; its arrays are read-only. Raises `MessageError` for whatever is wrong."""
+    """Return the local subspace in `payload`; its arrays are read-only. Raises `MessageError` if anything is wrong."""
     s = _DECODER.read(payload)
     elements.check_version(s)
     elements.check_writer("node", s.node, subject)
@@ -74,7 +74,7 @@ def decode_subspace(payload: bytes, *, subject: str) -> messages.LocalSubspace:
 
 
 def decode_subspaces(found: Sequence[tuple[str, bytes]]) -> list[messages.LocalSubspace | errors.MessageError]:
-    """Return the local subspace in each (subject, payload), or what is wrong with it."""
+    """Return the local subspace in each (subject, payload), or the error."""
     return [_decoded(subject, payload) for subject, payload in found]
 
 
