@@ -45,6 +45,7 @@ class Callout:
         self._counted = counted
         self._accounts = dict(accounts)
         self._answer_within_s = answer_within_s
+        self._pace = policy.Pace()
         self._clock = clock
 
     async def answer(self, payload: bytes, headers: Mapping[str, str]) -> bytes | None:
@@ -78,7 +79,10 @@ class Callout:
             return policy.Refusal(reason=policy.Refused.TOO_LATE, detail=f"no review within {self._answer_within_s} s")
         if isinstance(verdict, policy.Refusal):
             return verdict
-        return policy.decide(verdict, self._accounts, connection=request.connection)
+        decided = policy.decide(verdict, self._accounts, connection=request.connection)
+        if isinstance(decided, policy.Refusal):
+            return decided
+        return self._pace.refuse(decided, now_s=self._clock.monotonic_s()) or decided
 
     def _opened(self, payload: bytes, server_key: str) -> bytes:
         if self._keys.sealer is None:
