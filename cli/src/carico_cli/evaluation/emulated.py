@@ -1,9 +1,10 @@
 """The twin compared with emulated nodes, as text and as a section of the page."""
 
 import html
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from carico_cli.output import formats
 
 Json = Mapping[str, Any]
 HEAD = ("", "", "emulated", "min", "max", "twin", "error")
@@ -26,10 +27,10 @@ def sentence(found: Json) -> str:
 def rows(found: Json) -> Iterator[tuple[str, ...]]:
     """Yield a row for each figure of each scheduler, under HEAD."""
     for each in found["figures"]:
-        spread = (_number(each["emulated"][name]) for name in ("median", "least", "most"))
-        twin = _number(each["twin"][0])
+        spread = (formats.number(each["emulated"][name]) for name in ("median", "least", "most"))
+        twin = formats.number(each["twin"][0])
         if each["twin"][1] is not None:
-            twin += f" ± {_number(each['twin'][1])}"
+            twin += f" ± {formats.number(each['twin'][1])}"
         error = "-" if each["error"] is None else f"{each['error']:+.0%}"
         yield (each["contender"], _TITLES[each["figure"]], *spread, twin, error)
 
@@ -50,7 +51,3 @@ def section(found: Json | None) -> str:
         f"<p>{html.escape(sentence(found))}. The twin is not fitted to them, and other work on their machine is not "
         f'simulated.</p><div class="wide"><table><tr>{head}</tr>{body}</table></div>'
     )
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None or not math.isfinite(value) else f"{value:.2f}"

@@ -1,13 +1,12 @@
 """The report as one HTML file: verdicts, tables and charts. It loads nothing from elsewhere."""
 
 import html
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from carico_cli.evaluation import emulated, plots
-from carico_cli.output import report
+from carico_cli.output import formats, report
 
 Json = Mapping[str, Any]
 
@@ -61,20 +60,16 @@ def _table(head: Sequence[str], rows: Iterable[Row]) -> str:
     return f'<div class="wide"><table><tr>{titles}</tr>{body}</table></div>'
 
 
-_NUMBER = re.compile(r"[-+]?\d[\d.]*%?( (<small>)?± [\d.–]+(</small>)?)?|–|–? ?<small>.*</small>")
+_NUMBER = re.compile(r"[-+]?\d[\d.]*%?( (<small>)?± [\d.-]+(</small>)?)?|-|-? ?<small>.*</small>")
 
 
 def _align(place: int, cell: str) -> str:
     return " class=n" if place and _NUMBER.fullmatch(cell) else ""
 
 
-def _number(value: float | None, digits: int) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
-
-
 def _interval(found: Sequence[Any], digits: int) -> str:
     mean, half, _ = found
-    return _number(mean, digits) + ("" if half is None else f" <small>± {_number(half, digits)}</small>")
+    return formats.number(mean, digits) + ("" if half is None else f" <small>± {formats.number(half, digits)}</small>")
 
 
 def _summaries(found: Json) -> str:
@@ -84,8 +79,9 @@ def _summaries(found: Json) -> str:
         (
             "ours" if name == found["default"] else "",
             (
-                html.escape(name) + (" (default)" if name == found["default"] else ""), _number(each["job_s"], 2),
-                _number(each["slowdown"], 3), _number(each["overrun_node_s"], 1), str(each["scenarios"]),
+                html.escape(name) + (" (default)" if name == found["default"] else ""),
+                formats.number(each["job_s"]),
+                formats.number(each["slowdown"], 3), formats.number(each["overrun_node_s"], 1), str(each["scenarios"]),
                 html.escape(", ".join(each["unfinished"])),
             ),
         )
@@ -102,7 +98,7 @@ def _targets(found: Json) -> str:
         (
             "",
             (
-                html.escape(each["name"]), _number(each["value"], 3), _number(each["bound"], 3),
+                html.escape(each["name"]), formats.number(each["value"], 3), formats.number(each["bound"], 3),
                 html.escape(each["unit"]),
                 f'<span class="{each["verdict"]}">{each["verdict"]}</span>', html.escape(each["detail"]),
             ),
@@ -164,7 +160,7 @@ def _calibration(found: Json) -> str:
             (
                 f"{each['plan']}, {each['job']}: {each['figure'].replace('_s', '').replace('.', ' time ')}",
                 html.escape(each["contender"]), html.escape(each["twin_contender"]), f"{each['value']:g}",
-                _interval(each["twin"], 2), "–" if each["error"] is None else f"{each['error']:+.0%}",
+                _interval(each["twin"], 2), "-" if each["error"] is None else f"{each['error']:+.0%}",
                 html.escape(each["where"]),
             ),
         )
@@ -191,9 +187,10 @@ def _ablation(found: Json) -> str:
         (
             "",
             (
-                html.escape(each["name"]), _number(each["total"]["job_s"], 2), _number(each["total"]["slowdown"], 3),
-                _number(each["job_ratio"], 3), _number(each["slowdown_ratio"], 3),
-                _number(each["total"]["overrun_node_s"], 1), _number(each["capacity_overrun"], 1),
+                html.escape(each["name"]), formats.number(each["total"]["job_s"]),
+                formats.number(each["total"]["slowdown"], 3),
+                formats.number(each["job_ratio"], 3), formats.number(each["slowdown_ratio"], 3),
+                formats.number(each["total"]["overrun_node_s"], 1), formats.number(each["capacity_overrun"], 1),
                 html.escape(", ".join(each["total"]["unfinished"])),
             ),
         )

@@ -1,6 +1,5 @@
 """An evaluation as text: means, targets, published findings, and the tables of a few scenarios."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,15 +26,14 @@ def text(found: Json) -> str:
     return "\n".join(parts)
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """Return the number, or a dash where there is none."""
-    return "-" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
-
-
 def with_interval(found: Sequence[Any], digits: int = 2) -> str:
     """Return `mean ± half width`; only the mean where one seed ran."""
     mean, half, _ = found
-    return number(mean, digits) if half is None else f"{number(mean, digits)} ± {number(half, digits)}"
+    return (
+        formats.number(mean, digits)
+        if half is None
+        else f"{formats.number(mean, digits)} ± {formats.number(half, digits)}"
+    )
 
 
 def _scenarios(found: Json) -> Iterator[str]:
@@ -59,8 +57,8 @@ def _summaries(found: Json) -> Iterator[str]:
         return
     rows = [
         (
-            f"{name}{' (default)' if name == found['default'] else ''}", number(each["job_s"]),
-            number(each["slowdown"], 3), number(each["overrun_node_s"], 1), str(each["scenarios"]),
+            f"{name}{' (default)' if name == found['default'] else ''}", formats.number(each["job_s"]),
+            formats.number(each["slowdown"], 3), formats.number(each["overrun_node_s"], 1), str(each["scenarios"]),
             f"not finished: {', '.join(each['unfinished'])}" if each["unfinished"] else "",
         )
         for name, each in found["summaries"].items()
@@ -110,8 +108,9 @@ def _ablation(found: Json) -> Iterator[str]:
         return
     rows = [
         (
-            each["name"], number(each["total"]["job_s"]), number(each["total"]["slowdown"], 3),
-            number(each["job_ratio"], 3), number(each["slowdown_ratio"], 3), number(each["total"]["overrun_node_s"], 1),
+            each["name"], formats.number(each["total"]["job_s"]), formats.number(each["total"]["slowdown"], 3),
+            formats.number(each["job_ratio"], 3), formats.number(each["slowdown_ratio"], 3),
+            formats.number(each["total"]["overrun_node_s"], 1),
         )
         for each in found["ablation"]
     ]  # fmt: skip

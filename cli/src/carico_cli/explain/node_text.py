@@ -93,7 +93,7 @@ def _fits(pods: float | None) -> str:
     >>> _fits(-1.4), _fits(2.25)
     ('0.0', '2.2')
     """
-    return words.number(None if pods is None else max(pods, 0.0))
+    return formats.number(None if pods is None else max(pods, 0.0), 1)
 
 
 def _of_caps(answer: Row) -> list[str]:

@@ -200,8 +200,8 @@ def _row(each: Row) -> tuple[str, ...]:
     capacity, reserved = each["capacity"], each["reserved"]
     free = each["free"] if "free" in each else None if capacity is None else max(capacity - reserved, 0.0)
     age = "-" if each["age_s"] is None else f"{each['age_s']:.1f} s"
-    shown = (words.number(capacity), f"{reserved:.0f}", words.number(free), age, each.get("freshness", ""))
-    return (each["node"], *shown, words.number(each["score"], 2))
+    shown = (formats.number(capacity, 1), f"{reserved:.0f}", formats.number(free, 1), age, each.get("freshness", ""))
+    return (each["node"], *shown, formats.number(each["score"]))
 
 
 def _preferences(each: Row) -> list[str]:

@@ -18,15 +18,6 @@ def amount(dimension: str, value: float | None) -> str:
     return "-" if value is None else amounts.text(dimension, value)
 
 
-def number(value: float | None, digits: int = 1) -> str:
-    """Return a number, or a dash.
-
-    >>> number(2.04), number(-0.04), number(None)
-    ('2.0', '0.0', '-')
-    """
-    return "-" if value is None else amounts.number(value, digits)
-
-
 def ago(seconds: float) -> str:
     """Return a duration.
 

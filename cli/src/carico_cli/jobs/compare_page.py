@@ -59,23 +59,19 @@ def _servers(found: Report) -> str:
 def _rows(found: Report) -> list[tuple[str, ...]]:
     return [
         (
-            name, *_three(row["job_s"]), *_three(row["pod_mean_s"]), _number(row["pod_p95_s"]["median"]),
-            str(row["max_running_per_node"]), _number(row["server_p99_ms"]["median"]),
+            name, *_three(row["job_s"]), *_three(row["pod_mean_s"]), formats.number(row["pod_p95_s"]["median"]),
+            str(row["max_running_per_node"]), formats.number(row["server_p99_ms"]["median"]),
         )
         for name, row in found["contenders"].items()
     ]  # fmt: skip
 
 
 def _three(spread: Mapping[str, float | None]) -> tuple[str, str, str]:
-    return _number(spread["median"]), _number(spread["least"]), _number(spread["most"])
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+    return formats.number(spread["median"]), formats.number(spread["least"]), formats.number(spread["most"])
 
 
 def _target(one: Mapping[str, Any]) -> str:
-    return f"{one['what']}: {_number(one['value'])} (target: at most {_number(one['bound'])})"
+    return f"{one['what']}: {formats.number(one['value'])} (target: at most {formats.number(one['bound'])})"
 
 
 def _draw(drawn: Any, found: Report) -> None:

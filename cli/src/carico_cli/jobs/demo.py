@@ -26,7 +26,6 @@ from carico_local.report import facts, figures
 
 VIEW_EVERY_S = 0.5
 HEARD_MOST_S = 5.0
-PLAIN_LINE_EVERY_S = 5.0
 JOB_NAME = "demo"
 
 

@@ -2,11 +2,14 @@
 
 import enum
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 import orjson
+
+from carico_core.domain import amounts
 
 # The first column of a table is never shortened below this.
 _FIRST_LEAST = 12
@@ -56,6 +59,15 @@ def cell(value: object) -> str:
     if value is None:
         return "-"
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Return a number with this many decimals; a dash where it is not known or not finite.
+
+    >>> number(2.04), number(-0.004), number(None), number(math.inf)
+    ('2.04', '0.00', '-', '-')
+    """
+    return "-" if value is None or not math.isfinite(value) else amounts.number(value, digits)
 
 
 def aligned(

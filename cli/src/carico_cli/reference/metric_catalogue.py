@@ -11,7 +11,6 @@ from carico_core.runtime.process import clock as clocks
 from carico_scheduler.report import instruments as scheduler
 from carico_web import site as web
 
-SHARED = "carico_"
 TITLES = {
     "every": "Every service that is on the bus",
     "kube": "Every service that asks the Kubernetes API (agent, scheduler, auth callout)",
