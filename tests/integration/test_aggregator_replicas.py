@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 
+import nats
 import numpy as np
 import pytest
 
@@ -15,7 +16,7 @@ from carico_core.runtime.bus import nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock
 from carico_core.wire import messages as wire
-from carico_core.wire import subjects
+from carico_core.wire import streams, subjects
 from carico_local import nats_server
 from tests.tools import waiting
 from tests.unit.aggregator import reports
@@ -166,6 +167,24 @@ async def test_nats_killed_and_back_nothing_is_restarted(rig: Rig) -> None:
     await rig.report()
     await rig.until(lambda: rig.agree(["r0", "r1"]))
     assert all(process.poll() is None for process in rig.replicas.values())
+
+
+async def test_deleted_streams_are_back_with_their_contents_and_nothing_is_restarted(rig: Rig) -> None:
+    rig.start("r0")
+    administrator = await nats.connect(rig.server.url)
+    try:
+        async with rig.reporting():
+            await waiting.answered(rig.bus.get_model)
+            for name in streams.ALL:
+                await administrator.jetstream().delete_stream(name)
+            reported = rig.seq
+            # Required within 10 s.
+            stored = await waiting.answered(rig.bus.get_model, within_s=4 * 10.0)
+            await rig.until(lambda: rig.models["r0"].epoch > reported * 1000)
+        assert stored is not None
+        assert rig.replicas["r0"].poll() is None
+    finally:
+        await administrator.close()
 
 
 async def test_malformed_reports_end_nothing(rig: Rig) -> None:
