@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import pathlib
 import re
@@ -13,6 +14,8 @@ import nats
 import pytest
 
 from carico_auth import arrangements, server_config
+from carico_core.runtime.bus import port as buses
+from carico_core.wire import roles, subjects
 from carico_local import nats_server
 from tests.integration import security_site
 from tests.tools import waiting
@@ -20,6 +23,7 @@ from tests.tools import waiting
 SHIPPED = pathlib.Path(__file__).parents[2] / "deploy/k8s/overlays/ha/nats.conf"
 HOST = "carico-nats-{}.carico-nats-peers.carico.svc:6222"
 SERVERS = 3
+WITHIN_S = 60.0
 REFUSED = re.compile("TLS route handshake error|authentication error")
 
 
@@ -103,6 +107,47 @@ def members(tmp_path: pathlib.Path) -> Iterator[list[Member]]:
             what=lambda: [member.log() for member in found],
         )
         yield found
+
+
+async def test_accounts_cross_servers(members: list[Member]) -> None:
+    """Services, an agent and a reader, each at another server."""
+
+    async def state(_: bytes) -> bytes:
+        return b"state"
+
+    def settings(member: Member, user: str) -> buses.BusSettings:
+        credentials = f"{user}:{arrangements.PASSWORD}@"
+        return buses.BusSettings(url=member.url.replace("://", f"://{credentials}"), copies=SERVERS, lease_s=300.0)
+
+    asked = subjects.query("agent", "state.get", "node-a")
+    spec = buses.ServiceSpec(name="carico-agent", description="x", endpoints={"state.get": state}, node="node-a")
+    heard: dict[str, bytes] = {}
+    async with (
+        security_site.connected(
+            settings(members[0], arrangements.LOCAL), role=roles.Role.SCHEDULER, within_s=WITHIN_S
+        ) as core,
+        security_site.connected(settings(members[1], arrangements.AGENTS), role=roles.Role.AGENT) as agent,
+        security_site.connected(settings(members[2], arrangements.READERS), role=roles.Role.READER) as reader,
+    ):
+        await agent.serve(spec)
+        await core.subscribe(subjects.CAPACITY_ALL, lambda _, payload: heard.update(core=payload))
+        await reader.subscribe(subjects.CAPACITY_ALL, lambda _, payload: heard.update(reader=payload))
+        await agent.subscribe(subjects.MODEL, lambda _, payload: heard.update(agent=payload))
+
+        async def all_heard() -> bool:
+            await agent.publish(subjects.capacity("node-a"), b"capacity")
+            await agent.publish(subjects.subspace("node-a"), b"subspace")
+            await core.publish(subjects.MODEL, b"model")
+            return len(heard) == 3
+
+        await waiting.answered(all_heard, within_s=WITHIN_S)
+        assert heard == {"core": b"capacity", "reader": b"capacity", "agent": b"model"}
+        kept = [(subjects.capacity("node-a"), b"capacity")]
+        assert await waiting.answered(reader.latest_capacities, within_s=WITHIN_S) == kept
+        assert await waiting.answered(core.backlog, lambda found: found.pending == 1, within_s=WITHIN_S)
+        for asker in (core, reader):
+            answer = functools.partial(asker.request, asked, b"", timeout_s=waiting.WAIT_S)
+            assert await waiting.answered(answer) == b"state"
 
 
 def rogue(root: pathlib.Path, kind: str, members: Sequence[Member]) -> Member:
