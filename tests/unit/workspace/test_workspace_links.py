@@ -56,3 +56,10 @@ def test_paths_on_the_maps_exist() -> None:
     there |= {f"/{path.relative_to(ROOT)}" for folder in SOURCES for path in (ROOT / folder).rglob("*")}
     assert len(wanted) > 50
     assert {name for name in wanted if not any(path.endswith("/" + name) for path in there)} == set()
+
+
+@pytest.mark.parametrize("line", ["bind failed", "source broken", "outcome of a bind could not be handled"])
+def test_log_lines_in_the_runbook_are_those_of_the_code(line: str) -> None:
+    assert f"`{line}`" in " ".join((ROOT / "docs/runbook.md").read_text(encoding="utf-8").split())
+    sources = (path.read_text(encoding="utf-8") for path in (ROOT / "services").rglob("src/**/*.py"))
+    assert any(f'"{line}' in source for source in sources)
