@@ -109,4 +109,4 @@ def test_a_log_of_a_build_without_utilisation_is_refused_in_one_line(
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "pressure-churn.txt, line 4: got '(metrics) cpu some: " in said
-    assert "expected a (metrics) sample as 'cpu utilisation: _" in said
+    assert "expected a (metrics) sample such as 'cpu utilisation: _" in said

@@ -250,9 +250,10 @@ def _by_presence(context: contexts.Context, given: Flags, need: Need) -> Meant:
         )
     if need is Need.API:
         return Meant(home=context.home, api=given.kube)
-    left = _names(cluster_names(context.home, Need.STATE))
+    left = cluster_names(context.home, Need.STATE)
+    stopped = f" (not running: {', '.join(left)})" if left else ""
     raise errors.SettingsError(
-        f"no cluster runs on this machine ({left}): `carico up` starts one; NATS_URL or --nats-url names one elsewhere"
+        f"no cluster runs on this machine{stopped}: `carico up` starts one; NATS_URL or --nats-url names one elsewhere"
     )
 
 

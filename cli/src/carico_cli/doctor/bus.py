@@ -1,4 +1,4 @@
-"""Checks NATS, and whether every node, aggregator and scheduler is heard on it."""
+"""Checks NATS, and whether nodes, aggregator and scheduler answer on it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

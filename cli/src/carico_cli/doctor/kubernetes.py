@@ -55,7 +55,7 @@ def _version(said: Mapping[str, Any]) -> findings.Finding:
     text = str(said.get("gitVersion", "?"))
     got = _numbers(text)
     if got is None:
-        return findings.warn("Kubernetes", f"version {text!r} cannot be read", "CARICO is tested on 1.36")
+        return findings.warn("Kubernetes", f"version {text!r} cannot be read", "CARICO is tested with 1.36")
     if got < OLDEST:
         return findings.fail("Kubernetes", f"{text} is too old", f"upgrade to {_dotted(OLDEST)} or later")
     if got < NODE_TOKENS_FROM:

@@ -20,7 +20,8 @@ def text(answer: Row, *, wide: bool = False) -> str:
     rows = sorted(answer["per_node"], key=lambda each: (-each["fits"], formats.natural(each["node"])))
     shown = rows if wide else rows[:SHOWN]
     room = sum(1 for each in rows if each["fits"])
-    lines = words.paragraph(f"{total} more fit of {answer['of']}, on {_of(room, answer)}", "")
+    kind = answer["of"][:1].upper() + answer["of"][1:]
+    lines = words.paragraph(f"{kind}: {total} more fit, on {_of(room, answer)}", "")
     if not answer["is_measured"]:
         lines += words.paragraph("no node has measured its class yet: its cost is a cautious guess")
     limits = ", ".join(f"{what} on {count}" for what, count in answer["stopped_by"].items())

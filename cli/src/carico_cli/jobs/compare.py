@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import math
 import pathlib
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -160,12 +159,9 @@ async def _trials(
         for contender in (*wanted[begin:], *wanted[:begin]):
             one = await trial.run(ground, contender, job, repeat, with_servers=with_servers)
             done.append(one)
-            mean_s = one.pod_s["mean"]
+            mean = formats.number(one.pod_s["mean"])
             latency = "" if one.server_p99_ms is None else f", servers' p99 {one.server_p99_ms:.1f} ms"
-            click.echo(
-                f"run {repeat} of {repeats}, {one.contender}: job {one.job_s:.1f} s, "
-                f"Pods {math.nan if mean_s is None else mean_s:.2f} s{latency}"
-            )
+            click.echo(f"run {repeat} of {repeats}, {one.contender}: job {one.job_s:.1f} s, Pods {mean} s{latency}")
     return done, idle_p99s_ms
 
 

@@ -75,7 +75,7 @@ async def reading(
 
 
 async def join(at: which.Address, clock: clocks.Clock, *, name: str) -> nats_bus.NatsBus:
-    """Connect to the cluster's bus, in the role of a person. Raises `BusUnavailable`; waits as long as it takes."""
+    """Connect to the cluster's bus, in the role cli. Raises `BusUnavailable`; has no time limit."""
     return await nats_bus.connect(at.bus, name=name, clock=clock, owns_streams=False, inbox=roles.inbox(roles.Role.CLI))
 
 

@@ -137,7 +137,7 @@ class _Parser:
         self._number += 1
         found = STAMP.match(line)
         if found is None:
-            raise self._error(shown(line), f"a line as {STAMP_EXAMPLE}")
+            raise self._error(shown(line), f"a line such as {STAMP_EXAMPLE}")
         at_s = self._time(found, line)
         if at_s < self._newest_s - DISORDER_S:
             raise self._error(
@@ -155,7 +155,7 @@ class _Parser:
                 self._name,
                 f"line {self._number}" if self._number else "line 1",
                 got=f"the end, after {self._number} lines without a (metrics) sample",
-                expected=f"lines as {STAMP_EXAMPLE}",
+                expected=f"lines such as {STAMP_EXAMPLE}",
             )
         return AuthorLog(
             layout=self._layout,
@@ -188,7 +188,9 @@ class _Parser:
                 self._times.append(at_s)
                 self._raw.append(sample)
                 return
-        raise self._error(shown(line[27:]), f"a (metrics) sample as {' or '.join(one.expected for one in layouts)}")
+        raise self._error(
+            shown(line[27:]), f"a (metrics) sample such as {' or '.join(one.expected for one in layouts)}"
+        )
 
     def _filter(self, line: str, _: float) -> None:
         if found := FILTERED.search(line):

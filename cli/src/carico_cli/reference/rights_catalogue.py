@@ -1,4 +1,4 @@
-"""Every right on the bus, as `carico_core.wire.roles` grants it: one row per subject, one column per role."""
+"""Every right on the bus that `carico_core.wire.roles` grants: a row for each subject, a column for each role."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,9 @@ _NODE, _SHOWN_NODE = "n", "N"
 
 
 def rights(node: str) -> dict[str, dict[roles.Role, str]]:
-    """Return what each role may do with each subject that one of them is granted: P, S, both or nothing.
+    """Return what each role may do with each subject that any role may use: P, S, both or nothing.
 
-    `node`: that of the agent.
+    node: the agent's node.
     """
     granted = {role: roles.permissions(role, node if role is roles.Role.AGENT else None) for role in roles.Role}
     found: dict[str, dict[roles.Role, str]] = {}
@@ -23,13 +23,13 @@ def rights(node: str) -> dict[str, dict[roles.Role, str]]:
 
 
 def may(permissions: roles.Permissions, subject: str) -> str:
-    """Return what the permissions allow to do with a subject."""
+    """Return what the permissions allow with a subject: P, S, both or nothing."""
     publishes = PUBLISHES if roles.allows(permissions.publish, subject) else ""
     return publishes + (SUBSCRIBES if roles.allows(permissions.subscribe, subject) else "")
 
 
 def tables() -> str:
-    """Return the roles and their rights as Markdown. Subjects that differ in one token share a row, if they can."""
+    """Return the roles and their rights as Markdown. Subjects that differ in one token share a row where possible."""
     lines = ["| role | is | answers |", "|---|---|---|"]
     for role in roles.Role:
         answers = "what it is asked" if roles.permissions(role).answers else ""
@@ -49,7 +49,7 @@ def _merged(found: dict[str, dict[roles.Role, str]]) -> Iterator[tuple[str, ...]
                 groups[tokens, None, (), cells] = []
                 continue
             token = tokens[position]
-            # A wildcard, and one node, are another right than a name.
+            # A wildcard, or one node, is another right than a name.
             kind = token if token in ("*", ">", _SHOWN_NODE) else ""
             groups.setdefault((tokens[:position], kind, tokens[position + 1 :], cells), []).append(token)
         rows = [
@@ -60,7 +60,7 @@ def _merged(found: dict[str, dict[roles.Role, str]]) -> Iterator[tuple[str, ...]
         yield (".".join(tokens), *cells)
 
 
-# Tokens before the one that may differ, its kind (None: there is none), tokens after it, and the rights.
+# The tokens before the one that may differ, its kind (None: no such token), the tokens after it, and the rights.
 _Key = tuple[tuple[str, ...], str | None, tuple[str, ...], tuple[str, ...]]
 
 

@@ -85,8 +85,7 @@ def test_who_has_the_address_of_a_cluster_elsewhere_is_told_what_shows_it(
     monkeypatch.delenv("NATS_URL", raising=False)
     assert carico_cli.run(monkeypatch, *words) == 2
     assert capsys.readouterr().err == (
-        "carico: no cluster runs on this machine (there is none): `carico up` starts one; "
-        "NATS_URL or --nats-url names one elsewhere\n"
+        "carico: no cluster runs on this machine: `carico up` starts one; NATS_URL or --nats-url names one elsewhere\n"
     )
     monkeypatch.setenv("NATS_URL", "nats://nats-server:4222")
     assert carico_cli.run(monkeypatch, *words) == 2

@@ -144,7 +144,7 @@ def test_a_command_that_needs_no_running_cluster_takes_the_only_one_there_is(
     state.Paths(home / "b").plan.unlink()
     state.Paths(home / "b").log("scheduler").unlink()
     assert which.meant(context, which.Flags(), need=which.Need[need]).name == "a"
-    with pytest.raises(errors.SettingsError, match=r"no cluster runs on this machine \(there is a\): `carico up`"):
+    with pytest.raises(errors.SettingsError, match=r"no cluster runs on this machine \(not running: a\): `carico up`"):
         which.meant(context, which.Flags())
 
 

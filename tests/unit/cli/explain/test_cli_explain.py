@@ -285,7 +285,7 @@ async def test_what_fits_is_told_with_what_stops_it() -> None:
     desk.hear_cost("node-0", {"cpu": 9.5, "memory": 8e9}, {"*": {"cpu": 1.0}}, capacity=9.5, pods=2, seq=2)
     ask = asker(answering.DeskBus(desk))
     text = fit_text.text(await ask.ask("capacity.fit", {}))
-    assert text.startswith("8 more fit of a typical Pod, on 1 of 2 nodes\n")
+    assert text.startswith("A typical Pod: 8 more fit, on 1 of 2 nodes\n")
     assert "cpu: capacity 9.5 advertised, 1 reserved" in text
     assert "limited by: cpu on 1, taint on 1" in text and "(any: one cost for all)" in text
     assert_fits_a_terminal(text)

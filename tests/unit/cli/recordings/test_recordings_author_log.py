@@ -59,15 +59,15 @@ def test_each_build_of_the_author_has_its_samples(
     ("data", "said"),
     [
         (b"", "offset 0: got an empty file, expected a recording, or a log of the author's agent"),
-        (b"\n", "line 1: got '', expected a line as"),
-        (b"hello", "line 1: got 'hello', expected a line as '2025/05/21 21:26:53.739913 (metrics) ...'"),
+        (b"\n", "line 1: got '', expected a line such as"),
+        (b"hello", "line 1: got 'hello', expected a line such as '2025/05/21 21:26:53.739913 (metrics) ...'"),
         (b"\x7fELF\x02\x01\n\x00\n", "line 1: got '\\x7fELF"),
         (
             author_logs.log() + b"2025/05/21 21:26:5",
             "line 13: got '2025/05/21 21:26:5' and then the end of the file, expected a ",
         ),
         (author_logs.log() + b"2025/13/21 21:26:55.000000 (x)\n", "line 13: got 2025/13/21 21:26:55.000000 (month"),
-        (author_logs.log() + b"panic: runtime error\n", "line 13: got 'panic: runtime error', expected a line as"),
+        (author_logs.log() + b"panic: runtime error\n", "line 13: got 'panic: runtime error', expected a line such as"),
         (
             author_logs.log() + b"2025/05/21 21:26:53.100000 (metrics) late\n",
             "line 13: got 2025/05/21 21:26:53.100000, 0.780 s before an earlier line, expected times in order",
@@ -79,7 +79,7 @@ def test_each_build_of_the_author_has_its_samples(
         ),
         (
             author_logs.log() + b"2025/05/21 21:26:54.000000 (metrics) cpu: 0.1 memory: 0.2\n",
-            "line 13: got '(metrics) cpu: 0.1 memory: 0.2', expected a (metrics) sample as 'cpu utilisation: _ cpu pr",
+            "line 13: got '(metrics) cpu: 0.1 memory: 0.2', expected a (metrics) sample such as 'cpu utilisation: _",
         ),
         (
             author_logs.log() + b"2025/05/21 21:26:54.000000 (capacity) podCount = 1e300\n",

@@ -67,7 +67,7 @@ def test_a_picture_that_cannot_be_is_said_before_the_work(
     [
         (lambda whole: whole[:-9], ", line 50: got '2025/05/21 21:26:04.900000 (metrics) cpu utilisation: 0.10000"),
         (lambda whole: whole + whole, ", line 51: got 2025/05/21 21:26:00.000000, 4.900 s before an earlier line"),
-        (lambda whole: b"not a log\n" + whole, ", line 1: got 'not a log', expected a line as '2025/05/21"),
+        (lambda whole: b"not a log\n" + whole, ", line 1: got 'not a log', expected a line such as '2025/05/21"),
         (lambda whole: b"CARICOR\n\x01\x02", ", offset 8: got the end of the file within a block"),
         (lambda whole: whole.replace(b"utilisation: ", b"some: "), ", line 1: got '(metrics) cpu some: "),
     ],
