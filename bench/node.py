@@ -16,6 +16,7 @@ from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout, node_group, sweep
 from carico_local.node import settings
 from carico_local.node.runtime import client as runtime
+from carico_local.node.runtime import users
 
 CORES = 4.0
 SCALE = 0.125
@@ -63,7 +64,7 @@ async def measure(pods: int, *, seconds: float, period_ms: float = settings.QUOT
     if opened.group is None:
         raise RuntimeError(f"no cgroups to measure in: {opened.reason}")
     with tempfile.TemporaryDirectory() as root:
-        records = runtime.ensure_root(pathlib.Path(root))
+        records = runtime.ensure_root(pathlib.Path(root), users.Users(default=None))
         runtime_group = node_group.runtime_group(found, cluster, "node")
         containers = runtime.Runtime(records.root, runtime_group=runtime_group)
         try:

@@ -3,7 +3,6 @@
 import http.client
 import json
 import pathlib
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -80,7 +79,7 @@ def test_a_command_that_cannot_be_run_is_a_start_error(
 def test_memory_over_the_limit_is_oom_killed(site: node_site.NodeSite) -> None:
     # 64 MiB x 1/8 of limit against 64 MiB that are really written.
     site.run(
-        "eats", sys.executable, "-c", "b = b'x' * (64 << 20); print(len(b))",
+        "eats", "carico-workload", "train", "--seconds", "1", "--memory-bytes", str(64 << 20),
         container={"resources": {"limits": {"memory": "64Mi"}}},
     )  # fmt: skip
     ended = node_site.terminated(site.until_phase("eats", "Failed"))
@@ -152,7 +151,7 @@ def test_restart_policies_and_back_off(site: node_site.NodeSite) -> None:
 
 
 def test_init_containers_run_in_order_before_the_others(site: node_site.NodeSite) -> None:
-    mark = site.root / "mark"
+    mark = site.marks / "mark"
     first = {"name": "first", "image": "none", "command": ["sh", "-c", f"echo first >> {mark}"]}
     second = {"name": "second", "image": "none", "command": ["sh", "-c", f"echo second >> {mark}"]}
     site.run("ordered", "sh", "-c", f"echo main >> {mark}", initContainers=[first, second])

@@ -75,6 +75,12 @@ def cluster(function: F) -> F:
             "auto does the same where cgroups are not writable.",
         ),
         click.option(
+            "--allow-root",
+            is_flag=True,
+            help="Let Pods of process nodes run as root where their runAsUser is 0, if you are root. Such a Pod can "
+            "read this machine's tokens and keys.",
+        ),
+        click.option(
             "--control-plane",
             type=click.Choice([each.value for each in plans.ControlPlane]),
             help="Which API server to run (default: embedded for process nodes, else real).",
@@ -133,4 +139,5 @@ def request(name: str, given: dict[str, Any]) -> plans.Options:
         aggregators=given["aggregators"],
         schedulers=given["schedulers"],
         node_cgroups=given["node_cgroups"],
+        allow_root=given["allow_root"],
     )

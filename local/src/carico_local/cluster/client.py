@@ -20,6 +20,7 @@ from carico_local.cgroups import sweep
 from carico_local.cluster import events, machine, processes, state
 from carico_local.cluster import plan as plans
 from carico_local.cluster.services import kubelet_nodes
+from carico_local.node.runtime import records
 
 # A supervisor stops its services in order, each within a few seconds.
 DOWN_TIMEOUT_S = 60.0
@@ -106,6 +107,8 @@ async def launch(
 def _taken(paths: state.Paths) -> IO[bytes]:
     with _unfit(paths):
         paths.root.mkdir(parents=True, exist_ok=True)
+        # Only this user may read kubeconfig, keys, state and logs.
+        paths.root.chmod(0o700)
         try:
             return state.acquire(paths)
         except errors.SettingsError as error:
@@ -178,6 +181,8 @@ async def down(paths: state.Paths, *, keep_logs: bool) -> None:
         with contextlib.suppress(errors.SettingsError, OSError):
             held.enter_context(state.acquire(paths))
         await clear(paths)
+        for node in (paths.data / "nodes").glob("*"):
+            records.remove_pod_files(node)
         state.remove(paths, keep_logs=keep_logs)
 
 

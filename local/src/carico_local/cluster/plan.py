@@ -72,6 +72,7 @@ class Options:
     aggregators: int = 1
     schedulers: int = 1
     node_cgroups: str = "auto"
+    allow_root: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,8 @@ class Plan:
     aggregators: int
     schedulers: int
     node_cgroups: str = "auto"
+    # Pods of process nodes may run as root, where the cluster itself does.
+    allow_root: bool = False
     # Programs of a real control plane, each with its path.
     binaries: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # What a user should know before trusting figures from this cluster.
@@ -153,6 +156,7 @@ def make_plan(options: Options, on: machine.Machine, binaries: Mapping[str, str]
         aggregators=options.aggregators,
         schedulers=options.schedulers,
         node_cgroups=options.node_cgroups,
+        allow_root=options.allow_root,
         binaries=dict(binaries or {}),
         warnings=_warnings(nodes, options, on) if kind is NodeKind.PROCESS else (),
     )

@@ -14,6 +14,7 @@ from carico_local.cluster import account, events, leftovers, machine, processes,
 from carico_local.cluster import plan as plans
 from carico_local.cluster.services import kubelet_nodes, readiness, ready_nodes, topology
 from carico_local.cluster.services import service as parts
+from carico_local.node.runtime import records
 
 # Longest time in which nothing more becomes ready; on a slow machine the whole start may take longer.
 START_TIMEOUT_S = 60.0
@@ -179,6 +180,7 @@ class Supervisor:
                 break
             await asyncio.sleep(readiness.LAST_PAUSE_S)
         for node in found.removed_nodes:
+            records.remove_pod_files(self._paths.data / "nodes" / node)
             await asyncio.to_thread(shutil.rmtree, self._paths.data / "nodes" / node, ignore_errors=True)
         if text := found.text(self._plan.name):
             self._account.note(text)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import os
+import pathlib
 import random
 import ssl
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from carico_local.node.containers import command as container_command
 from carico_local.node.pods import kubelet
 from carico_local.node.reporting import draining, events, log_server, registration, reporter
 from carico_local.node.runtime import client as runtime
-from carico_local.node.runtime import records
+from carico_local.node.runtime import records, users
 
 # At most this long, a stopping node writes its last statuses. An API that runs takes milliseconds, or some seconds on
 # a busy machine; a Pod whose end is not written looks as if it ran for ever.
@@ -52,7 +53,8 @@ async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.
     if opened.group is None:
         _log.warning("fallback", fallback=opened.fallback, why=opened.reason, note="Pods run without quota and limits")
     runtime_group = None if opened.group is None else node_group.runtime_group(found, chosen.cluster, chosen.name)
-    kept = runtime.ensure_root(chosen.root)
+    pod_users = users.of_node(allow_root=chosen.allow_root)
+    kept = _open_records(chosen.root, pod_users)
     containers = runtime.Runtime(kept.root, runtime_group=runtime_group)
     # Connects while the Node is registered: Pods can only arrive after that.
     connected = asyncio.create_task(containers.connect(), name="runtime")
@@ -63,7 +65,8 @@ async def serve(chosen: settings.NodeSettings, clock: clocks.Clock, stop: tasks.
         try:
             await _run(
                 chosen, clock, stop,
-                client=client, opened=opened, kept=kept, containers=containers, connected=connected,
+                client=client, opened=opened, kept=kept, pod_users=pod_users, containers=containers,
+                connected=connected,
             )  # fmt: skip
         finally:
             await client.close()
@@ -82,6 +85,7 @@ async def _run(
     client: api_client.KubeClient,
     opened: node_group.NodeGroup,
     kept: records.Records,
+    pod_users: users.Users,
     containers: runtime.Runtime,
     connected: "asyncio.Task[frozenset[str]]",
 ) -> None:
@@ -89,7 +93,7 @@ async def _run(
     recorder = api_actions.EventRecorder(client, clock=clock, controller="kubelet", instance=chosen.name)
     node = container_command.NodeParts(
         chosen=chosen, clock=clock, group=opened.group, records=kept, runtime=containers,
-        reporter=reporter.Reporter(client, rng), events=events.Events(recorder), api=client,
+        reporter=reporter.Reporter(client, rng), events=events.Events(recorder), api=client, users=pod_users,
     )  # fmt: skip
     registered = registration.Registration(client, chosen, clock=clock, group=opened.group)
     labels = kubelet.NodeLabels(lambda: registered.labels, registered.refresh)
@@ -120,6 +124,16 @@ async def _run(
     finally:
         await node.reporter.close()
         await server.close()
+
+
+def _open_records(root: pathlib.Path, pod_users: users.Users) -> records.Records:
+    try:
+        return runtime.ensure_root(root, pod_users)
+    except OSError as error:
+        raise errors.EnvironmentUnfit(
+            f"cannot create the directories of the node's Pods at {error.filename} ({error.strerror}): make it "
+            "writable, or run as an ordinary user"
+        ) from error
 
 
 async def _listen(server: log_server.LogServer, chosen: settings.NodeSettings) -> int:

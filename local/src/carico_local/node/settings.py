@@ -58,6 +58,10 @@ class NodeSettings:
     cgroups: Literal["auto", "none"] = settings.setting(
         "auto", help="none: plain processes without quota, as where cgroups are not writable"
     )
+    allow_root: bool = settings.setting(
+        False, help="let Pods with runAsUser 0 run as root, where the node itself does",
+        why="such a Pod can read the tokens, kubeconfigs and state of all clusters of this machine",
+    )  # fmt: skip
     stop_grace_s: float = settings.setting(
         2.0, help="time that Pods have to end when the node is stopped", unit="s", minimum=0.0
     )

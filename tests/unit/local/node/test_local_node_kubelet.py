@@ -14,7 +14,7 @@ from carico_local.node.containers import command as container_command
 from carico_local.node.pods import kubelet
 from carico_local.node.reporting import events, reporter
 from carico_local.node.runtime import client as runtime
-from carico_local.node.runtime import records
+from carico_local.node.runtime import records, users
 
 
 class Api:
@@ -78,6 +78,7 @@ class Node:
         held = container_command.NodeParts(
             chosen=chosen, clock=clocks.SystemClock(), group=None, records=records.Records(root), runtime=self.runtime,
             reporter=reporter.Reporter(api, random.Random(1)), events=events.Events(Recorder()), api=api,
+            users=users.Users(default=None),
         )  # fmt: skip
         self._told: asyncio.Queue[api_client.MirrorEvent] = asyncio.Queue()
         self.kubelet = kubelet.Kubelet(held, labels=kubelet.NodeLabels(lambda: self.seen, self._refresh))

@@ -21,6 +21,7 @@ _FLAGS = {
     "CARICO_AGENT_CEILING_CPU": "--ceiling",
     "CARICO_AGENT_ESTIMATOR": "--estimator",
     "CARICO_AGGREGATOR_MERGE": "--merge",
+    "CARICO_NODE_ALLOW_ROOT": "--allow-root",
     "CARICO_NODE_CGROUPS": "--node-cgroups",
     "CARICO_NODE_CORES": "--cores",
     "CARICO_NODE_SCALE": "--scale",

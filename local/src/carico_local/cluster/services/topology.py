@@ -158,6 +158,7 @@ class _Builder:
             cluster=plan.name,
             root=str(self._paths.data / "nodes" / node),
             ready_file=str(ready),
+            **({"allow_root": True} if plan.allow_root else {}),
             **self.control_plane.node_options(node),
         )
         name = f"node/{node}"

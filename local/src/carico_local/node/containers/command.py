@@ -1,6 +1,7 @@
 """The command of a container, its directory and variables, and what its hooks and probes run inside it."""
 
 import dataclasses
+import os
 import pathlib
 from collections.abc import Mapping
 
@@ -11,7 +12,7 @@ from carico_local.node import settings
 from carico_local.node.containers import config_objects, handlers, variables
 from carico_local.node.reporting import events, reporter
 from carico_local.node.runtime import client as runtime
-from carico_local.node.runtime import records
+from carico_local.node.runtime import records, users
 from carico_local.node.spec import container as container_spec
 from carico_local.node.spec import pod as podspec
 from carico_local.node.spec import sources
@@ -46,6 +47,7 @@ class NodeParts:
     reporter: reporter.Reporter
     events: events.Events
     api: api_actions.Api
+    users: users.Users
 
     @property
     def amounts(self) -> Mapping[str, float]:
@@ -83,14 +85,10 @@ class Commands:
             variables.save(directory / records.VARIABLES, self._read)
 
     def make(self, number: int, directory: pathlib.Path) -> runtime.ContainerCommand:
-        """Return the command of start `number`, whose files are in `directory`; create its volumes."""
+        """Return the command of start `number`, whose records are in `directory`."""
         places = self._places()
-        for folder in map(pathlib.Path, places.values()):
-            # With subPath it may be a file.
-            if not folder.exists():
-                folder.mkdir(parents=True, exist_ok=True)
         objects = self._of_objects(directory)
-        found = self._variables(directory, objects)
+        found = self._variables(number, objects)
         own = {name for name, *_ in self._spec.env} | objects.whole.keys()
         return runtime.ContainerCommand(
             id=self.id(number),
@@ -100,7 +98,33 @@ class Commands:
             directory=directory,
             group=self.group,
             oom_score_adj=self._place.pod.oom_score_adj(self._spec, node_bytes=self._node.amounts["memory"]),
+            user=self._node.users.of(self._spec),
+            folders=list(places.values()),
         )
+
+    def make_files(self, number: int) -> None:
+        """Create the volumes of the container and its termination message for start `number`. Raises OSError.
+
+        Directories of a subPath are left to the container's process: root must not follow links that a Pod has made.
+        """
+        kept, message = self._node.records, self._message(number)
+        user = self._node.users.of(self._spec)
+        for folder in (message.parent, *([self._place.volumes] if self._spec.mounts else [])):
+            kept.make_shared(folder)
+        for name in {mount.volume for mount in self._spec.mounts}:
+            volume = self._place.volumes / name
+            if not volume.exists():
+                volume.mkdir()
+                if user is not None:
+                    # As a kubelet's: containers of one Pod may have different users.
+                    volume.chmod(0o777)
+                    os.chown(volume, user.uid, user.gid)
+        if user is not None:
+            message.touch(mode=0o600)
+            os.chown(message, user.uid, user.gid)
+
+    def _message(self, number: int) -> pathlib.Path:
+        return self._node.records.message(self._place.pod.uid, self._spec.name, number)
 
     async def perform(self, number: int, handler: handlers.Handler, *, timeout_s: float) -> str | None:
         """Run a hook or a probe of start `number`; return None where it succeeded, else the reason."""
@@ -110,8 +134,9 @@ class Commands:
             places = self._places()
             handler = handlers.Exec(command=tuple(sources.moved(word, places) for word in handler.command))
         inside = handlers.Inside(
-            address=self._place.pod_ip, env=command.env, cwd=command.cwd, procs=tuple(map(str, procs))
-        )
+            address=self._place.pod_ip, env=command.env, cwd=command.cwd, procs=tuple(map(str, procs)),
+            user=command.user,
+        )  # fmt: skip
         return await handlers.perform(handler, inside, timeout_s=timeout_s)
 
     def _of_objects(self, directory: pathlib.Path) -> variables.Read:
@@ -119,14 +144,14 @@ class Commands:
             self._read = variables.load(directory / records.VARIABLES)
         return self._read or variables.NOTHING_READ
 
-    def _variables(self, directory: pathlib.Path, objects: variables.Read) -> dict[str, str]:
+    def _variables(self, number: int, objects: variables.Read) -> dict[str, str]:
         chosen, pod = self._node.chosen, self._place.pod
         base = {
             "PATH": runtime.container_path(),
             "HOME": "/",
             "HOSTNAME": pod.name,
             workloads.SCALE_VARIABLE: repr(chosen.scale),
-            workloads.MESSAGE_VARIABLE: str(directory / records.MESSAGE),
+            workloads.MESSAGE_VARIABLE: str(self._message(number)),
             workloads.ADDRESS_VARIABLE: self._place.pod_ip,
         }
         return variables.environment(

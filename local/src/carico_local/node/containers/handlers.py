@@ -7,11 +7,14 @@ import asyncio
 import contextlib
 import dataclasses
 import os
-import shlex
+import pathlib
 import signal
 import ssl
+import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from carico_local.node.runtime import users
 
 # A kubelet keeps this much output of a probe's command.
 OUTPUT_BYTES = 10_240
@@ -62,6 +65,14 @@ class Inside:
     env: Mapping[str, str]
     cwd: str
     procs: tuple[str, ...]
+    user: users.User | None = None
+
+    def enter(self) -> None:
+        """Move this process, a new child, into the context. Raises OSError."""
+        for name in self.procs:
+            pathlib.Path(name).write_text("0", encoding="ascii")
+        if self.user is not None:
+            users.become(self.user)
 
 
 def parse(entry: Mapping[str, Any] | None, ports: Mapping[str, int]) -> Handler | None:
@@ -145,14 +156,15 @@ async def _connect(handler: TcpSocket, host: str) -> str | None:
 
 async def _execute(handler: Exec, inside: Inside) -> str | None:
     """Run a command with the container's environment, directory and cgroup; return None on success, else the reason."""
-    entered = "".join(f"echo 0 > {shlex.quote(name)} && " for name in inside.procs)
-    argv: Sequence[str] = ("/bin/sh", "-c", f'{entered}exec "$@"', "sh", *handler.command)
+    # The shell reports a command that is not found, with code 127, as in a container.
+    argv: Sequence[str] = ("/bin/sh", "-c", 'exec "$@"', "sh", *handler.command)
     try:
         process = await asyncio.create_subprocess_exec(
             *argv, env=dict(inside.env), cwd=inside.cwd, stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True,
+            preexec_fn=inside.enter,
         )  # fmt: skip
-    except OSError as error:
+    except (OSError, subprocess.SubprocessError) as error:
         return f"exec: {error}"
     assert process.stdout is not None
     try:

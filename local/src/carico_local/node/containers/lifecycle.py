@@ -11,7 +11,6 @@ import random
 from carico_local.node.reporting import status
 from carico_local.node.runtime import client as runtime
 from carico_local.node.runtime import logs as container_logs
-from carico_local.node.runtime import records as files
 
 # kubelet: the first restart is immediate, then 10 s, doubling to 300 s; reset after 10 minutes of running.
 BACKOFF_FIRST_S = 10.0
@@ -54,13 +53,12 @@ def of(ended: runtime.Exit, *, container_id: str, started_ns: int, message: str)
     )  # fmt: skip
 
 
-def message(directory: pathlib.Path, *, log_instead: bool) -> str:
+def message(file: pathlib.Path, log: pathlib.Path, *, log_instead: bool) -> str:
     """Return the termination message of a start; with `log_instead` and without a message, the end of its log."""
-    with contextlib.suppress(OSError):
-        text = (directory / files.MESSAGE).read_bytes()[:MESSAGE_BYTES].decode(errors="replace")
-        if text:
+    with contextlib.suppress(OSError), file.open("rb") as content:
+        if text := content.read(MESSAGE_BYTES).decode(errors="replace"):
             return text
-    return container_logs.tail(directory / files.LOG, limit_bytes=MESSAGE_LOG_BYTES) if log_instead else ""
+    return container_logs.tail(log, limit_bytes=MESSAGE_LOG_BYTES) if log_instead else ""
 
 
 def reason_of(ended: runtime.Exit) -> str:

@@ -14,6 +14,7 @@ from carico_local.node.containers import command as container_command
 from carico_local.node.containers import config_objects, handlers, lifecycle, probes
 from carico_local.node.reporting import status
 from carico_local.node.runtime import client as runtime
+from carico_local.node.runtime import records
 from carico_local.node.spec import container as container_spec
 
 # A postStart hook has no timeout of its own.
@@ -141,6 +142,7 @@ class ContainerWorker:
         self._live_id = command.id
         self._set(container_id=command.id)
         try:
+            self._commands.make_files(number)
             if command.group is not None:
                 command.group.create()
                 command.group.end_as_one()
@@ -185,8 +187,11 @@ class ContainerWorker:
         elif ended is None:
             found = status.lost(now_ns=now_ns, started_ns=started_ns)
         else:
-            directory = self._node.records.attempt(self._place.pod.uid, self.spec.name, number)
-            text = lifecycle.message(directory, log_instead=self.spec.log_as_message and ended.code != 0)
+            kept, start = self._node.records, (self._place.pod.uid, self.spec.name, number)
+            text = lifecycle.message(
+                kept.message(*start), kept.attempt(*start) / records.LOG,
+                log_instead=self.spec.log_as_message and ended.code != 0,
+            )  # fmt: skip
             found = lifecycle.of(ended, container_id=container_id, started_ns=started_ns, message=text)
         self._set(state=found, ready=False)
         return found

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import dataclasses
-import shutil
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
@@ -201,7 +200,7 @@ class Kubelet:
 
     def discard(self) -> None:
         """Remove the records on disk, once no Pod runs."""
-        shutil.rmtree(self._node.records.root / "pods", ignore_errors=True)
+        self._node.records.discard()
 
 
 class PodAddresses:

@@ -149,8 +149,8 @@ class PodWorker:
     async def _live(self) -> None:
         """Run the Pod's containers until none is to run any more."""
         self._publish()
-        if self.spec.unsupported:
-            self._refuse()
+        if unsupported := (*self.spec.unsupported, *self._node.users.refusals(self.spec.every_container)):
+            self._refuse(unsupported)
             await self._stop.wait()
             return
         is_new = not self._node.records.pod(self.spec.uid).exists()
@@ -171,9 +171,9 @@ class PodWorker:
         finally:
             await self._end_sidecars()
 
-    def _refuse(self) -> None:
+    def _refuse(self, unsupported: Iterable[str]) -> None:
         """Show in the status and in an Event why this node cannot run the Pod, which stays until it is deleted."""
-        why = f"an emulated node cannot run this Pod: {'; '.join(self.spec.unsupported)}. {_INSTEAD}"
+        why = f"an emulated node cannot run this Pod: {'; '.join(unsupported)}. {_INSTEAD}"
         for worker in self._workers():
             worker.refuse(why)
         self._report("Failed", f"Error: {why}", True)

@@ -2,6 +2,8 @@
 
 import contextlib
 import ctypes
+import encodings.idna
+import locale
 import os
 import pathlib
 import signal
@@ -10,9 +12,13 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from carico_local.node.runtime import users
+
 # numpy's threads would not survive the fork: the node starts the zygote with OPENBLAS_NUM_THREADS=1.
 from carico_local.workloads import main as workloads
 
+# argparse and sockets import these on first use, when a container's user may not be able to read Python's files.
+PRELOADED = (encodings.idna, locale)
 WORKLOAD = "carico-workload"
 # runc's exit code for a container whose command cannot be run is 127 or 126; the kubelet reports 128 (StartError).
 EXIT_NOT_STARTED = 128
@@ -26,6 +32,13 @@ def run(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> NoRetu
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{_lowered(error)}", status_fd)
+    try:
+        for folder in request["folders"]:
+            # A subPath may also be a file.
+            if not os.path.exists(folder):
+                os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        _fail(f"{error.filename}: {_lowered(error)}", status_fd)
     try:
         os.chdir(request["cwd"])
     except OSError as error:
@@ -73,14 +86,19 @@ def _enter(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> Non
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
-    if request["die_with_parent"]:
-        # Without cgroups, the process could not be found again after the end of the zygote.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     null_fd = os.open(os.devnull, os.O_RDONLY)
     for target, source in ((0, null_fd), (1, output_fd), (2, output_fd)):
         os.dup2(source, target)
     os.closerange(3, status_fd)
     os.closerange(status_fd + 1, 4096)
+    if request["user"] is not None:
+        user = users.User(**request["user"])
+        # So that it can open /dev/stdout, as runc does.
+        os.fchown(1, user.uid, -1)
+        users.become(user)
+    if request["die_with_parent"]:
+        # Without cgroups, the process could not be found again after the end of the zygote. A change of user resets it.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _run_workload(arguments: list[str], variables: Mapping[str, str]) -> NoReturn:

@@ -17,7 +17,7 @@ from carico_core.runtime.process import settings
 from carico_local.cgroups import group as groups
 from carico_local.cgroups import sweep
 from carico_local.node.runtime import records as files
-from carico_local.node.runtime import zygote
+from carico_local.node.runtime import users, zygote
 
 # One minute in total: an interpreter starts in 0.1 s, or in 10 s where many nodes start at once.
 _CONNECT_TRIES = 2400
@@ -50,6 +50,10 @@ class ContainerCommand:
     group: groups.Group | None
     # The kernel's preference for killing it when memory runs out, -1000 to 1000.
     oom_score_adj: int = 0
+    # None: the user of the node.
+    user: users.User | None = None
+    # Directories that the container's process creates, as its own user, where they do not exist.
+    folders: Sequence[str] = ()
 
 
 class StartFailed(Exception):
@@ -173,6 +177,8 @@ class Runtime:
             procs=[] if command.group is None else list(command.group.procs_files),
             die_with_parent=command.group is None,
             oom_score_adj=command.oom_score_adj,
+            user=None if command.user is None else dataclasses.asdict(command.user),
+            folders=list(command.folders),
         )
         return await started
 
@@ -288,10 +294,10 @@ def container_path() -> str:
     return f"{sys.prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def ensure_root(root: pathlib.Path) -> files.Records:
-    """Return the node's records; create their directory where absent."""
+def ensure_root(root: pathlib.Path, chosen: users.Users) -> files.Records:
+    """Return the node's records; create their directories where absent. Raises OSError."""
     root.mkdir(parents=True, exist_ok=True)
-    return files.Records(root.resolve())
+    return files.Records(root.resolve()) if chosen.default is None else files.open_private(root.resolve())
 
 
 def kill_recorded(started: Mapping[str, Any]) -> None:

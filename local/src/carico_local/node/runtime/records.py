@@ -1,17 +1,21 @@
 """The files of a node about its containers, by which its next process finds them.
 
+Those that a Pod's own processes use are below SHARED, which is ROOT/pods where Pods run as the node's user. A node of
+root keeps ROOT to itself, and Pods' files in a directory of /var/lib/carico/pods that any user may pass through.
+
 ROOT/runtime.json                                    the zygote: pid and start time
 ROOT/pods/<uid>/<container>/<attempt>/started.json   pid, start time in ticks, wall time
                                      /failed.json    why its command could not be run
                                      /exit.json      exit code, signal, wall time
                                      /log            its output
-                                     /message        its termination message
                                      /variables.json its variables from ConfigMaps and Secrets; only the owner may read
-ROOT/pods/<uid>/volumes~/<name>/                     an emptyDir
+SHARED/<uid>/<container>/<attempt>/message           its termination message
+SHARED/<uid>/volumes~/<name>/                        an emptyDir
 """
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
@@ -28,6 +32,8 @@ VARIABLES = "variables.json"
 VOLUMES = "volumes~"
 # A kubelet keeps one dead container of each name for `logs --previous`.
 KEPT_ATTEMPTS = 2
+POD_FILES = pathlib.Path("/var/lib/carico/pods")
+_PASSAGE = 0o711
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +65,11 @@ def read_json(path: pathlib.Path) -> dict[str, Any] | None:
 
 
 class Records:
-    """The directory of one node."""
+    """The directory of one node, and the one that it shares with its Pods."""
 
-    def __init__(self, root: pathlib.Path) -> None:
+    def __init__(self, root: pathlib.Path, shared: pathlib.Path | None = None) -> None:
         self.root = root
+        self.shared = root / "pods" if shared is None else shared
 
     def pod(self, uid: str) -> pathlib.Path:
         """Return the directory of a Pod."""
@@ -70,7 +77,18 @@ class Records:
 
     def volumes(self, uid: str) -> pathlib.Path:
         """Return the directory of a Pod's own volumes; its name cannot be a container's."""
-        return self.pod(uid) / VOLUMES
+        return self.shared / uid / VOLUMES
+
+    def message(self, uid: str, container: str, number: int) -> pathlib.Path:
+        """Return the file for the termination message of one start of a container."""
+        return self.shared / uid / container / str(number) / MESSAGE
+
+    def make_shared(self, directory: pathlib.Path) -> None:
+        """Create a directory below `shared`, so that any user may pass through it, but only its owner list it."""
+        for folder in reversed((directory, *directory.parents)):
+            if folder.is_relative_to(self.shared) and not folder.exists():
+                folder.mkdir(mode=_PASSAGE)
+                folder.chmod(_PASSAGE)
 
     def pods(self) -> tuple[str, ...]:
         """Return the UIDs of the Pods with records."""
@@ -87,6 +105,7 @@ class Records:
         directory = self.attempt(uid, container, number)
         directory.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self.attempt(uid, container, number - KEPT_ATTEMPTS), ignore_errors=True)
+        shutil.rmtree(self.message(uid, container, number - KEPT_ATTEMPTS).parent, ignore_errors=True)
         return directory
 
     def last_attempt(self, uid: str, container: str) -> Attempt | None:
@@ -109,5 +128,34 @@ class Records:
         )
 
     def forget(self, uid: str) -> None:
-        """Remove the records of a Pod."""
+        """Remove the records and files of a Pod."""
         shutil.rmtree(self.pod(uid), ignore_errors=True)
+        shutil.rmtree(self.shared / uid, ignore_errors=True)
+
+    def discard(self) -> None:
+        """Remove the records and files of all Pods."""
+        shutil.rmtree(self.root / "pods", ignore_errors=True)
+        remove_pod_files(self.root)
+
+
+def open_private(root: pathlib.Path) -> Records:
+    """Return the records of a node that runs its Pods as another user; create both directories. Raises OSError."""
+    root.chmod(0o700)
+    shared = _pod_files(root)
+    for folder in (shared.parent.parent, shared.parent, shared):
+        folder.mkdir(mode=_PASSAGE, exist_ok=True)
+    shared.chmod(_PASSAGE)
+    return Records(root, shared)
+
+
+def remove_pod_files(root: pathlib.Path) -> None:
+    """Remove the files that a node of root shares with its Pods, if any; `root`: the node's directory."""
+    shared = _pod_files(root)
+    shutil.rmtree(shared, ignore_errors=True)
+    for folder in (shared.parent, shared.parent.parent):
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # succeeds only after the last node
+
+
+def _pod_files(root: pathlib.Path) -> pathlib.Path:
+    return POD_FILES / hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]

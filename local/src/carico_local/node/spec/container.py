@@ -52,6 +52,9 @@ class ContainerSpec:
     mounts: tuple[sources.Mount, ...]
     # An init container that keeps running next to the others.
     is_sidecar: bool
+    # From the container's securityContext, or else the Pod's.
+    run_as_user: int | None
+    run_as_group: int | None
 
     @property
     def reads_objects(self) -> bool:
@@ -59,8 +62,13 @@ class ContainerSpec:
         return bool(self.env_from) or any(isinstance(source, sources.KeyRef) for _, _, source in self.env)
 
 
-def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) -> ContainerSpec:
-    """Parse a container; `items`: all containers of the Pod by name, `volumes`: names of the volumes it may mount."""
+def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str], security: Object) -> ContainerSpec:
+    """Parse a container.
+
+    `items`: all containers of the Pod by name, `volumes`: names of the volumes that it may mount, `security`: the Pod's
+    securityContext.
+    """
+    security = {**security, **(item.get("securityContext") or {})}
     limits = (item.get("resources") or {}).get("limits") or {}
     requests = {**limits, **((item.get("resources") or {}).get("requests") or {})}
     lifecycle = item.get("lifecycle") or {}
@@ -84,6 +92,8 @@ def parse(item: Object, items: Mapping[str, Object], volumes: frozenset[str]) ->
         pre_stop=handlers.parse(lifecycle.get("preStop"), ports),
         mounts=sources.mounts(item, volumes),
         is_sidecar=False,
+        run_as_user=security.get("runAsUser"),
+        run_as_group=security.get("runAsGroup"),
     )
 
 
@@ -145,6 +155,8 @@ def unsupported(item: Object, volumes: frozenset[str]) -> Iterator[str]:
             continue
         if mount.get("readOnly"):
             yield f"container {name!r} mounts volume {mount['name']!r} read-only"
+        if ".." in str(mount.get("subPath") or "").split("/"):
+            yield f"container {name!r} mounts volume {mount['name']!r} with '..' in subPath"
         if mount.get("subPathExpr"):
             yield f"container {name!r} mounts volume {mount['name']!r} with subPathExpr"
     if item.get("volumeDevices"):

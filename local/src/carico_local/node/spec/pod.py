@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from carico_core.domain import names
 from carico_core.wire.kubernetes import pod_requests
 from carico_local import qos
 from carico_local.node.spec import container as container_spec
@@ -52,6 +53,11 @@ class PodSpec:
             "labels": self.labels, "annotations": self.annotations,
         }  # fmt: skip
 
+    @property
+    def every_container(self) -> tuple[container_spec.ContainerSpec, ...]:
+        """Init containers, then the others."""
+        return (*self.init_containers, *self.containers)
+
     def oom_score_adj(self, container: container_spec.ContainerSpec, *, node_bytes: float) -> int:
         """Return the oom_score_adj of a container's processes, see `qos`."""
         asked = container.request_bytes
@@ -87,10 +93,11 @@ def _parse(pod: Object) -> PodSpec:
     items = {item["name"]: item for item in every}
     declared = [each for each in spec.get("volumes") or () if not str(each.get("name", "")).startswith(_TOKEN_VOLUME)]
     mountable = frozenset(str(each.get("name", "")) for each in declared)
-    containers = tuple(container_spec.parse(item, items, mountable) for item in spec["containers"])
+    security = spec.get("securityContext") or {}
+    containers = tuple(container_spec.parse(item, items, mountable, security) for item in spec["containers"])
     init_containers = tuple(
         dataclasses.replace(
-            container_spec.parse(item, items, mountable), is_sidecar=item.get("restartPolicy") == "Always"
+            container_spec.parse(item, items, mountable, security), is_sidecar=item.get("restartPolicy") == "Always"
         )
         for item in spec.get("initContainers") or ()
     )
@@ -119,7 +126,9 @@ def _parse(pod: Object) -> PodSpec:
 
 def _unsupported_volumes(declared: Iterable[Object]) -> Iterator[str]:
     for volume in declared:
-        if "emptyDir" not in volume:
+        if not names.is_label(str(volume.get("name", ""))):
+            yield f"volume {volume.get('name', '')!r} has an invalid name"
+        elif "emptyDir" not in volume:
             kind = next((key for key in volume if key != "name"), "no known kind")
             yield f"volume {volume.get('name', '')!r} is of kind {kind}, not emptyDir"
 
