@@ -6,7 +6,6 @@ live in a thread of the test. `ATTACKER` is a node as well, whose agent's key th
 
 import contextlib
 import itertools
-import os
 import pathlib
 import subprocess
 import sys
@@ -34,7 +33,6 @@ BIND_WITHIN_S = 4.0
 HEARD_WITHIN_S = 8.0
 ADVERTISE_EVERY_S = 0.25
 ROOM = 100.0
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 _CLI_INBOX = roles.inbox(roles.Role.CLI)
 
 
@@ -121,10 +119,6 @@ class LiveSite:
         """Return what the scheduler states of a node."""
         rows: list[dict[str, Any]] = self.ask("scheduler", "capacity.list")["nodes"]
         return next(row for row in rows if row["node"] == node)
-
-    def rss_bytes(self, name: str) -> int:
-        """Return the memory of a service."""
-        return int(pathlib.Path(f"/proc/{self.processes[name].pid}/statm").read_text().split()[1]) * _PAGE
 
     def check(self) -> None:
         """Fail where a service has ended."""

@@ -53,6 +53,10 @@ class RawClient:
         if tls is not None:
             self._socket = tls.wrap_socket(self._socket, server_hostname="127.0.0.1")
 
+    def wait_at_most(self, seconds: float) -> None:
+        """Give up after this long where the server neither takes nor sends anything."""
+        self._socket.settimeout(seconds)
+
     def connect(self, *, signer: nkeys.Signer | None = None, token: str | None = None, **more: Any) -> "RawClient":
         """Present credentials; return once the server has accepted them. Raises `Closed`."""
         self.send(self.connect_frame(signer=signer, token=token, **more))
@@ -78,6 +82,8 @@ class RawClient:
         """Send any bytes. Raises `Closed`."""
         try:
             self._socket.sendall(frame)
+        except TimeoutError as error:
+            raise Closed(f"the server has taken nothing for {self._socket.gettimeout():g} s") from error
         except OSError as error:
             self._drain()
             raise Closed("; ".join(self.errors) or str(error)) from error

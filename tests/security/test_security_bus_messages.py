@@ -7,7 +7,7 @@ import orjson
 
 from carico_core.wire import messages as wire
 from carico_core.wire import roles, subjects
-from tests.security import live_site
+from tests.security import live_site, process
 from tests.tools import waiting
 
 MINE = subjects.capacity(live_site.ATTACKER)
@@ -98,7 +98,7 @@ def test_refused_messages_leave_no_bytes(site: live_site.LiveSite) -> None:
     fields = orjson.loads(wire.encode_advertisement(site.advertisement(live_site.ATTACKER)))
     names = ("carico_scheduler", "carico_aggregator")
     site.bind()
-    before = {name: site.rss_bytes(name) for name in names}
+    before = {name: process.rss_bytes(site.processes[name].pid) for name in names}
     with site.bus.raw(roles.Role.AGENT, live_site.ATTACKER) as agent:
         for number in range(REFUSED):
             unique = f"{number:x}" + "0" * 12_000
@@ -109,7 +109,7 @@ def test_refused_messages_leave_no_bytes(site: live_site.LiveSite) -> None:
                 agent.messages.clear()
         agent.settle()
     site.bind()
-    kept = {name: site.rss_bytes(name) - before[name] for name in names}
+    kept = {name: process.rss_bytes(site.processes[name].pid) - before[name] for name in names}
     assert max(kept.values()) < KEPT_MOST_BYTES, kept
 
 

@@ -18,6 +18,8 @@ from carico_local.cluster import machine
 # It listens within a tenth of a second, or within some where the machine is slow; one that failed ends at once.
 START_TIMEOUT_S = 60.0
 _LOOK_EVERY_S = 0.01
+# What waits for a client that does not read, and for storage in each stream; as in deploy/k8s/base/nats.conf.
+_WAITS_MOST_BYTES = 32 << 20
 _calls = itertools.count()
 _given: set[int] = set()
 
@@ -38,7 +40,8 @@ def configuration(
     config: dict[str, Any] = {
         "host": "127.0.0.1",
         "port": port,
-        "jetstream": {"store_dir": str(store_dir)},
+        "jetstream": {"store_dir": str(store_dir), "max_buffered_size": _WAITS_MOST_BYTES},
+        "max_pending": _WAITS_MOST_BYTES,
         # A model of many nodes is larger than the default 1 MiB allows only beyond what readers accept.
         "max_payload": 2 * 2**20,
         **(extra or {}),
