@@ -288,7 +288,7 @@ async def test_a_node_that_is_not_there_yet_is_waited_for(tmp_path: pathlib.Path
     process = Process(tmp_path, "--scope", "cgroup", "--cgroup", "carico-none/never-made")
     try:
         await until(lambda: "waiting for the node" in process.text(), what="says what it waits for")
-        assert "the node is not there yet" in (await asyncio.to_thread(process.get, "/readyz"))[1]
+        assert "the node does not exist yet" in (await asyncio.to_thread(process.get, "/readyz"))[1]
         assert process.text().count("waiting for the node") == 1
     finally:
         assert await asyncio.to_thread(process.end) == 0

@@ -35,7 +35,7 @@ def catalogue() -> Mapping[str, tuple[metric.Declared, ...]]:
     """Return the metrics by service; `every` and `kube` hold those that several services share."""
     found = {name: metric.Metrics(name) for name in TITLES if name not in ("every", "kube")}
     clock = clocks.FakeClock()
-    agent.Instruments(found["agent"]).ask(_Ages())
+    agent.Instruments(found["agent"]).read_ages(_Ages())
     aggregator.Instruments(found["aggregator"], clock=clock)
     scheduler.Instruments(found["scheduler"])
     auth.Instruments(found["auth"], clock=clock)

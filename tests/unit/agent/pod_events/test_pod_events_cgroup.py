@@ -80,7 +80,7 @@ async def test_the_pods_of_a_node_that_starts_after_its_agent_are_seen(tmp_path:
 async def test_the_pods_of_a_nodes_group_that_is_made_again_are_seen(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cgroup, "UNWATCHED_LOOK_S", 0.02)
+    monkeypatch.setattr(cgroup, "UNWATCHED_SCAN_S", 0.02)
     pods = node.open()
     node.make(node.group / f"pod{UID}", populated=1)
     async with running(pods):
@@ -143,7 +143,7 @@ async def test_without_watches_left_pods_are_still_seen(node: Node, monkeypatch:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     monkeypatch.setattr(inotify.Inotify, "add", refuse)
-    monkeypatch.setattr(cgroup, "UNWATCHED_LOOK_S", 0.02)
+    monkeypatch.setattr(cgroup, "UNWATCHED_SCAN_S", 0.02)
     pods = node.open()
     async with running(pods):
         await asyncio.sleep(0)
@@ -162,7 +162,7 @@ async def test_the_descriptor_is_closed_with_the_task(node: Node) -> None:
 
 
 async def test_pods_go_on_while_nothing_can_be_opened(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cgroup, "UNWATCHED_LOOK_S", 0.02)
+    monkeypatch.setattr(cgroup, "UNWATCHED_SCAN_S", 0.02)
     pods = node.open()
     pod = node.make(node.group / f"pod{UID}", populated=1)
     async with running(pods):

@@ -353,7 +353,7 @@ class TestSocket:
         )
         with pytest.raises(errors.EnvironmentUnfit) as failed:
             service.open_pods(chosen, clock=clocks.FakeClock())
-        expected = {"package": "pip install grpclib", "socket": "no such file", "right": "no right to it"}[failing]
+        expected = {"package": "pip install grpclib", "socket": "no such file", "right": "permission denied"}[failing]
         assert expected in str(failed.value) and "--pod-events cgroup" in str(failed.value)
         assert tasks.report(failed.value, program="carico-agent") == tasks.EXIT_USER_ERROR
         assert capsys.readouterr().err.count("\n") == 1

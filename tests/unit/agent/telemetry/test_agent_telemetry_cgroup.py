@@ -132,7 +132,7 @@ def test_without_psi_utilisation_stands_alone_with_half_the_scale_and_a_note(tmp
     clock = clocks.FakeClock()
     found = sources.open_panel(wanted(proc, cores=4.0, core_scale=0.125), clock=clock)
     assert found.facts.scale[0] == 4.0, "a share of 1 is one task a core where waiting tasks are not seen"
-    assert "utilisation alone" in found.facts.notes[0]
+    assert "only utilisation" in found.facts.notes[0]
     found.read()
     clock.advance(0.2)
     node(roots, used_us=50_000)
@@ -167,7 +167,7 @@ def test_a_missing_group_is_absent_or_falls_back_by_name(tmp_path: pathlib.Path)
     (proc / "42" / "stat").write_text("42 (node) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0\n")
     found = sources.open_panel(wanted(proc, root_pid=42, cores=4.0), clock=clocks.FakeClock())
     assert found.facts.source == sources.PROCESS_FALLBACK
-    assert "process-accounting in place of the cgroup" in found.facts.notes[0]
+    assert "process-accounting instead of the cgroup" in found.facts.notes[0]
 
 
 def test_groups_are_named_relative_or_absolute(tmp_path: pathlib.Path) -> None:

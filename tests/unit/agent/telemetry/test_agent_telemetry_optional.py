@@ -144,10 +144,10 @@ class TestDisk:
         (proc / "pressure" / "io").unlink()
         notes: list[str] = []
         disk.open_disk(proc, clock=clock, group=None, notes=notes)
-        assert len(notes) == 1 and "busy time alone" in notes[0]
+        assert len(notes) == 1 and "only the disk's busy time" in notes[0]
         write_some(group.unified / "io.pressure" if group.unified else proc, 0)
         disk.open_disk(proc, clock=clock, group=group, notes=notes)
-        assert len(notes) == 2 and "I/O pressure alone" in notes[1]
+        assert len(notes) == 2 and "only I/O pressure" in notes[1]
         hybrid = hierarchy.Group(layout=hierarchy.Layout.V1, v1={}, unified=None)
         with pytest.raises(port.Absent):
             disk.open_disk(proc, clock=clock, group=hybrid, notes=notes)
@@ -319,9 +319,9 @@ class TestPanel:
     def test_a_share_of_a_machine_says_what_is_the_machines(self, proc: pathlib.Path) -> None:
         scope = sources.Scope.PROCESS
         panel = sources.open_panel(wanted(proc, "cpu", "disk", "network", scope=scope), clock=clocks.FakeClock())
-        assert [note for note in panel.facts.notes if "whole machine's" in note] == [
-            "disk is the whole machine's, which others than this node use too",
-            "network is the whole machine's, which others than this node use too",
+        assert [note for note in panel.facts.notes if "whole machine" in note] == [
+            "disk is measured for the whole machine, which other work uses too",
+            "network is measured for the whole machine, which other work uses too",
         ]
 
     def test_the_settings_name_them(self, proc: pathlib.Path) -> None:

@@ -11,7 +11,7 @@ from carico_core.runtime.process import clock as clocks
 
 
 class Adapter:
-    """`carico_agent.ports.PodEvents` but for `run`, which has the states take in what happens."""
+    """Implements `carico_agent.ports.PodEvents`, except `run`, which passes events to the states."""
 
     def __init__(self, name: str, *, clock: clocks.Clock) -> None:
         self._clock = clock
@@ -19,11 +19,11 @@ class Adapter:
         self._log = logs.get("pods", adapter=name)
 
     def current(self) -> pod_states.PodSet:
-        """Return the Pods now; while their source is away, those of before."""
+        """Return the current Pods; while their source is away, the last known ones."""
         return self._states.current(self._clock.monotonic_s())
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """`callback` is called in the loop's thread after each change of what runs."""
+        """Call `callback` in the loop's thread after each change of the running Pods."""
         self._states.on_change(callback)
 
     def on_event(self, witness: pod_states.Witness) -> None:
@@ -33,13 +33,16 @@ class Adapter:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Workloads:
-    """See `carico_agent.ports.PodEvents`: those of `pods`, less what the API shows to be baseline."""
+    """Implements `carico_agent.ports.PodEvents`: the Pods of `pods` without those that the API shows as baseline.
+
+    Adapters that only see UIDs cannot distinguish a DaemonSet's Pods from a job's.
+    """
 
     pods: ports.PodEvents
     classes: ports.PodClasses
 
     def current(self) -> ports.PodSet:
-        """Return the Pods now, less the baseline's."""
+        """Return the current Pods without the baseline."""
         now = self.pods.current()
         own = [uid for uid in now.running if self.classes.is_baseline(uid)]
         if not own:
@@ -51,11 +54,11 @@ class Workloads:
         )  # fmt: skip
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """`callback` is called in the loop's thread after each change, also once a Pod shows to be baseline."""
+        """Call `callback` in the loop's thread after each change."""
         self.pods.on_change(callback)
 
     def on_event(self, witness: pod_states.Witness) -> None:
-        """Call `witness` with what happens to Pods that are not known to be baseline by then."""
+        """Call `witness` with each event of a Pod that is not known to be baseline."""
 
         def report(kind: recording.EventKind, uid: str, at_s: float) -> None:
             if not self.classes.is_baseline(uid):

@@ -1,6 +1,6 @@
-"""Sending: capacity as it changes, the local model to the aggregators. The newest replaces what was not sent yet.
+"""Send capacity whenever it changes, and the local model to the aggregators; only the newest of each is sent.
 
-Both are plain publishes, without acknowledgements: the next report is newer, and comes within a second.
+Both are plain publishes without acknowledgements: the next report is newer, and follows within a second.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from carico_agent import app, ports
 from carico_core.domain import errors
 from carico_core.wire import codec, subjects
 
-# Starts and ends of one moment share one message: a burst of Pods must not be a burst of messages.
+# Starts and ends within this time share one message: a burst of Pods must not cause a burst of messages.
 COALESCE_S = 0.005
 
 

@@ -1,4 +1,4 @@
-"""The panel of a node, from the settings: host, one cgroup, or the node's processes."""
+"""Open the panel of a node from the settings: of the host, one cgroup, or the node's processes."""
 
 import dataclasses
 import enum
@@ -18,7 +18,7 @@ PROCESS_FALLBACK = "process-accounting"
 
 
 class Scope(enum.StrEnum):
-    """What the node is: the host, one cgroup, the descendants of one process, or what this agent's own Pod runs on."""
+    """What is measured as the node. NODE: whatever this agent's own Pod runs on, the host or one cgroup."""
 
     HOST = "host"
     CGROUP = "cgroup"
@@ -28,7 +28,7 @@ class Scope(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The node as the settings describe it; None: take what the machine says."""
+    """The node as the settings describe it; None: as the machine reports it."""
 
     scope: Scope
     dims: tuple[str, ...] = ("cpu", "memory")
@@ -48,7 +48,7 @@ class Wanted:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What an optional dimension is opened with. notes: what it does without is added."""
+    """What an optional dimension is opened with. notes: degradations are added here."""
 
     wanted: Wanted
     clock: clocks.Clock
@@ -56,7 +56,7 @@ class Place:
     notes: list[str]
 
 
-# Optional dimensions: each is off unless named in the settings.
+# Optional dimensions: each is off unless the settings name it.
 OPTIONAL: Mapping[str, Callable[[Place], port.Dimension]] = {
     "disk": lambda at: disk.open_disk(at.wanted.proc, clock=at.clock, group=at.group, notes=at.notes),
     "network": lambda at: network.open_network(
@@ -73,10 +73,10 @@ DIMS = ("cpu", "memory", *OPTIONAL)
 
 
 def open_panel(wanted: Wanted, *, clock: clocks.Clock) -> panel.Panel:
-    """Return the panel of a node. Raises `Absent` where what is needed is not there (yet).
+    """Return the panel of a node. Raises `Absent` if a required source does not exist (yet).
 
-    An optional dimension that cannot be measured raises `EnvironmentUnfit`: the user has to choose. A cgroup that
-    cannot be read falls back to the node's processes where `root_pid` names them.
+    Raises `EnvironmentUnfit` if an optional dimension cannot be measured: the user has to choose. If the cgroup cannot
+    be read and `root_pid` is given, the node's processes are measured instead.
     """
     if wanted.scope is Scope.HOST:
         return _host(wanted, clock)
@@ -87,7 +87,7 @@ def open_panel(wanted: Wanted, *, clock: clocks.Clock) -> panel.Panel:
     except port.Absent as error:
         if wanted.root_pid is None:
             raise
-        return _processes(wanted, clock, notes=(f"{PROCESS_FALLBACK} in place of the cgroup: {error}",))
+        return _processes(wanted, clock, notes=(f"{PROCESS_FALLBACK} instead of the cgroup: {error}",))
 
 
 def _host(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
@@ -144,8 +144,8 @@ def _cgroup(wanted: Wanted, clock: clocks.Clock) -> panel.Panel:
 
 def _processes(wanted: Wanted, clock: clocks.Clock, notes: tuple[str, ...]) -> panel.Panel:
     if wanted.root_pid is None:
-        raise port.Absent(PROCESS_FALLBACK, "no process is named as the node's root")
-    said = list(notes)
+        raise port.Absent(PROCESS_FALLBACK, "--root-pid is not set")
+    noted = list(notes)
     table = process_accounting.ProcessTable(wanted.root_pid, clock=clock, proc=wanted.proc)
     cores = wanted.cores or float(os.cpu_count() or 1)
     utilisation = process_accounting.ProcessUtilisation(table, quota_cores=cores * wanted.core_scale, clock=clock)
@@ -158,8 +158,8 @@ def _processes(wanted: Wanted, clock: clocks.Clock, notes: tuple[str, ...]) -> p
         cores=cores,
         memory_bytes=memory_bytes,
         source=PROCESS_FALLBACK,
-        further=_further(wanted, clock, said),
-        notes=said,
+        further=_further(wanted, clock, noted),
+        notes=noted,
     )
 
 
@@ -189,7 +189,7 @@ def _panel(
 def _further(
     wanted: Wanted, clock: clocks.Clock, notes: list[str], *, group: hierarchy.Group | None = None
 ) -> dict[str, port.Dimension]:
-    """Return the optional dimensions that are named. Raises `EnvironmentUnfit` where one cannot be measured here."""
+    """Return the named optional dimensions. Raises `EnvironmentUnfit` if one cannot be measured here."""
     place = Place(wanted=wanted, clock=clock, group=group, notes=notes)
     opened: dict[str, port.Dimension] = {}
     for dim in wanted.dims:
@@ -199,10 +199,10 @@ def _further(
             opened[dim] = OPTIONAL[dim](place)
         except (port.Absent, port.Broken) as error:
             raise errors.EnvironmentUnfit(
-                f"dimension {dim} cannot be measured: {error}; or take it out of --dims (CARICO_AGENT_DIMS)"
+                f"dimension {dim} cannot be measured: {error}; or remove it from --dims (CARICO_AGENT_DIMS)"
             ) from error
         if wanted.scope is not Scope.HOST and (dim != "disk" or group is None):
-            notes.append(f"{dim} is the whole machine's, which others than this node use too")
+            notes.append(f"{dim} is measured for the whole machine, which other work uses too")
     return opened
 
 
@@ -212,7 +212,7 @@ def _pressure(path: pathlib.Path | None, clock: clocks.Clock, notes: list[str]) 
             raise port.Absent("cpu.pressure", "no unified cgroup hierarchy is mounted")
         return pressure.Pressure(path, clock=clock)
     except port.Absent as error:
-        notes.append(f"no CPU pressure, utilisation alone is used: {error}")
+        notes.append(f"no CPU pressure, only utilisation is used: {error}")
         return None
 
 
@@ -225,7 +225,7 @@ def _host_throttling(wanted: Wanted, notes: list[str]) -> pod_throttling.PodThro
     # The root of a host's tree has no quota.
     if (cores := cpu_time.quota_cores(lineage[-1])) is not None:
         notes.append(
-            f"the whole machine is measured from a container of {cores:g} CPUs: if that is the node, give "
+            f"the whole machine is measured from a container with {cores:g} CPUs: if the container is the node, give "
             "--scope cgroup --cgroup ."
         )
     return None if lineage[0].cpu is None else pod_throttling.PodThrottling(lineage[0].cpu)

@@ -1,4 +1,4 @@
-"""CPU utilisation of one cgroup, relative to the least quota at or above it, or to its cpuset where that is less."""
+"""CPU utilisation of one cgroup, relative to the smallest of its quota, its parents' quotas and its cpuset."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ from carico_agent.telemetry.cgroups import hierarchy
 from carico_agent.telemetry.proc import kernel_file
 from carico_core.runtime.process import clock as clocks
 
-# Samples between two looks at the quota: 10 s at 10 Hz. People resize a node seldom.
+# Samples between two reads of the quota: 10 s at 10 Hz. Nodes are rarely resized.
 QUOTA_EVERY = 100
 
 
@@ -19,9 +19,9 @@ class CgroupUtilisation:
     def __init__(
         self, lineage: Sequence[hierarchy.Group], *, clock: clocks.Clock, most_cores: float | None = None
     ) -> None:
-        """`lineage`: the group and those above it; `most_cores`: what it may use, whatever their quotas.
+        """`lineage`: the cgroup and its parents; `most_cores`: an upper bound besides their quotas.
 
-        Raises `Absent` where its CPU time cannot be read.
+        Raises `Absent` if its CPU time cannot be read.
         """
         self._lineage = lineage
         self._clock = clock
@@ -33,18 +33,18 @@ class CgroupUtilisation:
 
     @property
     def cores(self) -> float:
-        """Real CPUs the group may use."""
+        """Real CPUs that the cgroup may use."""
         return self._cores
 
     def read(self) -> float | None:
-        """Return the share of its CPUs that was used since the last read: by all who share them,
-        where a group above is short.
+        """Return the share of its CPUs that was used since the last read.
 
-        A kubelet's Pods in a container with a quota share it with the kubelet itself.
+        If a parent's quota is the limit, all usage of that parent counts: the Pods of a kubelet in a container with a
+        quota share it with the kubelet itself.
         """
         self._reads += 1
         if self._reads % QUOTA_EVERY == 0:
-            self._look()
+            self._update_bound()
         used_s = self._used_s()
         now_s = self._clock.monotonic_s()
         last, self._last = self._last, (used_s, now_s)
@@ -52,7 +52,7 @@ class CgroupUtilisation:
             return None
         return kernel_file.ratio(last[0], used_s, (now_s - last[1]) * self._cores)
 
-    def _look(self) -> None:
+    def _update_bound(self) -> None:
         cores, group = self._bound()
         if group != self._group:
             self._file, self._unit_s = _usage_file(group)
@@ -67,7 +67,7 @@ class CgroupUtilisation:
 
     def _bound(self) -> tuple[float, hierarchy.Group]:
         own = self._lineage[0]
-        # Of equal quotas the uppermost: more use it up.
+        # Of equal quotas, the topmost: more processes use it.
         quotas = [(quota_cores(group), group) for group in reversed(self._lineage)]
         listed = next((cores for group in self._lineage if (cores := cpuset_cores(group)) is not None), None)
         bounds = [*quotas, (self._most, own), (listed, own)]
@@ -76,7 +76,7 @@ class CgroupUtilisation:
 
 
 def quota_cores(group: hierarchy.Group) -> float | None:
-    """Return the CPUs that a group's quota allows; None where it has none."""
+    """Return the CPUs that a cgroup's quota allows; None if it has none."""
     if group.cpu is None:
         return None
     bandwidth = quota_us(group.cpu)
@@ -84,7 +84,7 @@ def quota_cores(group: hierarchy.Group) -> float | None:
 
 
 def quota_us(folder: pathlib.Path) -> tuple[int, int] | None:
-    """Return (quota, period) of a cgroup's folder in microseconds, v1 or v2; None where it has no quota."""
+    """Return (quota, period) of a cgroup's folder in microseconds, v1 or v2; None if it has no quota."""
     try:
         words = _text(folder / "cpu.max").split() or [
             _text(folder / "cpu.cfs_quota_us").strip(),
@@ -97,10 +97,7 @@ def quota_us(folder: pathlib.Path) -> tuple[int, int] | None:
 
 
 def cpuset_cores(group: hierarchy.Group) -> float | None:
-    """Return the CPUs of a group's cpuset, as all above it have left them.
-
-    None where it has none of its own to read.
-    """
+    """Return the number of CPUs in a cgroup's effective cpuset; None if it cannot be read."""
     folder = group.unified if group.layout is hierarchy.Layout.V2 else group.v1.get("cpuset")
     if folder is None:
         return None

@@ -1,4 +1,4 @@
-"""Where one cgroup's files are: pure v2, pure v1, or hybrid (v1 controllers, PSI in the unified tree alone)."""
+"""Where the files of a cgroup are: pure v2, pure v1, or hybrid (v1 controllers, PSI in the unified tree only)."""
 
 import dataclasses
 import enum
@@ -13,7 +13,7 @@ from carico_agent.telemetry.proc import kernel_file
 # "pod<uid>" (cgroupfs driver) or "...-pod<uid with _ for ->.slice" (systemd driver).
 _POD = re.compile(r"(?:^|-)pod([0-9a-f][0-9a-f_-]{7,})(?:\.slice)?$")
 _CONTROLLERS = frozenset({"cpu", "cpuacct", "cpuset", "memory"})
-# Deepest way from a node's root to its containers: kubepods/burstable/pod/container.
+# Maximum depth from a node's root to its containers: kubepods/burstable/pod/container.
 POD_DEPTH = 4
 
 
@@ -34,9 +34,9 @@ class Tree:
     unified: pathlib.Path | None
 
     def group(self, name: str) -> "Group":
-        """Return the files of one cgroup by its path below the roots (or an absolute path inside one of them).
+        """Return the folders of one cgroup by its path below the roots (or an absolute path in one of them).
 
-        Raises `Absent` where the group is in none of them.
+        Raises `Absent` if no root contains the cgroup.
         """
         below = self._below(name)
         roots = {controller: root / below for controller, root in self.v1.items()}
@@ -53,9 +53,9 @@ class Tree:
         return group
 
     def lineage(self, name: str) -> tuple["Group", ...]:
-        """Return the group and those above it, nearest first, as far up as is mounted here.
+        """Return the cgroup and its parents, nearest first, as far as they are mounted here. Raises `Absent`.
 
-        In a container that ends at the container's own group: what limits those above cannot be seen. Raises `Absent`.
+        In a container this ends at the container's own cgroup: limits above it are not visible.
         """
         below = pathlib.PurePosixPath(self._below(name))
         return tuple(self.group(str(each)) for each in (below, *below.parents))
@@ -70,7 +70,7 @@ class Tree:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The folders of one cgroup in every hierarchy that has it."""
+    """The folders of one cgroup in all hierarchies that contain it."""
 
     layout: Layout
     v1: dict[str, pathlib.Path]
@@ -78,19 +78,19 @@ class Group:
 
     @property
     def pressure(self) -> pathlib.Path | None:
-        """cpu.pressure, which only the unified tree has."""
+        """cpu.pressure, which exists in the unified tree only."""
         return None if self.unified is None else self.unified / "cpu.pressure"
 
     @property
     def cpu(self) -> pathlib.Path | None:
-        """The folder that holds the quota and cpu.stat."""
+        """The folder with the quota and cpu.stat."""
         return self.unified if self.layout is Layout.V2 else self.v1.get("cpu")
 
 
 def discover(mounts: pathlib.Path = pathlib.Path("/proc/mounts"), *, below: str = "") -> Tree:
-    """Return how this machine mounts its cgroups. Raises `Absent` where it mounts none.
+    """Return how this machine mounts its cgroups. Raises `Absent` if it mounts none.
 
-    `below`: only mounts at or below this folder count. In a container that is where the host's tree is mounted: at
+    `below`: only mounts at or below this folder count. In a container, that is the mount of the host's tree:
     /sys/fs/cgroup is the container's own.
     """
     try:
@@ -105,7 +105,7 @@ def parse_mounts(lines: Iterable[str], *, below: str = "") -> Tree:
     >>> parse_mounts(["cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0"]).layout
     <Layout.V2: 'v2'>
 
-    Raises `Absent` where no cgroup is mounted (`below`).
+    Raises `Absent` if no cgroup is mounted (`below`).
     """
     v1: dict[str, pathlib.Path] = {}
     unified: pathlib.Path | None = None
@@ -129,7 +129,7 @@ def parse_mounts(lines: Iterable[str], *, below: str = "") -> Tree:
 
 
 def pod_uid(folder: str) -> str | None:
-    """Return the Pod UID of a cgroup's folder name; None where it is not a Pod's.
+    """Return the Pod UID in the name of a cgroup's folder; None if it is not a Pod's.
 
     >>> pod_uid("kubepods-burstable-pod1c9c1f31_3a0e_4b7c_9f0e_2f6a0d5f4c11.slice")
     '1c9c1f31-3a0e-4b7c-9f0e-2f6a0d5f4c11'
@@ -141,7 +141,7 @@ def pod_uid(folder: str) -> str | None:
 def pods(root: pathlib.Path, *, depth: int = POD_DEPTH) -> Iterator[pathlib.Path]:
     """Return the Pods' folders below a node's.
 
-    Folders that go away meanwhile are left out. Raises `OSError` as `folders`.
+    Folders that disappear meanwhile are skipped. Raises `OSError` as `folders` does.
     """
     if depth == 0:
         return
@@ -153,15 +153,15 @@ def pods(root: pathlib.Path, *, depth: int = POD_DEPTH) -> Iterator[pathlib.Path
 
 
 def folders(root: pathlib.Path) -> list[pathlib.Path]:
-    """Return the folders in a folder; none where it went away.
+    """Return the folders in a folder; none if it disappeared.
 
-    Raises `OSError` where nothing can be opened any more.
+    Raises `OSError` if file descriptors or memory are exhausted.
     """
     try:
-        # scandir knows folders without a stat of each file; a Pod's group has two dozen.
+        # scandir recognizes folders without a stat of each file; a Pod's cgroup has two dozen.
         with os.scandir(root) as entries:
             return [root / entry.name for entry in entries if entry.is_dir()]
     except OSError as error:
-        if kernel_file.is_spent(error):
+        if kernel_file.is_exhausted(error):
             raise
         return []

@@ -1,8 +1,8 @@
-"""The node that an agent's own Pod runs on: a whole host, or one cgroup of it.
+"""The node that the agent's own Pod runs on: a whole host, or one cgroup of it.
 
-Several kubelets may share a host (kind, minikube, `cgroupRoot`): each then keeps its Pods below a group of its own, and
-that group is the node. The kubelet names a Pod's group after its UID, so the agent finds its own group, and with it the
-node's, in the host's tree alone. /proc/self/cgroup would say it too, but not where cgroup namespaces are private (v2).
+Several kubelets may share a host (kind, minikube, `cgroupRoot`). Each keeps its Pods below its own cgroup, and that
+cgroup is the node. The kubelet names a Pod's cgroup after its UID, so the agent finds its own cgroup, and thus the
+node's, in the host's tree. /proc/self/cgroup does not show it if cgroup namespaces are private (v2).
 """
 
 import dataclasses
@@ -14,19 +14,19 @@ from carico_agent.telemetry import port, sources
 from carico_agent.telemetry.cgroups import hierarchy
 from carico_core.domain import errors
 
-# kind nests a node's tree two deep in the host's; below that come a Pod's four.
+# kind puts a node's tree two levels deep into the host's; a Pod's has four more levels.
 DEEPEST = 8
-# The kubelet's group of all Pods: by the cgroupfs driver, or by the systemd driver, which puts the groups above into
-# the name: with cgroupRoot /kubelet, as kind has it, kubelet.slice/kubelet-kubepods.slice.
+# The kubelet's cgroup of all Pods, by the cgroupfs driver or the systemd driver. The latter repeats the parents in the
+# name: kubelet.slice/kubelet-kubepods.slice with kind's cgroupRoot /kubelet.
 _ALL_PODS = re.compile(r"kubepods|(?:.+-)?kubepods\.slice")
-# A group has a quota, and only the root of a hierarchy has none.
+# Files of a quota, which every cgroup has except the root of a hierarchy.
 _QUOTA_FILES = ("cpu.cfs_quota_us", "cpu.max")
 
 
 def resolved(chosen: settings.AgentSettings) -> settings.AgentSettings:
-    """Return the settings with scope node replaced by what it is here: host, or the node's cgroup.
+    """Return the settings with scope `node` replaced by what it is here: the host, or the node's cgroup.
 
-    Raises `EnvironmentUnfit` where the Pod's cgroup is not to be seen.
+    Raises `EnvironmentUnfit` if the Pod's cgroup cannot be found.
     """
     if chosen.scope is not sources.Scope.NODE:
         return chosen
@@ -35,7 +35,7 @@ def resolved(chosen: settings.AgentSettings) -> settings.AgentSettings:
         tree = hierarchy.discover(mounts, below=chosen.cgroup_root)
     except port.Absent as error:
         raise errors.EnvironmentUnfit(
-            f"{error}: mount the host's /sys/fs/cgroup into this Pod, and name the folder with --cgroup-root"
+            f"{error}: mount the host's /sys/fs/cgroup into this Pod, and give the folder with --cgroup-root"
         ) from error
     node = find(tree, chosen.pod_uid)
     if node is None:
@@ -48,10 +48,7 @@ def resolved(chosen: settings.AgentSettings) -> settings.AgentSettings:
 
 
 def find(tree: hierarchy.Tree, uid: str) -> str | None:
-    """Return the path below the tree's roots of the group that holds the node's Pods.
-
-    None where none holds Pod `uid`.
-    """
+    """Return the path of the node's cgroup, below the tree's roots; None if no cgroup of Pod `uid` exists."""
     for root in _roots(tree):
         found = _pod(root, uid, DEEPEST)
         if found is not None:
@@ -63,15 +60,13 @@ def find(tree: hierarchy.Tree, uid: str) -> str | None:
 
 
 def is_host(tree: hierarchy.Tree, node: str) -> bool:
-    """Return whether the node's group is the root of the hierarchy, and so the host."""
+    """Return whether the node's cgroup is the root of the hierarchy, that is, the host."""
     folder = tree.group(node).cpu
     return folder is None or not any((folder / name).exists() for name in _QUOTA_FILES)
 
 
 def _roots(tree: hierarchy.Tree) -> list[pathlib.Path]:
-    """Return where to look: the hierarchy with quotas first,
-    since not every runtime puts Pods into an unused unified tree.
-    """
+    """Return the roots to search, those with quotas first: some runtimes put no Pods into an unused unified tree."""
     found = [tree.v1.get("cpu"), tree.v1.get("cpuacct"), tree.unified]
     return [root for root in found if root is not None]
 

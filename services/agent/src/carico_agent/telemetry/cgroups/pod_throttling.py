@@ -1,4 +1,4 @@
-"""How long the Pods of a node were held back by their own CPU limits, from their cgroups' cpu.stat."""
+"""How long the Pods of a node were throttled by their own CPU limits, from their cgroups' cpu.stat."""
 
 import dataclasses
 import pathlib
@@ -7,13 +7,13 @@ from carico_agent.telemetry import port
 from carico_agent.telemetry.cgroups import cpu_time, hierarchy
 from carico_agent.telemetry.proc import kernel_file
 
-# Seconds between two looks for limits while the Pods do not change (limits can be resized in place).
+# Seconds between two scans for limits while the Pods do not change (limits can be resized in place).
 RESCAN_S = 30.0
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class _Limited:
-    """One cgroup with a quota, and what its counter read last."""
+    """One cgroup with a quota, and the last value of its counter."""
 
     file: kernel_file.KernelFile
     period_s: float
@@ -33,9 +33,9 @@ class PodThrottling:
     """Throttled CPU-seconds of all limited Pods of a node since the last read."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        """`folder`: the node's, in the hierarchy that holds quotas."""
+        """`folder`: the node's, in the hierarchy with quotas."""
         self._folder = folder
-        # Per Pod, its own cgroup and those of its containers.
+        # Per Pod: its own cgroup, and those of its containers.
         self._pods: dict[pathlib.Path, tuple[list[_Limited], list[_Limited]]] = {}
         self.in_progress_s = 0.0
 
@@ -45,19 +45,19 @@ class PodThrottling:
         return bool(self._pods)
 
     def rescan(self) -> None:
-        """Read the limits of the Pods that exist now. Counters of known Pods go on."""
+        """Read the limits of the Pods that exist now. Counters of known Pods continue."""
         try:
             found = {pod: self._limits_of(pod) for pod in hierarchy.pods(self._folder)}
         except OSError:
-            return  # too many open files: those known before are the best guess
+            return  # too many open files: keep the known ones
         self._pods = {pod: limits for pod, limits in found.items() if limits[0] or limits[1]}
 
     def read(self) -> float:
-        """Throttled CPU-seconds since the last read. `in_progress_s` then says what may not be booked yet."""
+        """Return throttled CPU-seconds since the last read; `in_progress_s`: at most this much is not counted yet."""
         total_s = 0.0
         self.in_progress_s = 0.0
         for own, containers in self._pods.values():
-            # A container that is throttled keeps its Pod from being so; where both book time it is the same time.
+            # A throttled container prevents throttling of its Pod; if both count time, it is the same time.
             own_s = sum(limited.moved_s() for limited in own)
             inner_s = sum(limited.moved_s() for limited in containers)
             total_s += max(own_s, inner_s)

@@ -9,10 +9,10 @@ from carico_agent.telemetry.proc import kernel_file
 
 
 class CgroupMemory:
-    """What could not be taken back at once, as a share of the limit."""
+    """Memory that cannot be reclaimed at once, as a share of the limit."""
 
     def __init__(self, group: hierarchy.Group, *, limit_bytes: float) -> None:
-        """Raise `Absent` where its memory cannot be read."""
+        """Raise `Absent` if its memory cannot be read."""
         self._limit_bytes = limit_bytes
         if group.layout is hierarchy.Layout.V2 and group.unified is not None:
             folder, usage, self._inactive = group.unified, "memory.current", b"inactive_file"
@@ -31,24 +31,24 @@ class CgroupMemory:
 
 
 def bound(lineage: Sequence[hierarchy.Group], *, host_bytes: float) -> tuple[float, hierarchy.Group]:
-    """Return the least limit of a group and of those above it, and the group whose usage counts against it."""
-    # Of equal limits the uppermost: more use it up.
+    """Return the smallest limit of a cgroup and its parents, and the cgroup whose usage counts against it."""
+    # Of equal limits, the topmost: more processes use it.
     limits = [(limit_bytes(group, host_bytes=host_bytes), group) for group in reversed(lineage)]
     least = min(limits, key=lambda limit: limit[0])
     return least if least[0] < host_bytes else (host_bytes, lineage[0])
 
 
 def limit_bytes(group: hierarchy.Group, *, host_bytes: float) -> float:
-    """Return the group's memory limit, or the host's memory where that is smaller or there is no limit.
+    """Return the cgroup's memory limit, or the host's memory if that is smaller or there is no limit.
 
-    v1 reports every group above it too, mounted here or not; v2 of the group's own limit alone.
+    v1 also reports the limits of all parents, visible here or not; v2 only the cgroup's own limit.
     """
-    said: list[float | None] = []
+    limits: list[float | None] = []
     if group.layout is hierarchy.Layout.V2 and group.unified is not None:
-        said = [_number(group.unified / "memory.max")]
+        limits = [_number(group.unified / "memory.max")]
     elif (folder := group.v1.get("memory")) is not None:
-        said = [_number(folder / "memory.limit_in_bytes"), _hierarchical(folder / "memory.stat")]
-    return min([host_bytes, *(limit for limit in said if limit is not None)])
+        limits = [_number(folder / "memory.limit_in_bytes"), _hierarchical(folder / "memory.stat")]
+    return min([host_bytes, *(limit for limit in limits if limit is not None)])
 
 
 def _number(path: pathlib.Path) -> float | None:

@@ -1,7 +1,7 @@
 """The dimensions "gpu" and "gpu_memory", from NVIDIA's management library (NVML).
 
-gpu: the mean over the node's GPUs of the time in which a kernel ran; the driver itself averages over 1/6 s to 1 s.
-gpu_memory: what is taken of all GPUs' memory together. The package nvidia-ml-py is imported when one of them is named.
+gpu: the share of time in which a kernel ran, averaged over the node's GPUs; the driver itself averages over 1/6 s to
+1 s. gpu_memory: the used share of all GPUs' memory. The package nvidia-ml-py is imported if one of them is enabled.
 https://docs.nvidia.com/deploy/nvml-api/structnvmlUtilization__t.html
 """
 
@@ -15,7 +15,7 @@ PACKAGE, MODULE = "nvidia-ml-py", "pynvml"
 
 
 class Gpus:
-    """The GPUs of a machine. `nvml` is the module pynvml, or one that answers as it does."""
+    """The GPUs of a machine. `nvml` is the module pynvml, or a fake."""
 
     def __init__(self, nvml: Any) -> None:
         """Raise `Absent` without a driver or a GPU."""
@@ -40,11 +40,11 @@ class GpuUtilisation:
     """The mean of the GPUs' utilisation."""
 
     def __init__(self, gpus: Gpus) -> None:
-        """Raise `Absent` where a GPU does not report it (one that is split into MIG instances)."""
+        """Raise `Absent` if a GPU does not report it (as when it is split into MIG instances)."""
         self._gpus = gpus
-        # GPUs.
+        # In GPUs.
         self.full = float(len(gpus.handles))
-        _tells(self.read)
+        _read_first(self.read)
 
     def read(self) -> float:
         """Return the share in use over the last interval."""
@@ -55,13 +55,13 @@ class GpuUtilisation:
 
 
 class GpuMemory:
-    """What is taken of the GPUs' memory together."""
+    """The used share of all GPUs' memory."""
 
     def __init__(self, gpus: Gpus) -> None:
-        """Raise `Absent` where a GPU does not report it."""
+        """Raise `Absent` if a GPU does not report it."""
         self._gpus = gpus
-        # Bytes.
-        self.full = float(_tells(self._total))
+        # In bytes.
+        self.full = float(_read_first(self._total))
 
     def read(self) -> float:
         """Return the share in use now."""
@@ -83,7 +83,7 @@ def open_gpus(nvml: Any = None) -> Gpus:
 
 
 def load_nvml() -> Any:
-    """Return the module pynvml. Raises `Absent` where it is not installed."""
+    """Return the module pynvml. Raises `Absent` if it is not installed."""
     try:
         return importlib.import_module(MODULE)
     except ImportError:
@@ -92,7 +92,7 @@ def load_nvml() -> Any:
         ) from None
 
 
-def _tells(ask: Callable[[], float]) -> float:
+def _read_first(ask: Callable[[], float]) -> float:
     try:
         return ask()
     except port.Broken as error:

@@ -1,7 +1,7 @@
-"""The dimension "network": bytes over the speed of the link, in the direction that is fuller.
+"""The dimension "network": throughput relative to the speed of the link, in the busier direction.
 
-A link is full duplex: what is sent leaves what is received its full speed. Measured is one interface, the one that the
-default route leaves by unless another is named; the agent has to be in the network namespace of its node.
+Links are full duplex: sending does not slow down receiving. One interface is measured, that of the default route unless
+another is named; the agent has to be in the network namespace of its node.
 https://docs.kernel.org/networking/statistics.html, https://docs.kernel.org/ABI/testing/sysfs-class-net
 """
 
@@ -12,7 +12,7 @@ from carico_agent.telemetry.proc import kernel_file
 from carico_core.runtime.process import clock as clocks
 
 BYTES_PER_MBIT = 1e6 / 8
-# Eight counters of what is received, the bytes first, then eight of what is sent.
+# Eight counters of received data, bytes first, then eight of sent data.
 _FIELDS, _RECEIVED, _SENT = 16, 0, 8
 # RTF_UP of /proc/net/route; RTF_REJECT of /proc/net/ipv6_route.
 _UP, _REJECT = 0x1, 0x200
@@ -23,7 +23,7 @@ class Network:
     """max(d_received, d_sent) / (d_elapsed x the link's speed)."""
 
     def __init__(self, interface: str, *, full: float, proc: pathlib.Path, clock: clocks.Clock) -> None:
-        """`full`: bytes a second that the link carries. Raises `Absent` where there is no such interface."""
+        """`full`: the link's bytes per second. Raises `Absent` if the interface does not exist."""
         self._name = interface.encode()
         self.full = full
         self._file = kernel_file.KernelFile(proc / "net" / "dev", size=16384)
@@ -50,9 +50,9 @@ class Network:
 def open_network(
     proc: pathlib.Path, *, clock: clocks.Clock, interface: str, mbit_per_s: float | None, classes: pathlib.Path
 ) -> Network:
-    """Return the dimension of the named interface, or of the default route's; without a given speed, at the kernel's.
+    """Return the dimension for the named interface, or the default route's; its speed is as given, or the kernel's.
 
-    `classes`: /sys/class/net. Raises `Absent`, naming the setting that mends it.
+    `classes`: /sys/class/net. Raises `Absent` with the setting that solves it.
     """
     name = interface or default_interface(proc)
     speed = read_speed(classes / name) if mbit_per_s is None else mbit_per_s
@@ -65,7 +65,7 @@ def open_network(
 
 
 def read_speed(folder: pathlib.Path) -> float | None:
-    """Return the link's Mbit/s; None where the kernel does not say (virtual interfaces, a link that is down)."""
+    """Return the link's Mbit/s; None if the kernel does not know it (virtual interfaces, a link that is down)."""
     try:
         speed = int((folder / "speed").read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -74,10 +74,7 @@ def read_speed(folder: pathlib.Path) -> float | None:
 
 
 def default_interface(proc: pathlib.Path) -> str:
-    """Return the interface that the best default route leaves by, IPv4 before IPv6.
-
-    Raises `Absent` where there is none.
-    """
+    """Return the interface of the best default route, IPv4 before IPv6. Raises `Absent` if there is none."""
     for name, parse in (("route", parse_route), ("ipv6_route", parse_ipv6_route)):
         try:
             data = kernel_file.KernelFile(proc / "net" / name, size=16384).read_all()
@@ -93,7 +90,7 @@ def default_interface(proc: pathlib.Path) -> str:
 
 
 def parse_dev(data: bytes, name: bytes) -> tuple[int, int] | None:
-    """Return (received, sent) bytes of one interface of /proc/net/dev; None where it is not listed.
+    """Return (received, sent) bytes of one interface in /proc/net/dev; None if it is not listed.
 
     >>> parse_dev(b"Inter-|\\n face |\\n  eth0:7 0 0 0 0 0 0 0 9 0 0 0 0 0 0 0\\n", b"eth0")
     (7, 9)
@@ -116,7 +113,7 @@ def parse_dev(data: bytes, name: bytes) -> tuple[int, int] | None:
 
 
 def parse_route(text: str) -> str | None:
-    """Return the interface of the best default route in /proc/net/route; None where there is none. Raises `Broken`."""
+    """Return the interface of the best default route in /proc/net/route; None if there is none. Raises `Broken`."""
     routes = [words for line in text.splitlines() if len(words := line.split()) >= 8]
     usable = [
         (int(words[6]), words[0])
@@ -127,7 +124,7 @@ def parse_route(text: str) -> str | None:
 
 
 def parse_ipv6_route(text: str) -> str | None:
-    """Return the same of /proc/net/ipv6_route, whose numbers are hexadecimal. Raises `Broken`."""
+    """Return the same for /proc/net/ipv6_route, whose numbers are hexadecimal. Raises `Broken`."""
     routes = [words for line in text.splitlines() if len(words := line.split()) >= 10]
     usable = [
         (_hex(words[5]), words[9])

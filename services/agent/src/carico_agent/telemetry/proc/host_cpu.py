@@ -6,8 +6,8 @@ import pathlib
 from carico_agent.telemetry import port
 from carico_agent.telemetry.proc import kernel_file
 
-# user nice system idle iowait irq softirq steal; guest and guest_nice follow and are counted in user and nice
-# already: https://docs.kernel.org/filesystems/proc.html#miscellaneous-kernel-statistics-in-proc-stat
+# user nice system idle iowait irq softirq steal; guest and guest_nice follow, and are already included in user and
+# nice: https://docs.kernel.org/filesystems/proc.html#miscellaneous-kernel-statistics-in-proc-stat
 FIELDS = 8
 IDLE = 3
 IOWAIT = 4

@@ -11,33 +11,33 @@ import pathlib
 
 from carico_agent.telemetry import port
 
-# 2^64 has 20.
+# Of 2^64.
 DIGITS_MOST = 20
-# The kernel has the file but the feature is switched off: PSI with psi=0 reads so.
+# The kernel has the file but the feature is off, as PSI with psi=0.
 _OFF = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
-# This process or the machine has no file or memory left: what was to be read is still there.
-_SPENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+# This process or the machine has no file descriptors or memory left: the file still exists.
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class KernelFile:
-    """Reads a small file from its start; it is opened again after it went away."""
+    """Reads a small file from its start; it is opened again after it disappeared."""
 
     __slots__ = ("_fd", "_size", "path")
 
     def __init__(self, path: pathlib.Path, *, size: int = 4096) -> None:
-        """Open it. Raises `Absent` where that is not possible."""
+        """Open the file. Raises `Absent` if that is not possible."""
         self.path = path
         self._size = size
         self._fd = self._open()
 
     def read(self) -> bytes:
-        """Return what is in it now. Raises `Broken` where it went away, `Absent` where its feature is switched off."""
+        """Return the current content. Raises `Broken` if the file disappeared, `Absent` if its feature is off."""
         return self._read_at(0)
 
     def read_all(self) -> bytes:
-        """Return the whole of a file of many lines, which the kernel hands out about a page a call.
+        """Return a whole file of many lines, of which the kernel returns about a page per call.
 
-        Raises as `read`.
+        Raises the same as `read`.
         """
         parts = [self._read_at(0)]
         while parts[-1]:
@@ -61,7 +61,7 @@ class KernelFile:
         except OSError as error:
             if error.errno in _OFF:
                 raise port.Absent(str(self.path), error.strerror or "switched off") from None
-            # ENODEV: the cgroup was removed. The next read looks for a new one of that name.
+            # ENODEV: the cgroup was removed. The next read opens a new one with that name.
             self.close()
             raise port.Broken(str(self.path), error.strerror or "cannot be read") from None
 
@@ -76,9 +76,9 @@ class KernelFile:
             raise port.Absent(str(self.path), error.strerror or "cannot be opened") from None
 
 
-def is_spent(error: OSError) -> bool:
-    """Return True where the error says nothing of what was to be read, which must not pass for gone then."""
-    return error.errno in _SPENT
+def is_exhausted(error: OSError) -> bool:
+    """Return whether the error is due to exhausted resources, and does not mean that the file is gone."""
+    return error.errno in _EXHAUSTED
 
 
 def keyed(data: bytes, key: bytes, *, what: str) -> int:
@@ -87,7 +87,7 @@ def keyed(data: bytes, key: bytes, *, what: str) -> int:
     >>> keyed(b"usage_usec 15\\nuser_usec 9\\n", b"user_usec", what="cpu.stat")
     9
 
-    Raises `Broken` where it is not there.
+    Raises `Broken` if it is missing.
     """
     start = 0 if data.startswith(key + b" ") else data.find(b"\n" + key + b" ") + 1
     if start == 0 and not data.startswith(key + b" "):
@@ -98,7 +98,7 @@ def keyed(data: bytes, key: bytes, *, what: str) -> int:
 def whole(data: bytes, *, what: str) -> int:
     """Return the one whole number in `data`, as the kernel prints its 64-bit counters.
 
-    Raises `Broken` where there is none.
+    Raises `Broken` if there is none.
     """
     digits = data.strip()
     if not digits.isdigit() or len(digits) > DIGITS_MOST:
@@ -107,7 +107,7 @@ def whole(data: bytes, *, what: str) -> int:
 
 
 def rate(before: float, after: float, elapsed_s: float) -> float | None:
-    """Units per second between two reads; None where the counter went back or no time has passed.
+    """Return units per second between two reads; None if the counter decreased or no time has passed.
 
     >>> rate(100, 150, 0.5)
     100.0
@@ -120,9 +120,9 @@ def rate(before: float, after: float, elapsed_s: float) -> float | None:
 
 
 def ratio(before: float, after: float, elapsed: float) -> float | None:
-    """Return the share of `elapsed` that the counter spent counting, 0 to 1; both in one unit (PSI: microseconds).
+    """Return the increase of the counter as a share of `elapsed`, 0 to 1; both in one unit (PSI: microseconds).
 
-    Held to 1: the two clocks are read an instant apart, so a full counter may read a little more than the interval.
+    Clipped to 1: the clock and the counter are read one after the other, so the increase may exceed the interval.
 
     >>> ratio(0, 25_000, 100_000)
     0.25
@@ -132,9 +132,7 @@ def ratio(before: float, after: float, elapsed: float) -> float | None:
 
 
 def share(part_before: float, part_after: float, whole_before: float, whole_after: float) -> float | None:
-    """Return the share of the whole that the part took between two reads, 0 to 1.
-
-    None where either went back or none moved.
+    """Return the part's share of the whole between two reads, 0 to 1; None if either decreased or nothing changed.
 
     >>> share(10, 15, 100, 120)
     0.25

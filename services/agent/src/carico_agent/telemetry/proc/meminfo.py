@@ -8,7 +8,7 @@ from carico_agent.telemetry.proc import kernel_file
 
 
 class FreeBy(enum.StrEnum):
-    """What counts as free: MemAvailable (ours), or MemFree + Buffers + Cached (paper; counts tmpfs as free)."""
+    """What counts as free: MemAvailable (default), or the paper's MemFree + Buffers + Cached, which includes tmpfs."""
 
     AVAILABLE = "available"
     PAPER = "paper"

@@ -1,6 +1,6 @@
-"""Pressure (PSI, "some") of the host or of one cgroup: of its CPUs, or of its I/O.
+"""Pressure (PSI, "some") of the host or of one cgroup, on CPU or I/O.
 
-Absent (no CONFIG_PSI, psi=0, cgroup.pressure 0) shows when the gauge is made, broken (a truncated file) at a read.
+`Absent` (no CONFIG_PSI, psi=0, cgroup.pressure 0) is raised at construction, `Broken` (a truncated file) by a read.
 https://docs.kernel.org/accounting/psi.html
 """
 
@@ -18,14 +18,14 @@ class Pressure:
     """d_total_us / d_elapsed_us of the "some" line."""
 
     def __init__(self, path: pathlib.Path, *, clock: clocks.Clock) -> None:
-        """Raise `Absent` where the kernel has no PSI here."""
+        """Raise `Absent` if the kernel has no PSI here."""
         self._file = kernel_file.KernelFile(path, size=256)
         self._file.read()
         self._clock = clock
         self._last: tuple[int, float] | None = None
 
     def read(self) -> float | None:
-        """Return the share of time in which a task waited for it, since the last read."""
+        """Return the share of time in which a task waited, since the last read."""
         try:
             total_us = parse_some(self._file.read(), what=str(self._file.path))
         except port.Absent as error:

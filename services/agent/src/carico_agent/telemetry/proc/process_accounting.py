@@ -1,12 +1,12 @@
-"""The node's processes themselves, where no cgroup may be made or read: the named fallback of emulated nodes.
+"""Measures the node's processes, if no cgroup may be created or read: the fallback of emulated nodes.
 
-A node's processes are the descendants of one process (the emulated node). Nothing holds them to the node's quota, so
-what they use above it stands where throttling would have shown: with u CPUs used, w tasks waiting for a CPU (run
-delay), a quota of q real CPUs and n cores,
+A node's processes are the descendants of one process (the emulated node). The node's quota is not enforced on them, so
+usage above it counts as pressure, as throttling would: with u CPUs used, w tasks waiting for a CPU (run delay), a
+quota of q real CPUs and n cores,
 
     utilisation = min(1, u / q)        pressure = min(1, max(0, u / q - 1) + w / n)
 
-which on paced Pods climbs as the cgroup's own figures do: full utilisation at n Pods, full pressure at 2 n.
+which for paced Pods rises like the cgroup's figures: full utilisation at n Pods, full pressure at 2 n.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from carico_agent.telemetry import port
 from carico_agent.telemetry.proc import kernel_file
 from carico_core.runtime.process import clock as clocks
 
-# Seconds between two looks through /proc for new processes (1.5 ms each on a machine with a hundred of them).
+# Seconds between two scans of /proc for new processes (1.5 ms each on a machine with a hundred of them).
 SCAN_S = 0.5
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
@@ -25,7 +25,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStat:
-    """What one line of /proc/<pid>/stat tells."""
+    """The fields of /proc/<pid>/stat that are used."""
 
     parent: int
     cpu_s: float
@@ -41,10 +41,10 @@ class _Known:
 
 
 class ProcessTable:
-    """Running totals of the processes below `root_pid`. They only grow: what has ended keeps what it had used."""
+    """Totals of the processes below `root_pid`. They only grow: the usage of ended processes stays."""
 
     def __init__(self, root_pid: int, *, clock: clocks.Clock, proc: pathlib.Path = pathlib.Path("/proc")) -> None:
-        """Raise `Absent` where there is no such process."""
+        """Raise `Absent` if the process does not exist."""
         self._root_pid = root_pid
         self._proc = proc
         self._clock = clock
@@ -56,7 +56,7 @@ class ProcessTable:
             raise port.Absent(f"process {root_pid}", "not running")
 
     def refresh(self) -> None:
-        """Take the totals of now."""
+        """Update the totals."""
         now_s = self._clock.monotonic_s()
         if self._scanned_s is None or now_s - self._scanned_s >= SCAN_S:
             self._find(first=self._scanned_s is None)
@@ -65,7 +65,7 @@ class ProcessTable:
             self._follow(pid)
 
     def resident_bytes(self) -> float:
-        """Memory that the processes hold for themselves: resident without what they share."""
+        """Return the private memory of the processes: resident without shared."""
         pages = 0
         for pid in self._known:
             words = self._read(pid, "statm").split()
@@ -76,7 +76,7 @@ class ProcessTable:
     def _follow(self, pid: int) -> None:
         known = self._known[pid]
         stat = self._stat(pid)
-        if stat is None or stat.started_ticks != known.started_ticks:  # ended, or its number is another's now
+        if stat is None or stat.started_ticks != known.started_ticks:  # ended, or its pid was reused
             del self._known[pid]
             return
         delay_s = self._delay_s(pid, stat.threads)
@@ -87,12 +87,12 @@ class ProcessTable:
     def _find(self, *, first: bool) -> None:
         stats = {int(name): stat for name in self._pids() if (stat := self._stat(int(name))) is not None}
         below = {self._root_pid}
-        # A parent may have a higher number than its child: look until nothing is added.
+        # A parent may have a higher pid than its child: repeat until nothing is added.
         while grown := {pid for pid, stat in stats.items() if stat.parent in below and pid not in below}:
             below |= grown
         for pid in below - {self._root_pid} - self._known.keys():
             stat = stats[pid]
-            # What a process found at the first look has used before is no usage of this agent's time.
+            # Usage before the first scan is older than this agent, and does not count.
             cpu_s, delay_s = (stat.cpu_s, self._delay_s(pid, stat.threads)) if first else (0.0, 0.0)
             self._known[pid] = _Known(started_ticks=stat.started_ticks, cpu_s=cpu_s, delay_s=delay_s)
 
@@ -113,7 +113,7 @@ class ProcessTable:
         try:
             return (self._proc / str(pid) / name).read_bytes()
         except OSError as error:  # it has ended
-            if kernel_file.is_spent(error):
+            if kernel_file.is_exhausted(error):
                 raise port.Broken(str(self._proc), error.strerror) from None
             return b""
 
@@ -126,7 +126,7 @@ class ProcessUtilisation:
         self._clock = clock
         self._last: tuple[float, float] | None = None
         self.cores = quota_cores
-        # u / q of the last read, which the pressure needs above 1.
+        # u / q of the last read; the pressure needs the part above 1.
         self.demand = 0.0
 
     def read(self) -> float | None:
@@ -175,7 +175,7 @@ class ProcessMemory:
 
 
 def parse_stat(data: bytes) -> ProcessStat:
-    """One process. The command may hold spaces and brackets: fields are counted from the last one.
+    """Return one process. The command may contain spaces and brackets, so fields are counted from the last bracket.
 
     Raises `Broken`.
     """
@@ -190,7 +190,7 @@ def parse_stat(data: bytes) -> ProcessStat:
 
 
 def parse_delay_s(data: bytes) -> float:
-    """Return seconds spent waiting for a CPU, the second field of a schedstat; 0 where the thread has ended.
+    """Return seconds spent waiting for a CPU, the second field of schedstat; 0 if the thread has ended.
 
     >>> parse_delay_s(b"1000000 2500000000 7\\n")
     2.5
@@ -200,13 +200,13 @@ def parse_delay_s(data: bytes) -> float:
 
 
 def kernel_names(folder: pathlib.Path) -> list[str]:
-    """Return the names in a folder of /proc.
+    """Return the names in a folder of /proc; none if it disappeared.
 
-    None where it went away. Raises `Broken` where nothing can be opened any more.
+    Raises `Broken` if file descriptors or memory are exhausted.
     """
     try:
         return os.listdir(folder)
     except OSError as error:
-        if kernel_file.is_spent(error):
+        if kernel_file.is_exhausted(error):
             raise port.Broken(str(folder), error.strerror) from None
         return []
