@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from carico_local.api import access
 from tests.integration import node_site
 from tests.tools import waiting
 
@@ -189,6 +190,30 @@ def test_a_pod_gets_no_token_of_the_api(site: node_site.NodeSite) -> None:
     assert "PATH=" in log
     assert site.token not in log
     assert "kubeconfig" not in log.lower()
+
+
+def test_the_nodes_own_log_endpoint_asks_for_its_token_and_host(site: node_site.NodeSite) -> None:
+    site.run("guarded", "echo", "private")
+    site.until_phase("guarded", "Succeeded")
+    port = site.request("GET", f"/api/v1/nodes/{node_site.NODE}")["status"]["daemonEndpoints"]["kubeletEndpoint"][
+        "Port"
+    ]
+
+    def ask(token: str, **headers: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=waiting.WAIT_S)
+        try:
+            sent = {**headers, **({"Authorization": f"Bearer {token}"} if token else {})}
+            connection.request("GET", "/containerLogs/default/guarded/main", headers=sent)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    own = access.kubelet_token(site.token, node_site.NODE)
+    assert ask(own) == (200, "private\n")
+    assert {ask(token)[0] for token in ("", site.token, access.kubelet_token(site.token, "node-2"))} == {401}
+    assert ask(own, Host="evil.example")[0] == 403
+    assert ask(own, Origin="http://evil.example")[0] == 403
 
 
 def test_logs_follow_tail_and_previous(site: node_site.NodeSite) -> None:

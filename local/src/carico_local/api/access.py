@@ -28,11 +28,19 @@ HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 _TOKEN_BYTES = 32
 _USER = "carico"
 
+_HINT = (
+    'this cluster\'s API needs its token, which is in the kubeconfig that `eval "$(carico env)"` sets, and changes '
+    "when the cluster is created again"
+)
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def guard(token: str, hosts: Collection[str] = ()) -> Any:
-    """Return the middleware that admits requests with the token. `hosts`: allowed names besides loopback's."""
+def guard(token: str | None, hosts: Collection[str] = (), *, hint: str = _HINT) -> Any:
+    """Return the middleware that admits requests with the token; None: TLS has verified the client's certificate.
+
+    `hosts`: allowed names besides loopback's. `hint`: where to find the token, for the error message.
+    """
     pair = base64.b64encode(f"{_USER}:{token}".encode()).decode()
     expected = (f"Bearer {token}".encode(), f"Basic {pair}".encode())
     allowed = OWN_HOSTS | {host.lower() for host in hosts}
@@ -42,12 +50,9 @@ def guard(token: str, hosts: Collection[str] = ()) -> Any:
         _check_host(request, allowed)
         _check_origin(request)
         given = request.headers.get("Authorization", "").encode(errors="replace")
-        is_known = any(hmac.compare_digest(given, each) for each in expected)
+        is_known = token is None or any(hmac.compare_digest(given, each) for each in expected)
         if request.path not in HEALTH_PATHS and not is_known:
-            raise statuses.unauthorized(
-                "Unauthorized: this cluster's API needs its token, which is in the kubeconfig that "
-                '`eval "$(carico env)"` sets, and changes when the cluster is created again'
-            )
+            raise statuses.unauthorized(f"Unauthorized: {hint}")
         # aiohttp's `body_exists` is true for any DELETE.
         has_body = bool(request.content_length) or "Transfer-Encoding" in request.headers
         if has_body and not request.headers.get("Content-Type", "").strip():
@@ -70,6 +75,14 @@ def obtain_token(path: pathlib.Path) -> str:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write_private(path, token)
     return token
+
+
+def kubelet_token(token: str, node: str) -> str:
+    """Return the token with which the API reads a node's logs, derived from the cluster's token.
+
+    It is not the cluster's own: any process of this machine may listen on the port of a node that has ended.
+    """
+    return hmac.new(token.encode(), f"logs of {node}".encode(), "sha256").hexdigest()
 
 
 def write_kubeconfig(path: pathlib.Path, *, name: str, url: str, token: str) -> None:

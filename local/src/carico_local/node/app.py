@@ -6,16 +6,18 @@ import dataclasses
 import os
 import pathlib
 import random
+import secrets
 import ssl
 from collections.abc import Sequence
 from typing import Any
 
 from carico_core.domain import errors
-from carico_core.runtime.kube import api_actions, api_client
+from carico_core.runtime.kube import api_actions, api_client, cluster_access
 from carico_core.runtime.observe import logs
 from carico_core.runtime.process import clock as clocks
 from carico_core.runtime.process import settings as reading
 from carico_core.runtime.process import tasks
+from carico_local.api import access
 from carico_local.cgroups import layout, node_group
 from carico_local.node import settings
 from carico_local.node.containers import command as container_command
@@ -99,7 +101,7 @@ async def _run(
     labels = kubelet.NodeLabels(lambda: registered.labels, registered.refresh)
     pods = kubelet.Kubelet(node, labels=labels)
     server = log_server.LogServer(kept, find=pods.pod_directory, clock=clock)
-    port = await _listen(server, chosen)
+    port = await _listen(server, chosen, token=await _log_token(chosen, clock))
     try:
         await _or_stop(registered.register(log_port=port), stop)
         if not stop.is_set:
@@ -136,9 +138,17 @@ def _open_records(root: pathlib.Path, pod_users: users.Users) -> records.Records
         ) from error
 
 
-async def _listen(server: log_server.LogServer, chosen: settings.NodeSettings) -> int:
+async def _log_token(chosen: settings.NodeSettings, clock: clocks.Clock) -> str:
+    """Return the token of the log endpoint: from the embedded API's own, which is in the node's kubeconfig."""
+    loaded = await asyncio.to_thread(cluster_access.load, chosen.kubeconfig, context="", environ={}, clock=clock)
+    kind, _, token = (await loaded.credentials.authorization() or "").partition(" ")
+    # Without one, only TLS with certificates gives access.
+    return access.kubelet_token(token, chosen.name) if kind == "Bearer" else secrets.token_hex()
+
+
+async def _listen(server: log_server.LogServer, chosen: settings.NodeSettings, *, token: str) -> int:
     try:
-        return await server.start(chosen.address, chosen.log_port, tls=_log_tls(chosen))
+        return await server.start(chosen.address, chosen.log_port, token=token, tls=_log_tls(chosen))
     except OSError as error:
         raise errors.EnvironmentUnfit(
             f"cannot listen on {chosen.address}:{chosen.log_port} ({error.strerror}): "

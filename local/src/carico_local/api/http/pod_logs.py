@@ -9,6 +9,7 @@ import urllib.parse
 import aiohttp
 from aiohttp import web
 
+from carico_local.api import access
 from carico_local.api.model import objects, resources, statuses
 from carico_local.api.storage import store
 
@@ -28,8 +29,9 @@ _CONNECT_S = 5.0
 class Proxy:
     """Forwards log requests to kubelets."""
 
-    def __init__(self, kept: store.Store) -> None:
+    def __init__(self, kept: store.Store, *, token: str) -> None:
         self._store = kept
+        self._token = token
         self._session: aiohttp.ClientSession | None = None
 
     async def logs(self, request: web.Request, target: resources.Target) -> web.StreamResponse:
@@ -45,8 +47,9 @@ class Proxy:
         path = f"/containerLogs/{target.namespace}/{target.name}/{container}"
         query = {name: request.query[name] for name in _PASSED_ON if name in request.query}
         url = f"{self._address(node_name)}{path}?{urllib.parse.urlencode(query)}"
+        headers = {"Authorization": f"Bearer {access.kubelet_token(self._token, node_name)}"}
         try:
-            async with self._client().get(url) as source:
+            async with self._client().get(url, headers=headers) as source:
                 return await _pass_on(request, source)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise statuses.internal(f'Get "{url}": {error or type(error).__name__}') from error

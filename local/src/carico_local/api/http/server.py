@@ -22,7 +22,7 @@ def build(state: cluster.Cluster, *, token: str, hosts: Collection[str] = ()) ->
     """Return the application that serves a cluster to clients with the token. `hosts`: names besides loopback's."""
     middlewares = [_answer_failures, access.guard(token, hosts)]
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
-    kubelets = pod_logs.Proxy(state.store)
+    kubelets = pod_logs.Proxy(state.store, token=token)
     routes = _Routes(handlers.Handlers(state), kubelets)
     app.router.add_route("*", "/{path:.*}", routes.dispatch)
 
