@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
-
-import orjson
+from typing import Protocol
 
 from carico_cli.clusters import which
 from carico_cli.doctor import agents, findings
+from carico_cli.live import node_answers
 from carico_core.domain import cluster, errors
 from carico_core.wire import subjects
 
@@ -86,17 +85,15 @@ async def _service(
 async def _notes(bus: Bus, nodes: list[str]) -> list[findings.Finding]:
     """Return what telemetry the agents lack, such as PSI, from their own answers."""
 
-    async def ask(node: str) -> tuple[str, list[str]]:
+    async def ask(node: str) -> tuple[str, tuple[str, ...]]:
         try:
-            answer = orjson.loads(
-                await bus.request(subjects.query("agent", "state.get", node), b"", timeout_s=ANSWER_MOST_S)
-            )
-        except (errors.BusError, errors.BadName, orjson.JSONDecodeError):
-            return node, []
-        said: Any = answer.get("notes", []) if isinstance(answer, dict) else []
-        return node, [str(note) for note in said]
+            answer = await bus.request(subjects.query("agent", "state.get", node), b"", timeout_s=ANSWER_MOST_S)
+            # Printable text only: an agent could send commands to the terminal.
+            return node, node_answers.parse_notes(answer)
+        except (errors.BusError, errors.BadName, errors.MessageError):
+            return node, ()
 
-    answers: list[tuple[str, list[str]]] = []
+    answers: list[tuple[str, tuple[str, ...]]] = []
     for begin in range(0, len(nodes), ASKED_AT_ONCE):
         answers += await asyncio.gather(*map(ask, nodes[begin : begin + ASKED_AT_ONCE]))
     by_note: dict[str, list[str]] = {}

@@ -59,13 +59,22 @@ def parse_detail(payload: bytes) -> Detail:
         estimator=message.text("estimator", maximum=fields.NAME_MAX),
         source=message.text("source", maximum=_TEXT_MAX, free=True),
         cores=message.number("cores", maximum=fields.QUANTITY_MAX),
-        notes=message.texts("notes", maximum=_TEXT_MAX, count=_NOTES_MAX),
+        notes=_notes(message),
         scale=message.number_map("scale", maximum=fields.QUANTITY_MAX),
         ceiling=message.number_map("ceiling", maximum=fields.QUANTITY_MAX),
         history=_history(message.fields("history")),
         innovation={} if now is None else _signed(now, "innovation"),
         federated=False if now is None else now.flag("federated"),
     )
+
+
+def parse_notes(payload: bytes) -> tuple[str, ...]:
+    """Decode the notes of an agent's answer to `state.get`: few, and printable. Raises `MessageError`."""
+    return _notes(codec.parse_json(payload, maximum_bytes=_DETAIL_MAX_BYTES))
+
+
+def _notes(message: fields.Fields) -> tuple[str, ...]:
+    return message.texts("notes", maximum=_TEXT_MAX, count=_NOTES_MAX)
 
 
 def _history(table: fields.Fields) -> dict[str, tuple[float, ...]]:

@@ -211,7 +211,7 @@ class Reader:
                 answers = await asyncio.gather(
                     *(bus.service_stats(name, within_s=SERVICES_ANSWER_S) for name in services.ASKED)
                 )
-                found = services.parse_all([answer for each in answers for answer in each])
+                found = services.parse_all(dict(zip(services.ASKED, answers, strict=True)))
             if asks_backlog and bus.connected:
                 backlog = await _backlog(bus)
                 # The role reader may not ask: each try would be another refusal in the server's log.

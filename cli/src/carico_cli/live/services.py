@@ -1,5 +1,7 @@
 """Statistics of services, from NATS's services framework."""
 
+from collections.abc import Mapping
+
 from carico_cli.live import picture as pictures
 from carico_core.domain import errors
 from carico_core.wire import codec, fields
@@ -31,14 +33,20 @@ def parse(answered_s: float, payload: bytes) -> pictures.Service:
     )
 
 
-def parse_all(answers: list[tuple[float, bytes]]) -> list[pictures.Service]:
-    """Return the statistics of each instance that can be decoded, ordered by name and instance."""
+def parse_all(answers: Mapping[str, list[tuple[float, bytes]]]) -> list[pictures.Service]:
+    """Return the statistics of each instance by the name that was asked for, ordered by name and instance.
+
+    What cannot be decoded is left out, and so is a service that answers under another's name.
+    """
     found = []
-    for answered_s, payload in answers:
-        try:
-            found.append(parse(answered_s, payload))
-        except errors.MessageError:
-            continue  # another program's service of this name
+    for name, each in answers.items():
+        for answered_s, payload in each:
+            try:
+                service = parse(answered_s, payload)
+            except errors.MessageError:
+                continue  # another program's service of this name
+            if service.name == name:
+                found.append(service)
     return sorted(found, key=lambda each: (each.name, each.instance))
 
 

@@ -212,6 +212,15 @@ async def test_all_is_well_on_the_bus() -> None:
     assert {one.level for one in found} == {Level.OK}
 
 
+@pytest.mark.parametrize(
+    "notes", [["\x1b[2Jok"], ["a\nfail NATS: x"], ["\u202ex"], ["x" * 10_000], ["x"] * 1000, "x", [7]]
+)
+async def test_an_agent_cannot_write_to_the_terminal(notes: object) -> None:
+    answers: dict[str, Any] = {subjects.query("agent", "state.get", "n1"): {"notes": notes}}
+    found = await listen(Bus([advertised("n1")], answers), "n1")
+    assert not any(one.what == "telemetry" for one in found)
+
+
 async def test_who_is_silent_and_what_the_agents_lack_is_named() -> None:
     answers = {subjects.query("agent", "state.get", "n1"): {"notes": ["no PSI of the CPU"]}}
     stored = [

@@ -163,7 +163,10 @@ def test_a_services_statistics_are_read_and_what_is_none_of_ours_is_left_out() -
         {"name": "b", "num_requests": 1, "num_errors": 0, "last_error": "", "processing_time": 1_000_000},
     ]
     good = {"name": "carico-scheduler", "id": "X1", "version": "", "endpoints": endpoints}
-    (found,) = services.parse_all([(0.25, orjson.dumps(good)), (0.1, b"?"), (0.1, b'{"name":"carico-scheduler"}')])
+    answers = [(0.25, orjson.dumps(good)), (0.1, b"?"), (0.1, b'{"name":"carico-scheduler"}')]
+    # Another service that answers as the scheduler.
+    forged = [(0.1, orjson.dumps({**good, "id": "X2"}))]
+    (found,) = services.parse_all({"carico-scheduler": answers, "carico-aggregator": forged})
     assert (found.instance, found.requests, found.errors, found.last_error) == ("X1", 4, 1, "x")
     assert found.processing_s == pytest.approx(0.001)
     assert found.answered_s == 0.25
