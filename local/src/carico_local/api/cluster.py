@@ -62,10 +62,11 @@ def give_service_account(kept: store.Store, clock: clocks.Clock, namespace: str)
 
 
 async def checkpoint_forever(kept: store.Store) -> None:
-    """Move the log into the database, again and again, until cancelled."""
+    """Move the write-ahead log into the database every 10 s until cancelled; retry where the disk is full."""
     moved = -1
     while True:
         await asyncio.sleep(_CHECKPOINT_S)
-        if kept.revision != moved:
-            moved = kept.revision
-            await asyncio.to_thread(kept.checkpoint)
+        if (revision := kept.revision) != moved:
+            with store.unwritable_ignored("checkpoint"):
+                await asyncio.to_thread(kept.checkpoint)
+                moved = revision

@@ -52,6 +52,7 @@ class Supervisor:
         # Services that were ended in order to be started with a new command.
         self._outdated: set[str] = set()
         self._first_notes = (*plan.warnings, *parts.notes(environ))
+        self._disk_recovered = asyncio.Event()
         # True where an earlier run was not stopped by `down`.
         self._goes_on = False
         self._start_within_s = START_TIMEOUT_S + START_TIMEOUT_PER_NODE_S * plan.nodes
@@ -131,8 +132,14 @@ class Supervisor:
                 self._account.ended(service.name)
                 continue
             self._note_crash(service.name, child, first=not up[service.name].is_set())
-            await asyncio.sleep(loop.pause_s(ran_s=self._clock.monotonic_s() - began_s))
+            await self._pause(loop.pause_s(ran_s=self._clock.monotonic_s() - began_s))
             self._account.restarted(service.name)
+
+    async def _pause(self, seconds: float) -> None:
+        """Sleep, but not beyond the moment when a full disk has room again: it may have been the cause of the crash."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._disk_recovered.wait()
 
     def _fresh(self, name: str) -> parts.Service:
         found = topology.services(self._plan, self._where, self._paths, self._environ)
@@ -202,6 +209,9 @@ class Supervisor:
         """Restart NATS after a full disk: a stream whose write failed stores no more messages until then."""
         while True:
             await machine.until_disk_recovers(self._paths.data)
+            # Wakes those that wait now.
+            self._disk_recovered.set()
+            self._disk_recovered.clear()
             self._account.note("the disk was full: NATS was restarted, because it stores no more messages after that")
             self._end_outdated(topology.NATS)
 

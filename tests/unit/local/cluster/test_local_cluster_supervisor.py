@@ -88,6 +88,25 @@ def test_nats_is_restarted_each_time_a_full_disk_has_room(
     ]
 
 
+def test_a_crashed_service_waits_no_longer_than_the_disk_is_full(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = [0, 0, machine.ROOM_BYTES, *[machine.ROOM_BYTES] * 100]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=free.pop(0)))
+
+    async def main() -> float:
+        found = some_supervisor(tmp_path, [])
+        renewing = asyncio.create_task(found._renew_bus())
+        began_s = asyncio.get_running_loop().time()
+        await found._pause(processes.CRASH_MOST_S)
+        waited_s = asyncio.get_running_loop().time() - began_s
+        await found._pause(1.0)
+        renewing.cancel()
+        return waited_s
+
+    assert objects.run_fast(main()) == pytest.approx(3 * machine.DISK_LOOK_EVERY_S)
+
+
 @pytest.mark.parametrize("was_ready", [False, True])
 def test_a_start_goes_on_for_as_long_as_something_becomes_ready(tmp_path: pathlib.Path, was_ready: bool) -> None:
     async def main() -> bool:

@@ -29,7 +29,8 @@ class EventExpiry:
     async def run(self) -> None:
         """Sweep once a minute until cancelled."""
         while True:
-            self.sweep()
+            with store.unwritable_ignored("expiry of Events"):
+                self.sweep()
             await asyncio.sleep(_EVERY_S)
 
     def sweep(self) -> None:

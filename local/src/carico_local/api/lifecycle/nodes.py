@@ -47,7 +47,8 @@ class NodeLifecycle:
     async def run(self) -> None:
         """Review all Nodes when one changes, and often enough to notice a missing heartbeat, until cancelled."""
         while True:
-            self.review()
+            with store.unwritable_ignored("conditions of Nodes"):
+                self.review()
             self._changed.clear()
             try:
                 async with asyncio.timeout(self._grace_s / 8):

@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterator
 from typing import IO
 
 from carico_core.domain import errors
+from carico_core.runtime.observe import logs
 from carico_local.api.model import objects, resources
+
+_LOG = logs.get("api.store")
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (
@@ -130,7 +133,8 @@ class Store:
         try:
             self._database.execute(statement, values)
         except sqlite3.Error:
-            if self._batch is None:
+            # A full disk may have ended the transaction already.
+            if self._batch is None and self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             raise
         self.revision += 1
@@ -167,6 +171,15 @@ class Store:
             else:
                 kept[change.key] = change.previous
         self.revision -= len(changes)
+
+
+@contextlib.contextmanager
+def unwritable_ignored(what: str) -> Iterator[None]:
+    """Log that the store cannot write, as on a full disk, for work of the API's own that is repeated anyway."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        _LOG.warning("store_write_failed", what=what, error=str(error))
 
 
 def _lock(directory: pathlib.Path) -> IO[bytes]:

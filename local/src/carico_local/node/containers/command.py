@@ -79,11 +79,6 @@ class Commands:
         if self._spec.reads_objects:
             self._read = await variables.read(self._spec, self._place.objects)
 
-    def keep(self, directory: pathlib.Path) -> None:
-        """Store the values read: probes run with the container's variables, also under the node's next process."""
-        if self._read is not None:
-            variables.save(directory / records.VARIABLES, self._read)
-
     def make(self, number: int, directory: pathlib.Path) -> runtime.ContainerCommand:
         """Return the command of start `number`, whose records are in `directory`."""
         places = self._places()
@@ -103,11 +98,15 @@ class Commands:
         )
 
     def make_files(self, number: int) -> None:
-        """Create the volumes of the container and its termination message for start `number`. Raises OSError.
+        """Create the directories and files of start `number`: records, volumes, termination message. Raises OSError.
 
         Directories of a subPath are left to the container's process: root must not follow links that a Pod has made.
         """
         kept, message = self._node.records, self._message(number)
+        directory = kept.begin(self._place.pod.uid, self._spec.name, number)
+        if self._read is not None:
+            # Probes run with the container's variables, also under the node's next process.
+            variables.save(directory / records.VARIABLES, self._read)
         user = self._node.users.of(self._spec)
         for folder in (message.parent, *([self._place.volumes] if self._spec.mounts else [])):
             kept.make_shared(folder)

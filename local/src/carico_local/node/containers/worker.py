@@ -119,14 +119,19 @@ class ContainerWorker:
         return self._terminate(attempt.number, started_ns, ended, failure=(attempt.failed or {}).get("message", ""))
 
     async def _until_configured(self) -> bool:
-        """Return True once all objects for its variables exist; False where it was stopped before."""
+        """Return True once its variables and files are there for the next start; False where it was stopped before."""
         wait_s = CONFIG_RETRY_FIRST_S
         while True:
             try:
                 await self._commands.read()
+                self._commands.make_files(self.state.restarts)
                 return True
             except config_objects.Unread as error:
                 self.refuse(str(error))
+                self._report("Failed", f"Error: {error}", True)
+            except OSError as error:
+                # A full disk above all.
+                self._set(state=status.Waiting(reason=status.CREATE_ERROR, message=str(error)))
                 self._report("Failed", f"Error: {error}", True)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
@@ -136,13 +141,10 @@ class ContainerWorker:
 
     async def _start(self) -> status.Terminated:
         number = self.state.restarts
-        directory = self._node.records.begin(self._place.pod.uid, self.spec.name, number)
-        self._commands.keep(directory)
-        command = self._commands.make(number, directory)
+        command = self._commands.make(number, self._node.records.attempt(self._place.pod.uid, self.spec.name, number))
         self._live_id = command.id
         self._set(container_id=command.id)
         try:
-            self._commands.make_files(number)
             if command.group is not None:
                 command.group.create()
                 command.group.end_as_one()

@@ -48,6 +48,7 @@ CREATING = Waiting(reason="ContainerCreating")
 INITIALIZING = Waiting(reason="PodInitializing")
 LOST = "ContainerStatusUnknown"
 CONFIG_ERROR = "CreateContainerConfigError"
+CREATE_ERROR = "CreateContainerError"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,9 +54,10 @@ class LogFile:
         stamp = format_time(wall_ns).encode()
         os.write(self._fd, b"".join(stamp + b" stdout " + tag + b" " + line + b"\n" for line, tag in entries))
         if os.fstat(self._fd).st_size >= self._rotate_bytes:
-            os.close(self._fd)
             self._path.replace(self._path.with_name(self._path.name + ".1"))
-            self._fd = self._open()
+            # Opened before the old one is closed: on a full disk opening fails, and the old one must stay usable.
+            old_fd, self._fd = self._fd, self._open()
+            os.close(old_fd)
 
     def _open(self) -> int:
         return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

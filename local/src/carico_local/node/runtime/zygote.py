@@ -30,6 +30,7 @@ from carico_local.node.runtime import records as files
 SOCKET = "runtime.sock"
 # Without a client and without containers it ends after this time, so that a node that never returns leaves nothing.
 IDLE_S = 60.0
+_RETRY_S = 1.0
 _READ_BYTES = 65536
 
 
@@ -58,6 +59,8 @@ class Zygote:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._peer: socket.socket | None = None
         self._pending = b""
+        # Records that a full disk did not take.
+        self._unwritten: dict[pathlib.Path, dict[str, Any]] = {}
         self._quit = False
 
     def run(self) -> None:
@@ -72,11 +75,13 @@ class Zygote:
         gc.freeze()
         idle_since_s = self._clock.monotonic_s()
         while not self._quit:
-            for key, _ in self._selector.select(timeout=IDLE_S / 4):
+            for key, _ in self._selector.select(timeout=_RETRY_S if self._unwritten else IDLE_S / 4):
                 # Handling one event may have closed the file of another.
                 if key.fd in self._selector.get_map():
                     key.data()
             self._reap()
+            for path in list(self._unwritten):
+                self._record(path, self._unwritten.pop(path))
             if self._peer is not None or self._containers:
                 idle_since_s = self._clock.monotonic_s()
             self._quit = self._quit or self._clock.monotonic_s() - idle_since_s > IDLE_S
@@ -144,8 +149,22 @@ class Zygote:
         except OSError:
             self._drop_peer()
 
+    def _record(self, path: pathlib.Path, document: dict[str, Any]) -> None:
+        """Write a record, or keep it until the disk has room: a runtime that ended would take all containers along."""
+        try:
+            files.write_json(path, document)
+        except OSError:
+            # The directory of a Pod that was removed does not come back.
+            if path.parent.exists():
+                self._unwritten[path] = document
+
     def _start(self, request: Mapping[str, Any]) -> None:
         directory = pathlib.Path(request["directory"])
+        try:
+            log = container_logs.LogFile(directory / files.LOG)
+        except OSError as error:
+            self._send(event="start_failed", id=request["id"], message=f"{error.filename}: {error.strerror}")
+            return
         output_read, output_write = os.pipe2(os.O_CLOEXEC)
         status_read, status_write = os.pipe2(os.O_CLOEXEC)
         for descriptor in (output_read, status_read):
@@ -159,7 +178,7 @@ class Zygote:
             id=request["id"],
             pid=pid,
             directory=directory,
-            log=container_logs.LogFile(directory / files.LOG),
+            log=log,
             output_fd=output_read,
             status_fd=status_read,
             owns_group=request["die_with_parent"],
@@ -180,7 +199,7 @@ class Zygote:
         os.close(container.status_fd)
         container.status_fd = None
         if reason:
-            files.write_json(container.directory / files.FAILED, {"message": reason})
+            self._record(container.directory / files.FAILED, {"message": reason})
             self._send(event="start_failed", id=container.id, message=reason)
             return
         started = {
@@ -188,7 +207,7 @@ class Zygote:
             "start_ticks": sweep.start_ticks(container.pid),
             "wall_ns": self._clock.wall_ns(),
         }
-        files.write_json(container.directory / files.STARTED, started)
+        self._record(container.directory / files.STARTED, started)
         self._send(event="started", id=container.id, **started)
 
     def _copy_output(self, container: Container) -> bool:
@@ -237,7 +256,7 @@ class Zygote:
             container.log.close(wall_ns=wall_ns)
         code = os.waitstatus_to_exitcode(status)
         exited = {"code": code if code >= 0 else 128 - code, "signal": max(0, -code), "wall_ns": wall_ns}
-        files.write_json(container.directory / files.EXITED, exited)
+        self._record(container.directory / files.EXITED, exited)
         self._send(event="exited", id=container.id, **exited)
 
 
