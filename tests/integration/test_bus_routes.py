@@ -14,6 +14,7 @@ import nats
 import pytest
 
 from carico_auth import arrangements, server_config
+from carico_core.runtime.bus import kept
 from carico_core.runtime.bus import port as buses
 from carico_core.wire import roles, subjects
 from carico_local import nats_server
@@ -130,6 +131,8 @@ async def test_accounts_cross_servers(members: list[Member]) -> None:
         security_site.connected(settings(members[2], arrangements.READERS), role=roles.Role.READER) as reader,
     ):
         await agent.serve(spec)
+        about = buses.ServiceSpec(name="carico-aggregator", description="x", endpoints=kept.endpoints(core))
+        await core.serve(about)
         await core.subscribe(subjects.CAPACITY_ALL, lambda _, payload: heard.update(core=payload))
         await reader.subscribe(subjects.CAPACITY_ALL, lambda _, payload: heard.update(reader=payload))
         await agent.subscribe(subjects.MODEL, lambda _, payload: heard.update(agent=payload))
@@ -142,8 +145,8 @@ async def test_accounts_cross_servers(members: list[Member]) -> None:
 
         await waiting.answered(all_heard, within_s=WITHIN_S)
         assert heard == {"core": b"capacity", "reader": b"capacity", "agent": b"model"}
-        kept = [(subjects.capacity("node-a"), b"capacity")]
-        assert await waiting.answered(reader.latest_capacities, within_s=WITHIN_S) == kept
+        stored = [(subjects.capacity("node-a"), b"capacity")]
+        assert await waiting.answered(reader.latest_capacities, within_s=WITHIN_S) == stored
         assert await waiting.answered(core.backlog, lambda found: found.pending == 1, within_s=WITHIN_S)
         for asker in (core, reader):
             answer = functools.partial(asker.request, asked, b"", timeout_s=waiting.WAIT_S)

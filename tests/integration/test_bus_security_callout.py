@@ -16,7 +16,7 @@ from nats.aio import transport
 from nats.errors import Error as NatsError
 
 from carico_core.domain import errors
-from carico_core.runtime.bus import connection_options, nats_bus, nats_client
+from carico_core.runtime.bus import connection_options, kept, nats_bus, nats_client
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.bus.security import tls, token_expiry
 from carico_core.wire import roles, subjects
@@ -86,7 +86,10 @@ async def test_a_reader_looks_and_asks_and_cannot_publish(site: security_site.Si
         site.joined(roles.Role.AGENT, "node-a") as agent,
         site.joined(roles.Role.READER) as reader,
         site.joined(roles.Role.SCHEDULER) as scheduler,
+        site.joined(roles.Role.AGGREGATOR) as aggregator,
     ):
+        about = buses.ServiceSpec(name="carico-aggregator", description="x", endpoints=kept.endpoints(aggregator))
+        await aggregator.serve(about)
         await agent.serve(spec)
         await reader.subscribe(subjects.CAPACITY_ALL, lambda _, payload: heard.append(payload))
         await agent.publish(subjects.capacity("node-a"), b"seen")
@@ -99,8 +102,8 @@ async def test_a_reader_looks_and_asks_and_cannot_publish(site: security_site.Si
         await waiting.until(lambda: heard)
         assert heard == [b"seen"]
         seen = (subjects.capacity("node-a"), b"seen")
-        kept = await waiting.answered(reader.latest_capacities, lambda kept: seen in kept)
-        assert not any(payload == b"forged" for _, payload in kept)
+        stored = await waiting.answered(reader.latest_capacities, lambda stored: seen in stored)
+        assert not any(payload == b"forged" for _, payload in stored)
         decisions = await waiting.answered(lambda: reader.recent_decisions(None, None, 5))
         assert decisions[-1][1] == b"decided"
 

@@ -5,7 +5,7 @@ import contextlib
 import pathlib
 from collections.abc import AsyncIterator
 
-from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import kept, nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.process import clock as clocks
 from carico_local import nats_server
@@ -34,6 +34,9 @@ async def stage(folder: pathlib.Path, *, nodes: int, decisions_each_s: float = 4
         bus = await nats_bus.connect(buses.BusSettings(url=server.url), name="fleet", clock=clock)
         agents = buses.BusSettings(url=web_access.agents_url(server.url))
         agents_bus = await nats_bus.connect(agents, name="agents", clock=clock, owns_streams=False)
+        # What an aggregator answers to readers.
+        about = buses.ServiceSpec(name="carico-aggregator", description="kept", endpoints=kept.endpoints(bus))
+        await bus.serve(about)
         fleet = fake_fleet.FakeFleet(bus, count=nodes, clock=clock, agents=agents_bus)
         chosen = setting.WebSettings(
             bus_websocket=access.websocket_url, cluster="stage", http_port=access.page_port

@@ -70,7 +70,7 @@ def test_the_page_is_back_once_its_container_is(stack: compose_site.Stack) -> No
 
 
 def test_a_reader_may_listen_and_ask_and_not_speak(stack: compose_site.Stack) -> None:
-    reader = ("run", "--rm", "-T", "nats", "nats", "--user", "reader", "--password", "reader")
+    reader = ("run", "--rm", "-T", "nats", "nats", "--user", "reader", "--password", "unnamed")
     inbox = ("--inbox-prefix", "_INBOX.reader")
     answer = stack.says('"node":"node-1"', *reader, *inbox, "req", "carico.v1.query.scheduler.capacity.list", "")
     assert "permissions violation" not in answer

@@ -13,7 +13,7 @@ from carico_cli.clusters import which
 from carico_cli.live import connection
 from carico_cli.live import picture as pictures
 from carico_cli.live import reader as readers
-from carico_core.runtime.bus import nats_bus
+from carico_core.runtime.bus import kept, nats_bus
 from carico_core.runtime.bus import port as buses
 from carico_core.runtime.kube import api_client
 from carico_core.runtime.observe import logs
@@ -52,7 +52,7 @@ async def serve(bus: nats_bus.NatsBus, agent: nats_bus.NatsBus) -> None:
 
     for on, name, endpoints, node in (
         (bus, "carico-scheduler", {"capacity.list": listed}, None),
-        (bus, "carico-aggregator", {"model.get": listed}, None),
+        (bus, "carico-aggregator", {"model.get": listed, **kept.endpoints(bus)}, None),
         (agent, "carico-agent", {"state.get": state}, "node-1"),
     ):
         spec = buses.ServiceSpec(name=name, description=name, endpoints=endpoints, node=node)

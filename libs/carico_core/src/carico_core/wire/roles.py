@@ -167,6 +167,7 @@ def _aggregator(_: str | None) -> _Subjects:
         subjects.MODEL,
         streams.MODEL_SUBJECT,
         _MODEL_GET,
+        *(f"{_API}.DIRECT.GET.{stream}" for stream in (streams.CAPACITY, streams.DECISIONS)),
         f"{_API}.CONSUMER.MSG.NEXT.{streams.SUBSPACES}.{streams.CONSUMER}",
         f"$JS.ACK.{streams.SUBSPACES}.{streams.CONSUMER}.>",
         *_making_of_streams(),
@@ -183,7 +184,7 @@ def _reader(_: str | None) -> _Subjects:
     publish = [f"{subjects.PREFIX}.query.>"]
     for verb in _SERVICE_VERBS:
         publish += [f"$SRV.{verb}", f"$SRV.{verb}.>"]
-    return (*publish, *_direct_gets()), (subjects.CAPACITY_ALL, subjects.DECISION_ALL, subjects.MODEL)
+    return tuple(publish), (subjects.CAPACITY_ALL, subjects.DECISION_ALL, subjects.MODEL)
 
 
 def _cli(node: str | None) -> _Subjects:
@@ -193,7 +194,7 @@ def _cli(node: str | None) -> _Subjects:
         f"{_API}.CONSUMER.NAMES.*", f"{_API}.CONSUMER.LIST.*", f"{_API}.CONSUMER.INFO.*.*",
         *(f"{_API}.STREAM.MSG.GET.{stream}" for stream in streams.PUBLIC),
     )  # fmt: skip
-    return (*publish, *looks), (*subscribe, subjects.PARTIAL_ALL)
+    return (*publish, *_direct_gets(), *looks), (*subscribe, subjects.PARTIAL_ALL)
 
 
 def _owner(node: str | None) -> _Subjects:
@@ -246,8 +247,7 @@ def _flows() -> Iterator[Flow]:
     for service in ("scheduler", "aggregator"):
         yield Flow(subject=f"{subjects.PREFIX}.query.{service}.>", source=core, to=(readers,), is_service=True)
     named = (each for service in ("scheduler", "aggregator") for each in _named("*", service))
-    # A direct get of many messages has many answers.
-    for subject in ("$SRV.*", *named, *_direct_gets()):
+    for subject in ("$SRV.*", *named):
         yield Flow(subject=subject, source=core, to=(readers,), is_service=True, many=True)
 
 

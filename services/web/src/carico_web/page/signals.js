@@ -8,8 +8,6 @@ const decoder = new TextDecoder();
 export const CAPACITY_ALL = "carico.v1.capacity.*";
 export const DECISION_ALL = "carico.v1.decision.*.*";
 export const MODEL = "carico.v1.model";
-export const DECISIONS_GET = "$JS.API.DIRECT.GET.CARICO_DECISIONS";
-export const MODEL_GET = "$JS.API.DIRECT.GET.KV_carico_model.$KV.carico_model.global";
 
 export function query(service, verb) {
   return `carico.v1.query.${service}.${verb}`;

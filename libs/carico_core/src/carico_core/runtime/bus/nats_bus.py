@@ -29,6 +29,7 @@ with memory_use.hidden_from_nats():
     from carico_core.runtime.bus import (
         direct_get,
         jetstream,
+        kept,
         nats_client,
         nats_server,
         pull_consumer,
@@ -238,6 +239,25 @@ class NatsBus:
                 await self._client.flush(timeout=SETTLE_TIMEOUT_S)
 
 
+class ReaderBus(NatsBus):
+    """One connection of a reader, who asks an aggregator for what streams keep."""
+
+    async def latest_capacities(self) -> list[tuple[str, bytes]]:
+        """Return each node's newest advertisement."""
+        return await kept.ask_capacities(self._ask)
+
+    async def get_model(self) -> bytes | None:
+        """Return the model kept last."""
+        return await kept.ask_model(self._ask)
+
+    async def recent_decisions(self, namespace: str | None, pod: str | None, limit: int) -> list[tuple[str, bytes]]:
+        """Return the newest `limit` of one Pod, or the last of each of the `limit` newest Pods; oldest first."""
+        return await kept.ask_decisions(self._ask, namespace, pod, limit)
+
+    async def _ask(self, subject: str, question: bytes) -> bytes:
+        return await self.request(subject, question, timeout_s=kept.ANSWER_S)
+
+
 async def connect(
     settings: buses.BusSettings, *,
     name: str, clock: clocks.Clock, owns_streams: bool = True, inbox: str = roles.INBOX,
@@ -256,7 +276,8 @@ async def connect(
     make_client = functools.partial(nats_client.Client, make_tls, shows_certificate=bool(settings.tls_cert))
     client = make_client()
     await nats_server.join(client, options, watch, rng)
-    bus = NatsBus(
+    is_reader = (settings.inbox_prefix or inbox) == roles.inbox(roles.Role.READER)
+    bus = (ReaderBus if is_reader else NatsBus)(
         client, watch, name=name, lease_s=settings.lease_s, copies=settings.copies, owns_streams=owns_streams, rng=rng
     )
     try:
