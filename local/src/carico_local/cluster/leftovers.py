@@ -7,6 +7,7 @@ Nodes that are not in the new plan are removed with the Pods bound to them, sinc
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from carico_core.domain import errors
@@ -19,28 +20,32 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """Counts of the Pods left, by what became of them, and the Nodes that were removed."""
+    """Counts of the Pods left, by what becomes of them, and the Nodes that were removed."""
 
-    waiting: int
+    continuing: int
+    interrupted: int
     ended: int
     removed_nodes: tuple[str, ...]
     removed_pods: int
 
     def text(self, name: str) -> str:
         """Return one line for the user; empty where nothing was left."""
-        if not (self.waiting or self.ended or self.removed_nodes):
+        if not (self.continuing or self.interrupted or self.ended or self.removed_nodes):
             return ""
-        gone = ""
+        clauses = [f"{self.continuing} Pods continue", f"{self.ended} had ended"]
+        if self.interrupted:
+            clauses.insert(
+                1, f"{self.interrupted} that ran were ended with it and are restarted or fail, by their restartPolicy"
+            )
         if self.removed_nodes:
-            gone = f"; removed {', '.join(self.removed_nodes)}, not in this plan, with {self.removed_pods} Pods"
+            clauses.append(f"removed {', '.join(self.removed_nodes)}, not in this plan, with {self.removed_pods} Pods")
         return (
-            f"cluster {name} had ended without `carico down`: going on with its {self.waiting} Pods that have not "
-            f"ended and {self.ended} that have{gone}; to start empty: `carico down` first"
+            f"cluster {name} had ended without `carico down`: {'; '.join(clauses)}; to start empty: `carico down` first"
         )
 
 
 class Api(Protocol):
-    """What is needed of the Kubernetes API."""
+    """What is needed from the Kubernetes API."""
 
     async def request(self, method: str, path: str, *, body: Any = None) -> Any:
         """Return the decoded answer."""
@@ -52,17 +57,22 @@ def are_possible(paths: state.Paths) -> bool:
     return any((paths.data / store).is_dir() for store in ("api", "etcd"))
 
 
-async def go_on(kubeconfig: pathlib.Path, node_names: tuple[str, ...], *, clock: clocks.Clock) -> Leftovers:
-    """Remove what the new plan does not continue with, and return what was left."""
+async def go_on(
+    kubeconfig: pathlib.Path, node_names: tuple[str, ...], *, are_played: bool, clock: clocks.Clock
+) -> Leftovers:
+    """Remove what the new plan does not continue with, and return what was left.
+
+    `are_played`: the nodes are kwok's, whose Pods have no processes that could have ended.
+    """
     settings = api_client.KubeSettings(kubeconfig=str(kubeconfig))
     api = await api_client.connect(settings, clock=clock, user_agent="carico-supervisor")
     try:
-        return await sort_out(api, node_names)
+        return await sort_out(api, node_names, are_played=are_played)
     finally:
         await api.close()
 
 
-async def sort_out(api: Api, node_names: tuple[str, ...]) -> Leftovers:
+async def sort_out(api: Api, node_names: tuple[str, ...], *, are_played: bool = False) -> Leftovers:
     """Do the work of `go_on` on a connected API."""
     nodes = [item["metadata"]["name"] for item in (await api.request("GET", "/api/v1/nodes"))["items"]]
     pods = (await api.request("GET", "/api/v1/pods"))["items"]
@@ -76,7 +86,18 @@ async def sort_out(api: Api, node_names: tuple[str, ...]) -> Leftovers:
         await _delete(api, f"/api/v1/nodes/{name}", {})
     kept = [pod for pod in pods if pod["spec"].get("nodeName") not in removed]
     ended = sum(pod.get("status", {}).get("phase") in _ENDED for pod in kept)
-    return Leftovers(waiting=len(kept) - ended, ended=ended, removed_nodes=removed, removed_pods=len(lost))
+    interrupted = 0 if are_played else sum(_had_run(pod.get("status") or {}) for pod in kept)
+    return Leftovers(
+        continuing=len(kept) - ended - interrupted, interrupted=interrupted, ended=ended, removed_nodes=removed,
+        removed_pods=len(lost),
+    )  # fmt: skip
+
+
+def _had_run(status: Mapping[str, Any]) -> bool:
+    """Return True where processes of the Pod ran, which ended with the cluster."""
+    containers = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
+    is_running = any("running" in (each.get("state") or {}) for each in containers)
+    return status.get("phase") not in _ENDED and (status.get("phase") == "Running" or is_running)
 
 
 async def _delete(api: Api, path: str, options: dict[str, Any]) -> None:

@@ -183,7 +183,10 @@ class Supervisor:
             return
         while True:
             with contextlib.suppress(errors.ApiUnavailable):
-                found = await leftovers.go_on(self._paths.kubeconfig, self._plan.node_names, clock=self._clock)
+                found = await leftovers.go_on(
+                    self._paths.kubeconfig, self._plan.node_names, clock=self._clock,
+                    are_played=self._plan.node_kind is plans.NodeKind.KWOK,
+                )  # fmt: skip
                 break
             await asyncio.sleep(readiness.LAST_PAUSE_S)
         for node in found.removed_nodes:

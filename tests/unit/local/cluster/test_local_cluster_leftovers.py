@@ -49,13 +49,20 @@ async def test_pods_go_on_and_nodes_out_of_the_plan_are_removed_with_theirs() ->
         gone="e",
     )  # fmt: skip
     found = await leftovers.sort_out(api, ("node-1", "node-2"))
-    assert found == leftovers.Leftovers(waiting=2, ended=1, removed_nodes=("node-3",), removed_pods=2)
+    assert found == leftovers.Leftovers(continuing=1, interrupted=1, ended=1, removed_nodes=("node-3",), removed_pods=2)
     assert [path for path, _ in api.deleted] == ["/api/v1/namespaces/default/pods/d", "/api/v1/nodes/node-3"]
     options = api.deleted[0][1]
     assert (options["gracePeriodSeconds"], options["preconditions"]) == (0, {"uid": "uid-d"})
     said = found.text("demo")
-    assert "2 Pods that have not ended and 1 that have; removed node-3, not in this plan, with 2 Pods" in said
+    assert "1 Pods continue; 1 that ran were ended with it and are restarted or fail, by their restartPolicy" in said
+    assert "1 had ended; removed node-3, not in this plan, with 2 Pods" in said
     assert "to start empty: `carico down`" in said
+
+
+async def test_pods_of_played_nodes_continue_since_they_have_no_processes() -> None:
+    found = await leftovers.sort_out(Api(["node-1"], [("a", "node-1", "Running")]), ("node-1",), are_played=True)
+    assert (found.continuing, found.interrupted) == (1, 0)
+    assert "1 Pods continue; 0 had ended" in found.text("demo")
 
 
 async def test_an_empty_store_says_nothing() -> None:
