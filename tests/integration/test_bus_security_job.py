@@ -144,6 +144,12 @@ async def test_a_job_is_bound_with_security_on(
             lambda: ask(subjects.query("aggregator", "nodes.list")),
             lambda listed: {each["node"] for each in listed} == {f"node-{number}" for number in range(AGENTS)},
         )
+        # They also answer what streams keep.
+        assert len(await waiting.answered(reader.latest_capacities, lambda kept: len(kept) == AGENTS)) == AGENTS
+        assert await waiting.answered(reader.get_model)
+        assert {
+            subjects.pod_of(subject)[1] for subject, _ in await reader.recent_decisions(None, None, PODS)
+        } == outcomes
         assert (await ask(subjects.query("scheduler", "decision.get"), b'{"pod":"pi-0"}'))["found"] is True
     # No request went beyond the role's rights.
     assert "violation" not in services.logs().lower()

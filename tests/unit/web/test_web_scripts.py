@@ -3,6 +3,7 @@
 The encoders of `carico_core.wire` and numpy are the oracles: what services say is what the page reads.
 """
 
+import asyncio
 import base64
 import json
 import re
@@ -14,9 +15,11 @@ import playwright._impl._driver as driver  # where Playwright keeps its Node; it
 import pytest
 
 from carico_core.domain import amounts, messages
+from carico_core.runtime.bus import kept, memory_bus
 from carico_core.wire import freshness, subjects
 from carico_core.wire import messages as wire
 from carico_web import site
+from tests.unit.cli import fake_cluster
 
 BOOT = "18e9f814b6bb5a96"
 SHOW = "const show = (value) => console.log(JSON.stringify(value));\n"
@@ -104,6 +107,30 @@ def test_the_model_is_read_and_its_main_direction_is_numpys() -> None:
     np.testing.assert_allclose(read["values"], values[::-1], rtol=1e-10, atol=1e-14)
     main = np.sqrt(values[-1]) * vectors[:, -1] * np.sign(vectors[:, -1].sum())
     np.testing.assert_allclose(read["main"], main, rtol=1e-10)
+
+
+async def test_the_page_reads_what_aggregators_answer_of_streams() -> None:
+    bus = memory_bus.MemoryBus()
+    answer = kept.endpoints(bus)
+    for pod in ("p-0", "p-1"):
+        record = fake_cluster.placed(pod)
+        await bus.publish(subjects.decision("default", pod), wire.encode_decision(record))
+    await bus.put_model(wire.encode_model(fake_cluster.model(at_ns=1_795_238_703_500_000_000)))
+    decisions, model = await answer["kept.decisions"](b'{"limit":200}'), await answer["kept.model"](b"{}")
+    asked = (
+        f"const answers = {{ decisions: {bytes_of(decisions)}, model: {bytes_of(model)}, none: new Uint8Array() }};"
+        "let wanted = (subject) => answers[subject.split('.').at(-1)];"
+        "const bus = {"
+        "  request: async (subject) => new TextDecoder().decode(wanted(subject)),"
+        "  requestAll: async (subject) => [{ status: 0, payload: wanted(subject) }],"
+        "};"
+        "const found = { pods: (await ask.recentDecisions(bus)).map((d) => d.pod), model: await ask.model(bus) };"
+        "wanted = () => answers.none;"
+        "show({ pods: found.pods, replica: found.model.replica, none: await ask.model(bus) });"
+    )
+    found = await asyncio.to_thread(run, asked, "ask")
+    assert (found["pods"], found["none"]) == (["p-0", "p-1"], None)
+    assert found["replica"]
 
 
 def test_the_parser_reads_the_same_however_the_bytes_are_cut() -> None:
