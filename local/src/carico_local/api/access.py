@@ -1,7 +1,7 @@
 """Access to the API: only with the cluster's token, and under one of the API's own names.
 
-Whoever can use the API can run commands as the user who started it, and any page in a browser on the machine can send
-requests to its port. Four checks keep pages and other users out: the token, which is in files of mode 0600; the Host
+A client of the API can run commands on the machine, and any page in a browser on the machine can send requests to its
+port. Four checks keep pages and other users out: the token, which is in files of mode 0600; the Host
 header, which is wrong after DNS rebinding, where a page makes its own name resolve to this address; the Origin header,
 which browsers add to requests of other sites' pages; and a required Content-Type, since browsers send bodies without
 one across sites without asking the server first (CORS).

@@ -177,7 +177,7 @@ async def down(paths: state.Paths, *, keep_logs: bool) -> None:
         for supervisor in signalled:
             processes.kill(supervisor, signal.SIGKILL)
     with contextlib.ExitStack() as held:
-        # With the lock, no other command starts it meanwhile. A supervisor that does not end still has it: go on then.
+        # With the lock, no other command starts it meanwhile. Continue without where a supervisor does not end.
         with contextlib.suppress(errors.SettingsError, OSError):
             held.enter_context(state.acquire(paths))
         await clear(paths)

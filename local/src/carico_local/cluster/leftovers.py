@@ -1,7 +1,7 @@
 """Pods and Nodes that an earlier run of a cluster left at its API.
 
 A supervisor that was killed leaves the API's store behind. `carico up` continues with it, as `carico status` announces:
-Pods that waited are scheduled; those that ran were ended with the supervisor and end as their restart policy says.
+Pods that waited are scheduled; those that ran were ended with the supervisor and are restarted or fail, by policy.
 Nodes that are not in the new plan are removed with the Pods bound to them, since nothing runs those any more.
 """
 
@@ -57,7 +57,7 @@ def are_possible(paths: state.Paths) -> bool:
     return any((paths.data / store).is_dir() for store in ("api", "etcd"))
 
 
-async def go_on(
+async def take_over(
     kubeconfig: pathlib.Path, node_names: tuple[str, ...], *, are_played: bool, clock: clocks.Clock
 ) -> Leftovers:
     """Remove what the new plan does not continue with, and return what was left.
@@ -67,13 +67,13 @@ async def go_on(
     settings = api_client.KubeSettings(kubeconfig=str(kubeconfig))
     api = await api_client.connect(settings, clock=clock, user_agent="carico-supervisor")
     try:
-        return await sort_out(api, node_names, are_played=are_played)
+        return await clean_up(api, node_names, are_played=are_played)
     finally:
         await api.close()
 
 
-async def sort_out(api: Api, node_names: tuple[str, ...], *, are_played: bool = False) -> Leftovers:
-    """Do the work of `go_on` on a connected API."""
+async def clean_up(api: Api, node_names: tuple[str, ...], *, are_played: bool = False) -> Leftovers:
+    """Do the work of `take_over` on a connected API."""
     nodes = [item["metadata"]["name"] for item in (await api.request("GET", "/api/v1/nodes"))["items"]]
     pods = (await api.request("GET", "/api/v1/pods"))["items"]
     removed = tuple(name for name in nodes if name not in node_names)

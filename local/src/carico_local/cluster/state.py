@@ -20,7 +20,7 @@ from carico_local.cluster import processes
 # 3: the embedded API requires a token.
 VERSION = 3
 # A command that checks the lock has it for microseconds on an idle machine; a supervisor has it until it ends.
-_LOOKERS_WITHIN, _LOOK_S = 20, 0.01
+_LOCK_TRIES, _LOCK_PAUSE_S = 20, 0.01
 
 
 class Phase(enum.StrEnum):
@@ -192,7 +192,7 @@ def acquire(paths: Paths) -> IO[bytes]:
 
     Raises `SettingsError` where another process has it: a supervisor, or a command that starts or removes the cluster.
     """
-    for _ in range(_LOOKERS_WITHIN):
+    for _ in range(_LOCK_TRIES):
         file = paths.lock.open("wb")
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -201,7 +201,7 @@ def acquire(paths: Paths) -> IO[bytes]:
         file.close()
         # A command that only checks, such as `carico status`, has the lock for an instant; one that has just removed
         # the cluster has a lock on a deleted file.
-        time.sleep(_LOOK_S)
+        time.sleep(_LOCK_PAUSE_S)
     raise errors.SettingsError(
         f"cluster {paths.name!r} is running already: stop it with `carico down --name {paths.name}`"
     )

@@ -54,7 +54,7 @@ class Supervisor:
         self._first_notes = (*plan.warnings, *parts.notes(environ))
         self._disk_recovered = asyncio.Event()
         # True where an earlier run was not stopped by `down`.
-        self._goes_on = False
+        self._has_leftovers = False
         self._start_within_s = START_TIMEOUT_S + START_TIMEOUT_PER_NODE_S * plan.nodes
         self._start: asyncio.Timeout | None = None
 
@@ -63,7 +63,7 @@ class Supervisor:
 
         Every process has ended when this returns.
         """
-        self._goes_on = leftovers.are_possible(self._paths)
+        self._has_leftovers = leftovers.are_possible(self._paths)
         for text in self._first_notes:
             self._account.note(text)
         for directory in (self._paths.data / "nodes", self._paths.run, self._paths.logs):
@@ -94,7 +94,7 @@ class Supervisor:
             try:
                 async with asyncio.timeout(self._start_within_s) as self._start:
                     await up[topology.API].wait()
-                    await self._go_on()
+                    await self._take_over()
                     await asyncio.gather(*(event.wait() for event in up.values()))
                     await ready_nodes.until_advertised(
                         self._plan.node_names, nats_url=self._where.nats_url, kubeconfig=self._paths.kubeconfig,
@@ -177,13 +177,13 @@ class Supervisor:
         if first or not self._restart:
             raise ClusterNotReady(f"{name} ended unexpectedly ({crash.how})", crash)
 
-    async def _go_on(self) -> None:
+    async def _take_over(self) -> None:
         """Report what an earlier run left, and remove what this one does not continue with."""
-        if not self._goes_on:
+        if not self._has_leftovers:
             return
         while True:
             with contextlib.suppress(errors.ApiUnavailable):
-                found = await leftovers.go_on(
+                found = await leftovers.take_over(
                     self._paths.kubeconfig, self._plan.node_names, clock=self._clock,
                     are_played=self._plan.node_kind is plans.NodeKind.KWOK,
                 )  # fmt: skip

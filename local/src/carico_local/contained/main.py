@@ -18,7 +18,7 @@ from carico_local.contained import identity, pair, settings, size
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Return the exit code of the container."""
-    pair.heed()
+    pair.exit_on_signals()
     try:
         chosen = reading.load(
             settings.ContainerSettings, prefix=settings.PREFIX, argv=argv, program=settings.PROGRAM

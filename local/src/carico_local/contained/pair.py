@@ -89,7 +89,7 @@ class Pair:
             os.kill(self._pids["kubelet"], signal.SIGTERM)
 
 
-def heed() -> None:
+def exit_on_signals() -> None:
     """Exit at once on SIGTERM or SIGINT, until a pair runs.
 
     The kernel delivers to the first process of a container only signals for which it has a handler. Without one, the

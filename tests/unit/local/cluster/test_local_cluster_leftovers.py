@@ -48,7 +48,7 @@ async def test_pods_go_on_and_nodes_out_of_the_plan_are_removed_with_theirs() ->
         ],
         gone="e",
     )  # fmt: skip
-    found = await leftovers.sort_out(api, ("node-1", "node-2"))
+    found = await leftovers.clean_up(api, ("node-1", "node-2"))
     assert found == leftovers.Leftovers(continuing=1, interrupted=1, ended=1, removed_nodes=("node-3",), removed_pods=2)
     assert [path for path, _ in api.deleted] == ["/api/v1/namespaces/default/pods/d", "/api/v1/nodes/node-3"]
     options = api.deleted[0][1]
@@ -60,13 +60,13 @@ async def test_pods_go_on_and_nodes_out_of_the_plan_are_removed_with_theirs() ->
 
 
 async def test_pods_of_played_nodes_continue_since_they_have_no_processes() -> None:
-    found = await leftovers.sort_out(Api(["node-1"], [("a", "node-1", "Running")]), ("node-1",), are_played=True)
+    found = await leftovers.clean_up(Api(["node-1"], [("a", "node-1", "Running")]), ("node-1",), are_played=True)
     assert (found.continuing, found.interrupted) == (1, 0)
     assert "1 Pods continue; 0 had ended" in found.text("demo")
 
 
 async def test_an_empty_store_says_nothing() -> None:
-    assert (await leftovers.sort_out(Api(["node-1"], []), ("node-1",))).text("demo") == ""
+    assert (await leftovers.clean_up(Api(["node-1"], []), ("node-1",))).text("demo") == ""
 
 
 def test_logs_of_a_cluster_that_is_gone_are_found_by_the_names_of_its_services(tmp_path: pathlib.Path) -> None:

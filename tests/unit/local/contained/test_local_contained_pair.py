@@ -106,7 +106,10 @@ def test_orphans_are_reaped_by_the_first_process(tmp_path: pathlib.Path) -> None
 @pytest.mark.skipif(os.geteuid() != 0, reason="enters a process namespace of its own, which needs root")
 def test_a_container_that_is_ended_while_it_still_imports_ends_at_once() -> None:
     """The kernel keeps from a first process what it has not asked for."""
-    script = "import time; from carico_local.contained import pair; pair.heed(); print(1, flush=True); time.sleep(60)"
+    script = (
+        "import time; from carico_local.contained import pair; pair.exit_on_signals(); print(1, flush=True)"
+        "; time.sleep(60)"
+    )
     running = subprocess.Popen(
         ["unshare", "--fork", "--pid", "--kill-child", sys.executable, "-c", script],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -157,7 +157,7 @@ class Handlers:
         )
 
 
-async def _delete_options(request: web.Request) -> deletion.Options:
+async def _delete_options(request: web.Request) -> deletion.DeleteOptions:
     body: objects.Object = {}
     if request.can_read_body:
         raw = await request.read()

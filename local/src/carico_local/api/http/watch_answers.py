@@ -100,7 +100,7 @@ class _Stream:
         end_s = loop.time() + timeout_s
         next_bookmark_s = self._next_bookmark_s(loop.time(), end_s)
         while not watcher.closed:
-            timer = loop.call_at(min(end_s, next_bookmark_s), watcher.nudge)
+            timer = loop.call_at(min(end_s, next_bookmark_s), watcher.wake)
             lines = await watcher.wait()
             timer.cancel()
             if loop.time() >= next_bookmark_s:

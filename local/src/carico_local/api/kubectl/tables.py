@@ -235,7 +235,7 @@ _COLUMNS: dict[str, list[dict[str, Any]]] = {
         _column("Object", "The object that the event is about."),
         _column("Subobject", "The part of the object that the event is about.", wide=True),
         _column("Source", "The component that reported the event.", wide=True),
-        _column("Message", "What happened, for people."),
+        _column("Message", "A description of what happened."),
         _column("First Seen", "Time since the event was first observed.", wide=True),
         _column("Count", "How often the event was observed.", kind="integer", wide=True),
         _column("Name", "Name must be unique within a namespace.", wide=True),

@@ -21,7 +21,7 @@ _PROPAGATION = ("Foreground", "Background", "Orphan")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class DeleteOptions:
     """The fields of metav1.DeleteOptions that the API supports."""
 
     grace_s: int | None = None
@@ -45,7 +45,7 @@ class Remover:
         self._store = kept
         self._clock = clock
 
-    def delete(self, resource: resources.Resource, stored: objects.Stored, options: Options) -> Deleted:
+    def delete(self, resource: resources.Resource, stored: objects.Stored, options: DeleteOptions) -> Deleted:
         """Delete an object, at once or gracefully; raise `RequestFailed` (403, 409)."""
         _check_preconditions(resource, stored, options)
         data = objects.copy(stored)
@@ -79,7 +79,7 @@ class Remover:
                 metadata["generation"] += 1
         metadata["deletionGracePeriodSeconds"] = grace_s
 
-    def _end_namespace(self, stored: objects.Stored, data: objects.Object, options: Options) -> Deleted:
+    def _end_namespace(self, stored: objects.Stored, data: objects.Object, options: DeleteOptions) -> Deleted:
         """Delete a namespace: its Pods gracefully, other objects at once, itself after the last Pod."""
         name = data["metadata"]["name"]
         if name in ("default", "kube-system", "kube-public"):
@@ -95,7 +95,7 @@ class Remover:
                 for item in self._store.select(resource.storage, name):
                     self._store.remove(resource.storage, item.data)
             for pod in self._store.select("pods", name):
-                self.delete(resources.PODS, pod, Options())
+                self.delete(resources.PODS, pod, DeleteOptions())
             self.settle_namespace(name)
         return Deleted(stored=marked, gone=self._store.get("namespaces", ("", name)) is None)
 
@@ -107,7 +107,7 @@ class Remover:
         if not self._store.select("pods", name):
             self._store.remove("namespaces", home.data)
 
-    def _remove(self, resource: resources.Resource, data: objects.Object, options: Options) -> Deleted:
+    def _remove(self, resource: resources.Resource, data: objects.Object, options: DeleteOptions) -> Deleted:
         if options.dry_run:
             return Deleted(stored=objects.freeze(data, self._store.revision), gone=False)
         if resource is not resources.PODS:
@@ -122,12 +122,12 @@ class Remover:
             self.settle_namespace(metadata["namespace"])
         return Deleted(stored=stored, gone=True)
 
-    def _put(self, resource: resources.Resource, data: objects.Object, options: Options) -> Deleted:
+    def _put(self, resource: resources.Resource, data: objects.Object, options: DeleteOptions) -> Deleted:
         stored = objects.freeze(data, 0) if options.dry_run else self._store.put(resource.storage, data)
         return Deleted(stored=stored, gone=False)
 
 
-def parse_options(body: objects.Object, text_of: Callable[[str], str | None]) -> Options:
+def parse_options(body: objects.Object, text_of: Callable[[str], str | None]) -> DeleteOptions:
     """Parse the options of a delete; the body takes precedence over the query. Raise `RequestFailed` (400, 422)."""
     grace = body.get("gracePeriodSeconds")
     if grace is None and (text := text_of("gracePeriodSeconds")):
@@ -145,10 +145,12 @@ def parse_options(body: objects.Object, text_of: Callable[[str], str | None]) ->
         raise statuses.invalid("DeleteOptions", "", [cause], group="meta.k8s.io")
     if grace is not None:
         grace = min(grace, _MAX_GRACE_S)
-    return Options(grace_s=grace, uid=assumed.get("uid"), version=assumed.get("resourceVersion"), dry_run=bool(dry_run))
+    return DeleteOptions(
+        grace_s=grace, uid=assumed.get("uid"), version=assumed.get("resourceVersion"), dry_run=bool(dry_run)
+    )
 
 
-def _check_preconditions(resource: resources.Resource, stored: objects.Stored, options: Options) -> None:
+def _check_preconditions(resource: resources.Resource, stored: objects.Stored, options: DeleteOptions) -> None:
     metadata = stored.data["metadata"]
     detail = ""
     if options.uid is not None and options.uid != metadata["uid"]:
@@ -159,7 +161,7 @@ def _check_preconditions(resource: resources.Resource, stored: objects.Stored, o
         raise statuses.conflict(resource.plural, metadata["name"], detail, group=resource.group)
 
 
-def _grace_s(pod: objects.Object, options: Options) -> int:
+def _grace_s(pod: objects.Object, options: DeleteOptions) -> int:
     """Return a Pod's grace period: 0 where it is not bound or has already ended."""
     if not pod["spec"].get("nodeName") or (pod.get("status") or {}).get("phase") in _TERMINAL:
         return 0

@@ -24,7 +24,7 @@ Render = Callable[[objects.Stored], bytes]
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Event:
+class EncodedChange:
     """A change with its encodings so far, by event type and representation."""
 
     change: store.Change
@@ -51,7 +51,7 @@ class View:
             return False
         return self.selector.everything or self.selector.matches(stored.data)
 
-    def line(self, event: Event) -> bytes | None:
+    def line(self, event: EncodedChange) -> bytes | None:
         """Return the line for a change; None where the watch does not select it."""
         change = event.change
         was = self.includes(change.previous)
@@ -81,7 +81,7 @@ class Watcher:
         self._pending: list[bytes] = []
         self._wake = asyncio.Event()
 
-    def offer(self, event: Event) -> None:
+    def offer(self, event: EncodedChange) -> None:
         """Queue the event's line; end the watch of a client that is too far behind."""
         line = self.view.line(event)
         if line is None or self.closed:
@@ -97,12 +97,12 @@ class Watcher:
         self.closed = True
         self._wake.set()
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         """Wake the waiting task, whose timeout may have passed."""
         self._wake.set()
 
     async def wait(self) -> bytes:
-        """Wait for lines and return them joined; empty after a nudge or the end."""
+        """Wait for lines and return them joined; empty after a wake or the end."""
         await self._wake.wait()
         self._wake.clear()
         return self.take()
@@ -118,7 +118,7 @@ class Hub:
 
     def __init__(self, kept: store.Store, *, history_events: int = HISTORY_EVENTS) -> None:
         self._store = kept
-        self._histories: dict[str, collections.deque[Event]] = {
+        self._histories: dict[str, collections.deque[EncodedChange]] = {
             storage: collections.deque() for storage in resources.STORAGES
         }
         self._history_events = history_events
@@ -150,7 +150,7 @@ class Hub:
                 watcher.close()
 
     def _take(self, change: store.Change) -> None:
-        event = Event(change)
+        event = EncodedChange(change)
         history = self._histories[change.storage]
         history.append(event)
         if len(history) > self._history_events:

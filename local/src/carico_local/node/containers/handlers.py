@@ -65,7 +65,7 @@ class Inside:
     env: Mapping[str, str]
     cwd: str
     procs: tuple[str, ...]
-    user: users.User | None = None
+    user: users.Ids | None = None
 
     def enter(self) -> None:
         """Move this process, a new child, into the context. Raises OSError."""

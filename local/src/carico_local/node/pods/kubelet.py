@@ -102,7 +102,7 @@ class Kubelet:
             # Removed while the watch was away.
             self._on_removed(uid, None)
         for uid in set(self._node.records.pods()) - present - set(self._pods):
-            self._bury(uid)
+            self._remove_orphan(uid)
         # Pods that already run come first: their resources are taken.
         for pod in sorted(objects, key=lambda pod: pod["metadata"]["uid"] not in self._node.records.pods()):
             self._on_pod(pod)
@@ -177,7 +177,7 @@ class Kubelet:
         self._addresses.give_back(uid)
         self._node.records.forget(uid)
 
-    def _bury(self, uid: str) -> None:
+    def _remove_orphan(self, uid: str) -> None:
         """Kill what an earlier node process left of a Pod that no longer exists."""
         _log.info("orphan_ended", uid=uid)
         if self._node.group is not None:

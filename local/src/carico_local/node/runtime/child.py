@@ -92,7 +92,7 @@ def _enter(request: Mapping[str, Any], *, output_fd: int, status_fd: int) -> Non
     os.closerange(3, status_fd)
     os.closerange(status_fd + 1, 4096)
     if request["user"] is not None:
-        user = users.User(**request["user"])
+        user = users.Ids(**request["user"])
         # So that it can open /dev/stdout, as runc does.
         os.fchown(1, user.uid, -1)
         users.become(user)

@@ -51,7 +51,7 @@ class ContainerCommand:
     # The kernel's preference for killing it when memory runs out, -1000 to 1000.
     oom_score_adj: int = 0
     # None: the user of the node.
-    user: users.User | None = None
+    user: users.Ids | None = None
     # Directories that the container's process creates, as its own user, where they do not exist.
     folders: Sequence[str] = ()
 

@@ -18,14 +18,14 @@ _MOST = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class User:
+class Ids:
     """The ids of a container's processes; they have no supplementary groups."""
 
     uid: int
     gid: int
 
 
-class Container(Protocol):
+class RunsAs(Protocol):
     """What is needed from a container's spec: its securityContext, or else its Pod's."""
 
     @property
@@ -42,17 +42,17 @@ class Container(Protocol):
 class Users:
     """The users of a node's containers. `default` None: all run as the node's own user."""
 
-    default: User | None
+    default: Ids | None
     allow_root: bool = False
 
-    def of(self, container: Container) -> User | None:
+    def of(self, container: RunsAs) -> Ids | None:
         """Return the user of a container; None: the node's own. A group 0 is never used."""
         if self.default is None or container.run_as_user == 0:
             return None
         uid = self.default.uid if container.run_as_user is None else container.run_as_user
-        return User(uid=uid, gid=container.run_as_group or self.default.gid)
+        return Ids(uid=uid, gid=container.run_as_group or self.default.gid)
 
-    def refusals(self, containers: Sequence[Container]) -> Iterator[str]:
+    def refusals(self, containers: Sequence[RunsAs]) -> Iterator[str]:
         """Yield a clause for each id that a container may not have."""
         if self.default is None:
             return
@@ -67,19 +67,19 @@ class Users:
 
 def of_node(*, allow_root: bool) -> Users:
     """Return the users of a node that runs as the present user."""
-    user = User(uid=UNPRIVILEGED, gid=UNPRIVILEGED)
+    user = Ids(uid=UNPRIVILEGED, gid=UNPRIVILEGED)
     can_change = os.geteuid() == 0 and _can_become(user)
     return Users(default=user if can_change else None, allow_root=allow_root)
 
 
-def become(user: User) -> None:
+def become(user: Ids) -> None:
     """Change this process to a user, for good. Raises OSError."""
     os.setgroups([])
     os.setresgid(user.gid, user.gid, user.gid)
     os.setresuid(user.uid, user.uid, user.uid)
 
 
-def _can_become(user: User) -> bool:
+def _can_become(user: Ids) -> bool:
     """Return False for a root without the capabilities, or whose user namespace lacks the ids."""
     try:
         done = subprocess.run(

@@ -123,9 +123,9 @@ class Zygote:
             return
         *lines, self._pending = (self._pending + data).split(b"\n")
         for line in lines:
-            self._obey(json.loads(line))
+            self._handle(json.loads(line))
 
-    def _obey(self, request: Mapping[str, Any]) -> None:
+    def _handle(self, request: Mapping[str, Any]) -> None:
         match request["op"]:
             case "start":
                 self._start(request)
@@ -238,9 +238,9 @@ class Zygote:
         for container in list(self._containers.values()):
             pid, status = os.waitpid(container.pid, os.WNOHANG)
             if pid:
-                self._bury(container, status)
+                self._finish(container, status)
 
-    def _bury(self, container: Container, status: int) -> None:
+    def _finish(self, container: Container, status: int) -> None:
         wall_ns = self._clock.wall_ns()
         del self._containers[container.id]
         if container.owns_group:
