@@ -16,7 +16,7 @@ from carico_local.cgroups import group as groups
 from carico_local.cgroups import layout, node_group, sweep
 from carico_local.node import settings
 from carico_local.node.runtime import client as runtime
-from carico_local.node.runtime import users
+from carico_local.node.runtime import records as node_records
 
 CORES = 4.0
 SCALE = 0.125
@@ -64,7 +64,7 @@ async def measure(pods: int, *, seconds: float, period_ms: float = settings.QUOT
     if opened.group is None:
         raise RuntimeError(f"no cgroups to measure in: {opened.reason}")
     with tempfile.TemporaryDirectory() as root:
-        records = runtime.ensure_root(pathlib.Path(root), users.Users(default=None))
+        records = node_records.open_root(pathlib.Path(root), is_private=False)
         runtime_group = node_group.runtime_group(found, cluster, "node")
         containers = runtime.Runtime(records.root, runtime_group=runtime_group)
         try:

@@ -71,9 +71,12 @@ def test_a_workload_of_ours_reports_and_probes_have_the_containers_user(site: no
     site.request("DELETE", f"{node_site.PODS}/probed?gracePeriodSeconds=0")
 
 
-@pytest.mark.parametrize(("context", "words"), [({"runAsUser": 0}, "runAsUser 0"), ({"runAsUser": -1}, "runAsUser -1")])
+@pytest.mark.parametrize(
+    ("context", "words"),
+    [({"runAsUser": 0}, "runAsUser 0"), ({"runAsUser": -1}, "runAsUser -1"), ({"runAsGroup": 42}, "runAsGroup 42")],
+)
 def test_root_is_refused_and_named_in_the_status(site: node_site.NodeSite, context: dict[str, int], words: str) -> None:
-    name = f"root{-context['runAsUser']}"
+    name = words.lower().replace(" ", "")
     site.run(name, "id", securityContext=context)
     site.until(lambda: "waiting" in str(site.status(name)), "the refusal")
     waiting = site.status(name)["containerStatuses"][0]["state"]["waiting"]
@@ -89,7 +92,7 @@ def test_root_is_allowed_by_the_node_and_nothing_of_its_pods_is_left(tmp_path: p
         for name, uid in (("asked", "0"), ("default", UNPRIVILEGED)):
             site.until_phase(name, "Succeeded")
             assert log(site, name).split() == [uid]
-        shared = records.open_private(tmp_path / "node").shared
+        shared = records.open_root(tmp_path / "node", is_private=True).shared
         assert shared.stat().st_mode & 0o777 == 0o711
         assert os.listdir(shared)
     assert not shared.exists()

@@ -199,12 +199,9 @@ def acquire(paths: Paths) -> IO[bytes]:
             if _is_at(file, paths.lock):
                 return file
         file.close()
-        # A command that only checks, such as `carico status`, has the lock for an instant; one that has just removed
-        # the cluster has a lock on a deleted file.
+        # `carico status` has the lock for an instant; a command that removes the cluster, on a file that is deleted.
         time.sleep(_LOCK_PAUSE_S)
-    raise errors.SettingsError(
-        f"cluster {paths.name!r} is running already: stop it with `carico down --name {paths.name}`"
-    )
+    raise errors.SettingsError(f"cluster {paths.name!r} is running already: `carico down --name {paths.name}` stops it")
 
 
 def inherited(descriptor: int) -> IO[bytes]:

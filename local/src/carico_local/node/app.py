@@ -130,7 +130,7 @@ async def _run(
 
 def _open_records(root: pathlib.Path, pod_users: users.Users) -> records.Records:
     try:
-        return runtime.ensure_root(root, pod_users)
+        return records.open_root(root, is_private=pod_users.default is not None)
     except OSError as error:
         raise errors.EnvironmentUnfit(
             f"cannot create the directories of the node's Pods at {error.filename} ({error.strerror}): make it "

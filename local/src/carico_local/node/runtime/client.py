@@ -142,8 +142,7 @@ class Runtime:
             self._writer.close()
         self._writer = None
         if self._running is not None and not self._running.done():
-            error = ConnectionResetError("the container runtime ended before it listed its containers")
-            self._running.set_exception(error)
+            self._running.set_exception(ConnectionResetError("the container runtime ended before it listed anything"))
         for starting in self._starting.values():
             if not starting.done():
                 starting.set_exception(StartFailed("the container runtime ended while the container was starting"))
@@ -292,12 +291,6 @@ def _zygote_environment() -> dict[str, str]:
 def container_path() -> str:
     """Return the PATH of containers: the project's environment first, so that the workloads are found."""
     return f"{sys.prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
-def ensure_root(root: pathlib.Path, chosen: users.Users) -> files.Records:
-    """Return the node's records; create their directories where absent. Raises OSError."""
-    root.mkdir(parents=True, exist_ok=True)
-    return files.Records(root.resolve()) if chosen.default is None else files.open_private(root.resolve())
 
 
 def kill_recorded(started: Mapping[str, Any]) -> None:

@@ -138,8 +138,15 @@ class Records:
         remove_pod_files(self.root)
 
 
-def open_private(root: pathlib.Path) -> Records:
-    """Return the records of a node that runs its Pods as another user; create both directories. Raises OSError."""
+def open_root(root: pathlib.Path, *, is_private: bool) -> Records:
+    """Return a node's records; create their directories where absent. Raises OSError.
+
+    `is_private`: the node runs its Pods as another user, who must not read them.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    root = root.resolve()
+    if not is_private:
+        return Records(root)
     root.chmod(0o700)
     shared = _pod_files(root)
     for folder in (shared.parent.parent, shared.parent, shared):

@@ -15,6 +15,8 @@ from typing import Protocol
 UNPRIVILEGED = 65_532
 # As kube-apiserver validates both (IsValidUserID).
 _MOST = 2**31 - 1
+# Groups of the system are below (GID_MIN of login.defs): members of `docker`, for example, can become root.
+_FIRST_ORDINARY = 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +63,15 @@ class Users:
                 # -1 would mean "unchanged" to the kernel: root.
                 if value is not None and not 0 <= value <= _MOST:
                     yield f"container {container.name!r} has {field} {value}, expected 0 to {_MOST}"
-            if container.run_as_user == 0 and not self.allow_root:
+            if self.allow_root:
+                continue
+            if container.run_as_user == 0:
                 yield f"container {container.name!r} has runAsUser 0 (`carico up --allow-root` permits it)"
+            if 0 < (container.run_as_group or 0) < _FIRST_ORDINARY:
+                yield (
+                    f"container {container.name!r} has runAsGroup {container.run_as_group}, a group of the system "
+                    "(`carico up --allow-root` permits it)"
+                )
 
 
 def of_node(*, allow_root: bool) -> Users:
