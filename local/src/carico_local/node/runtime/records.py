@@ -149,10 +149,14 @@ def open_root(root: pathlib.Path, *, is_private: bool) -> Records:
         return Records(root)
     root.chmod(0o700)
     shared = _pod_files(root)
-    for folder in (shared.parent.parent, shared.parent, shared):
-        folder.mkdir(mode=_PASSAGE, exist_ok=True)
-    shared.chmod(_PASSAGE)
-    return Records(root, shared)
+    while True:
+        # Tried again where the last node of another cluster removes a parent at this moment, as it ends.
+        with contextlib.suppress(FileNotFoundError):
+            for folder in (shared.parent.parent, shared.parent, shared):
+                folder.mkdir(mode=_PASSAGE, parents=True, exist_ok=True)
+                # Whatever the umask is.
+                folder.chmod(folder.stat().st_mode | _PASSAGE)
+            return Records(root, shared)
 
 
 def remove_pod_files(root: pathlib.Path) -> None:
