@@ -104,6 +104,9 @@ def test_from_start_to_stop() -> None:
             )
             api.come_back()
             await asyncio.sleep(15.0)
+            assert scheduler.health.not_ready().keys() == {"advertisements"}
+            await bus.publish(subjects.capacity("node-0"), advertisement(scheduler._clock, 2))
+            await asyncio.sleep(0.1)
             assert scheduler.health.not_ready() == {}
 
     objects.run_fast(main())

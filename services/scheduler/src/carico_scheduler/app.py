@@ -21,6 +21,7 @@ from carico_scheduler.extender import service
 from carico_scheduler.intake import informers
 from carico_scheduler.leadership import elector, handover, status
 from carico_scheduler.report import decisions, events, instruments, traces
+from carico_scheduler.rules import policy as policies
 
 if TYPE_CHECKING:
     from carico_scheduler.extender import server
@@ -89,7 +90,10 @@ class Scheduler:
         # Never queues behind binds.
         self._lease_api = lease_api or api
         self._counted = counted
-        duties = elector.Duties(is_fit=lambda: not self.engine.away, prepare=self._catch_up, on_change=self._on_change)
+        duties = elector.Duties(
+            is_fit=lambda: not self.engine.away, prepare=self._catch_up, on_change=self._on_change,
+            is_reached=lambda: self._why_not_reached() is None, is_idle=self._is_idle,
+        )  # fmt: skip
         self.leadership = status.Leadership(settings.leader, boot=boot, api=self._lease_api, clock=clock, duties=duties)
         parts = engine.EngineParts(
             policy=settings.rules(), kube=api, clock=clock, rng=random.Random(seed), log=self._log,
@@ -104,11 +108,12 @@ class Scheduler:
 
     @property
     def health(self) -> health.Health:
-        """Ready: Pods and Nodes are listed and the bus is connected, leading or not. Alive: the decision loop turns."""
+        """Ready: this scheduler can place Pods, or could as the leader. Alive: the decision loop turns."""
         return health.Health(
             {
                 "kubernetes": lambda: "; ".join(self.engine.away.values()) or None,
-                "bus": lambda: None if self._bus is not None and self._bus.connected else "not connected to NATS",
+                "bus": self._why_not_connected,
+                "advertisements": self._why_silent,
                 "binds": lambda: _stalled(self.engine.binder),
                 "leadership": self.leadership.trouble,
                 "extender": self._why_not_serving,
@@ -210,6 +215,23 @@ class Scheduler:
     def _lacking(self) -> dict[str, str]:
         stalled = _stalled(self.engine.binder)
         return self.engine.away | ({} if stalled is None else {"binds": f"{stalled}; no Pod is placed until it does"})
+
+    def _why_not_connected(self) -> str | None:
+        return None if self._bus is not None and self._bus.connected else "not connected to NATS"
+
+    def _why_silent(self) -> str | None:
+        # A connection can look alive while nothing arrives: NATS clients notice a cut only after minutes.
+        silent_s = self.engine.silent_s
+        return None if silent_s is None else f"no advertisement of any node has arrived for {silent_s:.0f} s"
+
+    def _why_not_reached(self) -> str | None:
+        """Return why agents cannot reach this scheduler; None if they can, or if Pods can be placed without them."""
+        if self._settings.fallback is not policies.Fallback.WAIT:
+            return None
+        return self._why_not_connected() or self._why_silent()
+
+    def _is_idle(self) -> bool:
+        return self.engine.binder.is_idle and (self.extender is None or self.extender.binder.is_idle)
 
     def _why_not_serving(self) -> str | None:
         # A Service sends kube-scheduler to a ready Pod, which must be the leader: only it knows all reservations.

@@ -92,6 +92,8 @@ class Engine:
             parts.kube, into=self.state, clock=parts.clock, metrics=parts.metrics, wake=self._wake.set
         )
         self.beat_s = self._decoded_s = parts.clock.monotonic_s()
+        # When the bus last delivered an advertisement of any node; None before the first.
+        self._advertised_s: float | None = None
         # Returns (node, demand) of room that is held for Pods of kube-scheduler.
         self.held: Callable[[], Iterable[tuple[str, demands.Demand]]] = tuple
 
@@ -104,9 +106,22 @@ class Engine:
         """Return the term in which this scheduler may decide and bind now; None if it must not."""
         return self._parts.term() if self.informers.is_current else None
 
+    @property
+    def silent_s(self) -> float | None:
+        """For how long no node's advertisement has arrived, although some did; None while that does not matter.
+
+        Before the first advertisement nothing is missing, nor without Nodes, nor if Pods may be placed by requests.
+        """
+        is_needed = len(self.state.fleet) > 0 and self.state.fleet.policy.fallback is policies.Fallback.WAIT
+        if self._advertised_s is None or not is_needed:
+            return None
+        silent_s = self._clock.monotonic_s() - self._advertised_s
+        return silent_s if silent_s > self.state.fleet.policy.ageing_s else None
+
     def on_advertisement(self, subject: str, payload: bytes) -> None:
         """Take in a message from the bus; nothing is decoded before the next cycle."""
-        self.intake.store(subject, payload, self._clock.monotonic_s())
+        self._advertised_s = now_s = self._clock.monotonic_s()
+        self.intake.store(subject, payload, now_s)
         self._wake.set()
 
     def wake(self) -> None:

@@ -78,6 +78,13 @@ class State(node_state.NodeState):
         else:
             self._end(record)
 
+    def forget_pod(self, uid: str) -> None:
+        """Forget a Pod that an answer of the API lacks; if the watch shows it later, it is taken in again."""
+        record = self.records.find(uid)
+        if record is not None:
+            self._step(record, records.GONE)
+            self._drop(record)
+
     def assume(self, waiting: queues.Waiting, node: str, now_s: float) -> int:
         """Reserve `node` for a Pod and return the number of this decision. The bind follows: `send`.
 

@@ -37,7 +37,7 @@ class Fate(enum.StrEnum):
     ELSEWHERE = "elsewhere"
     # Not bound: it waits again.
     UNBOUND = "unbound"
-    # Deleted, or replaced by another Pod of its name.
+    # Not found, or replaced by another Pod of its name: it waits again until the watch shows that it is gone.
     GONE = "gone"
     # The watch showed the outcome before the API answered.
     SETTLED = "settled"
@@ -145,6 +145,11 @@ class Binder:
     def in_flight(self) -> int:
         """Binds under way."""
         return len(self._tasks)
+
+    @property
+    def is_idle(self) -> bool:
+        """True while no bind has been sent whose outcome is not known."""
+        return len(self._tasks) == len(self._preparing)
 
     @property
     def doubtful_count(self) -> int:

@@ -72,7 +72,7 @@ class Outcomes:
         if is_bound:
             self._metrics.waited_s.observe(max(now_s - waiting.since_s, 0.0))
             self._events.scheduled(waiting.pod, explain.event_text(waiting.pod, result.node))
-        elif waiting.pod.uid in self._state.queue:
+        elif facts.outcome is not decision.Outcome.DROPPED and waiting.pod.uid in self._state.queue:
             self._notices.notify(waiting, "bind", facts.message, now_s)
 
     def _message(self, result: binders.Result, fate: binders.Fate, facts: decisions.Facts) -> str:
@@ -118,7 +118,8 @@ def settle(into: state.State, result: binders.Result, now_s: float) -> binders.F
         case binders.Fate.ELSEWHERE:
             return fate
         case binders.Fate.GONE:
-            into.remove_pod(uid)
+            # Only the watch ends a record: a 404 may also come from a proxy, or from an API server that is starting.
+            into.refuse(uid, attempt, now_s)
             return fate
     if into.is_open(uid, attempt):
         into.refuse(uid, attempt, now_s)

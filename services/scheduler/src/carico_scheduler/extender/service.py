@@ -128,12 +128,12 @@ class Extender:
             try:
                 found = api_objects.parse_pod(await self._api.request("GET", path))
             except errors.NotFound:
-                self._state.remove_pod(pod.uid)
+                self._state.forget_pod(pod.uid)
             except (errors.ApiError, errors.ApiUnavailable, ValueError):
                 continue
             else:
                 if found.uid != pod.uid:
-                    self._state.remove_pod(pod.uid)
+                    self._state.forget_pod(pod.uid)
                 else:
                     self._state.see_pod(found, self._clock.monotonic_s())
 

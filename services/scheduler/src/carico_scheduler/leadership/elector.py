@@ -2,6 +2,11 @@
 
 Users of client-go exit when they lose the Lease, since what they hold in memory is then in doubt. A scheduler stays:
 all that it holds is kept in step with the API whether it leads or not, so that it is a warm standby the next moment.
+
+A leader that no advertisement reaches offers the Lease: it stops leading and releases it, so that a standby that they
+do reach takes over at once. Other candidates leave a free Lease to such a standby for some seconds before they take it,
+since even then a leader is needed that reports why Pods wait. So if one scheduler is cut off from NATS, another takes
+over; if all are, one of them leads, and offers the Lease ever less often.
 """
 
 import asyncio
@@ -20,15 +25,28 @@ from carico_scheduler.leadership import candidate as candidates
 
 # The end of a term is reported within this time; each bind asks the clock whether the term has ended.
 CHECK_EVERY_S = 0.25
+# How long a leader must have been out of reach before it offers the Lease: NATS clients reconnect in less.
+OFFER_AFTER_S = 3.0
+# Time to the next offer, doubling up to the maximum: each offer leaves the cluster without a leader for some seconds.
+OFFER_AGAIN_S = 30.0
+OFFER_AGAIN_MAX_S = 600.0
+# How long a candidate out of reach leaves a free Lease to others, in multiples of `retry_s`: they read it three times.
+YIELD_RETRIES = 1.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Duties:
-    """What an elector calls: `is_fit` before it runs, `prepare` before a term, `on_change` at its start and end."""
+    """What an elector calls: `is_fit` before it runs, `prepare` before a term, `on_change` at its start and end.
+
+    is_reached: False while no advertisements reach this scheduler. is_idle: False while a bind is under way, which must
+    not arrive in another scheduler's term.
+    """
 
     is_fit: Callable[[], bool]
     prepare: Callable[[], Awaitable[object]]
     on_change: Callable[[bool], None]
+    is_reached: Callable[[], bool] = lambda: True
+    is_idle: Callable[[], bool] = lambda: True
 
 
 class Leases(Protocol):
@@ -78,6 +96,11 @@ class Elector:
         self._was_leading = False
         self._seen_holder = ""
         self._has_resigned = False
+        # Since when the Lease could be taken, and when this scheduler was last reached by advertisements.
+        self._free_since_s: float | None = None
+        self._reached_s = clock.monotonic_s()
+        self._next_offer_s = -math.inf
+        self._offer_again_s = OFFER_AGAIN_S
         self._writing = asyncio.Lock()
         self._moved = asyncio.Event()
         # Why the last read or write of the Lease failed.
@@ -123,6 +146,9 @@ class Elector:
             if self._holds and not self.is_leading:
                 await self._prepare_term()
             self._note_changes()
+            self._note_reach()
+            if self._should_offer():
+                await self._offer()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_EVERY_S):
                     await self._moved.wait()
@@ -136,6 +162,9 @@ class Elector:
     async def release(self) -> bool:
         """Release the Lease so that a standby takes over at once; return True if it was. No bind may be under way."""
         self.stand_down()
+        return await self._release()
+
+    async def _release(self) -> bool:
         async with self._writing:
             try:
                 if self._candidate.must_read:
@@ -143,12 +172,37 @@ class Elector:
                 released = self._candidate.resignation(self._clock.wall_ns())
                 if released is None:
                     return False
-                await self._leases.write(released)
+                written = await self._leases.write(released)
             except (errors.ApiError, errors.ApiUnavailable) as error:
+                self._candidate.doubt()
                 self._line.warning("the Lease could not be released: standbys wait for its end", error=str(error))
                 return False
+            self._candidate.see(written, self._clock.monotonic_s())
         self._line.info("released the Lease")
         return True
+
+    def _note_reach(self) -> None:
+        if self._duties.is_reached():
+            self._reached_s = self._clock.monotonic_s()
+            self._next_offer_s, self._offer_again_s = -math.inf, OFFER_AGAIN_S
+
+    def _should_offer(self) -> bool:
+        now_s = self._clock.monotonic_s()
+        is_due = now_s >= max(self._reached_s + OFFER_AFTER_S, self._next_offer_s)
+        return is_due and self.is_leading and self._duties.is_idle()
+
+    async def _offer(self) -> None:
+        """Stop leading and release the Lease, so that a standby that advertisements reach takes over."""
+        # No await before this: no bind can start any more.
+        self._prepared = None
+        self._note_changes()
+        self._line.warning("no advertisements reach this scheduler: offering the Lease to standbys")
+        self._delay_next_offer()
+        await self._release()
+
+    def _delay_next_offer(self) -> None:
+        self._next_offer_s = self._clock.monotonic_s() + self._offer_again_s
+        self._offer_again_s = min(2.0 * self._offer_again_s, OFFER_AGAIN_MAX_S)
 
     async def _round(self) -> None:
         """Read the Lease if its version is not known, and write it if that is due."""
@@ -175,11 +229,27 @@ class Elector:
         wanted = self._candidate.proposal(sent_s, self._clock.wall_ns())
         # Read it before the next try, unless this one is accepted.
         self._candidate.doubt()
-        if wanted is None or (self.holder != self.identity and not self._duties.is_fit()):
+        if wanted is None:
+            self._free_since_s = None
+            return
+        is_ours = self.holder == self.identity
+        if not is_ours and not self._may_take(sent_s):
             return
         written = await self._leases.write(wanted)
         self.heard_s = self._clock.monotonic_s()
         self._candidate.accept(written, sent_s=sent_s, now_s=self.heard_s)
+        self._free_since_s = None
+        if not is_ours and not self._duties.is_reached():
+            self._delay_next_offer()
+
+    def _may_take(self, now_s: float) -> bool:
+        """Return True if this scheduler may take a free Lease now: at once if it is reached, else after others."""
+        if not self._duties.is_fit():
+            return False
+        if self._free_since_s is None:
+            self._free_since_s = now_s
+        yield_s = YIELD_RETRIES * self._candidate.terms.retry_s
+        return self._duties.is_reached() or now_s - self._free_since_s >= yield_s
 
     async def _prepare_term(self) -> None:
         term = self._candidate.term
