@@ -34,9 +34,11 @@ def test_settings_become_the_rules() -> None:
 
 
 def test_a_removed_setting_names_what_took_its_place() -> None:
-    with pytest.raises(errors.SettingsError, match="--extender-exempt is gone: CARICO_SCHEDULER_BASELINE_NAMESPACES"):
+    with pytest.raises(
+        errors.SettingsError, match="--extender-exempt was removed: CARICO_SCHEDULER_BASELINE_NAMESPACES"
+    ):
         load("--extender-exempt", "system")
-    with pytest.raises(errors.SettingsError, match="CARICO_EXTENDER_EXEMPT is gone: CARICO_SCHEDULER_BASELINE"):
+    with pytest.raises(errors.SettingsError, match="CARICO_EXTENDER_EXEMPT was removed: CARICO_SCHEDULER_BASELINE"):
         settings.load(
             setting.SchedulerSettings, prefix=setting.PREFIX,
             program=setting.PROGRAM, argv=[], environ={"CARICO_EXTENDER_EXEMPT": "system"},

@@ -117,7 +117,7 @@ class Extender:
     async def verify_unshown(self) -> None:
         """Ask the API for Pods that were bound here and that the watch has not shown: they may be gone.
 
-        A list cannot tell: it may be older than such a Pod.
+        A list does not show that: it may be older than such a Pod.
         """
         for record in self._state.records.unshown():
             claim, pod = record.claim, record.pod

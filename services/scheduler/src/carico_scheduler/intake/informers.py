@@ -1,6 +1,6 @@
 """Keeps the state in step with the API: one list and watch per collection, and why a collection is not known.
 
-`ApiProbe` tells a silent API from a quiet one.
+`ApiProbe` distinguishes an API that does not answer from a quiet one.
 """
 
 import asyncio
