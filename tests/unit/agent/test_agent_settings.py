@@ -56,11 +56,11 @@ def test_the_order_of_dimensions_is_not_the_users() -> None:
         ),
         (("--node", "n", "--dims", "cpu,cpu"), "--dims: got cpu,cpu, expected each dimension once"),
         (("--node", "n", "--dims", ""), "--dims: got none, expected each dimension once, at least one"),
-        (("--node", "n", "--guard", "0.25"), "--guard was removed: a node takes nothing beyond its ceilings"),
+        (("--node", "n", "--guard", "0.25"), "--guard was removed: a node accepts nothing above its ceilings"),
         (("--node", "n", "--sample-hz", "50"), "--sample-hz was removed: telemetry is read 10 times a second"),
         (("--node", "n", "--batch", "5"), "--batch was removed: the model is updated once a second"),
         (("--node", "n", "--ceiling-cpu", "1.5"), "expected a number from 0.05 to 1"),
-        (("--node", "Not_A_Name"), "not a valid Kubernetes name"),
+        (("--node", "Not_A_Name"), "expected a valid Kubernetes name"),
         ((), "--node is required"),
     ],
 )

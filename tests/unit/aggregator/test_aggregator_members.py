@@ -218,8 +218,8 @@ def test_the_first_live_replica_by_name_leads() -> None:
     found = replicas.Replicas("b", lease_s=LEASE_S)
     said = messages.Partial(replica="a", boot="0" * 16, seq=1, ts_ns=1, complete=False, joining=True, entries=())
     assert found.leader(0.0) == "b"
-    assert found.hear(said, 0.0)
-    assert not found.hear(said, 0.1), "the same partial again"
+    assert found.take(said, 0.0)
+    assert not found.take(said, 0.1), "the same partial again"
     assert found.leader(9.0) == "a"
     assert found.leader(10.1) == "b", "silent for a lease"
-    assert not found.hear(dataclasses.replace(said, replica="b"), 0.0), "its own"
+    assert not found.take(dataclasses.replace(said, replica="b"), 0.0), "its own"

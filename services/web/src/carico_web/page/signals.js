@@ -23,7 +23,7 @@ export function decodeAdvertisement(subject, payload) {
     node,
     boot: String(m.boot),
     seq: finite(m.seq),
-    // (ts - sampled_at): how old it was when it was sent. The receiver adds the time since it came.
+    // (ts - sampled_at): its age when it was sent. The receiver adds the time since its arrival.
     ageAtSending: Math.max(0, (finite(m.ts) - finite(m.sampled_at)) / 1e9),
     capacity: finite(m.capacity),
     sd: finite(m.capacity_sd),
