@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from carico_cli.evaluation import emulated, plots
+from carico_cli.evaluation import emulated, plots, text
 from carico_cli.output import formats, report
 
 Json = Mapping[str, Any]
@@ -94,6 +94,7 @@ def _summaries(found: Json) -> str:
 def _targets(found: Json) -> str:
     if not found["targets"]:
         return ""
+    known = [each for each in found["targets"] if each["verdict"] != "unknown"]
     rows: list[Row] = [
         (
             "",
@@ -103,9 +104,11 @@ def _targets(found: Json) -> str:
                 f'<span class="{each["verdict"]}">{each["verdict"]}</span>', html.escape(each["detail"]),
             ),
         )
-        for each in found["targets"]
+        for each in known
     ]  # fmt: skip
-    return f"<h2>Targets</h2>{_table(('', 'measured', 'at most', '', '', ''), rows)}"
+    table = _table(("", "measured", "at most", "", "", ""), rows) if rows else ""
+    note = f"<p>{left}</p>" if (left := text.not_measured(found)) else ""
+    return f"<h2>Targets</h2>{table}{note}"
 
 
 def _figures(title: str, drawn: Iterator[plots.Plot]) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from carico_cli.evaluation import emulated
 from carico_cli.output import formats
+from carico_core.domain import amounts
 
 Json = Mapping[str, Any]
 _COLUMNS = ("job_s", "pod_mean_s", "pod_max_s", "slowdown", "most_per_core", "overrun_node_s")
@@ -67,15 +68,22 @@ def _summaries(found: Json) -> Iterator[str]:
     yield ""
 
 
+def not_measured(found: Json) -> str:
+    """Return how many targets were not measured, as a sentence; empty where all were."""
+    count = sum(each["verdict"] == "unknown" for each in found["targets"])
+    return (
+        f"Not measured: {amounts.plural(count, 'target')}, whose scenarios or schedulers did not run." if count else ""
+    )
+
+
 def _targets(found: Json) -> Iterator[str]:
     known = [each for each in found["targets"] if each["verdict"] != "unknown"]
     for each in known:
         unit = f" {each['unit']}" if each["unit"] else ""
         value, bound = (f"{each[name]:.3g}" for name in ("value", "bound"))
         yield f"{each['verdict']:6s}  {each['name']}: {value}{unit} (at most {bound}; {each['detail']})"
-    left = len(found["targets"]) - len(known)
-    if left:
-        yield f"{left} targets need scenarios or schedulers that did not run"
+    if left := not_measured(found):
+        yield left
     if found["targets"]:
         yield ""
 

@@ -214,6 +214,9 @@ def test_the_page_is_whole_without_numbers_and_with_them() -> None:
         ET.fromstring("<svg" + part.split("</svg>")[0] + "</svg>")
     assert html.count("<svg") >= 6
     assert not re.search(r"https?:|\bnan\b|\bNone\b|<script", html)
+    # A target that was not measured has no row.
+    assert re.search(r"<p>Not measured: \d+ targets, whose scenarios or schedulers did not run\.</p>", html)
+    assert '<span class="unknown">' not in html
     assert "footprint" in page.page(results.document(study.Selection(plan=SMALL, seeds=1), []))
 
 
