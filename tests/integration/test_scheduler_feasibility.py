@@ -32,7 +32,7 @@ PODS = 100
 # A difference that goes was none: kube-scheduler had not heard of everything yet.
 AGAIN = 3
 # Random clusters in `make test`, and in `make test-upstream`.
-CLUSTERS, MANY_CLUSTERS = 21, 200
+CLUSTERS, MANY_CLUSTERS = 12, 150
 
 
 @pytest.fixture(scope="module")
