@@ -1,4 +1,4 @@
-"""Records a cluster and its jobs for the report: Pods from the API, capacities and decisions from the bus."""
+"""Keeps what a report needs of a cluster and its jobs: Pods of the API, capacities and decisions of the bus."""
 
 import asyncio
 import collections
@@ -18,7 +18,7 @@ CAPACITIES_KEPT = 100_000
 
 
 class Api(Protocol):
-    """What is needed from the Kubernetes API."""
+    """What is needed of the Kubernetes API."""
 
     def mirror(
         self, path: str, *, params: Mapping[str, str] | None = None
@@ -26,7 +26,7 @@ class Api(Protocol):
 
 
 class Observer:
-    """What was seen of a cluster. `pods`: by UID."""
+    """What was seen of a cluster. `pods` holds Pods by UID."""
 
     def __init__(self, *, clock: clocks.Clock) -> None:
         self.pods: dict[str, facts.PodFacts] = {}
@@ -35,18 +35,18 @@ class Observer:
         self.waits: collections.Counter[str] = collections.Counter()
         self.api_away: str | None = None
         self._jobs: dict[str, str] = {}
-        # The mode in each node's newest advertisement.
+        # Of each node's newest advertisement.
         self._modes: dict[str, str] = {}
         self._clock = clock
         self.changed = asyncio.Event()
 
     async def follow_pods(self, api: Api) -> None:
-        """Keep `pods` up to date from the API until cancelled."""
+        """Keep `pods` by the API's Pods of jobs, until cancelled."""
         async for event in api.mirror(PODS_PATH, params={"labelSelector": jobs.JOB_LABEL}):
             self.on_pods(event)
 
     def on_pods(self, event: list_watch.MirrorEvent) -> None:
-        """Record one watch event of Pods; Pods without a job belong to the job ""."""
+        """Take in one event of a mirror of Pods; those of no job are of the job named ""."""
         if isinstance(event, list_watch.Away):
             self.api_away = str(event.error)
         elif isinstance(event, list_watch.Listed):
@@ -61,7 +61,7 @@ class Observer:
         self.changed.set()
 
     def on_capacity(self, subject: str, payload: bytes) -> None:
-        """Record one advertisement."""
+        """Take in one advertisement."""
         try:
             found = wire.decode_advertisement(payload, subject=subject)
         except errors.MessageError:
@@ -82,7 +82,7 @@ class Observer:
         )
 
     def on_decision(self, subject: str, payload: bytes) -> None:
-        """Record one decision."""
+        """Take in one decision record."""
         try:
             found = wire.decode_decision(payload, subject=subject)
         except errors.MessageError:
@@ -107,11 +107,11 @@ class Observer:
         return [pod for uid, pod in self.pods.items() if self._jobs.get(uid) == name]
 
     def job_names(self) -> list[str]:
-        """Return the jobs with Pods, oldest first."""
+        """Jobs with Pods, oldest first."""
         return list(dict.fromkeys(self._jobs.values()))
 
     def _take(self, pod: Mapping[str, Any]) -> str:
-        """Record the state of a Pod; return its UID."""
+        """Return the UID of a Pod whose state was taken in."""
         metadata, status = pod["metadata"], pod.get("status", {})
         uid = str(metadata["uid"])
         found = self.pods.get(uid)
@@ -142,8 +142,8 @@ class Observer:
     def _take_end(self, found: facts.PodFacts, ended: Mapping[str, Any]) -> None:
         found.reason = ended.get("reason", "")
         try:
-            message = json.loads(ended.get("message", ""))
-            found.started_s, found.finished_s = message["started_ns"] / 1e9, message["finished_ns"] / 1e9
-            found.outcome = message
+            said = json.loads(ended.get("message", ""))
+            found.started_s, found.finished_s = said["started_ns"] / 1e9, said["finished_ns"] / 1e9
+            found.told = said
         except (ValueError, KeyError, TypeError):
-            return  # not one of our workloads, or it was killed before it wrote its message
+            return  # not one of our workloads, or it was killed before its last word

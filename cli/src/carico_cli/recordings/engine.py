@@ -1,4 +1,4 @@
-"""Runs a trace through an estimator: from its raw samples, as an agent does, or from a log's evaluations."""
+"""A trace through an estimator: from its raw samples as an agent works, or from the evaluations that a log shows."""
 
 import dataclasses
 import heapq
@@ -12,25 +12,25 @@ from carico_agent.learning import pipeline
 from carico_agent.pod_events import pod_states
 from carico_cli.recordings import trace
 from carico_core.domain import errors, messages, recording
-from carico_core.numerics import estimators, ewma, signal
-from carico_core.numerics.estimators import base, delta, dual, joint, scalar
+from carico_core.numerics import ewma, signal
+from carico_core.numerics.estimators import base, delta, dual, joint, registry, scalar
 
 Inputs: TypeAlias = Literal["samples", "logged"]
 CONSTANTS = ("default", "logged")
-# The constants of the published builds; the build that wrote the published logs let no cost decay.
+# What the published builds ran with; the one that made the published logs let no cost decay.
 LOGGED: dict[str, object] = {
     "delta": delta.LOGGED,
     "dual": dataclasses.replace(dual.LOGGED, decay_per_s=0.0),
     "joint": joint.LOGGED,
 }
 SCALAR = frozenset(
-    name for name, make in estimators.ESTIMATORS.items() if isinstance(make, type) and issubclass(make, scalar.Scalar)
+    name for name, make in registry.ESTIMATORS.items() if isinstance(make, type) and issubclass(make, scalar.Scalar)
 )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What to run. inputs: None: a log's evaluations for the paper's estimators, raw samples otherwise."""
+    """What to run. inputs: None takes the logged evaluations for the paper's estimators where there are any."""
 
     estimator: str
     constants: str = "default"
@@ -41,7 +41,7 @@ class Setup:
 class Step:
     """One update. at_s: since the first sample. level: the signal, NaN where there was none.
 
-    innovation: by dimension (or "signal"), the observation minus what the previous estimate predicted.
+    surprise: per dimension (or "signal") what was seen minus what the estimate before this update expected.
     """
 
     at_s: float
@@ -50,18 +50,18 @@ class Step:
     usage: messages.Array
     level: float
     estimate: base.CapacityEstimate
-    innovation: dict[str, float]
+    surprise: dict[str, float]
     evaluation: trace.Evaluation | None = None
 
     @property
     def censored(self) -> bool:
-        """Whether the reading was at the end of its range."""
+        """Whether the reading stood at the end of its range."""
         return self.estimate.mode == "saturated"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Run:
-    """A replay: all updates in order."""
+    """A replay: every update in order."""
 
     trace: trace.Trace
     setup: Setup
@@ -70,7 +70,7 @@ class Run:
 
 
 def run(over: trace.Trace, setup: Setup) -> Run:
-    """Return the replay. Raises `SettingsError` where the trace lacks what the setup needs."""
+    """Return the replay. Raises `SettingsError` where the trace has not what the setup needs."""
     _check(over, setup)
     inputs = setup.inputs
     if inputs is None:
@@ -85,6 +85,13 @@ def run(over: trace.Trace, setup: Setup) -> Run:
 
 
 def _check(over: trace.Trace, setup: Setup) -> None:
+    if setup.estimator in registry.GONE:
+        raise errors.SettingsError(f"--estimator: {setup.estimator!r} is gone: {registry.GONE[setup.estimator]}")
+    if setup.estimator not in registry.ESTIMATORS:
+        known = ", ".join(sorted(registry.ESTIMATORS))
+        raise errors.SettingsError(f"--estimator: got {setup.estimator!r}, expected one of {known}")
+    if setup.constants not in CONSTANTS:
+        raise errors.SettingsError(f"--constants: got {setup.constants!r}, expected one of {', '.join(CONSTANTS)}")
     if setup.constants == "logged" and setup.estimator not in LOGGED:
         raise errors.SettingsError(
             f"--constants logged: got --estimator {setup.estimator}, expected one of {', '.join(LOGGED)}: "
@@ -92,14 +99,15 @@ def _check(over: trace.Trace, setup: Setup) -> None:
         )
     if setup.inputs == "logged" and not over.evaluations:
         raise errors.SettingsError(
-            f"--inputs logged: {over.name} has no (signal) lines, expected a log with evaluations; use --inputs samples"
+            f"--inputs logged: {over.name} has no (signal) lines, expected a log that shows its evaluations; "
+            "use --inputs samples"
         )
 
 
 def node_config(over: trace.Trace, estimator: str) -> base.EstimatorConfig:
-    """Return the configuration of a trace's node, as an agent has it.
+    """Return the node of a trace. A log's scalar signal has the paper's ceiling of 1.
 
-    Only a log's scalar signal differs: it has the paper's ceiling of 1.
+    All else is as an agent has it.
     """
     facts = over.recording.facts
     plain = over.format == "log" and estimator in SCALAR
@@ -108,7 +116,7 @@ def node_config(over: trace.Trace, estimator: str) -> base.EstimatorConfig:
         scale=np.array(facts.scale),
         cores=facts.cores,
         ceiling=np.ones(len(facts.dims)) if plain else base.default_ceiling(facts.dims),
-        # The constants of the scalar estimators are valid only for this signal.
+        # The scalar estimators' constants hold for this signal alone.
         signal_mode="trace" if estimator in SCALAR else "sigma1u1",
     )
 
@@ -118,7 +126,7 @@ def _constants(setup: Setup) -> object | None:
 
 
 class _Pods:
-    """The Pods of a trace over time."""
+    """The Pods of a trace as time goes on."""
 
     def __init__(self, events: tuple[recording.PodEvent, ...]) -> None:
         self._events = sorted(events, key=lambda event: event.at_s)
@@ -127,7 +135,7 @@ class _Pods:
         self._workload: dict[str, str] = {}
 
     def at(self, now_s: float) -> pod_states.PodSet:
-        """Return the Pods at this time; it must not decrease from call to call."""
+        """Return the Pods at this time, which never goes back."""
         while self._next < len(self._events) and self._events[self._next].at_s <= now_s:
             event = self._events[self._next]
             self._workload[event.uid] = event.workload or base.ALL_PODS
@@ -136,18 +144,18 @@ class _Pods:
         return self._book.current(now_s)
 
     def classes(self, now: pod_states.PodSet) -> dict[str, str]:
-        """Return UID -> class of the running Pods."""
+        """UID -> class of the Pods that run."""
         return {uid: self._workload[uid] for uid in sorted(now.running)}
 
 
 def _of_samples(over: trace.Trace, setup: Setup) -> Iterator[Step]:
-    """Run as an agent does without the model of the cluster: `app.Agent` without panel, bus and clock."""
+    """As an agent on its own does it: `app.Agent` without panel, bus and clock."""
     facts, samples = over.recording.facts, over.recording.samples
     node = node_config(over, setup.estimator)
     line = pipeline.Pipeline(pipeline.PipelineConfig(estimator=setup.estimator, node=node, constants=_constants(setup)))
-    pods, steps = _Pods(over.recording.events), _Steps(node)
+    pods, surprise = _Pods(over.recording.events), _Surprise(node)
     running: frozenset[str] = frozenset()
-    # A float, as an agent's clock gives it: arithmetic with numpy's numbers yields numpy's, which JSON cannot encode.
+    # Plain, as an agent's clock gives it: what comes out of a number of numpy is one, and JSON has no word for it.
     before_s = float(samples.times_s[0]) - 1.0 / facts.sample_hz
     for at_s, values, parts in zip(samples.times_s.tolist(), samples.values, samples.parts.tolist(), strict=True):
         now = pods.at(at_s)
@@ -167,7 +175,7 @@ def _of_samples(over: trace.Trace, setup: Setup) -> Iterator[Step]:
         if state is not None:
             level = state.signal if state.direction.any() else math.nan
             seen = _Seen(usage=state.usage, level=level, pods=state.pods, churning=now.holding)
-            yield steps.step(at_s - float(samples.times_s[0]), seen, state.estimate)
+            yield surprise.step(at_s - float(samples.times_s[0]), seen, state.estimate)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -179,8 +187,8 @@ class _Seen:
     evaluation: trace.Evaluation | None = None
 
 
-class _Steps:
-    """Makes steps, each with its innovation against the previous estimate."""
+class _Surprise:
+    """Puts steps together, each with what the estimate before it expected."""
 
     def __init__(self, node: base.EstimatorConfig) -> None:
         self._node = node
@@ -188,7 +196,7 @@ class _Steps:
 
     def step(self, at_s: float, seen: _Seen, estimate: base.CapacityEstimate) -> Step:
         before, self._before = self._before, estimate
-        # A reading at the end of its range, or while the runtime starts or ends containers, is not a measurement.
+        # A reading at the end of its range, or of a node at work on containers, is no measurement.
         known = before is not None and not seen.churning and estimate.mode != "saturated"
         return Step(
             at_s=at_s,
@@ -197,7 +205,7 @@ class _Steps:
             usage=seen.usage,
             level=seen.level,
             estimate=estimate,
-            innovation=self._of(before, seen, estimate) if known and before is not None else {},
+            surprise=self._of(before, seen, estimate) if known and before is not None else {},
             evaluation=seen.evaluation,
         )
 
@@ -216,10 +224,10 @@ class _Steps:
 
 
 def _of_logged(over: trace.Trace, setup: Setup) -> Iterator[Step]:
-    """Run with the logged y, w and Pod counts, at the logged times."""
+    """As the author's agent saw it: y, w and the Pod count are the logged ones, and so are the moments."""
     node = node_config(over, setup.estimator)
-    estimator = estimators.create(setup.estimator, node, _constants(setup))
-    steps = _Steps(node)
+    estimator = registry.create(setup.estimator, node, _constants(setup))
+    surprise = _Surprise(node)
     telemetry = ewma.DynamicEma(shared_counter=True)
     first_s = float(over.recording.samples.times_s[0])
     sampled_s, evaluated_s, pods = first_s - 1.0 / over.recording.facts.sample_hz, first_s, 0
@@ -229,7 +237,7 @@ def _of_logged(over: trace.Trace, setup: Setup) -> Iterator[Step]:
             estimator.tick(values, telemetry.last_gain, pods, at_s - sampled_s)
             sampled_s = at_s
             continue
-        # During churn the log has no count: the previous one still holds.
+        # During churn the log says no count: it is still the one before.
         pods = pods if evaluation.pods is None else evaluation.pods
         seen = _logged(evaluation, node, pods)
         observed = base.Observation(
@@ -242,7 +250,7 @@ def _of_logged(over: trace.Trace, setup: Setup) -> Iterator[Step]:
             churning=seen.churning,
         )
         evaluated_s = at_s
-        yield steps.step(at_s - first_s, seen, estimator.update(observed))
+        yield surprise.step(at_s - first_s, seen, estimator.update(observed))
 
 
 def _logged(evaluation: trace.Evaluation, node: base.EstimatorConfig, pods: int) -> _Seen:
@@ -255,7 +263,7 @@ def _logged(evaluation: trace.Evaluation, node: base.EstimatorConfig, pods: int)
 
 
 def _in_time(over: trace.Trace) -> Iterator[tuple[float, messages.Array, trace.Evaluation | None]]:
-    """Yield the samples' values and the evaluations in the order of time."""
+    """Yield samples (their values) and evaluations, by time."""
     samples = over.recording.samples
     ticks = ((at_s, 0, values, None) for at_s, values in zip(samples.times_s.tolist(), samples.values, strict=True))
     seen = ((one.at_s, 1, one.usage, one) for one in sorted(over.evaluations, key=lambda one: one.at_s))

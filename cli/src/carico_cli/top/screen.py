@@ -1,4 +1,4 @@
-"""The screen of `carico top`."""
+"""The screen of `carico top`: the cluster."""
 
 import re
 from collections.abc import Callable
@@ -12,23 +12,23 @@ from carico_cli.top import view as views
 from carico_cli.top import widgets as own
 from carico_core.runtime.process import clock as clocks
 
-# One panel is shown, chosen with tab, or all of them if the nodes leave each at least `TOGETHER_LEAST` lines.
+# One panel, chosen with tab, or all of them where the nodes leave each at least so many lines.
 PANEL_LINES = 7
 PANEL_LINES_SMALL = 4
 SMALL_BELOW = 20
 TOGETHER_LEAST, TOGETHER_MOST = 6, 12
-# The summary and the keys.
+# The line on top and that of the keys.
 _FRAME_LINES = 2
-# A smaller screen is unreadable.
+# Less than this cannot be read.
 LEAST_WIDTH, LEAST_HEIGHT = 60, 12
-# The size of an SVG. By `SETTLE_S` it shows the answers about a node.
+# Of a picture. Answers about a node, and the next picture, are there by `SETTLE_S`.
 SIZE = (100, 30)
 SETTLE_S = 1.5
 EVERY_S = 0.5
 
 
 class Top(app.App[int]):
-    """The cluster's screen. Returns the exit code."""
+    """The cluster. Ends with the exit code."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -60,7 +60,7 @@ class Top(app.App[int]):
     def __init__(
         self, reader: overlays.Reader, *, name: str, clock: clocks.Clock, every_s: float, node: str | None = None
     ) -> None:  # fmt: skip
-        """`node`: opened at the start."""
+        """`node`: looked into from the start."""
         super().__init__()
         self.reader = reader
         self._cluster = name
@@ -71,23 +71,23 @@ class Top(app.App[int]):
         self._panel = 0
         self._arranged = (0, False, 0)
         self._paused_at_s: float | None = None
-        # The picture that is drawn; it does not change while paused.
+        # What is drawn: it stands still while paused.
         self.shown = reader.picture()
-        # Attributes rather than queries: a picture may still be drawn while the screen is being removed.
+        # Held here and not looked for: a picture may still be drawn when the screen is being taken apart.
         self._summary, self._trouble = own.Lines(id="summary"), own.Lines(id="trouble")
         self._nodes_table = own.Nodes(self._open, id="nodes")
         self._panels = [own.Lines(title, id=title) for title in _PANELS]
         self._filter = widgets.Input(placeholder="words for name, state, mode, bottleneck", id="filter", compact=True)
-        # Returns the last line of the log, which must not be written over the screen.
-        self.log_line: Callable[[], str] = lambda: ""
+        # What was said on stderr meanwhile, which must not be written across the screen.
+        self.said: Callable[[], str] = lambda: ""
 
     @property
     def is_paused(self) -> bool:
-        """True while the picture does not change."""
+        """True while the picture is held still."""
         return self._paused_at_s is not None
 
     def compose(self) -> app.ComposeResult:
-        """Return summary, troubles, nodes, panels and keys."""
+        """Return a line on top, troubles, nodes, panels, keys."""
         yield self._summary
         yield self._trouble
         yield self._nodes_table
@@ -97,7 +97,7 @@ class Top(app.App[int]):
         yield widgets.Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
-        """Draw now, and at each interval."""
+        """Draw now, and from now on."""
         self._nodes_table.focus()
         self._draw()
         self.set_interval(self._every_s, self._tick)
@@ -109,7 +109,7 @@ class Top(app.App[int]):
         self._draw()
 
     def neighbour(self, name: str, by: int) -> str:
-        """Return the node `by` rows below another, or `name` where there is none."""
+        """Return the node so many rows below another; the same where there is none."""
         rows = [node.name for node in self._view.rows(self.shown.nodes)]
         place = rows.index(name) + by if name in rows else 0
         return rows[place] if 0 <= place < len(rows) else name
@@ -125,12 +125,12 @@ class Top(app.App[int]):
         self._draw()
 
     def action_pause(self) -> None:
-        """Pause or resume."""
+        """Hold still, or goes on."""
         self._paused_at_s = None if self.is_paused else self._clock.monotonic_s()
         self._tick()
 
     def action_filter(self) -> None:
-        """Open the filter."""
+        """Ask for words."""
         self._filter.display = True
         self._filter.focus()
 
@@ -148,7 +148,7 @@ class Top(app.App[int]):
         self._nodes_table.move(by)
 
     def action_page(self, by: int) -> None:
-        """Move the cursor by a page."""
+        """Move the cursor by a screen."""
         nodes = self._nodes_table
         nodes.move(by * nodes.page)
 
@@ -159,28 +159,28 @@ class Top(app.App[int]):
             self._open(chosen)
 
     def action_help(self) -> None:
-        """Show the help."""
+        """Show the keys and the words."""
         self.push_screen(overlays.Help())
 
     def action_leave(self, code: int) -> None:
-        """End the app."""
+        """End it."""
         self.exit(code)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable the keys of the cluster's screen while another screen is on top."""
+        """Disable the keys of the cluster's screen while another is on top."""
         return action == "leave" or action.startswith("app.") or len(self.screen_stack) <= 1
 
     def on_input_changed(self, event: widgets.Input.Changed) -> None:
-        """Filter while the words are typed."""
+        """Filter while it is typed."""
         self._view = self._view.filtered(event.value)
         self._draw()
 
     def on_input_submitted(self) -> None:
-        """Keep the filter and return to the nodes."""
+        """Keep the filter."""
         self._close_filter()
 
     def on_key(self, event: events.Key) -> None:
-        """Clear and close the filter on escape."""
+        """Escape leaves the filter, and clears it."""
         if event.key == "escape" and len(self.screen_stack) == 1:
             self._filter.value = ""
             self._close_filter()
@@ -200,9 +200,9 @@ class Top(app.App[int]):
             self.screen.draw()
 
     def _arrange(self) -> None:
-        """Choose the panels that fit, and their height. A change costs a layout, so it is made only if needed."""
+        """Choose the panels that fit, and their height. A change costs a layout, so it is made only where needed."""
         height = self.size.height
-        # The nodes and their titles take at most half of the screen.
+        # The nodes with their titles, but no more of the screen than half.
         nodes = min(len(self.shown.nodes) + 1, height // 2)
         each = (height - _FRAME_LINES - nodes) // len(self._panels)
         together = each >= TOGETHER_LEAST
@@ -216,7 +216,7 @@ class Top(app.App[int]):
 
     def _draw(self) -> None:
         if self.size.width < LEAST_WIDTH or self.size.height < LEAST_HEIGHT:
-            text = f"{self.size.width}x{self.size.height}: too small, needs {LEAST_WIDTH}x{LEAST_HEIGHT}"
+            text = f"{self.size.width}x{self.size.height}: too small, at least {LEAST_WIDTH}x{LEAST_HEIGHT}"
             self._summary.show([((text, "bold red"),)])
             return
         self._arrange()
@@ -225,8 +225,8 @@ class Top(app.App[int]):
         self._summary.show(
             [panels.summary(self.shown, name=self._cluster, paused_s=paused_s, shown=len(self._nodes_table.rows))]
         )
-        logged = self.log_line()
-        lines = [*self.shown.trouble, *([logged] if logged else [])]
+        said = self.said()
+        lines = [*self.shown.trouble, *([said] if said else [])]
         self._trouble.display = bool(lines)
         self._trouble.styles.height = min(max(len(lines), 1), 3)
         self._trouble.show([((spans.clean(line), "red"),) for line in lines])
@@ -238,10 +238,10 @@ _PANELS = {"decisions": panels.decisions, "jobs": panels.jobs, "services": panel
 
 
 async def draw_svg(reader: overlays.Reader, *, name: str, clock: clocks.Clock, node: str | None) -> str:
-    """Return the screen of the cluster, or of one node, as SVG."""
+    """SVG of the cluster, or of one node."""
     top = Top(reader, name=name, clock=clock, every_s=EVERY_S, node=node)
     async with top.run_test(size=SIZE) as keys:
         await keys.pause(SETTLE_S)
         found = top.export_screenshot(title=f"carico top --name {name}" + (f" --node {node}" if node else ""))
-    # Textual loads the font from the web; a picture that is kept must load nothing.
+    # The font is loaded from the web; a picture that is kept loads nothing.
     return re.sub(r"@font-face \{.*?\}", "", found, flags=re.DOTALL).replace("Fira Code", "ui-monospace")

@@ -2,7 +2,7 @@
 
 import sys
 
-from carico_local.node import app
+from carico_local.node import main
 
 if __name__ == "__main__":
-    sys.exit(app.main())
+    sys.exit(main.main())

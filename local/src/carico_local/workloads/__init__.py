@@ -1,8 +1,8 @@
-"""The programs that Pods of a job run, paced to shares of an emulated core.
+"""What Pods of a job run, paced in shares of an emulated core.
 
 main     the command `carico-workload`
 pi       one thread that computes
-train    memory and computation, as in training
+train    memory and computation, as training has them
 server   answers requests
-pacing   limits a thread to a share of each period
+pacing   burns a share of each period
 """

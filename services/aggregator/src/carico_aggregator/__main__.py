@@ -1,22 +1,7 @@
-"""Start the aggregator: `carico-aggregator`, or `python -m carico_aggregator`."""
+"""`python -m carico_aggregator`."""
 
 import sys
 
-from carico_aggregator import service
-from carico_aggregator import settings as setting
-from carico_core.runtime.process import clock, memory_use, tasks
+from carico_aggregator import main
 
-
-def main() -> int:
-    """Read the settings, run the service, and return the exit code: 0 stopped, 1 failed, 2 for the user to fix."""
-    with memory_use.rare_collections():
-        return tasks.run_service(
-            setting.AggregatorSettings,
-            lambda chosen, stop: service.serve(chosen, stop, clock=clock.SystemClock()),
-            prefix=setting.PREFIX,
-            program=setting.PROGRAM,
-        )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+sys.exit(main.main())

@@ -1,4 +1,4 @@
-"""Entry point of `python -m carico_scheduler`."""
+"""`python -m carico_scheduler`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The health server: verdicts, metrics, and malformed requests."""
+"""The health server: verdicts, metrics, and requests nobody should send."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A caller that waits for its turn keeps the rate."""
+"""A rate is kept by whoever waits for its turn."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""No message can stop the intake: bad ones are dropped and counted; of good ones the newest is kept."""
+"""Nothing that arrives can stop the intake: bad messages are dropped and counted, good ones kept, newest only."""
 
 import collections
 import random

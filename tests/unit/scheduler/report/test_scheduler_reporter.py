@@ -1,4 +1,4 @@
-"""Each waiting Pod's reasons are reported in turn, and again only where they have changed."""
+"""Who waits is told why: everybody in turn, and again only where something has changed."""
 
 import collections
 import random

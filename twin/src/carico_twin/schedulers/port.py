@@ -1,4 +1,4 @@
-"""The port of the twin's schedulers."""
+"""What a scheduler of the twin is given and asked."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,7 +7,7 @@ from carico_twin import kubelet, records
 
 
 class Cluster(Protocol):
-    """What a scheduler may see of the cluster and do there."""
+    """What a scheduler may do and see of the cluster through the API."""
 
     @property
     def now_s(self) -> float:
@@ -16,29 +16,29 @@ class Cluster(Protocol):
 
     @property
     def nodes(self) -> Sequence[kubelet.TwinNode]:
-        """The nodes. Only an oracle may read more of them than their hardware."""
+        """The nodes. Only an oracle may look into them; others go by their hardware."""
         ...
 
     def bind(self, record: records.PodRecord, node: int, *, overrun: bool = False) -> None:
-        """Bind a Pod; `overrun` counts a bind that the scheduler's own rule did not allow."""
+        """Binds a Pod; `overrun` where the scheduler's own rule did not allow it (to be counted)."""
         ...
 
 
-class TwinScheduler(Protocol):
+class Scheduler(Protocol):
     """Places Pods."""
 
     def offer(self, record: records.PodRecord) -> None:
-        """Queue a Pod."""
+        """A Pod waits for a node."""
         ...
 
     def ended(self, record: records.PodRecord) -> None:
-        """Note that the API shows a bound Pod as terminal."""
+        """The API shows a bound Pod as terminal."""
         ...
 
     def joined(self, node: int) -> None:
-        """Note that the API shows a node that was not there at the start (`TwinNode.is_up` False)."""
+        """The API shows a node that was not there at the start (`TwinNode.is_up` False)."""
         ...
 
     def step(self) -> None:
-        """Place what can be placed; called after each event that may have freed room."""
+        """Places what can be placed; called after each event that may have made room."""
         ...

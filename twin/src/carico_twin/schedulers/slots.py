@@ -1,9 +1,8 @@
-"""Schedulers that do not use telemetry: kube-scheduler by requests, and a constant number of Pods per node.
+"""Schedulers that know no usage: kube-scheduler by requests, and a constant number of Pods a node.
 
 Kubernetes v1.33 kube-scheduler, default profile (kubernetes.io/docs/reference/scheduling/config): NodeResourcesFit
 with LeastAllocated (or MostAllocated) and NodeResourcesBalancedAllocation, each of weight 1, integer scores of 0 to
-100. From 100 nodes on it stops searching at (50 - nodes / 125) % feasible nodes, at least 5 % and at least 100, and the
-next search continues there.
+100; from 100 nodes on it looks at (50 - nodes / 125) %, at least 5 % and at least 100 nodes, from where it stopped.
 """
 
 import collections
@@ -24,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 DEFAULT_CORES = 0.1
 DEFAULT_BYTES = 200.0 * 1024**2
 MIN_FEASIBLE = 100
-# Reserved for DaemonSets and the kubelet: in the published figures four cores take 7 Pods of 500m, 37 of 100m.
+# What DaemonSets and the kubelet's reserve keep: published 500m fills seven on four cores, 100m 37.
 RESERVED_CORES = 0.25
 RESERVED_BYTES = 0.4 * 2**30
 POD_LIMIT = 110
@@ -32,9 +31,9 @@ POD_LIMIT = 110
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class KubeOptions:
-    """request_cores, request_bytes: replace the Pods' requests; None: as stated. strategy: of NodeResourcesFit.
+    """request_cores, request_bytes: in place of what Pods state, None: as stated. strategy: of NodeResourcesFit.
 
-    reserved_cores, reserved_bytes: reserved on each node for DaemonSets and the kubelet.
+    reserved_cores, reserved_bytes: what DaemonSets and the kubelet's reserve keep of a node.
     """
 
     request_cores: float | None = None
@@ -44,7 +43,7 @@ class KubeOptions:
     reserved_bytes: float = RESERVED_BYTES
 
 
-class KubeScheduler:
+class Kube:
     """kube-scheduler by requests."""
 
     def __init__(self, cluster: port.Cluster, options: KubeOptions, rng: np.random.Generator) -> None:
@@ -57,31 +56,31 @@ class KubeScheduler:
         self._bytes = np.array([each.memory_bytes - options.reserved_bytes for each in hardware])
         self._used_cores = np.zeros(len(hardware))
         self._used_bytes = np.zeros(len(hardware))
-        # The same with scoring's defaults for Pods without requests.
+        # What scoring counts for Pods without requests.
         self._seen_cores = np.zeros(len(hardware))
         self._seen_bytes = np.zeros(len(hardware))
-        # A node that has not joined yet is treated as full.
+        # A node that the cluster does not have yet is as one that is full of Pods.
         self._pods = np.array([0 if node.is_up else POD_LIMIT for node in cluster.nodes])
         self._next = 0
         self._blocked = False
 
     def offer(self, record: records.PodRecord) -> None:
-        """Queue a Pod."""
+        """A Pod waits for a node."""
         self._queue.append(record)
         self._blocked = False
 
     def ended(self, record: records.PodRecord) -> None:
-        """Free the Pod's requests."""
+        """Its requests are free again."""
         self._count(record, -1)
         self._blocked = False
 
     def joined(self, node: int) -> None:
-        """Add a node, empty."""
+        """A node has come, empty."""
         self._pods[node] = 0
         self._blocked = False
 
     def step(self) -> None:
-        """Place Pods oldest first; one that fits nowhere does not block the others."""
+        """Places Pods oldest first; one that fits nowhere does not hold the others up."""
         if self._blocked:
             return
         refused: list[records.PodRecord] = []
@@ -165,19 +164,19 @@ class Constant:
         self._queue: collections.deque[records.PodRecord] = collections.deque()
 
     def offer(self, record: records.PodRecord) -> None:
-        """Queue a Pod."""
+        """A Pod waits for a node."""
         self._queue.append(record)
 
     def ended(self, record: records.PodRecord) -> None:
-        """Free the Pod's place."""
+        """Its place is free again."""
         self._pods[record.node] -= 1
 
     def joined(self, node: int) -> None:
-        """Add a node, empty."""
+        """A node has come, empty."""
         self._pods[node] = 0
 
     def step(self) -> None:
-        """Place Pods oldest first."""
+        """Places Pods oldest first."""
         while self._queue:
             left = (self._most - self._pods) / self._most
             node = int(left.argmax())

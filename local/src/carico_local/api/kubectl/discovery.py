@@ -1,4 +1,4 @@
-"""The discovery documents: what the API serves.
+"""What the API serves, in the documents by which clients discover it.
 
 Source: https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
 """

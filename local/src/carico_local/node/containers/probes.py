@@ -1,4 +1,4 @@
-"""Probes of a container: startup, then readiness and liveness concurrently.
+"""Probes of a container: startup, then readiness and liveness at the same time.
 
 Source: kubernetes/pkg/kubelet/prober/worker.go.
 """
@@ -12,15 +12,15 @@ from carico_local.node.spec import container as container_spec
 Check = Callable[[container_spec.Probe], Awaitable[str | None]]
 
 
-class Listener(Protocol):
-    """Receives the results of the probes."""
+class Found(Protocol):
+    """What acts on what the probes find."""
 
     def started(self) -> None:
-        """The startup probe has passed: readiness and liveness probes begin."""
+        """The container is up: readiness and liveness count from here."""
         ...
 
     def ready(self, ready: bool) -> None:
-        """The readiness has changed."""
+        """It takes work, or takes it no more."""
         ...
 
     def unhealthy(self, kind: str, reason: str) -> None:
@@ -28,65 +28,65 @@ class Listener(Protocol):
         ...
 
     async def dead(self, kind: str, reason: str) -> None:
-        """A probe has reached its failure threshold: the container is to be ended."""
+        """It has failed as often as it may: the container is to be ended."""
         ...
 
 
-async def run(spec: container_spec.ContainerSpec, check: Check, listener: Listener) -> None:
-    """Run the probes until one declares the container dead; return at once where there are none."""
+async def run(spec: container_spec.ContainerSpec, check: Check, found: Found) -> None:
+    """Run the probes until the container is found dead; return at once where there are none. Cancelled when it ends."""
     if spec.startup is not None:
-        if not await _until_passed(spec.startup, check, listener):
+        if not await _until_passed(spec.startup, check, found):
             return
-        listener.started()
+        found.started()
     async with asyncio.TaskGroup() as group:
         if spec.readiness is not None:
-            group.create_task(_follow_readiness(spec.readiness, check, listener))
+            group.create_task(_follow_readiness(spec.readiness, check, found))
         elif spec.startup is not None:
-            listener.ready(True)
+            found.ready(True)
         if spec.liveness is not None:
-            group.create_task(_follow_liveness("Liveness", spec.liveness, check, listener))
+            group.create_task(_follow_liveness("Liveness", spec.liveness, check, found))
 
 
-async def _until_passed(probe: container_spec.Probe, check: Check, listener: Listener) -> bool:
-    """Return True once the startup probe has passed; False where it reached its failure threshold."""
+async def _until_passed(probe: container_spec.Probe, check: Check, found: Found) -> bool:
+    """Return True once the startup probe has passed; False where the container was given up."""
     failures = 0
     await asyncio.sleep(probe.initial_delay_s)
     while (why := await check(probe)) is not None:
         failures += 1
-        listener.unhealthy("Startup", why)
+        found.unhealthy("Startup", why)
         if failures >= probe.failures:
-            await listener.dead("Startup", why)
+            await found.dead("Startup", why)
             return False
         await asyncio.sleep(probe.period_s)
     return True
 
 
-async def _follow_readiness(probe: container_spec.Probe, check: Check, listener: Listener) -> None:
+async def _follow_readiness(probe: container_spec.Probe, check: Check, found: Found) -> None:
     ready, successes, failures = False, 0, 0
     await asyncio.sleep(probe.initial_delay_s)
     while True:
         why = await check(probe)
         successes, failures = (successes + 1, 0) if why is None else (0, failures + 1)
         if why is not None:
-            listener.unhealthy("Readiness", why)
+            found.unhealthy("Readiness", why)
         if not ready and successes >= probe.successes:
             ready = True
-            listener.ready(True)
+            found.ready(True)
         elif ready and failures >= probe.failures:
             ready = False
-            listener.ready(False)
+            found.ready(False)
         await asyncio.sleep(probe.period_s)
 
 
-async def _follow_liveness(kind: str, probe: container_spec.Probe, check: Check, listener: Listener) -> None:
+async def _follow_liveness(kind: str, probe: container_spec.Probe, check: Check, found: Found) -> None:
     failures = 0
     await asyncio.sleep(probe.initial_delay_s)
     while True:
         why = await check(probe)
         failures = 0 if why is None else failures + 1
         if why is not None:
-            listener.unhealthy(kind, why)
+            found.unhealthy(kind, why)
             if failures >= probe.failures:
-                await listener.dead(kind, why)
+                await found.dead(kind, why)
                 return
         await asyncio.sleep(probe.period_s)

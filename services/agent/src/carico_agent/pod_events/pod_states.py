@@ -1,9 +1,4 @@
-"""The states of a node's Pods: which run, which ended in the last minute, and whether the runtime is working.
-
-    created -> started -> ended -> removing -> removed      settled: ended, but the sandbox stays; it may start again
-
-A Pod may skip states that its adapter did not see. `PodStates` accepts every event and ignores repetitions.
-"""
+"""Which Pods run, which ended in the last minute, and whether the runtime is at work: what every adapter keeps."""
 
 import dataclasses
 import math
@@ -11,42 +6,42 @@ from collections.abc import Callable, Set
 
 from carico_core.domain import recording
 
-# An advertisement covers the Pods that ended in the last 60 s.
+# Spec of the messages: a capacity covers those that ended in the last 60 s.
 ENDED_KEPT_S = 60.0
-# The runtime's work lasts longer than the events: 100 ms after a start, 300 ms after a removal (published agent).
+# The runtime's own work outlasts the events: 100 ms after a start, 300 ms after a removal (published agent's hold).
 HOLD_AFTER_START_S = 0.1
 HOLD_AFTER_REMOVAL_S = 0.3
-# Maximum hold for a container that is created and never starts.
+# A container that is created and never starts holds no longer than this.
 HOLD_MOST_S = 30.0
-# Only the newest are kept; a Pod limit and the Pods that end within a minute are fewer.
+# Newest kept; the Pod limit of a node and those that ended within a minute on it stay below.
 ENDED_MOST = 4096
-# Instead of the time when the removal began: the rest of the Pod is not being removed now.
+# In place of when its removal began: what is left of the Pod is not being touched.
 _AT_REST = -math.inf
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PodSet:
-    """Implements `carico_agent.ports.PodSet`: the Pods of a node at one moment."""
+    """The Pods of a node at one moment: see `carico_agent.ports.PodSet`."""
 
     running: frozenset[str]
-    # Oldest first: if there are too many, the last ones are kept.
+    # In order: of more than there is room for, the last are kept.
     ended: Set[str]
     holding: bool
-    # Pods that belong to the node: covered, but not counted.
+    # Those that belong to the node: covered, and not counted.
     baseline: frozenset[str] = frozenset()
 
 
-# Called with each event that changed something: its kind, the Pod, the time.
+# Told of each event that changed something: its kind, the Pod, when.
 Witness = Callable[[recording.EventKind, str, float], None]
 
 
 class PodStates:
-    """Takes in the events of an adapter; `now_s` is monotonic. Calls back after each change of the running Pods."""
+    """Takes in what an adapter sees; `now_s` is monotonic. Calls back after each change of what runs."""
 
     def __init__(self) -> None:
         self._running: set[str] = set()
         self._ended_s: dict[str, float] = {}
-        # Pods between creation and start, and between end and removal: UID -> since when.
+        # Pods between create and start, and between exit and removal, and since when.
         self._creating_s: dict[str, float] = {}
         self._removing_s: dict[str, float] = {}
         self._hold_until_s = 0.0
@@ -54,11 +49,11 @@ class PodStates:
         self._witnesses: list[Witness] = []
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after each change of the running Pods."""
+        """`callback` is called after each change of what runs."""
         self._callbacks.append(callback)
 
     def on_event(self, witness: Witness) -> None:
-        """Call `witness` with each event; states that take in the same events are equal."""
+        """Call `witness` with each event; states that take in the same ones are equal."""
         self._witnesses.append(witness)
 
     def current(self, now_s: float) -> PodSet:
@@ -73,23 +68,23 @@ class PodStates:
         )
 
     def _ends(self) -> Set[str]:
-        """Return removed Pods, oldest first, then those that have ended and are still on the node, in the same order.
+        """Return those that are gone, oldest first; then those that have ended and are still on the node, likewise.
 
-        The latter may have ended long ago, as between two restarts. They come last because the last ones are kept: a
-        Pod that the API shows and no message covers makes its node suspect. None of them runs: a Pod that starts is
-        removed from both tables.
+        Of the latter also one that ended long ago, as between two restarts. They come last, as they are kept first: a
+        Pod that stands at the API and that no message covers makes its node suspect. None of them runs: a Pod that
+        starts is in neither table.
         """
         removing = self._removing_s
         return dict.fromkeys([*[uid for uid in self._ended_s if uid not in removing], *removing]).keys()
 
     def created(self, uid: str, now_s: float) -> None:
-        """Take in that the runtime creates the Pod's container."""
-        if uid not in self._running and uid not in self._creating_s and not self._ended_recently(uid, now_s):
+        """The runtime makes the Pod's container."""
+        if uid not in self._running and uid not in self._creating_s and not self._ended_lately(uid, now_s):
             self._creating_s[uid] = now_s
             self._note(recording.EventKind.CREATED, uid, now_s)
 
     def started(self, uid: str, now_s: float) -> None:
-        """Take in that the Pod's process runs."""
+        """The Pod's process runs."""
         self._creating_s.pop(uid, None)
         self._removing_s.pop(uid, None)
         if uid in self._running:
@@ -98,12 +93,12 @@ class PodStates:
         self._note(recording.EventKind.STARTED, uid, now_s)
         self._ended_s.pop(uid, None)
         self._hold_until_s = max(self._hold_until_s, now_s + HOLD_AFTER_START_S)
-        self._notify()
+        self._tell()
 
     def ended(self, uid: str, now_s: float) -> None:
-        """Take in that the Pod's processes have exited. It no longer counts, though its sandbox may stay for seconds.
+        """The Pod's processes have exited: it counts no more, though its sandbox may stay for seconds.
 
-        A Pod that has not started yet is still being created.
+        One that has not started yet is still being created.
         """
         if uid not in self._running:
             return
@@ -111,41 +106,41 @@ class PodStates:
         self._note(recording.EventKind.ENDED, uid, now_s)
         self._note_end(uid, now_s)
         self._removing_s[uid] = now_s
-        self._notify()
+        self._tell()
 
     def removing(self, uid: str, now_s: float) -> None:
-        """Take in that the runtime removes the rest of a Pod that does not run, such as its sandbox."""
+        """The runtime takes down what is left of a Pod that does not run, such as its sandbox."""
         if uid not in self._running and self._removing_s.get(uid, _AT_REST) == _AT_REST:
             self._removing_s[uid] = now_s
             self._note(recording.EventKind.REMOVING, uid, now_s)
 
     def settled(self, uid: str, now_s: float) -> None:
-        """Take in that the runtime is done with an ended Pod whose sandbox stays, for seconds or until a restart."""
+        """The runtime is done with what has ended of a Pod, and its sandbox stays: for seconds, or until a restart."""
         if self._removing_s.get(uid, _AT_REST) != _AT_REST:
             self._removing_s[uid] = _AT_REST
             self._note(recording.EventKind.SETTLED, uid, now_s)
             self._hold_until_s = max(self._hold_until_s, now_s + HOLD_AFTER_REMOVAL_S)
 
     def removed(self, uid: str, now_s: float) -> None:
-        """Take in that nothing of the Pod is left on the node."""
+        """Take in that nothing is left of the Pod on the node."""
         was_running = uid in self._running
         was_known = was_running or uid in self._creating_s or uid in self._removing_s
-        ended_recently = self._ended_recently(uid, now_s)
-        if was_known or not ended_recently:
+        ended_lately = self._ended_lately(uid, now_s)
+        if was_known or not ended_lately:
             self._note(recording.EventKind.REMOVED, uid, now_s)
         self._creating_s.pop(uid, None)
         self._removing_s.pop(uid, None)
         self._running.discard(uid)
-        if not ended_recently:
-            # Also a Pod that existed only between two scans.
+        if not ended_lately:
+            # Also one that came and went between two looks.
             self._note_end(uid, now_s)
         if was_known:
             self._hold_until_s = max(self._hold_until_s, now_s + HOLD_AFTER_REMOVAL_S)
         if was_running:
-            self._notify()
+            self._tell()
 
     def take(self, event: recording.PodEvent) -> None:
-        """Take in a recorded event."""
+        """Take in what other states reported."""
         verbs = {
             recording.EventKind.CREATED: self.created,
             recording.EventKind.STARTED: self.started,
@@ -160,12 +155,12 @@ class PodStates:
         """Return the Pods that have not been removed yet."""
         return frozenset(self._running | self._creating_s.keys() | self._removing_s.keys())
 
-    def _ended_recently(self, uid: str, now_s: float) -> bool:
-        # `current` may not have been called for long, so old entries may still be there.
+    def _ended_lately(self, uid: str, now_s: float) -> bool:
+        # Also where no one asked since then, so that old ones are still kept.
         return now_s - self._ended_s.get(uid, -math.inf) < ENDED_KEPT_S
 
     def _note_end(self, uid: str, now_s: float) -> None:
-        # Insert it at the end again: the order is that of the ends.
+        # Once more in the order of their ends.
         self._ended_s.pop(uid, None)
         self._ended_s[uid] = now_s
         while len(self._ended_s) > ENDED_MOST:
@@ -180,6 +175,6 @@ class PodStates:
         for witness in self._witnesses:
             witness(kind, uid, now_s)
 
-    def _notify(self) -> None:
+    def _tell(self) -> None:
         for callback in self._callbacks:
             callback()

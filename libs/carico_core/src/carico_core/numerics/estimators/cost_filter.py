@@ -11,7 +11,7 @@ from carico_core.numerics.estimators import base
 
 
 class CostFilters:
-    """k beliefs of the same costs that learn from the same readings; as one array, each step takes half the time.
+    """k beliefs of the same costs, which learn from the same readings: as one array each step costs half as much.
 
     mean (k, m) and covariance (k, m, m) of the parts of all costs.
     """
@@ -23,9 +23,9 @@ class CostFilters:
         self.covariance: arrays.Array = np.zeros((beliefs, 0, 0))
 
     def step(self, design: arrays.Array, level: float, variance: float, *, at_least: bool) -> None:
-        """Update by one reading; Joseph form, multiplied out, so that it takes m^2 operations and not m^3.
+        """Kalman update by one reading; Joseph form, multiplied out, so that it takes m x m steps and not m^3.
 
-        at_least: the costs add up to `level` or more, which adds nothing to a belief that expects as much.
+        at_least: the costs add up to `level` or more, which says nothing to a belief that expects as much.
         """
         # e = Y - x' c
         mean, covariance = self.mean, self.covariance
@@ -48,22 +48,22 @@ class CostFilters:
         covariance -= crossed.transpose(0, 2, 1)
         covariance += spread[:, np.newaxis, np.newaxis] * (rows * gain[:, np.newaxis])
         if surprised is not None:
-            # Indexing made copies.
+            # They were copies.
             self.mean[surprised], self.covariance[surprised] = mean, covariance
 
     def drift(
         self, share: float, shows: npt.NDArray[np.bool_] | None, dt_s: float, *, kept_below: float = math.inf
     ) -> None:
-        """Add process noise: a cost that shows (None: all) drifts by this share of itself per root second.
+        """Let each cost that shows (None: all) have changed by that share of itself a root second.
 
-        A variance that is at most `kept_below` does not grow above it.
+        A variance that is not above `kept_below` does not grow beyond it.
         """
         # P_kk <- P_kk + (0.02 c_k)^2 a second, where the class shows
         noise = (share * self.mean) ** 2 * dt_s
         if shows is not None:
             noise *= shows
         beliefs, size = self.mean.shape
-        # A view: these arrays are contiguous and written in place.
+        # A view: these arrays are written in place and stay as they were made.
         variances = self.covariance.reshape(beliefs, size * size)[:, :: size + 1]
         if kept_below == math.inf:
             variances += noise
@@ -73,7 +73,7 @@ class CostFilters:
         variances[:] = grown
 
     def narrow(self, belief: int, within: float, most: float) -> None:
-        """Reduce the variances of one belief that are at most `within` to at most `most`; correlations stay."""
+        """Hold the variances of one belief that are not above `within` to `most`; what goes together still does."""
         covariance = self.covariance[belief]
         variances = covariance.diagonal().copy()
         is_above = (variances > most) & (variances <= within)
@@ -81,15 +81,15 @@ class CostFilters:
             return
         shrunk = np.where(is_above, np.sqrt(most / np.maximum(variances, most)), 1.0)
         covariance *= shrunk[:, np.newaxis] * shrunk
-        # Exactly, whatever the roots were rounded to.
+        # To the bit, whatever the roots were rounded to.
         np.fill_diagonal(covariance, np.where(is_above, most, variances))
 
     def clip(self, most: float) -> None:
-        """Clip every mean to [0, `most`]."""
+        """Hold every mean between 0 and `most`."""
         np.minimum(np.maximum(self.mean, 0.0), most, out=self.mean)
 
     def resize(self, keep: Sequence[int], new: Sequence[Sequence[base.Evidence]]) -> None:
-        """Keep those rows, and append new ones to each belief, independent of all others."""
+        """Keep those rows, then new ones of each belief, independent of all others."""
         kept, mean, covariance = len(keep), self.mean, self.covariance
         size = kept + len(new[0])
         self.mean, self.covariance = np.zeros((len(new), size)), np.zeros((len(new), size, size))
@@ -99,7 +99,7 @@ class CostFilters:
             self.begin(belief, range(kept, size), begun)
 
     def begin(self, belief: int, rows: Sequence[int], new: Sequence[base.Evidence]) -> None:
-        """Reset those rows of one belief to `new`, independent of all others."""
+        """Begin those rows of one belief again, independent of all others."""
         covariance = self.covariance[belief]
         for row, (value, variance) in zip(rows, new, strict=True):
             self.mean[belief, row] = value

@@ -8,6 +8,5 @@
     (TLS, nkeys, tokens and their renewal);
   - streams: `jetstream` (every stream, consumer and bucket), `direct_get` (reading what streams hold), `pull_consumer`
     (the work queue);
-  - messages: `responders` (answering requests), `services` (NATS's services framework), `kept` (what streams hold, for
-    readers, who have no JetStream).
+  - messages: `responders` (answering requests), `services` (NATS's services framework).
 """

@@ -7,7 +7,7 @@ from carico_scheduler.rules import protocol
 
 
 class PodLimit:
-    """The Pods on the node, bound or assumed, are fewer than its allocatable Pods."""
+    """Pods on the node, bound or reserved, stay within its allocatable Pods."""
 
     reason = decision.Reason.POD_LIMIT
     by_pods = True

@@ -1,0 +1,107 @@
+"""What NATS says of itself, and whether every node, aggregator and scheduler is heard on it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+import orjson
+
+from carico_cli.clusters import which
+from carico_cli.doctor import agents, findings
+from carico_core.domain import cluster, errors
+from carico_core.wire import subjects
+
+CONNECT_MOST_S = 5.0
+ANSWER_MOST_S = 2.0
+# A question that each service answers at once.
+QUESTIONS = {"aggregator": "model.get", "scheduler": "capacity.list"}
+# One question a node; more than this many are not waited for one by one.
+ASKED_AT_ONCE = 64
+WHO = "is the address right, and are CARICO_BUS_NKEY and CARICO_BUS_TLS_CA those of the role cli (docs/security.md)?"
+
+
+class Bus(Protocol):
+    """What is needed of the bus."""
+
+    async def latest_capacities(self) -> list[tuple[str, bytes]]:
+        """(subject, payload) of each node's newest advertisement."""
+        ...
+
+    async def request(self, subject: str, payload: bytes, *, timeout_s: float) -> bytes:
+        """Return the answer of a service."""
+        ...
+
+    async def close(self) -> None:
+        """Disconnect."""
+        ...
+
+
+async def check(
+    connect: Callable[[], Awaitable[Bus]], nodes: Sequence[cluster.Node], *, lease_s: float, now_s: float,
+    at: which.Address, namespace: str,
+) -> list[findings.Finding]:  # fmt: skip
+    """Check everything about the bus."""
+    what, url = "NATS", at.url
+    try:
+        async with asyncio.timeout(CONNECT_MOST_S):
+            bus = await connect()
+    except TimeoutError:
+        forward = f" From outside the cluster: `kubectl -n {namespace} port-forward service/carico-nats 4222`"
+        do = at.look if at.is_local else WHO + forward
+        return [findings.fail(what, f"cannot connect to {url} within {CONNECT_MOST_S:.0f} s", do)]
+    except errors.CaricoError as error:
+        return [findings.fail(what, str(error), "see docs/nats.md and docs/security.md")]
+    try:
+        found = [findings.ok(what, f"{url}: version and JetStream suit")]
+        try:
+            stored = await bus.latest_capacities()
+        except errors.BusError:
+            do = "start an aggregator or a scheduler: either makes them"
+            return [*found, findings.warn("streams", "not there yet", do)]
+        asked = {name: await _service(bus, name, verb, at=at, namespace=namespace) for name, verb in QUESTIONS.items()}
+        names = [node.name for node in nodes]
+        newest = agents.newest_of(asked["scheduler"][1])
+        seen = agents.look(stored, names, newest=newest, lease_s=lease_s, now_s=now_s)
+        found += agents.told(seen, lease_s=lease_s, at=at)
+        found += [finding for finding, _ in asked.values()]
+        found += await _notes(bus, names)
+        return found
+    finally:
+        await bus.close()
+
+
+async def _service(
+    bus: Bus, name: str, verb: str, *, at: which.Address, namespace: str
+) -> tuple[findings.Finding, bytes]:
+    """Ask a service; return the finding and its answer."""
+    try:
+        answer = await bus.request(subjects.query(name, verb), b"", timeout_s=ANSWER_MOST_S)
+    except errors.BusError as error:
+        log = f"carico logs {name} --name {at.name}" if at.is_local else ""
+        do = f"`{log or f'kubectl -n {namespace} logs deployment/carico-{name}'}`; `nats service ls` shows who answers"
+        return findings.fail(name, f"does not answer: {error}", do), b""
+    return findings.ok(name, "answers"), answer
+
+
+async def _notes(bus: Bus, nodes: list[str]) -> list[findings.Finding]:
+    """Report what the agents' telemetry lacks, such as PSI, from their own answers."""
+
+    async def ask(node: str) -> tuple[str, list[str]]:
+        try:
+            answer = orjson.loads(
+                await bus.request(subjects.query("agent", "state.get", node), b"", timeout_s=ANSWER_MOST_S)
+            )
+        except (errors.BusError, errors.BadName, orjson.JSONDecodeError):
+            return node, []
+        said: Any = answer.get("notes", []) if isinstance(answer, dict) else []
+        return node, [str(note) for note in said]
+
+    told: list[tuple[str, list[str]]] = []
+    for begin in range(0, len(nodes), ASKED_AT_ONCE):
+        told += await asyncio.gather(*map(ask, nodes[begin : begin + ASKED_AT_ONCE]))
+    by_note: dict[str, list[str]] = {}
+    for node, said in told:
+        for note in said:
+            by_note.setdefault(note, []).append(node)
+    do = "the agent goes on without; docs/architecture.md says what that costs"
+    return [findings.warn("telemetry", f"{findings.names(found)}: {note}", do) for note, found in by_note.items()]

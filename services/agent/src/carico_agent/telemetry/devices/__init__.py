@@ -1,1 +1,0 @@
-"""Optional dimensions, each from one kind of device: `disk`, `network`, `gpu` (with `gpu_memory`)."""
