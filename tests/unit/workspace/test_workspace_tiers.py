@@ -133,7 +133,8 @@ def test_a_system_test_outside_its_tiers_folders_is_refused(project: Project) ->
     project.add("tests/unit/test_unit.py", E2E)
     code, output = project.run("parallel", "--workers", "1")
     assert code == 1, output
-    assert "tests/unit/test_unit.py::test_engine is marked system: put it into one of tests/" in output
+    folders = ", ".join(tiers.SYSTEM)
+    assert f"tests/unit/test_unit.py::test_engine is marked system: put it into one of {folders}\n" in output
 
 
 def test_a_worker_that_crashes_fails_the_run(project: Project) -> None:
